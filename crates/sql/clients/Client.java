@@ -17,12 +17,12 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * What a Java program does with a database, through MariaDB's JDBC driver with prepared statements on the server; ends
- * with status 0 if everything is as it should be.
+ * Typical operations of a Java program on a database, through MariaDB's JDBC driver with prepared statements on the
+ * server; the exit status is 0 if all results are as expected.
  *
  * <pre>java -cp mariadb-java-client.jar Client.java HOST PORT DATABASE ENGINE</pre>
  *
- * The database must exist; its tables java_account and java_note are made anew.
+ * The database must exist; its tables java_account and java_note are created again.
  */
 public class Client {
     private static String url;

@@ -1,8 +1,8 @@
-"""What a Python program does with a database, through PyMySQL; ends with status 0 if everything is as it should be.
+"""Typical operations of a Python program on a database, through PyMySQL; exits with 0 if all results are as expected.
 
     client.py HOST PORT DATABASE ENGINE
 
-The database must exist; its tables 'py_account' and 'py_note' are made anew.
+The database must exist; its tables 'py_account' and 'py_note' are created again.
 """
 
 import datetime

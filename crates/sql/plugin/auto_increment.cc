@@ -1,48 +1,49 @@
-/* Values of auto-increment columns. crates/sql/engine/src/auto_increment.rs says where they come from, and what is done
-   where others have used them. */
+/* Values of auto-increment columns. crates/sql/engine/src/auto_increment.rs documents where they come from, and what
+   happens when others have used them. */
 #include "ha_vinga.h"
 
-/* How often a row is tried with another value. Ranges grow with each attempt. */
+/* How often another value is tried for a row. Ranges grow with each attempt. */
 static const int TRIES_MAX= 100;
 
-/* Whether a value is one that the statement or a log has given by SET INSERT_ID: the server takes it for generated. */
+/* Whether a value was given by the statement or a log with SET INSERT_ID: the server treats it as generated. */
 bool ha_vinga::is_forced(ulonglong value) const {
   bool is_reserved= value >= reserved_first && value - reserved_first < reserved_span;
   return !is_reserved && ha_thd()->auto_inc_intervals_forced.nb_elements() > 0;
 }
 
-/* The row that is about to be written gets its value, if it has none; if it has one, that is told before the row is
+/* Gives the row that is about to be written a value if it has none; if it has one, registers that before the row is
    written. */
 int ha_vinga::number_row() {
   ulonglong tried= value_tried;
   value_tried= 0;
   is_generated= false;
   if (int error= update_auto_increment())
-    /* The server has no more to say than that there is no value. */
+    /* The server only reports that there is no value. */
     return error == HA_ERR_AUTOINC_READ_FAILED && reserve_error ? reserve_error : failed(error);
   Field *field= table->next_number_field;
-  /* Nothing was reserved: what a FLOAT makes of a value beyond its end is one that was there before. */
+  /* Nothing was reserved: a FLOAT turns a value beyond its maximum into one that existed before. */
   if (insert_id_for_cur_row > field->get_max_int_value()) return 0;
   ulonglong value= field->val_uint();
-  /* REPLACE writes the same row again when it has removed one that was in the way. */
+  /* REPLACE writes the same row again after it has removed a conflicting row. */
   bool is_again= value && value == tried && ha_thd()->lex->duplicates == DUP_REPLACE;
   is_generated= insert_id_for_cur_row ? !is_forced(value) : is_again;
   return is_generated ? 0 : use_value(value, field);
 }
 
-/* A value was given by hand, perhaps one that a column has no counter for: a negative one, or zero. */
+/* Registers an explicit value. It may be one for which a column has no counter: a negative one, or zero. */
 int ha_vinga::use_value(ulonglong value, const Field *field) {
   if (value == 0 || value > field->get_max_int_value()) return 0;
   return failed(engine->value_used(session, share->table, value));
 }
 
-/* The row in the table's record, which could not be written, was taken for written when it was collected. */
+/* The row in the table's record could not be written, but was treated as written when it was collected: forgets its
+   value. */
 void ha_vinga::forget_value_of_failed() {
   ulonglong &first= ha_thd()->first_successful_insert_id_in_cur_stmt;
   if (first && table->found_next_number_field && table->found_next_number_field->val_uint() == first) first= 0;
 }
 
-/* An UPDATE gives values, too. */
+/* An UPDATE may set values too. */
 int ha_vinga::use_updated_value(const uchar *after) {
   Field *field= table->found_next_number_field;
   if (!field || after != table->record[0] || !bitmap_is_set(table->write_set, field->field_index)) return 0;
@@ -50,24 +51,24 @@ int ha_vinga::use_updated_value(const uchar *after) {
   return use_value(field->val_uint(), field);
 }
 
-/* Whether the server passes values on as soon as a row is written: then they can't become others when it is sent. */
+/* Whether the server passes values on as soon as a row is written: then they can't be replaced when it is sent. */
 static bool passes_on(THD *thd) {
   return thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC || thd->lex->has_returning();
 }
 
-/* Whether a row has to be sent at once because of its value. Many rows are, one by one, only where rows of others are known
-   to have been in the way. */
+/* Whether a row must be sent at once because of its value. The rows of a bulk insert are sent one by one only where
+   rows of others are known to have conflicted. */
 bool ha_vinga::has_to_know_value() const {
   return is_generated && passes_on(ha_thd()) && (!is_bulk || engine->has_met_rows(share->table));
 }
 
-/* What the Rust side has to know of the row's value. */
+/* The flags that tell the Rust side about the row's value. */
 uint8_t ha_vinga::value_flags(bool is_sent_now) const {
   if (!is_generated) return 0;
   return VINGA_WRITE_NUMBERED | (is_sent_now || passes_on(ha_thd()) ? 0 : VINGA_WRITE_RENUMBER);
 }
 
-/* Whether it is the row's generated value that the row which could not be written has in common with another. */
+/* Whether the row could not be written because another row has its generated value. */
 bool ha_vinga::value_is_taken() {
   uint32_t key;
   if (!is_generated || engine->duplicate(session, share->table, nullptr, &key)) return false;
@@ -78,17 +79,17 @@ bool ha_vinga::value_is_taken() {
   return false;
 }
 
-/* The row gets another value, of a range that begins behind all values that were given. */
+/* Gives the row another value, from a range that begins behind all explicit values. */
 int ha_vinga::renumber_row() {
   engine->leave_values(share->table, table->next_number_field->val_uint());
-  /* As if the server had not asked for values yet. */
+  /* The state before the server asked for values. */
   auto_inc_interval_for_cur_row.replace(0, 0, 0);
   next_insert_id= 0;
   table->next_number_field->store(0, true);
   return number_row();
 }
 
-/* Writes a row whose value was generated until none is there that has it. `error` is that of the first attempt. */
+/* Writes a row with a generated value, with other values until no row has it. `error` is that of the first attempt. */
 int ha_vinga::write_with_other_values(const uchar *record, uint8_t when, int error) {
   for (int tries= 0; tries < TRIES_MAX && error == HA_ERR_FOUND_DUPP_KEY && value_is_taken(); tries++) {
     if (thd_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
@@ -106,10 +107,11 @@ ulonglong ha_vinga::next_number() const {
   return value;
 }
 
-/* The server guesses how many rows are to come well for the first of a statement only: so these are counted down. */
+/* The server's estimate of the number of rows to come is good only for the first row of a statement: so they are
+   counted down. */
 void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *count) try {
-  /* Of a copy it is no better than the statistics, and nobody else takes values. */
+  /* For a copy the estimate is no better than the statistics, and no one else takes values. */
   if (rows_to_come == 0) rows_to_come= ha_thd()->transaction->on ? std::max(wanted, 1ULL) : 1;
   vinga_value_request request= {rows_to_come, increment, offset, table->next_number_field->get_max_int_value()};
   uint64_t from= 0, got= 0;
@@ -117,7 +119,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     *first= ULONGLONG_MAX;
     return;
   }
-  /* Beyond the column's end the server counts on by itself. */
+  /* Beyond the column's maximum the server itself continues to count. */
   *first= got ? from : std::max<ulonglong>(*first, from);
   *count= got;
   reserved_first= from;
@@ -127,7 +129,7 @@ void ha_vinga::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   *first= ULONGLONG_MAX;
 }
 
-/* Values that are left are not given back, as by InnoDB. */
+/* Values that are left over are not given back, as in InnoDB. */
 void ha_vinga::release_auto_increment() try { rows_to_come= 0; } OR_NOTHING
 
 int ha_vinga::reset_auto_increment(ulonglong value) try {
@@ -142,8 +144,8 @@ void ha_vinga::update_create_info(HA_CREATE_INFO *info) try {
   }
 } OR_NOTHING
 
-/* What the server answers has the first value of a statement, and LAST_INSERT_ID() is that: both were set when the rows
-   were collected, and may have got others when they were sent. */
+/* The server's answer contains the first value of a statement, which is also LAST_INSERT_ID(): both were set when the
+   rows were collected, and may have been replaced when the rows were sent. */
 void tell_new_values(THD *thd, const vinga_session *session) {
   uint64_t before, now;
   if (likely(!engine->renumbered(session, &before, &now))) return;

@@ -1,16 +1,16 @@
 /* Many keys at once: IN lists, and joins that batch the keys of their outer rows, become one request to the data nodes.
 
-   Whole keys of a unique index are read as a batch of keys, other ranges of an ordered index by one scan with many ranges;
-   more than one request takes go in portions. */
+   Complete keys of a unique index are read as a batch of keys, other ranges of an ordered index by one scan with many
+   ranges; if they don't fit in one request they are divided. */
 #include "ha_vinga.h"
 #include "key_ranges.h"
 #include <optional>
 
-/* Keys of one request, at most. */
+/* Maximum number of keys in one request. */
 static const uint BATCH_MAX= 1024;
-/* Where few rows may be enough each request has so many times as many keys as the one before. */
+/* If few rows may be enough, each request has this many times as many keys as the one before. */
 static const uint GROWTH= 4;
-/* In the server's mode: all ranges are keys of single rows. */
+/* Flag in the server's mode: all ranges are keys of single rows. */
 static const uint MODE_KEYS= HA_MRR_IMPLEMENTATION_FLAG1;
 
 static void set_cost(Cost_estimate *cost, double keys) {
@@ -21,7 +21,7 @@ static void set_cost(Cost_estimate *cost, double keys) {
 
 ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *context, uint count,
                                               uint *buffer_bytes, uint *mode, Cost_estimate *cost) try {
-  /* Lists that the optimizer has read already come without their length, so they are counted. */
+  /* The lists that the optimizer has already read are passed without their length, so they are counted. */
   if (could_change_directly()) note_ranges(index, seq, context, count, *mode);
   KEY_MULTI_RANGE range;
   range_seq_t iterator= seq->init(context, count, *mode);
@@ -39,7 +39,7 @@ ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, voi
   bool is_single= keys == 0 && seq->next(iterator, &range);
   ha_rows rows= handler::multi_range_read_info_const(index, seq, context, count, buffer_bytes, mode, cost);
   if (rows == HA_POS_ERROR || is_hash(index) || is_single) return rows;
-  /* The cost is that of the ranges one by one, so that plans stay as they are known. */
+  /* The cost is the sum of the single ranges' costs, so that plans stay as they are known. */
   *mode&= ~HA_MRR_USE_DEFAULT_IMPL;
   *buffer_bytes= 0;
   return rows;
@@ -48,7 +48,7 @@ ha_rows ha_vinga::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, voi
 ha_rows ha_vinga::multi_range_read_info(uint index, uint count, uint keys, uint parts, uint *buffer_bytes, uint *mode,
                                         Cost_estimate *cost) try {
   const KEY &key= table->key_info[index];
-  /* A join by <=> finds many rows by a NULL. */
+  /* A join by <=> finds many rows for a NULL. */
   bool are_keys= (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY) && parts == key.user_defined_key_parts;
   if (!are_keys && is_hash(index))
     return handler::multi_range_read_info(index, count, keys, parts, buffer_bytes, mode, cost);
@@ -163,7 +163,7 @@ int ha_vinga::next_of_ranges(range_id_t *range) {
 int ha_vinga::multi_range_read_next(range_id_t *range) try {
   if (!ranges_are_batched) return handler::multi_range_read_next(range);
   int error;
-  /* The range of a row that is read once more stays as it was told. */
+  /* If a row is read again its range stays the one that was returned. */
   if (unlikely(repeats_row) && repeat_row(table->record[0], &error)) return with_status(error);
   return with_status(failed(ranges_are_keys ? next_of_keys(range) : next_of_ranges(range)));
 } OR_ERROR

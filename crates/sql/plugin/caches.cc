@@ -1,10 +1,10 @@
-/* What the server keeps of definitions, and how it is made to forget them. */
+/* The server's caches of definitions, and how entries are removed from them. */
 #include "ha_vinga.h"
 #include "datadict.h"
 #include "instruments.h"
 #include <mutex>
 
-/* In no header of the server. */
+/* Declared in no header of the server. */
 THD *create_background_thd();
 void destroy_background_thd(THD *thd);
 
@@ -12,21 +12,21 @@ void forget_table_of(THD *thd, const char *db, const char *table) {
   TDC_element *element= tdc_lock_share(thd, db, table);
   if (!element || element == MY_ERRPTR) return;
   TABLE_SHARE *share= element->share;
-  /* Held, so that it stays while nobody uses it. */
+  /* Referenced, so that it is not freed while no one uses it. */
   element->ref_count++;
   tdc_unlock_share(element);
   element->flush_unused(true);
   tdc_release_share(share);
 }
 
-/* Makes a thread that is not the server's known to it. At its end the server waits for five seconds for threads that it
-   still knows. */
+/* Registers a thread that is not the server's. When it shuts down the server waits up to five seconds for registered
+   threads. */
 struct Attached_thread {
   Attached_thread() { my_thread_init(); }
   ~Attached_thread() { my_thread_end(); }
 };
 
-/* Runs something with a connection of its own, which the server wants for whatever touches its caches. */
+/* Runs something with a separate connection, which the server requires for access to its caches. */
 template <class Work> static void in_background(Work work) {
   std::lock_guard<Instrumented_mutex> one_at_a_time(background_mutex);
   THD *thd= create_background_thd();
@@ -37,14 +37,14 @@ template <class Work> static void in_background(Work work) {
   destroy_background_thd(thd);
 }
 
-/* ALTER TABLE leaves a file with the definition as it was then, on its own SQL node only: that would be believed for ever,
-   also when the table is gone. */
+/* ALTER TABLE leaves a file with the definition at that time, only on its own SQL node: the server would trust it
+   forever, even after the table was dropped. */
 void forget_file(const char *path_without_extension) {
   std::string path= std::string(path_without_extension) + reg_ext;
   ::unlink(path.c_str());
 }
 
-/* A table as a thread of the engine's own is told of it. */
+/* The name of a table, as one of the engine's own threads receives it. */
 struct Told_name {
   std::string db, table, path;
 
@@ -59,7 +59,7 @@ struct Told_name {
   }
 };
 
-/* Whether the name is that of something else here, of which the server has a file: a view, or a table of another engine. */
+/* Whether the name belongs to something else for which this server has a file: a view, or a table of another engine. */
 static bool is_of_others(THD *thd, const Told_name &name) {
   std::string path= name.path + reg_ext;
   char buffer[NAME_CHAR_LEN + 1]= "";
@@ -74,13 +74,13 @@ bool is_own_definition(const std::string &file) {
   std::string path= file;
   char buffer[NAME_CHAR_LEN + 1]= "";
   LEX_CSTRING engine_name= {buffer, 0};
-  /* Without a connection the server reads the engine's name as it stands there. */
+  /* Without a connection the server copies the engine's name from the file. */
   return dd_frm_type(nullptr, path.data(), &engine_name, nullptr, nullptr) == TABLE_TYPE_NORMAL &&
          !my_strcasecmp(system_charset_info, std::string(engine_name.str, engine_name.length).c_str(), "VINGA");
 }
 
-/* Holds the name of a table or a database for as long as it lives, if nobody else does: a client's DROP, CREATE TRIGGER or
-   CREATE DATABASE would. Nobody waits for it, so that this is in nobody's way. */
+/* Locks the name of a table or a database during its lifetime, unless someone else has locked it: a client's DROP,
+   CREATE TRIGGER or CREATE DATABASE would. It never waits in the queue for the lock, so it blocks no one. */
 struct Exclusive_name {
   MDL_context &context;
   MDL_request request;
@@ -98,14 +98,14 @@ private:
   static const uint ATTEMPTS_MAX= 50, ATTEMPT_PAUSE_US= 10000;
 };
 
-/* The triggers of a table are files of this server alone. They would fire for the next table of that name. */
+/* The triggers of a table are files of this server only. They would fire for the next table with that name. */
 void drop_triggers(const char *text, size_t length) try {
   Told_name name(text, length);
   if (::access((name.path + TRG_EXT).c_str(), F_OK) != 0) return;
   Attached_thread attached;
   in_background([&](THD *thd) {
     if (is_of_others(thd, name)) return;
-    /* The triggers are parsed, for which the server looks how much of its stack the thread has used. */
+    /* The triggers are parsed; the server then checks how much of its stack the thread has used. */
     thd->thread_stack= reinterpret_cast<char *>(&thd);
     LEX_CSTRING db= {name.db.data(), name.db.size()}, table= {name.table.data(), name.table.size()};
     Exclusive_name exclusive(thd, MDL_key::TABLE, db.str, table.str);
@@ -125,7 +125,7 @@ bool with_database_locked(const std::string &database, const std::function<void(
   return is_locked;
 }
 
-/* For a thread of the engine's own. */
+/* Called by the engine's own threads. */
 void forget_table(const char *text, size_t length) try {
   Told_name name(text, length);
   if (name.path.empty()) return;

@@ -1,11 +1,11 @@
-/* The columns that a statement uses: only they travel. */
+/* The columns that a statement uses: only these are sent over the network. */
 #include "ha_vinga.h"
 #include "opt_range.h"
 #include "sql_select.h"
 #include <algorithm>
 
-/* The server's own function for that (is_key_used) makes its answer in the set which a sort has put in the place of the table's
-   read set: nothing would be known any more of what is read. */
+/* Replaces the server's own function (is_key_used), which builds its result in the set with which a sort has replaced
+   the table's read set: the read columns would be lost. */
 bool has_key_column(const TABLE *table, uint index, const MY_BITMAP *columns) {
   const KEY &key= table->key_info[index];
   return std::any_of(key.key_part, key.key_part + key.user_defined_key_parts,
@@ -16,8 +16,8 @@ bool changes_primary_key(const TABLE *table) {
   return table->s->primary_key != MAX_KEY && has_key_column(table, table->s->primary_key, table->write_set);
 }
 
-/* Whether rows of a table that is changed are read whole: a statement other than UPDATE and DELETE puts a whole row in the
-   place of another, and one with another primary key is a new one. */
+/* Whether rows of a table that is changed are read completely: a statement other than UPDATE and DELETE replaces a
+   complete row by another, and a row with another primary key is a new row. */
 bool ha_vinga::needs_whole_rows() const {
   if (lock != VINGA_LOCK_EXCLUSIVE) return false;
   switch (thd_sql_command(table->in_use)) {
@@ -30,22 +30,23 @@ bool ha_vinga::needs_whole_rows() const {
   }
 }
 
-/* Whether a column that is changed has a default that is made of other columns: the server names these if the statement says
-   DEFAULT, not if a parameter of a prepared one is DEFAULT. */
+/* Whether a changed column has a default that is computed from other columns: the server adds these to the read set if
+   the statement contains DEFAULT, but not if a parameter of a prepared statement is DEFAULT. */
 static bool may_need_default(const TABLE *table) {
   for (Field **field= table->default_field; field && *field; field++)
     if ((*field)->default_value && bitmap_is_set(table->write_set, (*field)->field_index)) return true;
   return false;
 }
 
-/* The places of a table's columns that are in a set, of those that are stored. */
+/* The places of those of a table's stored columns that are in a set. */
 static void list_places(const MY_BITMAP &set, const std::vector<int> &places, std::vector<uint16_t> *out) {
   out->clear();
   for (uint i= 0; i < places.size(); i++)
     if (places[i] >= 0 && bitmap_is_set(&set, i)) out->push_back(uint16_t(places[i]));
 }
 
-/* A set of columns and the list of places that was made of it: most statements have the same set again and again. */
+/* Notes a set of columns, and returns whether it differs from the last one: most statements use the same set again and
+   again. */
 bool Column_places::note(const MY_BITMAP &set) {
   const my_bitmap_map *words= set.bitmap;
   size_t count= no_words_in_map(&set);
@@ -54,8 +55,8 @@ bool Column_places::note(const MY_BITMAP &set) {
   return true;
 }
 
-/* Whether the position of a row may be asked for, by a sort, a join, a change: not by a query that goes through one table once and
-   gives its rows as they come. */
+/* Whether the position of a row may be requested, by a sort, a join or a change: not by a query that reads one table
+   once and returns its rows as they come. */
 bool ha_vinga::may_need_positions() const {
   const JOIN_TAB *use= table->reginfo.join_tab;
   const JOIN *join= use ? use->join : nullptr;
@@ -67,9 +68,9 @@ bool ha_vinga::may_need_positions() const {
   return quick && const_cast<QUICK_SELECT_I *>(quick)->get_type() != QUICK_SELECT_I::QS_TYPE_RANGE;
 }
 
-/* Has those columns read that are used from here on. A sort reads with a set of its own, and may ask for rows by their
-   positions later with the usual one: both are read at once. Of rows that are changed it must be seen what they were. True if
-   they are others than before. */
+/* Sets the columns that are read from here on. A sort reads with its own set, and may request rows by their positions
+   later with the usual one: the union of both is read. For rows that are changed, the old values of changed columns are
+   needed. Returns true if the columns differ from those before. */
 bool ha_vinga::select_columns() {
   my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
   MY_BITMAP used;
@@ -89,13 +90,13 @@ bool ha_vinga::select_columns() {
   return true;
 }
 
-/* The same before reads that take the place of what was read ahead. */
+/* Like select_columns, before reads that replace rows that were read ahead. */
 void ha_vinga::use_columns() {
   forget_ahead();
   select_columns();
 }
 
-/* The columns that may differ between a row and what is put in its place. */
+/* The columns in which a row and its replacement may differ. */
 const std::vector<uint16_t> &ha_vinga::changed_columns() {
   if (needs_whole_rows()) {
     my_bitmap_map words[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];

@@ -1,12 +1,13 @@
-/* Constants of conditions, as they stand among the values of a column: each is one of them, or lies between two neighbours.
-   What the server makes of a column's value to compare it grows with the value; so does what the data nodes have of it. */
+/* Constants of conditions, in relation to the values of a column: each is one of them, or lies between two neighbours.
+   The form in which the server compares a column's value is monotonic in the value; so is its form at the data
+   nodes. */
 #include "conditions.h"
 #include "my_decimal.h"
 #include <cmath>
 
-/* Values of whole numbers that a double has all of. */
+/* Up to this value a double represents all whole numbers. */
 static const double EXACT_MAX= 9007199254740992.0;
-/* Digits of a decimal that a double keeps. */
+/* Number of decimal digits that a double represents exactly. */
 static const uint DOUBLE_DIGITS= 15;
 
 void Program::integer(__int128 value) {
@@ -36,11 +37,11 @@ static Kind text_kind_of(const TABLE *table, const Field *field) {
   bool is_binary= (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1;
   bool pads= !(cs->state & MY_CS_NOPAD);
   if (field->real_type() == MYSQL_TYPE_STRING) {
-    /* Types of fixed binary form (UUID, INET6) call themselves strings, too. */
+    /* Types of fixed binary form (UUID, INET6) are string types too. */
     if (!dynamic_cast<const Field_string *>(field)) return Kind::NONE;
     if (cs == &my_charset_bin || (is_binary && pads)) return Kind::FILLED;
-    /* What does not pad is compared as if it were filled up in an index, and else not; and Thai has its tone marks behind the
-       spaces there. */
+    /* Values without padding are compared as if they were padded in an index, but not elsewhere; and Thai sorts tone
+       marks after the spaces in an index. */
     return pads && strncmp(cs->coll_name.str, STRING_WITH_LEN("tis620_thai")) != 0 ? Kind::SORTED : Kind::NONE;
   }
   if (cs == &my_charset_bin || (is_binary && !pads)) return Kind::BYTES;
@@ -72,9 +73,9 @@ Kind kind_of(const TABLE *table, const Field *field) {
 Item *constant_of(Item *item) {
   static const int CACHES_MAX= 8;
   for (int i= 0; i < CACHES_MAX && item; i++) {
-    /* A parameter that is DEFAULT or IGNORE has no value, and whatever it is asked for is an error. */
+    /* A parameter that is DEFAULT or IGNORE has no value; any attempt to read one is an error. */
     if (!item->is_evaluable_expression()) return nullptr;
-    /* Those that the server has made of others have their own value. */
+    /* Caches that the server derived from other items have their own value. */
     if (item->basic_const_item() && item->type() != Item::CACHE_ITEM) break;
     item= item->real_item();
     if (item->type() != Item::CACHE_ITEM) break;
@@ -112,7 +113,7 @@ bool is_certain_sum(const Field *field, __int128 offset, bool is_unsigned) {
          greatest + offset <= (is_unsigned ? __int128(ULONGLONG_MAX) : __int128(LONGLONG_MAX));
 }
 
-/* Writes a whole number, or one that is more than it and less than the next. */
+/* Writes a whole number, or a place between it and the next one. */
 static void put_integer(Program *program, const Operand &operand, __int128 value, bool is_above) {
   static const int YEAR_BASE= 1900, YEAR_LAST= 255;
   value-= operand.offset;
@@ -135,13 +136,13 @@ static Evaluated decimal_of(Item *item, bool is_rounding, my_decimal *out) {
   Evaluated evaluated= evaluate(item, [&] { value= item->val_decimal(&buffer); });
   if (evaluated != Evaluated::VALUE) return evaluated;
   if (!value) return Evaluated::NOT_KNOWN;
-  /* More digits than it says to have would be rounded away. */
+  /* The server would round away digits beyond the declared number. */
   if (is_rounding && value->frac > int(item->decimals)) return Evaluated::NOT_KNOWN;
   my_decimal2decimal(value, out);
   return Evaluated::VALUE;
 }
 
-/* The greatest number with so many digits behind the point that is not greater. */
+/* The greatest number with `scale` decimal places that is not greater than `value`. */
 static bool floor_of(const my_decimal &value, int scale, my_decimal *out) {
   return value.round_to(out, scale, FLOOR, 0) == E_DEC_OK;
 }
@@ -161,7 +162,8 @@ static bool put_integer_of_decimal(Program *program, const Operand &operand, con
   return true;
 }
 
-/* Whether both sides of a comparison have so many digits behind the point that the server takes near numbers for equal. */
+/* Whether both sides of a comparison have fixed numbers of decimal places, so that the server treats near numbers as
+   equal. */
 static bool is_fuzzy(const Comparing &comparing, const Field *field, const Item *item, const Item *original) {
   uint decimals= field->result_type() == INT_RESULT ? 0 : field->decimals();
   return comparing.is_rounding && decimals < NOT_FIXED_DEC &&
@@ -175,7 +177,7 @@ static Evaluated real_of(Item *item, double *out) {
 
 static bool put_number(Program *program, const Operand &operand, const Comparing &comparing, Item *item, Item *original) {
   const Field *field= operand.field;
-  /* As a double, but not as an integer, the server takes the greater half of these for negative. */
+  /* As a double, but not as an integer, the server treats the upper half of these values as negative. */
   if (field->real_type() == MYSQL_TYPE_BIT && field->pack_length() == 8 && comparing.handler->cmp_type() != INT_RESULT)
     return false;
   switch (comparing.handler->cmp_type()) {
@@ -210,7 +212,7 @@ static bool put_number(Program *program, const Operand &operand, const Comparing
       double whole= std::floor(value);
       put_integer(program, operand, __int128(whole), whole != value);
     } else {
-      /* The data nodes round as the server does. */
+      /* The data nodes round like the server. */
       if (operand.offset || field->real_type() == MYSQL_TYPE_YEAR) return false;
       program->real(value);
     }
@@ -260,7 +262,8 @@ static bool place_decimal(Program *program, const Operand &operand, const my_dec
   return true;
 }
 
-/* The same of a double, with which the server compares the doubles of the column's values: no two of these are equal. */
+/* Writes the place of a double, with which the server compares the column's values as doubles: no two of these are
+   equal. */
 static bool place_real_as_decimal(Program *program, const Operand &operand, double value) {
   const auto *field= static_cast<const Field_new_decimal *>(operand.field);
   if (field->precision > DOUBLE_DIGITS) return false;
@@ -321,7 +324,7 @@ static bool put_decimal(Program *program, const Operand &operand, const Comparin
 
 /* Texts */
 
-/* Writes the place of a text among values that are filled up to the column's length. */
+/* Writes the place of a text among values that are padded to the column's length. */
 static void put_filled(Program *program, const Operand &operand, const char *text, size_t length) {
   CHARSET_INFO *cs= operand.field->charset();
   bool pads= !(cs->state & MY_CS_NOPAD);
@@ -330,7 +333,7 @@ static void put_filled(Program *program, const Operand &operand, const char *tex
   char side= 0;
   if (pads) {
     filled.resize(room, ' ');
-    /* What follows is compared with spaces. */
+    /* The rest is compared with spaces. */
     for (size_t i= room; i < length && !side; i++)
       if (text[i] != ' ') side= uchar(text[i]) > ' ' ? '^' : '_';
   } else if (length < room) {
@@ -371,7 +374,7 @@ bool put_constant(Program *program, const Operand &operand, const Comparing &com
   switch (operand.kind) {
   case Kind::INTEGER: return put_number(program, operand, comparing, item, original);
   case Kind::LABELS:
-    /* The server takes the numbers of the last members of such a set for negative ones, but not everywhere. */
+    /* The server treats the numbers of the last members of such a set as negative, but not everywhere. */
     return operand.field->pack_length() < 8 && comparing.handler->cmp_type() != INT_RESULT &&
            put_number(program, operand, comparing, item, original);
   case Kind::REAL: return put_real(program, operand, comparing, item, original);

@@ -2,8 +2,8 @@
 #ifndef VINGA_CONDITION_HANDLERS_H
 #define VINGA_CONDITION_HANDLERS_H
 
-/* One of the handlers that a session has on a stack. It takes itself off that only while it is on top: what is above it
-   belongs to somebody else. */
+/* One of the handlers on a session's stack. It removes itself only while it is on top: handlers above it belong to
+   others. */
 class Own_handler : public Internal_error_handler {
   THD *listens_to= nullptr;
 
@@ -23,8 +23,9 @@ public:
   }
 };
 
-/* Keeps the server from adding to the reason of a failed commit that there was one: an error of a statement is told once. It
-   hears what the server says next, which it does in the same function that has asked for the commit, and goes. */
+/* Prevents the server from adding a general error to the reason of a failed commit: an error of a statement is reported
+   once. It handles the server's next condition, which the function that has asked for the commit raises, and removes
+   itself. */
 class Silence final : public Own_handler {
   bool is_waiting= false;
 
@@ -42,14 +43,14 @@ public:
   }
 };
 
-/* While it is there nothing is told that is raised, but only that there was something. What the data nodes are to compare with
-   is not told twice, nor in a statement that never comes to it. */
+/* While it exists conditions are suppressed, and it only notes that there was one. Errors in computing the constants
+   for the data nodes must not be reported twice, nor by a statement that never evaluates them. */
 class Quiet final : public Own_handler {
 public:
   bool has_conditions= false;
   explicit Quiet(THD *thd) { listen(thd); }
   ~Quiet() override {
-    /* Whoever was put above it has to have gone: it would point into a stack frame that is left. */
+    /* Handlers above it must have been removed: otherwise they would point into a stack frame that has ended. */
     bool has_left= leave();
     DBUG_ASSERT(has_left);
     (void) has_left;

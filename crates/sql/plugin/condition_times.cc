@@ -1,4 +1,4 @@
-/* Constant dates and times of conditions, as they stand among the values of a column. The server compares them *packed*, in
+/* Constant dates and times of conditions, in relation to the values of a column. The server compares them *packed*, in
    microseconds. */
 #include "conditions.h"
 #include "compat56.h"
@@ -8,7 +8,7 @@
 
 static const longlong SECOND_PARTS= 1000000;
 
-/* Microseconds without what a column has no digits for. */
+/* Microseconds, truncated to the digits that a column has. */
 static ulong whole_parts(ulong parts, uint digits) {
   ulong unit= 1;
   for (uint i= digits; i < 6; i++) unit*= 10;
@@ -36,7 +36,7 @@ static void put_datetime(Program *program, const Operand &operand, MYSQL_TIME ti
 static void put_time(Program *program, const Operand &operand, MYSQL_TIME time) {
   uint digits= operand.field->decimals();
   ulong whole= whole_parts(time.second_part, digits);
-  /* Less digits of a negative time are a greater time. */
+  /* Fewer digits of a negative time make a greater time. */
   char side= whole == time.second_part ? 0 : time.neg ? '_' : '^';
   time.second_part= whole;
   if (!time.hour && !time.minute && !time.second && !whole) time.neg= false;
@@ -46,14 +46,14 @@ static void put_time(Program *program, const Operand &operand, MYSQL_TIME time) 
   if (side) program->code(side);
 }
 
-/* A date and time as seconds, without any zone. */
+/* A date and time in seconds, without any zone. */
 static longlong plain_seconds(const MYSQL_TIME &time) {
   return longlong(calc_daynr(time.year, time.month, time.day)) * 86400 + time.hour * 3600 + time.minute * 60 + time.second;
 }
 
-/* The time in the session's zone whose local time is this: its seconds since 1970. Only if the zone has no change near it:
-   local times grow with the time then, even where offsets are as different as offsets can be. No zone changes twice within a
-   step. */
+/* Converts a local time in the session's zone to seconds since 1970. Only if the zone has no transition near it: then
+   local times increase with the time, even where offsets differ as much as possible. No zone has two transitions within
+   a step. */
 static bool utc_seconds(THD *thd, const MYSQL_TIME &local, longlong *out) {
   static const longlong NEAR_S= 33 * 3600, STEP_S= 3600, EPOCH_DAY= 719528;
   const Time_zone *zone= thd->variables.time_zone;

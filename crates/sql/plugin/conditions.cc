@@ -1,22 +1,23 @@
-/* Conditions of the server, brought into the form that crates/sql/engine/src/condition.rs describes: of each the rows for which
-   it is true, or false if it stands beneath NOT. What is not certain to mean the same at the data nodes is written as one that
-   lets more rows pass, or as anything; the server checks everything again anyway. */
+/* Conditions of the server, translated to the form that crates/sql/engine/src/condition.rs describes: for each
+   condition the rows for which it is true, or false if it stands beneath NOT. Conditions that may have another meaning
+   at the data nodes are written as one that lets more rows pass, or as anything; the server checks everything again
+   anyway. */
 #include "ha_vinga.h"
 #include "conditions.h"
 #include "key_ranges.h"
 #include <algorithm>
 #include <iterator>
 
-/* Levels of a condition that are looked into: filters have no more. */
+/* Maximum number of levels of a condition that are read: filters have no more. */
 static const int LEVELS_MAX= 66;
-/* Texts of an ENUM or SET, at most, of which each is compared beforehand. */
+/* Maximum number of texts of an ENUM or SET that are compared in advance. */
 static const uint LABELS_MAX= 256;
-/* Values of a list that are written one by one where each is a condition. */
+/* Maximum number of values in a list that is written as one condition for each value. */
 static const uint SINGLE_MAX= 64;
-/* Values of a list that are brought to UTC, at most: for each the zone is looked at. */
+/* Maximum number of values in a list that are converted to UTC: each requires checking the zone. */
 static const uint TIMESTAMPS_MAX= 1000;
 
-/* It is theirs alone. */
+/* Gives access to a protected member of the server's class. */
 struct Comparator : Item_func_opt_neg {
   static const Type_handler *of(Item_func_opt_neg *func) { return (func->*&Comparator::m_comparator).type_handler(); }
 };
@@ -25,7 +26,7 @@ const Type_handler *comparator_of(Item_func_opt_neg *func) { return Comparator::
 
 namespace {
 
-/* Comparisons, by their codes. */
+/* The negated comparisons, by their codes. */
 char negated(char code) {
   switch (code) {
   case '=': return '#';
@@ -67,7 +68,7 @@ public:
   }
 
 private:
-  /* The column of this table that an item is. */
+  /* The column of this table that an item refers to. */
   bool column_of(Item *item, Operand *out) const {
     item= item->real_item();
     if (item->type() != Item::FIELD_ITEM) return false;
@@ -80,7 +81,7 @@ private:
     return true;
   }
 
-  /* The same, or an integer column plus or minus a constant. */
+  /* Like column_of, but also an integer column plus or minus a constant. */
   bool operand_of(Item *item, Operand *out) const {
     if (column_of(item, out)) return out->kind != Kind::NONE;
     item= item->real_item();
@@ -121,7 +122,7 @@ private:
     return true;
   }
 
-  /* By itself: what it needs of the stack is not needed on each level. */
+  /* A separate function, so that its stack frame is not needed on each level. */
   __attribute__((noinline)) bool put_leaf(Item_func *func, bool wanted) {
     switch (func->functype()) {
     case Item_func::EQ_FUNC: return put_comparison(func, '=', wanted);
@@ -141,7 +142,7 @@ private:
     }
   }
 
-  /* AND where all have to be true, or one has to be false of OR; else OR. */
+  /* For AND that must be true, or OR that must be false, all parts must hold; otherwise one part. */
   void put_parts(Item_cond *cond, bool wanted, int level) {
     bool is_and= cond->functype() == Item_func::COND_AND_FUNC;
     List_iterator<Item> items(*cond->argument_list());
@@ -190,7 +191,7 @@ private:
     return true;
   }
 
-  /* Two columns that have the same form at the data nodes, and are compared in it. */
+  /* Two columns that have the same form at the data nodes, and are compared in that form. */
   bool put_columns(const Operand &left, const Operand &right, const Comparing &comparing, char code) {
     const Field *one= left.field, *other= right.field;
     if (left.kind != right.kind || left.offset || right.offset) return false;
@@ -211,7 +212,7 @@ private:
       if (as != TIME_RESULT || one->decimals() != other->decimals()) return false;
       break;
     case Kind::TIMESTAMP:
-      /* Not by their local times. */
+      /* They must not be compared by their local times. */
       if (!dynamic_cast<const Type_handler_timestamp_common *>(comparing.handler) || one->decimals() != other->decimals())
         return false;
       break;
@@ -232,7 +233,7 @@ private:
     return true;
   }
 
-  /* The text of a constant that is compared with one of a column; false if it is not known, or NULL. */
+  /* The text of a constant that is compared with a text of a column; false if it is not known, or NULL. */
   bool text_for(const Comparing &comparing, CHARSET_INFO *cs, Item *item, String *buffer, String **out) const {
     if (comparing.handler->cmp_type() != STRING_RESULT || !comparing.handler->is_traditional_scalar_type() ||
         !comparing.cs || !my_charset_same(comparing.cs, cs))
@@ -241,7 +242,7 @@ private:
     return item && string_of(item, buffer, out) == Evaluated::VALUE && *out;
   }
 
-  /* Of an ENUM or a SET all values for which a comparison with a text is true. */
+  /* For an ENUM or a SET, writes all values for which a comparison with a text is true. */
   bool put_labels(const Operand &operand, const Comparing &comparing, Item *item, char code) {
     StringBuffer<256> buffer;
     String *text= nullptr;
@@ -281,7 +282,7 @@ private:
     }
     program.counted('I', count);
     if (code == 'x') {
-      /* NULL, too. */
+      /* NULL fulfils it too. */
       program.column(operand.place);
       program.code('n');
       program.counted('|', 2);
@@ -289,7 +290,8 @@ private:
     return true;
   }
 
-  /* Texts that are the same with spaces behind them: without these, `text`, they stand near each other. */
+  /* Texts that are equal if they differ only in trailing spaces: they are near each other and near `text`, which has
+     none. */
   bool put_padded(const Operand &operand, const Comparing &comparing, Item *item, char code) {
     StringBuffer<256> buffer;
     String *constant= nullptr;
@@ -309,7 +311,7 @@ private:
       begins();
       break;
     case '<': case '[':
-      /* Less by its bytes; or it goes on, perhaps with what is less than a space. */
+      /* It is less by its bytes; or it begins with the constant, perhaps followed by a character less than a space. */
       program.column(operand.place);
       program.bytes(text.data(), text.size());
       program.code('[');
@@ -317,7 +319,7 @@ private:
       program.counted('|', 2);
       break;
     case '>': case ']': {
-      /* Greater by its bytes; or it ends where the constant goes on with what is less than a space. */
+      /* It is greater by its bytes; or it ends where the constant continues with a character less than a space. */
       size_t low= 0;
       while (low < text.size() && uchar(text[low]) >= ' ') low++;
       text.resize(low);
@@ -341,7 +343,7 @@ private:
     wanted= wanted != func->negated;
     Comparing comparing= {comparator_of(func), func->compare_collation(), false};
     if (operand.kind == Kind::PADDED || operand.kind == Kind::LABELS) {
-      /* Each end by itself. */
+      /* Each end is written as a separate comparison. */
       for (uint i= 1; i <= 2; i++) {
         char code= i == 1 ? ']' : '[';
         if (!put_compared(operand, comparing, args[i], wanted ? code : negated(code))) return false;
@@ -371,7 +373,7 @@ private:
       Item *constant= args[i]->real_item();
       bool is_null= constant->type() == Item::NULL_ITEM;
       if (!func->arg_types_compatible && !is_null) {
-        /* Each value has its own way of being compared; NULL has none. */
+        /* Each value is compared in its own way; NULL is not compared. */
         while (comparator < func->comparator_count() && func->get_comparator_arg_index(comparator) < i) comparator++;
         if (comparator == func->comparator_count() || func->get_comparator_arg_index(comparator) != i) return false;
         comparing.handler= func->get_comparator_type_handler(comparator);
@@ -394,8 +396,8 @@ private:
     return true;
   }
 
-  /* Whether texts that LIKE finds by a prefix have its weights at the beginning of their sort keys: LIKE compares character by
-     character, so the collation must not know characters that are more, or less, together. */
+  /* Whether a prefix that LIKE searches is also a prefix of the sort keys: LIKE compares character by character, so the
+     collation must not have sequences of characters with special weights. */
   static bool has_simple_weights(CHARSET_INFO *cs) {
     static const char *const SIMPLE[]= {"utf8mb3_unicode_ci", "utf8mb4_unicode_ci", "utf8mb3_unicode_nopad_ci",
                                         "utf8mb4_unicode_nopad_ci"};
@@ -434,17 +436,17 @@ private:
     if (!prefix_of(cs, *pattern, func->escape, &prefix, &is_all)) return false;
     if (prefix.empty()) {
       if (!is_all) return false;
-      /* All texts are found. */
+      /* All texts match. */
       if (wanted) program.column(operand.place);
       program.code(wanted ? 'N' : 'f');
       return true;
     }
     bool by_bytes= (cs->state & MY_CS_BINSORT) && operand.kind != Kind::SORTED;
-    /* Where it varies in length a value has nothing behind it that the server would not see. */
+    /* In a column of variable length the stored value contains no padding that the server would not see. */
     bool is_exact= is_all && by_bytes && operand.kind != Kind::FILLED;
     if (!wanted && !is_exact) return false;
     if (operand.kind == Kind::FILLED) {
-      /* Spaces behind a value are none of it, or are, as the session wants. */
+      /* Whether trailing spaces belong to a value depends on the session. */
       prefix.erase(prefix.find_last_not_of(' ') + 1);
     }
     if (by_bytes) {
@@ -462,7 +464,7 @@ private:
     return true;
   }
 
-  /* What stands before the first wildcard of a pattern; whether nothing but one '%' follows. */
+  /* The part of a pattern before the first wildcard; whether only one '%' follows. */
   static bool prefix_of(CHARSET_INFO *cs, const String &pattern, int escape, std::string *out, bool *is_all) {
     const char *at= pattern.ptr(), *end= at + pattern.length();
     while (at < end) {
@@ -487,7 +489,7 @@ private:
     return true;
   }
 
-  /* Columns that are all equal, and perhaps to a constant. */
+  /* Columns that are all equal, and perhaps equal to a constant. */
   bool put_equal_columns(Item_equal *equal, bool wanted) {
     Item *constant= equal->get_const();
     if (!constant || !wanted) return false;
@@ -510,17 +512,17 @@ private:
 
 }  // namespace
 
-/* Parts of a condition that can be left out singly. */
+/* Maximum number of parts of a condition that can be left out individually. */
 static const uint PARTS_MAX= 64;
 
-/* The parts that all have to be true. */
+/* The parts of an AND; null if it is another condition. */
 static List<Item> *parts_of(Item *condition) {
   if (condition->type() != Item::COND_ITEM) return nullptr;
   auto *parts= static_cast<Item_cond *>(condition);
   return parts->functype() == Item_func::COND_AND_FUNC ? parts->argument_list() : nullptr;
 }
 
-/* Which parts of a condition are true for all rows that are read, a bit for each. */
+/* Which parts of a condition are true for all rows that are read, one bit for each. */
 static uint64_t implied_parts(Item *condition, Key_ranges *ranges) {
   if (!ranges) return 0;
   List<Item> *parts= parts_of(condition);
@@ -551,8 +553,8 @@ static bool write_parts(Writer *writer, Item *condition, uint64_t implied) {
   return count > 0;
 }
 
-/* A program of many constants takes longer to make than rows that are read by their keys, which need none, so it is made
-   when a scan begins. What is true for all rows of the ranges that are scanned is left out. */
+/* Building a program of many constants takes longer than reading rows by their keys, which needs none, so it is built
+   when a scan begins. Parts that are true for all rows of the scanned ranges are left out. */
 void ha_vinga::set_condition(Key_ranges *scanned) {
   if (!condition) return;
   Item *whole= const_cast<COND *>(condition);
@@ -561,7 +563,7 @@ void ha_vinga::set_condition(Key_ranges *scanned) {
   bool was_set= condition_is_set;
   condition_is_set= true;
   condition_implied= implied;
-  /* The statement has failed already, perhaps by what one of the constants is: it need not be told again. */
+  /* The statement has failed already, perhaps because of one of the constants: the error must not be reported again. */
   if (ha_thd()->is_error()) return;
   Writer writer(table, share->places);
   if (write_parts(&writer, whole, implied)) {
@@ -580,7 +582,8 @@ const COND *ha_vinga::cond_push(const COND *cond) try {
   bool could_be_enough= could_change_directly();
   if (could_be_enough) set_condition_of_change();
   else if (ha_thd()->lex->describe) set_condition();
-  /* Taken, but the server checks again: what was left away is its own. It does not look at rows that it does not get. */
+  /* Accepted, but the server checks again, as it must check dropped parts itself. It does not see rows that it does not
+     get. */
   return could_be_enough && checked == VINGA_CHECKED_WHOLE ? nullptr : cond;
 } OR_RETURN(cond)
 

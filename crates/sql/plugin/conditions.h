@@ -1,10 +1,10 @@
-/* What the files of conditions share: the program that is handed over (crates/sql/engine/src/condition.rs has its form), and
-   constants as they stand among the values of a column. */
+/* Shared declarations of the condition files: the program that is passed (crates/sql/engine/src/condition.rs describes
+   its form), and constants in relation to the values of a column. */
 #ifndef VINGA_CONDITIONS_H
 #define VINGA_CONDITIONS_H
 #include "server.h"
 
-/* A condition in the form that the Rust side takes. */
+/* A condition in the form for the Rust side. */
 struct Program {
   std::string out;
 
@@ -31,18 +31,18 @@ private:
 /* How the values of a column compare at the data nodes. */
 enum class Kind {
   NONE,
-  INTEGER,     /* as numbers; YEAR and BIT, too */
-  LABELS,      /* ENUM and SET: as numbers, each of which is a text */
+  INTEGER,     /* as numbers; includes YEAR and BIT */
+  LABELS,      /* ENUM and SET: as numbers, each of which stands for a text */
   REAL, DECIMAL, DATE, DATETIME, TIME, TIMESTAMP,
-  BYTES,       /* by bytes and then by length: binary ones that vary in length, and texts that compare so */
-  FILLED,      /* by bytes, to which each value is filled up: with zeros (BINARY), or with spaces (CHAR of a binary collation) */
-  PADDED,      /* texts of a binary collation that are the same with spaces behind them; the bytes say that nearly */
+  BYTES,       /* by bytes and then by length: binary values of variable length, and texts that compare so */
+  FILLED,      /* by bytes, padded with zeros (BINARY) or with spaces (CHAR of a binary collation) */
+  PADDED,      /* texts of a binary collation that ignores trailing spaces; nearly by their bytes */
   SORTED       /* texts with a sort key */
 };
 
 Kind kind_of(const TABLE *table, const Field *field);
 
-/* A column, or an integer one with a constant added to it. */
+/* A column, or an integer column with a constant added to it. */
 struct Operand {
   Field *field= nullptr;
   int place= -1;
@@ -50,23 +50,23 @@ struct Operand {
   __int128 offset= 0;
 };
 
-/* How the server compares: the type to which it brings both sides, for texts the collation; and whether by a comparison, which
-   rounds where both sides have so many digits behind the point, or as BETWEEN and IN do. */
+/* How the server compares: the type to which it converts both sides, for texts the collation; and whether by a
+   comparison, which rounds if both sides have a fixed number of decimal places, or in the way of BETWEEN and IN. */
 struct Comparing {
   const Type_handler *handler;
   CHARSET_INFO *cs;
   bool is_rounding;
 };
 
-/* The item behind references and caches, if it has the same value for all rows and can be asked for it; else null. What a cache
-   keeps is left alone: it says what there is to be said about its value when the server asks it. */
+/* The item behind references and caches, if it has the same value for all rows and can be evaluated; otherwise null.
+   Cached values are not touched: their warnings are raised when the server evaluates the cache. */
 Item *constant_of(Item *item);
 
-/* How BETWEEN and IN compare. */
+/* The type by which BETWEEN and IN compare. */
 const Type_handler *comparator_of(Item_func_opt_neg *func);
 
 enum class Evaluated { VALUE, IS_NULL, NOT_KNOWN };
-/* Asks an item for its value. */
+/* Evaluates an item. */
 template <class Ask> Evaluated evaluate(Item *item, Ask ask) {
   Quiet quiet(current_thd);
   ask();
@@ -76,14 +76,14 @@ template <class Ask> Evaluated evaluate(Item *item, Ask ask) {
 /* The value of a constant text. */
 Evaluated string_of(Item *item, String *buffer, String **out);
 
-/* Whether a constant is a text of its character set: what is none is compared, but has no place in an order. */
+/* Whether a constant is valid in its character set: an invalid text can be compared, but has no place in the order. */
 bool is_comparable(CHARSET_INFO *cs, const String &text);
 
 /* Writes a constant as the server compares an operand with it; false if that is not certain. */
 bool put_constant(Program *program, const Operand &operand, const Comparing &comparing, Item *item);
-/* The same with a date or time. */
+/* Like put_constant, for a date or time. */
 bool put_temporal(Program *program, const Operand &operand, const Comparing &comparing, Item *item);
-/* Whether an integer column plus this can't be more, or less, than the server's integers are, which would be an error. */
+/* Whether the sum of an integer column and this always fits the server's integers; otherwise it could be an error. */
 bool is_certain_sum(const Field *field, __int128 offset, bool is_unsigned);
 /* The value of a constant integer. */
 bool integer_of(Item *item, __int128 *out);

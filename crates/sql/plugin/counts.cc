@@ -1,19 +1,19 @@
-/* COUNT of all rows, or of those that fulfil a condition, made where the rows are: nothing of them comes here.
+/* COUNT of all rows, or of those that fulfil a condition, computed by the data nodes: no rows are sent here.
 
-   Without a condition the optimizer asks for the number (`records`) and has the answer of the query then. With one it offers
-   the query as a whole when its plan is made (`create_group_by`). It is taken if it wants nothing but COUNTs of rows that it
-   does not lock, and if the data nodes check all of the condition: then the rows are counted in the way in which the plan
-   would read them, in ranges of a key or all. EXPLAIN shows that plan. */
+   Without a condition the optimizer requests the number (`records`), which then answers the query. With a condition it
+   offers the whole query when it makes its plan (`create_group_by`). The engine accepts it if it contains only COUNTs
+   of rows that it does not lock, and if the data nodes can check the whole condition: then the rows are counted in the
+   way in which the plan would read them, by ranges of a key or by a scan. EXPLAIN shows that plan. */
 #include "ha_vinga.h"
 #include "key_ranges.h"
 #include "group_by_handler.h"
 #include "opt_range.h"
 #include "sql_select.h"
 
-/* The number of rows as an answer */
+/* The number of rows as the answer of a query */
 
-/* The query of which the optimizer wants to give the number of rows as its answer (opt_sum.cc). Else it wants an estimate: it
-   has its plan already, or there is no query. */
+/* The query that the optimizer wants to answer with the number of rows (opt_sum.cc). In other cases it wants an
+   estimate: it has its plan already, or there is no query. */
 JOIN *ha_vinga::counting_query() const {
   SELECT_LEX *select= ha_thd()->lex->current_select;
   JOIN *join= select ? select->join : nullptr;
@@ -21,8 +21,8 @@ JOIN *ha_vinga::counting_query() const {
   return join && join->implicit_grouping && !has_plan ? join : nullptr;
 }
 
-/* Whether rows can be counted before the query is executed: nothing of the statement may change them until then. What the query
-   wants of the table beside their number is found by reading them; then these are the ones to be counted. */
+/* Whether rows can be counted before the query is executed: no part of the statement may change them until then. If the
+   query wants more of the table than the number of rows it reads them; then the rows that it reads must be counted. */
 bool ha_vinga::may_count_for(const JOIN *join) const {
   THD *thd= ha_thd();
   if (lock != VINGA_LOCK_NONE || join->select_lex->have_window_funcs()) return false;
@@ -41,7 +41,7 @@ bool ha_vinga::may_count_for(const JOIN *join) const {
   return true;
 }
 
-/* Where rows are to be locked they are read. EXPLAIN wants to know how it would be done, not how many there are. */
+/* Rows that must be locked are read instead. EXPLAIN needs the plan, not the number of rows. */
 ha_rows ha_vinga::records() try {
   const JOIN *join= counting_query();
   if (!join) return stats.records;
@@ -58,12 +58,12 @@ ha_rows ha_vinga::records() try {
 
 /* Queries with a condition */
 
-/* Whether a query has one row, of nothing but the number of rows that it finds. */
+/* Whether a query has exactly one row, which contains only the number of rows that it finds. */
 static bool wants_count_only(THD *thd, const Query &query) {
   LEX *lex= thd->lex;
   SELECT_LEX *select= lex->first_select_lex();
   const JOIN *join= select->join;
-  /* Where the plan is asked for it is shown. */
+  /* If the plan is requested it is shown. */
   if (lex->sql_command != SQLCOM_SELECT || lex->describe || lex->analyze_stmt || lex->with_rownum) return false;
   if (lex->current_select != select || select->master_unit()->is_unit_op() || !join || !join->implicit_grouping) return false;
   if (join->table_count != 1 || join->const_tables || select->have_window_funcs() || lex->limit_rows_examined) return false;
@@ -106,7 +106,7 @@ public:
     return 0;
   }
 
-  /* The server notes how many rows a query has found, for FOUND_ROWS(), of those only that it makes itself. */
+  /* The server notes the number of rows of a query for FOUND_ROWS() only if it executes the query itself. */
   int end_scan() override {
     thd->limit_found_rows= is_counted ? 1 : 0;
     return 0;
@@ -117,8 +117,8 @@ public:
 
 }  // namespace
 
-/* Hands the ranges of a plan to the Rust side, to be counted; false if they are too many for one request, or better read as
-   keys of single rows. */
+/* Passes the ranges of a plan to the Rust side, to be counted; false if they are too many for one request, or better
+   read as keys of single rows. */
 bool ha_vinga::add_counted_ranges(QUICK_SELECT_I *quick, Key_ranges *scanned) {
   takes_ranges_only= true;
   int error= quick->reset();
@@ -134,7 +134,7 @@ bool ha_vinga::add_counted_ranges(QUICK_SELECT_I *quick, Key_ranges *scanned) {
   return !error;
 }
 
-/* The same with the key of a plan that reads the rows of one; false if it is known that there are none. */
+/* Like add_counted_ranges, for a plan that reads the rows of one key; false if it is known that there are none. */
 bool ha_vinga::add_counted_key(struct st_table_ref *ref, Key_ranges *scanned) {
   if (cp_buffer_from_ref(table->in_use, table, ref)) return false;
   key_range end= {ref->key_buff, ref->key_length, make_prev_keypart_map(ref->key_parts), HA_READ_KEY_EXACT};
@@ -143,10 +143,10 @@ bool ha_vinga::add_counted_key(struct st_table_ref *ref, Key_ranges *scanned) {
   return engine->batch_add_range(cursor, uint(ref->key), end.key, end.length, false, end.key, end.length, false) == 0;
 }
 
-/* Whether rows need not be locked. What the transaction has changed the data nodes count as it sees it. */
+/* Whether rows need not be locked. The data nodes count with the transaction's own changes. */
 bool ha_vinga::may_count() const { return session && lock == VINGA_LOCK_NONE; }
 
-/* Whether the rows of a plan can be counted; if not it is as it was. */
+/* Whether the rows of a plan can be counted; if not, the state is unchanged. */
 bool ha_vinga::count_as_planned(JOIN_TAB *plan) {
   const COND *pushed= condition;
   if (choose_counted(plan)) return true;
@@ -156,8 +156,8 @@ bool ha_vinga::count_as_planned(JOIN_TAB *plan) {
   return false;
 }
 
-/* Notes the rows that a plan looks at; false if they are not known here, or the data nodes can't say of all of them whether they
-   fulfil the condition. */
+/* Notes the rows that a plan reads; false if they are not known here, or if the data nodes can't check the condition
+   for all of them. */
 bool ha_vinga::choose_counted(JOIN_TAB *plan) {
   QUICK_SELECT_I *quick= plan->select ? plan->select->quick : nullptr;
   if (plan->use_quick == 2 || (quick && quick->get_type() != QUICK_SELECT_I::QS_TYPE_RANGE)) return false;
@@ -165,7 +165,7 @@ bool ha_vinga::choose_counted(JOIN_TAB *plan) {
   bool is_scan= counted_index == MAX_KEY;
   if (is_scan ? plan->type != JT_ALL && plan->type != JT_NEXT : is_hash(counted_index)) return false;
   cond_pop();
-  /* What the server would look at of each row: what the key that it has chosen says is left out by it, too. */
+  /* The condition that the server would check for each row, without the parts that the chosen key implies. */
   condition= plan->select_cond;
   if (is_scan) {
     set_condition();

@@ -1,9 +1,10 @@
-/* Databases: to the server they are folders with a file of options, to the data nodes a name with an attachment, which is
-   that file.
+/* Databases: for the server they are folders with an options file, for the data nodes a name with an attachment, which
+   is the contents of that file.
 
-   Nothing tells an engine that a database is created or altered: a thread of the Rust side looks for new folders and changed
-   files, when the system says that there are some. It is none of the server's threads, so it must not use those of the
-   server's functions that remember an error number for their thread. What was made here because the data nodes say so is remembered, so that it is not told to them again. */
+   The server does not notify an engine when a database is created or altered: a thread of the Rust side looks for new
+   folders and changed files, when the operating system reports some. It is not one of the server's threads, so it must
+   not use those functions of the server that store an error number for their thread. Databases that were created here
+   because the data nodes have them are remembered, so that they are not sent to the data nodes again. */
 #include "ha_vinga.h"
 #include "instruments.h"
 #include <dirent.h>
@@ -14,13 +15,14 @@
 #include <map>
 #include <mutex>
 
-/* Exported, but in no header. */
+/* Exported, but declared in no header. */
 void my_dbopt_cleanup();
 
 static const char OPTIONS_FILE[]= "db.opt";
 
-/* A file of options as it was seen last. A database that is dropped and made anew may have the same options as before, one
-   that is altered right after it was made may have been changed at the same tick of the file system's clock. */
+/* An options file as it was last seen. A database that is dropped and created again may have the same options as
+   before, and one that is altered right after its creation may have been changed within the same tick of the file
+   system's clock. */
 struct Options {
   ino_t file= 0;
   timespec changed= {};
@@ -32,8 +34,9 @@ struct Options {
   }
 };
 
-/* The server remembers the options of databases. It is made to forget them when they are changed here, and again whenever
-   changes are looked for in the time after: a statement may have read the old ones just before, and remember them just after. */
+/* The server caches the options of databases. The cache is cleared when they are changed here, and again whenever
+   changes are looked for in the time after: a statement may have read the old options just before, and cached them just
+   after. */
 static std::chrono::steady_clock::time_point forgotten;
 static const std::chrono::seconds FORGET_AGAIN(3);
 
@@ -42,7 +45,7 @@ static void forget_options() {
   my_dbopt_cleanup();
 }
 
-/* The databases that are known to be here. */
+/* The databases that are known to exist here. */
 static std::map<std::string, Options> known;
 
 bool is_engine_database(const char *name) { return !my_strcasecmp(system_charset_info, name, "vinga"); }
@@ -55,7 +58,7 @@ bool is_own_database(const char *name) {
   return false;
 }
 
-/* The folder of a database, with a slash. */
+/* The folder of a database, with a trailing slash. */
 static std::string folder_of(const std::string &name) {
   char path[FN_REFLEN + 1];
   size_t length= build_table_filename(path, sizeof path - 1, name.c_str(), "", "", 0);
@@ -83,14 +86,14 @@ static Options options_of(const std::string &name) {
   return {file.st_ino, file.st_mtim, contents_of(path)};
 }
 
-/* Whether the options of a database were written since they were seen last. Without contents they are being written just now,
-   or it is no database. */
+/* Whether the options of a database were written since they were last seen. An empty file is just being written, or the
+   folder is not a database. */
 static bool is_news(const std::string &name, const Options &now) {
   auto seen= known.find(name);
   return !now.contents.empty() && (seen == known.end() || !(seen->second == now));
 }
 
-/* True if there are news of it, which have been seen then. */
+/* Returns whether it has changed, and notes its current state as seen. */
 static bool look_at(const std::string &name) {
   Options now= options_of(name);
   if (!is_news(name, now)) return false;
@@ -111,14 +114,15 @@ static bool write_file(const std::string &path, const std::string &contents) {
   return is_written;
 }
 
-/* Others see the old contents or the new ones. What is left of it if the server ends just now is beside the folder: within
-   it would keep the database from being dropped. */
+/* Others see either the old contents or the new ones. If the server stops at this moment, a leftover file is next to
+   the folder: inside, it would prevent the database from being dropped. */
 static bool write_options(const std::string &folder, const std::string &contents) {
   std::string passing= folder.substr(0, folder.size() - 1) + ".db.opt.new", path= folder + OPTIONS_FILE;
   return write_file(passing, contents) && ::rename(passing.c_str(), path.c_str()) == 0;
 }
 
-/* A database that is being made. The server takes what begins so for its own passing files: it is no database to anybody. */
+/* A database that is being created. The server uses this prefix for its own temporary files, so no one sees a database
+   in it. */
 static std::string unfinished_folder() { return std::string(mysql_data_home) + "/" + tmp_file_prefix + "-vinga-database/"; }
 
 void remove_unfinished_database() {
@@ -127,8 +131,8 @@ void remove_unfinished_database() {
   ::rmdir(folder.c_str());
 }
 
-/* A folder with a file in it: both are there at once. Otherwise a table that is created just then would have the character set
-   of a database without options. False, with errno, if that can't be done. */
+/* Creates a folder that contains a file: both appear at the same time. Otherwise a table that is created at that moment
+   would have the character set of a database without options. False, with errno, if it failed. */
 static bool make_folder(const std::string &folder, const std::string &options) {
   remove_unfinished_database();
   std::string unfinished= unfinished_folder();
@@ -136,19 +140,20 @@ static bool make_folder(const std::string &folder, const std::string &options) {
          ::rename(unfinished.c_str(), folder.c_str()) == 0;
 }
 
-/* The options of a database that is there become these, unless a client has just written others. */
+/* Sets the options of an existing database, unless a client has just written others. */
 static void change_options(const std::string &database, const std::string &wanted) {
   std::string folder= folder_of(database);
   Options now= options_of(database);
   if (!wanted.empty() && now.contents != wanted) {
-    /* What a client has just written here, or has begun to write, is told to the data nodes next: it is newer. */
+    /* Options that a client has just written here, or is writing now, are sent to the data nodes next: they are
+       newer. */
     if (is_news(database, now) || (now.file && now.contents.empty())) return;
     if (!write_options(folder, wanted)) {
       sql_print_warning("VINGA: the options of a database can't be written: %s", folder.c_str());
       return;
     }
   }
-  /* What differs from that has been written by a client just now. */
+  /* Other contents have just been written by a client. */
   now= options_of(database);
   if (now.contents == wanted) known[database]= now;
   forget_options();
@@ -166,8 +171,8 @@ static void make_or_change(const std::string &database, const std::string &wante
 void make_database(vinga_text name, vinga_bytes options) try {
   std::string database(name.bytes, name.length);
   std::string wanted(reinterpret_cast<const char *>(options.bytes), options.length);
-  /* A client that makes it at the same moment looks whether it is there, and then makes the folder: in between it must not
-     come into being. If one is at it for long it is told to the data nodes next. */
+  /* A client that creates the database at the same moment checks whether it exists, and then creates the folder: it
+     must not appear in between. If a client takes long for this, its database is sent to the data nodes next. */
   if (has_database(database)) make_or_change(database, wanted);
   else with_database_locked(database, [&] { make_or_change(database, wanted); });
 } OR_NOTHING
@@ -177,8 +182,8 @@ static bool ends_with(const std::string &name, const char *end) {
   return name.size() > length && !name.compare(name.size() - length, length, end);
 }
 
-/* Removes what is left of triggers whose tables another SQL node has dropped or renamed, if there is nothing else in the
-   folder but options: with tables or views of other engines there may be triggers of theirs. */
+/* Removes leftover triggers of tables that another SQL node has dropped or renamed, if the folder contains nothing else
+   but options: tables or views of other engines may have triggers too. */
 static void remove_lost_triggers(const std::string &folder) {
   std::vector<std::string> lost;
   DIR *list= ::opendir(folder.c_str());
@@ -196,7 +201,7 @@ static void remove_lost_triggers(const std::string &folder) {
 
 void clear_database(const std::string &name) { remove_lost_triggers(folder_of(name)); }
 
-/* A database in which there are things of other engines stays. */
+/* Removes a database, unless it contains objects of other engines. */
 void remove_database(vinga_text name) try {
   std::string folder= folder_of(std::string(name.bytes, name.length));
   remove_lost_triggers(folder);
@@ -236,7 +241,7 @@ void remove_left_definitions() {
     while (const dirent *entry= ::readdir(list)) names.push_back(entry->d_name);
     ::closedir(list);
     for (const std::string &name : names) {
-      /* Those of an ALTER that was under way are the server's to deal with. */
+      /* Temporary files of an ALTER that was under way are left to the server. */
       if (!ends_with(name, reg_ext) || is_prefix(name.c_str(), tmp_file_prefix)) continue;
       std::string file= folder + name;
       if (is_own_definition(file)) ::unlink(file.c_str());
@@ -244,8 +249,8 @@ void remove_left_definitions() {
   }
 }
 
-/* Gives the databases that are here, or have other options, since it was called last; the first time all are taken as seen.
-   Or all of them: data nodes of a new incarnation know none. */
+/* Returns the databases that are new, or have new options, since the last call; the first call only notes all of them.
+   Or all databases: data nodes of a new incarnation know none. */
 void new_databases(uint8_t all, vinga_row_taker take, void *context) try {
   static bool has_looked= false;
   std::lock_guard<Instrumented_mutex> lock(databases_mutex);

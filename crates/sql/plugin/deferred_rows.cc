@@ -1,13 +1,14 @@
-/* INSERT IGNORE, REPLACE and ON DUPLICATE KEY UPDATE of many rows: rows are sent together, and those that were duplicates are
-   dealt with afterwards, in their order. `crates/sql/engine/src/cursor/deferred.rs` says why that comes to the same.
+/* INSERT IGNORE, REPLACE and ON DUPLICATE KEY UPDATE of many rows: rows are sent together, and duplicates among them
+   are handled afterwards, in their order. `crates/sql/engine/src/cursor/deferred.rs` explains why the result is the
+   same.
 
-   The server takes each row for added when it hands it over. When the rows have been sent, it is handed those that were
-   duplicates once more, by its own means (Write_record), and hears of each this time: it warns, replaces or updates, as the
-   statement says. What it counts then differs from what it has counted before; the difference is put right when the
-   statement has ended well, before its result is sent.
+   The server treats each row as added when it passes it. After the rows have been sent, the duplicates are passed
+   through the server again, by its own means (Write_record), and this time it gets the result of each: it warns,
+   replaces or updates, as the statement requires. Its counts of rows then differ from those before; the difference is
+   corrected when the statement has succeeded, before its result is sent.
 
-   Statements go row by row where somebody would notice an order of things: triggers, a binary log, RETURNING, rows of another
-   table that an update looks at, updates of unique keys, generated values. */
+   Statements are executed row by row where the order could be visible: triggers, a binary log, RETURNING, rows of
+   another table that an update reads, updates of unique keys, generated values. */
 #include "ha_vinga.h"
 #include "sql_insert.h"
 #include "sql_parse.h"
@@ -24,14 +25,14 @@ bool is_plain_function(const Item_func *function) {
   return std::any_of(std::begin(plain), std::end(plain), [&](const char *known) { return name == known; });
 }
 
-/* Whether a value is made of the row that is there and the one that was to be added, and of nothing that may be another
-   thing later: rows of the query, random values, variables. Tables are told apart by themselves: where rows come from a query
-   the first table of that has the same bit as the one that is added to. */
+/* Whether a value is computed only from the existing row and the one to be added, and from nothing that may differ
+   later: rows of the query, random values, variables. Tables are distinguished by their objects: if rows come from a
+   query, its first table has the same bit as the table to which rows are added. */
 static bool is_of_row_alone(Item *item, const TABLE *table) {
   item= item->real_item();
   switch (item->type()) {
   case Item::INSERT_VALUE_ITEM:
-    /* Virtual columns are no part of what is kept of a row. */
+    /* Virtual columns are not stored with a deferred row. */
     return static_cast<Item_field *>(item)->field->stored_in_db();
   case Item::FIELD_ITEM:
     return static_cast<Item_field *>(item)->field->table == table;
@@ -49,7 +50,7 @@ static bool is_of_row_alone(Item *item, const TABLE *table) {
     return true;
   }
   default:
-    /* Random values, variables and what is not deterministic have a bit of their own. */
+    /* Random values, variables and non-deterministic functions have their own bits. */
     return item->used_tables() == 0 && !item->with_subquery();
   }
 }
@@ -61,7 +62,7 @@ static bool are_of_the_row_alone(THD *thd, const TABLE *table) {
   return true;
 }
 
-/* Whether ON DUPLICATE KEY UPDATE may give a row another key: then it could meet rows that come behind its own. */
+/* Whether ON DUPLICATE KEY UPDATE may change a row's key: then it could conflict with later rows. */
 static bool changes_unique_keys(THD *thd, const TABLE *table) {
   auto is_changed= [&](const Field *field) {
     if (field->vcol_info || field->has_update_default_function()) return true;
@@ -120,8 +121,8 @@ int ha_vinga::defer(const uchar *record) {
   return error ? send_deferred() : 0;
 }
 
-/* What the server has while it writes a row: others are written in the middle of that. Long values of a row are in its
-   fields' memory, which those of the others take: so they are copied to where they can stay until the row is written. */
+/* The server's state while it writes a row: other rows are written in the middle of that. Long values of a row are in
+   the memory of its fields, which the other rows overwrite: so they are copied, and kept until the row is written. */
 class Row_in_hand {
   TABLE *table;
   std::vector<uchar> record;
@@ -171,17 +172,17 @@ int ha_vinga::send_deferred() {
   return error;
 }
 
-/* Warnings that a row has got, and before which of those that were there already they belong. */
+/* Warnings of a row, and before which of the earlier warnings they belong. */
 struct Late_warnings { uint place, count; };
 
-/* Puts the last warnings of a statement where they would be if they had been given row by row. */
+/* Moves the last warnings of a statement to the places where they would be if rows had been written one by one. */
 static void order_warnings(THD *thd, const std::vector<Late_warnings> &late) {
   Diagnostics_area *said= thd->get_stmt_da();
   uint late_count= 0;
   for (const Late_warnings &some : late) late_count+= some.count;
   uint count= said->cond_count(), early_count= count - late_count;
   bool is_in_order= late.empty() || late.front().place >= early_count;
-  /* If there are more than are kept, those that are kept stay as they are. */
+  /* If there were more warnings than are kept, their order is not changed. */
   if (is_in_order || count != said->warn_count() || count != said->current_statement_warn_count()) return;
   Diagnostics_area kept(said->warning_info_id(), true, true);
   std::vector<const Sql_condition *> all;
@@ -237,7 +238,7 @@ int ha_vinga::deal_with_duplicates(const std::vector<Deferred_row> &rows) {
   deals_with_duplicates= false;
   is_generated= generated;
   value_tried= tried;
-  /* It was counted as added before, and is now counted as what it is. */
+  /* It was counted as added before, and is now counted correctly. */
   Counts &correction= connection_of(thd)->correction;
   correction.copied+= longlong(counts.copied) - longlong(counts.records);
   correction.deleted+= counts.deleted;
@@ -247,11 +248,11 @@ int ha_vinga::deal_with_duplicates(const std::vector<Deferred_row> &rows) {
     order_warnings(thd, late);
     return 0;
   }
-  /* The server has said why. */
+  /* The server has reported the reason. */
   return thd->is_error() ? HA_ERR_UNSUPPORTED : HA_ERR_ABORTED_BY_USER;
 }
 
-/* A duplicate is written once more, and its key is there. If the row that is in the way has gone meanwhile, it is added. */
+/* Writes a duplicate again, whose key exists. If the conflicting row has been deleted meanwhile, the row is added. */
 int ha_vinga::write_duplicate(const uchar *record) {
   uint32_t at= duplicate_in_turn;
   duplicate_in_turn= NO_DUPLICATE;
@@ -263,7 +264,7 @@ int ha_vinga::write_duplicate(const uchar *record) {
   return insert_or_lock(record, VINGA_WRITE_NOW);
 }
 
-/* Puts another number in the place of one of a message, counted from 0. */
+/* Replaces one of the numbers in a message, counted from 0. */
 static void change_number(std::string *message, uint which, longlong more) {
   const char *digits= "0123456789";
   size_t begin= 0, end= 0;

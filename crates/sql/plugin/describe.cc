@@ -1,15 +1,15 @@
-/* The server's tables, described for the Rust side. */
+/* Descriptions of the server's tables for the Rust side. */
 #include "server.h"
 
 /* Whether the bytes of a column's values compare as its values do. */
 static bool compares_as_bytes(const Field *field, CHARSET_INFO *cs) {
   if (cs == &my_charset_bin) return true;
-  /* Without padding, texts whose characters are in the order of their bytes are bytes, unless a key has no room for a length
-     beside the longest. */
+  /* Without padding, texts whose characters sort like their bytes are stored as bytes, unless a key has no room for a
+     length in front of the longest value. */
   if (field->real_type() == MYSQL_TYPE_VARCHAR && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
       (cs->state & MY_CS_NOPAD))
     return field->field_length <= 3070;
-  /* Padded to their whole length, such values differ where their bytes do. */
+  /* Padded to their full length, such values differ where their bytes do. */
   return field->real_type() == MYSQL_TYPE_STRING && (cs->state & MY_CS_BINSORT) && cs->mbminlen == 1 &&
          !(cs->state & MY_CS_NOPAD);
 }
@@ -43,7 +43,7 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
   case MYSQL_TYPE_TIMESTAMP2: out->form= VINGA_TIMESTAMP; out->scale= field->decimals(); break;
   case MYSQL_TYPE_YEAR: out->form= VINGA_YEAR; break;
   case MYSQL_TYPE_STRING:
-    /* Types of fixed binary form (UUID, INET6) call themselves strings, too. */
+    /* Types of fixed binary form (UUID, INET6) are string types too. */
     cs= dynamic_cast<const Field_string *>(field) ? field->charset() : &my_charset_bin;
     out->form= cs == &my_charset_bin ? VINGA_BINARY : VINGA_CHAR;
     break;
@@ -70,7 +70,7 @@ static bool describe_type(const TABLE *table, const Field *field, vinga_column *
     out->collation= sorter_of(cs, out->form == VINGA_CHAR);
     out->sort_bytes= sort_key_bytes(out->collation, out->bytes);
     out->sort_form= sort_key_form(out->collation);
-    /* Room for characters of several bytes is mostly spaces, which need not be stored. */
+    /* The room for multi-byte characters contains mostly spaces, which need not be stored. */
     if (out->form == VINGA_CHAR && cs->mbmaxlen > 1 && cs->mbminlen == 1 && !(cs->state & MY_CS_NOPAD))
       out->form= VINGA_PADDED;
   }
@@ -85,7 +85,8 @@ bool describe(const TABLE *table, Description *out) {
     out->problem= "names of databases can't have a point in them";
     return false;
   }
-  /* None of them may move: those of columns, of what reads them, of keys. */
+  /* None of these may be moved in memory, as others point to them: those of columns, of keys, and of what reads
+     them. */
   out->texts.reserve(2 * share->fields + share->keys);
   out->columns.reserve(share->fields);
   out->keys.reserve(share->keys);
@@ -165,7 +166,7 @@ bool describe(const TABLE *table, Description *out) {
   definition.default_record= share->default_values;
   definition.auto_increment_column=
     table->found_next_number_field ? out->places[table->found_next_number_field->field_index] : -1;
-  /* The version of the definition; when the table is made, the frm image follows. */
+  /* The version of the definition; when the table is created, the frm image follows. */
   out->attachment.assign(1, char(share->tabledef_version.length));
   out->attachment.append(reinterpret_cast<const char *>(share->tabledef_version.str), share->tabledef_version.length);
   if (share->frm_image)

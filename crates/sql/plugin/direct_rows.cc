@@ -1,12 +1,12 @@
-/* UPDATE and DELETE that are done where the rows are: `crates/sql/engine/src/cursor/direct.rs` says how.
+/* UPDATE and DELETE that the data nodes execute themselves: `crates/sql/engine/src/cursor/direct.rs` describes how.
 
-   The server offers that for statements about one table without triggers, a binary log or IGNORE. Here it is accepted if the
-   data nodes check the whole condition, and if what the rows become is known now: constants, and integer columns plus or
-   minus one. Everything else goes row by row: what would have to be checked of each row (constraints, views), what has an
-   order or an end (ORDER BY, LIMIT), keys whose values must stay unique, and constants of which the server says something
-   when it stores them.
+   The server offers this for statements on one table without triggers, a binary log or IGNORE. The engine accepts it if
+   the data nodes check the whole condition, and if the new values are known now: constants, and integer columns plus or
+   minus a constant. Everything else is executed row by row: values that would have to be checked for each row
+   (constraints, views), statements with an order or an end (ORDER BY, LIMIT), keys whose values must stay unique, and
+   constants that cause a message of the server when they are stored.
 
-   The rows are those of the key that the optimizer has chosen: its ranges are noted when it counts their rows. */
+   The rows are those of the key that the optimizer has chosen: its ranges are noted when it estimates their rows. */
 #include "ha_vinga.h"
 #include "conditions.h"
 #include "key_ranges.h"
@@ -17,7 +17,7 @@
 #include "sql_update.h"
 #include <algorithm>
 
-/* Ranges of a key that are noted, at most. */
+/* Maximum number of ranges of a key that are noted. */
 static const uint RANGES_MAX= 1024;
 
 static bool is_single_change(THD *thd) {
@@ -34,8 +34,8 @@ static void copy_end(std::string *to, const key_range &end) {
 }
 
 void ha_vinga::note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode) {
-  /* The optimizer asks more than once about a key that is a part of a union of keys, too: which of the ranges it takes in the
-     end nobody says. */
+  /* The optimizer asks more than once about a key that is also a part of a union of keys: it is not known which of the
+     ranges it uses in the end. */
   for (Noted_ranges &known : noted_ranges) {
     if (known.index != index) continue;
     known.is_doubtful= true;
@@ -65,7 +65,7 @@ void ha_vinga::note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint co
 
 static const uchar *bytes_of(const std::string &end) { return reinterpret_cast<const uchar *>(end.data()); }
 
-/* Hands the ranges to the Rust side; false if they are too many for one request. */
+/* Passes the ranges to the Rust side; false if they are too many for one request. */
 bool ha_vinga::add_candidates(const Noted_ranges &noted, vinga_direct_change *change) {
   bool are_rows= noted.index == table->s->primary_key &&
     std::all_of(noted.ranges.begin(), noted.ranges.end(), [](const Noted_range &range) { return range.is_row; });
@@ -84,7 +84,7 @@ bool ha_vinga::add_candidates(const Noted_ranges &noted, vinga_direct_change *ch
   return true;
 }
 
-/* The rows that the optimizer has chosen to look at; false if they are not known here. */
+/* The rows that the optimizer has chosen to read; false if they are not known here. */
 bool ha_vinga::find_candidates() {
   const Explain_query *explain= table->in_use->lex->explain;
   const Explain_update *plan= explain ? const_cast<Explain_query *>(explain)->get_upd_del_plan() : nullptr;
@@ -103,9 +103,10 @@ bool ha_vinga::find_candidates() {
   return false;
 }
 
-/* What rows become */
+/* New values */
 
-/* Whether evaluating an item does nothing but give its value, the same each time within a statement. */
+/* Whether evaluating an item only returns its value, without side effects, and the same value throughout a
+   statement. */
 static bool is_pure(Item *item) {
   static const char *const temporal[]= {"current_timestamp", "current_date", "current_time", "utc_timestamp", "utc_date",
     "utc_time", "unix_timestamp", "from_unixtime", "date_add_interval", "cast_as_date", "cast_as_datetime", "cast_as_time"};
@@ -122,7 +123,7 @@ static bool is_pure(Item *item) {
   return true;
 }
 
-/* Whether a column may get another value without anything that the server, or another row, would have to say to it. */
+/* Whether a column can be changed without a message from the server or a conflict with another row. */
 static bool is_free(const TABLE *table, const Field *field) {
   if (field->vcol_info || field->check_constraint || (field->flags & AUTO_INCREMENT_FLAG)) return false;
   for (uint i= 0; i < table->s->keys; i++) {
@@ -134,7 +135,8 @@ static bool is_free(const TABLE *table, const Field *field) {
   return true;
 }
 
-/* Whether a column changes of itself with each change of its row: at the time of that, or as the others do. */
+/* Whether a column changes implicitly with each change of its row: to the current time, or as a function of other
+   columns. */
 static bool has_columns_that_follow(const TABLE *table) {
   for (Field **field= table->field; *field; field++)
     if ((*field)->has_update_default_function() ||
@@ -143,7 +145,7 @@ static bool has_columns_that_follow(const TABLE *table) {
   return false;
 }
 
-/* Puts a constant into the table's record; false if there is anything to be said of it. */
+/* Stores a constant in the table's record; false if that raises any condition. */
 static bool store_quietly(THD *thd, Item *value, Field *field) {
   enum_check_fields checks= thd->count_cuted_fields;
   bool aborts= thd->abort_on_warning;
@@ -164,8 +166,8 @@ static bool is_column(Item *item, const Field *field) {
   return item->type() == Item::FIELD_ITEM && static_cast<Item_field *>(item)->field == field;
 }
 
-/* Whether a value is the column itself plus or minus a constant that the column could have. Where the sum is a value of the
-   column it is the server's; where it is not, the server is asked. */
+/* Whether a value is the column itself plus or minus a constant that the column could have. If the sum is a value of
+   the column it equals the server's; if not, the statement is left to the server. */
 static bool is_addition(const Field *field, Item *value, vinga_addition *out) {
   switch (field->real_type()) {
   case MYSQL_TYPE_TINY: case MYSQL_TYPE_SHORT: case MYSQL_TYPE_INT24: case MYSQL_TYPE_LONG: case MYSQL_TYPE_LONGLONG: break;
@@ -183,7 +185,7 @@ static bool is_addition(const Field *field, Item *value, vinga_addition *out) {
   if (!is_column(left, field) || !constant || !is_pure(constant) || !integer_of(constant, &amount)) return false;
   bool is_unsigned= field->flags & UNSIGNED_FLAG;
   if (constant->unsigned_flag && !is_unsigned) return false;
-  /* The session may want differences of unsigned numbers to be signed, in which the greatest have no place. */
+  /* The session may require signed differences of unsigned numbers, for which the greatest values have no room. */
   if (field->real_type() == MYSQL_TYPE_LONGLONG && value->unsigned_flag != is_unsigned) return false;
   if (amount < 0) {
     amount= -amount;
@@ -196,7 +198,7 @@ static bool is_addition(const Field *field, Item *value, vinga_addition *out) {
   return true;
 }
 
-/* What each row becomes; false if that is not known for all of them. */
+/* Notes the new values of each row; false if they are not known for all of them. */
 bool ha_vinga::note_new_values() {
   THD *thd= table->in_use;
   direct_places.clear();
@@ -207,7 +209,7 @@ bool ha_vinga::note_new_values() {
   while (Item *of= fields++) {
     Item *value= values++;
     Item *target= of->real_item();
-    /* A parameter that is DEFAULT or IGNORE has no value that could be asked for. */
+    /* A parameter that is DEFAULT or IGNORE has no value. */
     if (value && !value->is_evaluable_expression()) return false;
     if (!value || target->type() != Item::FIELD_ITEM) return false;
     Field *field= static_cast<Item_field *>(target)->field;
@@ -223,14 +225,15 @@ bool ha_vinga::note_new_values() {
       return false;
   }
   std::sort(direct_places.begin(), direct_places.end());
-  /* The server uses its record for other things until the change is made; long values stay with their fields. */
+  /* The server uses its record for other purposes before the change is made; long values stay in the memory of their
+     fields. */
   direct_record.assign(table->record[0], table->record[0] + table->s->reclength);
   return true;
 }
 
 /* Statements */
 
-/* Whether the rows of a statement can be changed without being looked at here. */
+/* Whether the rows of a statement can be changed without being read here. */
 bool ha_vinga::may_change_directly() {
   THD *thd= table->in_use;
   LEX *lex= thd->lex;
@@ -244,8 +247,8 @@ bool ha_vinga::may_change_directly() {
   return !condition || checked == VINGA_CHECKED_WHOLE;
 }
 
-/* Rows whose primary keys are known fulfil for ever what these keys say. Rows of other ranges may leave them before they are
-   changed, so the whole condition is checked of them then. */
+/* Rows whose primary keys are known always fulfil the conditions that these keys imply. Rows of other ranges may leave
+   them before they are changed, so the whole condition is checked again then. */
 void ha_vinga::set_condition_of_change() {
   candidates_are_known= find_candidates();
   if (!candidates_are_known || direct_change.candidates != VINGA_ROWS_OF_KEYS) return set_condition();
@@ -270,7 +273,7 @@ int ha_vinga::direct_update_rows_init(List<Item> *) try {
 
 int ha_vinga::direct_delete_rows_init() try { return may_change_directly() ? 0 : HA_ERR_WRONG_COMMAND; } OR_ERROR
 
-/* Whether the primary key of a row says for ever whether the row fulfils the condition. */
+/* Whether the primary key of a row alone determines whether the row fulfils the condition. */
 static bool is_about_primary_key(const TABLE *table, const COND *condition) {
   List<Item_field> columns;
   if (!condition || table->s->primary_key == MAX_KEY) return !condition;
@@ -297,7 +300,7 @@ int ha_vinga::change_directly(ha_rows *found, ha_rows *changed) {
   return error == VINGA_DIRECT_UNSUITED ? error : failed(error);
 }
 
-/* The server does not say of itself why such a statement has failed. */
+/* The server does not itself report why such a statement failed. */
 int ha_vinga::tell_failure(int error) {
   if (error && !table->in_use->is_error()) print_error(error, MYF(0));
   return error;
@@ -319,7 +322,7 @@ int ha_vinga::direct_delete_rows(ha_rows *deleted) try {
   return tell_failure(change_directly(&found, deleted));
 } catch (...) { return tell_failure(thrown()); }
 
-/* Changes the row that was read last as the statement wants; an error that was raised is HA_ERR_UNSUPPORTED. */
+/* Changes the row that was read last as the statement requires; HA_ERR_UNSUPPORTED if an error was raised. */
 int ha_vinga::update_as_server(ha_rows *changed, ha_rows *found) {
   THD *thd= table->in_use;
   if (condition && !const_cast<COND *>(condition)->val_int()) {
@@ -338,7 +341,7 @@ int ha_vinga::update_as_server(ha_rows *changed, ha_rows *found) {
   return error;
 }
 
-/* Reads the candidates one after the other and changes them as the server does, with all that it has to say of them. */
+/* Reads the candidates one by one and changes them like the server, with all its messages. */
 int ha_vinga::update_one_by_one(ha_rows *changed, ha_rows *found) {
   THD *thd= table->in_use;
   *changed= *found= 0;

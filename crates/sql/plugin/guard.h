@@ -1,23 +1,24 @@
-/* Nothing that is thrown leaves the engine: the frames above it are the server's, which are not made for that, or those of the
-   Rust side, where it ends the process. What is called from there is a function that has `try` before its body and one of these
-   words behind it:
+/* No exception may leave the engine: the frames above it are the server's, which can't handle exceptions, or those of
+   the Rust side, where one ends the process. Functions that are called from there have `try` before their bodies and
+   one of these macros behind:
 
      int ha_vinga::open(const char *path, int, uint) try {
        ...
      } OR_ERROR
 
-   It costs nothing as long as nothing is thrown. Mostly that is want of memory, which the server has a number for; it ends the
-   statement then as it does after any other error. crates/sql/tests/tests/guards.rs looks whether all functions have it. */
+   This costs nothing as long as nothing is thrown. Most exceptions are lack of memory, for which the server has an
+   error number; it then ends the statement as after any other error. crates/sql/tests/tests/guards.rs checks that all
+   functions have it. */
 #ifndef VINGA_GUARD_H
 #define VINGA_GUARD_H
 #include <exception>
 #include <new>
 #include <stdexcept>
 
-/* Writes it into the server's log. */
+/* Writes the text of an exception to the server's log. */
 void log_thrown(const char *what) noexcept;
 
-/* The error number for what has just been caught. */
+/* The error number for the exception that has just been caught. */
 inline int thrown() noexcept {
   try {
     throw;
@@ -33,14 +34,14 @@ inline int thrown() noexcept {
   return HA_ERR_INTERNAL_ERROR;
 }
 
-/* Gives the number of the error. */
+/* Returns the number of the error. */
 #define OR_ERROR catch (...) { return thrown(); }
-/* Gives something else where there is no room for a number. */
+/* Returns another value, for functions that return no error number. */
 #define OR_RETURN(value) catch (...) { thrown(); return value; }
-/* Goes without. */
+/* Ignores the error, for functions without a result. */
 #define OR_NOTHING catch (...) { thrown(); }
 
-/* Does something within a function that has to go on after it; 0, or the error number. */
+/* Runs `work` within a function that has to continue after it; returns 0 or the error number. */
 template <class Work> int guarded(Work work) noexcept {
   try {
     work();

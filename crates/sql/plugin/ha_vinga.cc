@@ -1,4 +1,4 @@
-/* The handler's reads and writes. */
+/* Reads and writes of the handler. */
 #include "ha_vinga.h"
 #include <algorithm>
 #include "key_ranges.h"
@@ -8,16 +8,16 @@
 #include "slave.h"
 
 ulonglong ha_vinga::table_flags() const {
-  /* Without HA_BINLOG_STMT_CAPABLE: statements that are run one after the other, as their transactions were committed, would
-     find other rows, for there are no snapshots and no locks on gaps. */
+  /* Without HA_BINLOG_STMT_CAPABLE: statements that are replayed one after another, in the order of their commits,
+     would find other rows, as there are no snapshots and no gap locks. */
   return HA_NULL_IN_KEY | HA_BINLOG_ROW_CAPABLE | HA_CAN_TABLE_CONDITION_PUSHDOWN |
          HA_CAN_DIRECT_UPDATE_AND_DELETE |
          HA_NO_PREFIX_CHAR_KEYS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_GEOMETRY | HA_REC_NOT_IN_SEQ | HA_CAN_HASH_KEYS |
          HA_PARTIAL_COLUMN_READ | HA_CAN_SKIP_LOCKED | HA_HAS_RECORDS;
 }
 
-/* HA_KEYREAD_ONLY: of each row the columns travel that are used, so of one that is found by a key which has them all only these,
-   see columns.cc. */
+/* HA_KEYREAD_ONLY: only the columns that are used are sent, so if a row is found by a key that contains them all, only
+   these are sent, see columns.cc. */
 ulong ha_vinga::index_flags(uint index, uint, bool) const {
   if (is_hash(index)) return HA_ONLY_WHOLE_INDEX | HA_KEY_SCAN_NOT_ROR;
   return HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY | HA_KEY_SCAN_NOT_ROR;
@@ -26,13 +26,13 @@ ulong ha_vinga::index_flags(uint index, uint, bool) const {
 /* Statements */
 
 THR_LOCK_DATA **ha_vinga::store_lock(THD *, THR_LOCK_DATA **to, thr_lock_type type) try {
-  /* The data nodes lock rows, nobody locks tables. */
+  /* The data nodes lock rows; there are no table locks. */
   if (type != TL_IGNORE) lock_type= type;
   return to;
 } OR_RETURN(to)
 
-/* Whether a statement reads rows as queries do: not the copying of whole tables, nor statements that look at a table as a
-   whole and whose reads nobody relies on later. */
+/* Whether a statement reads rows like a query: not the copying of whole tables, nor statements that inspect a table as
+   a whole and whose reads need not be repeatable. */
 static bool reads_as_query(THD *thd, thr_lock_type type) {
   if (type == TL_READ_NO_INSERT) return false;
   enum enum_sql_command command= static_cast<enum enum_sql_command>(thd_sql_command(thd));
@@ -45,9 +45,9 @@ static bool reads_as_query(THD *thd, thr_lock_type type) {
   }
 }
 
-/* How a statement's rows are held. What a transaction reads under REPEATABLE READ and SERIALIZABLE stays as it is to its end,
-   whatever command reads it: SET, DO, IF and RETURN have subqueries, too. A function or trigger that reads twice is a
-   transaction of several statements, even if the statement that calls it stands alone. */
+/* How a statement's rows are locked. Rows that a transaction reads under REPEATABLE READ and SERIALIZABLE stay
+   unchanged to its end, whatever statement reads them: SET, DO, IF and RETURN may contain subqueries too. A function or
+   trigger that reads twice is a transaction of several statements, even if the statement that calls it stands alone. */
 static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   if (is_write) return VINGA_LOCK_EXCLUSIVE;
   if (type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED) return VINGA_LOCK_SHARED;
@@ -57,7 +57,7 @@ static uint8_t lock_of(THD *thd, bool is_write, thr_lock_type type) {
   return has_several && reads_as_query(thd, type) ? VINGA_LOCK_SHARED : VINGA_LOCK_NONE;
 }
 
-/* Whether a statement reads the rows of a table to put them into another that takes its place. */
+/* Whether a statement copies the rows of a table into another that replaces it. */
 static bool copies(THD *thd, thr_lock_type type) {
   if (type != TL_READ_NO_INSERT) return false;
   enum enum_sql_command command= static_cast<enum enum_sql_command>(thd_sql_command(thd));
@@ -72,18 +72,18 @@ int ha_vinga::fence(THD *thd) {
   return error;
 }
 
-/* Whether a table is one that ALTER fills, to take the place of another. */
+/* Whether ALTER is filling this table, to replace another. */
 static bool is_being_made(const TABLE_SHARE *share) { return is_prefix(share->table_name.str, tmp_file_prefix); }
 
-/* Whether a statement makes a table one of another engine: it renames the file of the old one, and nothing else of it. */
+/* Whether a statement moves a table to another engine: it only renames the file of the old one. */
 static bool leaves_engine(THD *thd) {
   const HA_CREATE_INFO &create_info= thd->lex->create_info;
   return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && (create_info.used_fields & HA_CREATE_USED_ENGINE) &&
          create_info.db_type != vinga_hton;
 }
 
-/* Whether a statement of a longer transaction changes tables of another engine, too. That engine ends its part of the
-   statement before this one is asked whether all went well, and could undo no more than the whole transaction then. */
+/* Whether a statement of a longer transaction also changes tables of another engine. That engine ends its part of the
+   statement before this one is asked whether everything succeeded, and could then undo only the whole transaction. */
 bool changes_others(THD *thd) {
   if (!in_transaction(thd)) return false;
   for (TABLE *other= thd->open_tables; other; other= other->next)
@@ -92,15 +92,16 @@ bool changes_others(THD *thd) {
   return false;
 }
 
-/* Whether a change has to be made before the statement goes on, because somebody else would hear of its error: another
-   engine, or the handler of a trigger or a function that uses tables; or because a handler has to hear of it. */
+/* Whether a change must be made before the statement continues, because its error would otherwise be reported to
+   someone else: to another engine, or to the error handler of a trigger or a function that uses tables; or because a
+   handler must get it. */
 static bool needs_immediate_write(THD *thd) {
   return changes_others(thd) || thd->in_sub_stmt || thd->lex->first_not_own_table();
 }
 
-/* What a statement puts into tables of other engines depends on the rows that it reads here: those go into a binary log as
-   rows, too. The server asks engines about the tables that are changed only; of the reasons that it knows this is the
-   nearest. (As it does itself it warns only if the log is of statements alone.) */
+/* The rows that a statement writes to tables of other engines depend on the rows that it reads here: so it is written
+   to the binary log as rows too. The server asks only the engines of changed tables; this is the closest reason that it
+   knows. (Like the server, this warns only if the log is in statement format.) */
 static void log_as_rows(THD *thd, thr_lock_type type) {
   if (type >= TL_FIRST_WRITE || copies(thd, type) || !sqlcom_can_generate_row_events(thd)) return;
   int format= thd_binlog_format(thd);
@@ -108,8 +109,8 @@ static void log_as_rows(THD *thd, thr_lock_type type) {
     thd->lex->set_stmt_unsafe(LEX::BINLOG_STMT_UNSAFE_SYSTEM_FUNCTION);
 }
 
-/* An UPDATE of several tables that changes one under two names finds rows again by their primary keys: these must stay. The
-   server refuses that for engines that store rows by their primary key, and only for these. */
+/* A multi-table UPDATE that changes a table under two names finds rows again by their primary keys: these must not
+   change. The server refuses that for engines that store rows by their primary key, and only for these. */
 static int refuse_change_of_key(THD *thd, const TABLE *table) {
   if (thd_sql_command(thd) != SQLCOM_UPDATE_MULTI) return 0;
   const TABLE_LIST *first= nullptr;
@@ -134,7 +135,7 @@ int ha_vinga::external_lock(THD *thd, int type) try {
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
     if (connection->locks) connection->locks--;
-    /* A copy that has failed. */
+    /* A copy has failed. */
     if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
     if (has_file) forget_file(table->s->normalized_path.str);
     has_file= false;
@@ -150,7 +151,7 @@ int ha_vinga::external_lock(THD *thd, int type) try {
   return error;
 } OR_ERROR
 
-/* The table is one of those of the statement that begins, which the connection has counted already. */
+/* Begins the use of a table by the current statement; the connection has counted the table already. */
 int ha_vinga::begin_use(THD *thd, Connection *connection, bool is_write) {
   log_as_rows(thd, lock_type);
   begin_statement(thd, connection->locks == 1);
@@ -162,7 +163,7 @@ int ha_vinga::begin_use(THD *thd, Connection *connection, bool is_write) {
   if (lock != VINGA_LOCK_NONE) register_transaction(thd);
   if (unlikely(copies(thd, lock_type)))
     if (int error= fence(thd)) return error;
-  /* DROP TABLE of a table without a file would wait for ever for LOCK TABLES of the same connection. */
+  /* DROP TABLE of a table without a file would wait forever for LOCK TABLES of the same connection. */
   bool is_held= thd_sql_command(thd) == SQLCOM_LOCK_TABLES || thd->locked_tables_mode == LTM_LOCK_TABLES;
   if (is_write && is_held && !is_being_made(table->s)) {
     has_file= true;
@@ -259,7 +260,7 @@ void ha_vinga::print_error(int error, myf flags) try {
     raise_killed(ha_thd());
     return;
   }
-  /* What is not supported has been said. */
+  /* Unsupported operations have been reported already. */
   if (error == HA_ERR_UNSUPPORTED && ha_thd()->is_error()) return;
   if (error == HA_ERR_TO_BIG_ROW) {
     raise_long_row();
@@ -275,15 +276,15 @@ void ha_vinga::print_error(int error, myf flags) try {
 
 /* Reads */
 
-/* The limit of a query, its offset included; 0 if it has none. */
+/* The limit of a query, including its offset; 0 if it has none. */
 static uint32_t limit_of(const TABLE_LIST *use) {
   if (!use || !use->select_lex) return 0;
   ha_rows limit= use->select_lex->master_unit()->lim.get_select_limit();
   return limit < UINT_MAX32 ? uint32_t(limit) : 0;
 }
 
-/* Rows that may be all that are wanted, as the query or the one that uses the view in which the table is has a limit; 0 if it
-   has none. That the server needs others, too, for an order or a condition of its own, it shows by reading on. */
+/* A number of rows that may be enough, as the query, or the one that uses the view with the table, has a limit; 0 if it
+   has none. If the server needs further rows, for an order or a condition of its own, it reads on. */
 uint32_t ha_vinga::enough_rows() const {
   TABLE_LIST *use= table->pos_in_table_list;
   if (!use) return 0;
@@ -300,7 +301,7 @@ int ha_vinga::rnd_init(bool scan) try {
   return 0;
 } OR_ERROR
 
-/* It begins with the first row: only then the server has said how it wants to have them. */
+/* The scan begins with the first row: only then has the server set all options of the scan. */
 int ha_vinga::begin_scan() {
   scan_is_due= false;
   set_condition();
@@ -338,7 +339,7 @@ int ha_vinga::index_end() try {
 
 bool ha_vinga::is_whole_key(uint index, uint length) const { return length == table->key_info[index].key_length; }
 
-/* Whether a key leads to one row at most: a whole unique one without NULL. */
+/* Whether a key leads to at most one row: a complete unique key without NULL. */
 bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
   if (!is_whole_key(index, length) || !(table->key_info[index].flags & HA_NOSAME)) return false;
   const KEY &info= table->key_info[index];
@@ -349,8 +350,8 @@ bool ha_vinga::is_one_row(uint index, const uchar *key, uint length) const {
   return true;
 }
 
-/* Bytes of an end of a range, up to the end of its last column: where the server jumps from value to value of an index it
-   may say less, though all of the value is there. */
+/* Length in bytes of an end of a range, up to the end of its last column: where the server jumps from value to value of
+   an index it may pass a smaller length, although the whole value is there. */
 static uint whole_length(const KEY &key, const key_range *end) {
   uint length= 0;
   for (uint i= 0; end && length < end->length; i++) length+= key.key_part[i].store_length;
@@ -385,14 +386,14 @@ int ha_vinga::next(uchar *record) try {
   return error;
 } OR_ERROR
 
-/* Whether the row that was read last has another key than the one whose rows are looked for among all rows. */
+/* Whether the row that was read last has another key than the one that is searched for by a scan of all rows. */
 bool ha_vinga::is_of_other_key() {
   if (!key_cmp_if_same(table, scanned_key.data(), active_index, uint(scanned_key.size()))) return false;
   unlock_row();
   return true;
 }
 
-/* Reads the rows of a key with NULL by going through all rows: no hash has such keys. */
+/* Reads the rows of a key with NULL by a scan of all rows: USING HASH indexes do not contain such keys. */
 int ha_vinga::begin_scan_for_key(const uchar *key, uint length) {
   is_point= false;
   exact_key.clear();
@@ -400,7 +401,7 @@ int ha_vinga::begin_scan_for_key(const uchar *key, uint length) {
   return begin_scan();
 }
 
-/* After the rows of one key come those of the keys behind it. */
+/* The rows of one key are followed by those of the next keys. */
 int ha_vinga::index_next(uchar *record) try {
   int error= next(record);
   if (error != HA_ERR_END_OF_FILE || exact_key.empty()) return error;
@@ -413,20 +414,20 @@ int ha_vinga::index_next(uchar *record) try {
 
 static int as_not_found(int error) { return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error; }
 
-/* Whether the server looks for the last row up to a key, or before it. */
+/* Whether the server searches for the last row up to a key, or before it. */
 static bool reads_downwards(ha_rkey_function find) {
   return find == HA_READ_BEFORE_KEY || find == HA_READ_KEY_OR_PREV || find == HA_READ_PREFIX_LAST_OR_PREV;
 }
 
-/* The server reads ranges against the order of a key (QUICK_SELECT_DESC) from their ends on and looks itself where each is
-   over: it says before where that will be. So no row below a range is sent, and it is not read as one that may be left soon. */
+/* The server reads ranges in descending order (QUICK_SELECT_DESC) from their ends and checks itself where each ends; it
+   announces that end here. So no row below a range is sent, and the range is not read as a short one. */
 int ha_vinga::prepare_range_scan(const key_range *low, const key_range *high) try {
   range_to_come= {true, low != nullptr, high != nullptr, low ? *low : key_range(), high ? *high : key_range()};
   return 0;
 } OR_ERROR
 
-/* Whether the range that is read downwards from a key, from the end of the index if that is null, is the one that the server
-   has named. */
+/* Whether the range that is read in descending order from a key, or from the end of the index if that is null, is the
+   one that the server has announced. */
 bool ha_vinga::known_range(const uchar *high_key, const key_range **low, const key_range **high) {
   if (!range_to_come.is_known) return false;
   range_to_come.is_known= false;
@@ -487,7 +488,7 @@ int ha_vinga::index_read_map(uchar *record, const uchar *key, key_part_map parts
   return error ? error : as_not_found(next(record));
 } OR_ERROR
 
-/* Whether the rows of a table have to come in the order of the index that the server goes through: it always says so of a
+/* Whether the rows of a table must be returned in the order of the index that the server reads: it always says so for a
    query's first table. */
 static bool needs_order(const TABLE *table, uint index) {
   const JOIN_TAB *use= table->reginfo.join_tab;
@@ -497,8 +498,8 @@ static bool needs_order(const TABLE *table, uint index) {
          (use->join->select_options & SELECT_DISTINCT);
 }
 
-/* All rows, in any order, are read as they lie, even if an index has all that is wanted of them: there rows move when they
-   are changed, and would be met twice or not at all. */
+/* All rows, in any order, are read by a table scan, even if an index contains all columns that are needed: in an index,
+   rows move when they are changed, and would be found twice or not at all. */
 int ha_vinga::index_first(uchar *record) try {
   if (!needs_order(table, active_index)) {
     int error= rnd_init(true);
@@ -514,8 +515,8 @@ int ha_vinga::index_last(uchar *record) try {
   if (known_range(nullptr, &low, &high) && low) {
     error= range(low, nullptr, VINGA_RANGE_IN_ORDER | VINGA_RANGE_DESCENDING);
     if (!error) error= next(record);
-    /* That there is none the server takes for an empty table: it goes on to the ranges below this one if it gets a row of
-       which it sees that it lies there. Whether that fulfils the condition is of no interest. */
+    /* If there is no row here, the server concludes that the table is empty: it continues with the ranges below this
+       one if it gets a row that it can see lies there. Whether that row fulfils the condition does not matter. */
     if (error != HA_ERR_END_OF_FILE) return error;
     const COND *pushed= condition;
     cond_pop();
@@ -529,7 +530,7 @@ int ha_vinga::index_last(uchar *record) try {
 } OR_ERROR
 
 int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool is_equal, bool sorted) try {
-  /* The server compares rows of a range with its end itself where it jumps from value to value. */
+  /* The server itself compares rows of a range with its end where it jumps from value to value. */
   eq_range= is_equal;
   set_end_range(high);
   range_key_part= table->key_info[active_index].key_part;
@@ -544,8 +545,8 @@ int ha_vinga::read_range_first(const key_range *low, const key_range *high, bool
   return with_status(error ? error : next(table->record[0]));
 } OR_ERROR
 
-/* What the server keeps with the table's keys. It asks for it when it opens the table only, which may have been empty
-   then. */
+/* Statistics that the server stores with the table's keys. It requests them only when it opens the table, which may
+   have been empty then. */
 void ha_vinga::set_rows_per_value(uint64_t now) {
   revision= now;
   for (uint i= 0; i < table->s->keys; i++) {
@@ -562,7 +563,8 @@ int ha_vinga::info(uint flag) try {
     vinga_statistics known= {};
     Connection *connection= connection_of(ha_thd());
     engine->statistics(connection ? connection->session : nullptr, share->table, !(flag & HA_STATUS_NO_LOCK) || (flag & HA_STATUS_VARIABLE), &known);
-    /* The optimizer takes fewer than two rows for a table that need not be read again. Who asks for times only shows them. */
+    /* The optimizer assumes that a table with fewer than two rows is never read again. Callers that request times only
+       show them. */
     stats.records= flag & HA_STATUS_TIME ? known.rows : std::max<ha_rows>(known.rows, 2);
     stats.mean_rec_length= known.row_bytes;
     stats.data_file_length= known.data_bytes;
@@ -574,7 +576,7 @@ int ha_vinga::info(uint flag) try {
   return 0;
 } OR_ERROR
 
-/* Statistics are kept anyway: this has them asked for at once. */
+/* Statistics are maintained anyway: this requests them at once. */
 int ha_vinga::analyze(THD *thd, HA_CHECK_OPT *) try {
   Connection *connection= connection_of(thd);
   if (!connection) return HA_ADMIN_FAILED;
@@ -585,8 +587,8 @@ int ha_vinga::analyze(THD *thd, HA_CHECK_OPT *) try {
   return info(HA_STATUS_VARIABLE | HA_STATUS_CONST) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
 } OR_RETURN(HA_ADMIN_FAILED)
 
-/* Whether the optimizer has to choose between keys or orders of tables: then it is worth a round trip to know better how many
-   rows even a short range has. */
+/* Whether the optimizer has to choose between keys or orders of tables: then it is worth a round trip to know the
+   number of rows better, even for a short range. */
 static bool has_choice(const TABLE *table) {
   JOIN_TAB *use= table->reginfo.join_tab;
   return use && (use->keys.bits_set() > 1 || (use->join && use->join->table_count > 1));
@@ -608,8 +610,9 @@ ha_rows ha_vinga::records_in_range(uint index, const key_range *low, const key_r
 
 /* Writes */
 
-/* Whether what a bulk load writes is committed in portions: it was asked for, is no part of a transaction of several
-   statements or of another statement, and reads no rows that it has locked, whose locks would end with the first portion. */
+/* Whether the rows of a bulk load are committed in portions: this was requested, the load is not part of a transaction
+   of several statements or of another statement, and reads no rows with locks, which would end with the first
+   portion. */
 bool ha_vinga::commits_portions() const {
   THD *thd= ha_thd();
   if (uses_transactions(thd) || !could_be_portioned(thd)) return false;
@@ -626,7 +629,7 @@ void ha_vinga::start_bulk_insert(ha_rows, uint) try {
   deferral= DEFERRAL_UNKNOWN;
 } OR_NOTHING
 
-/* The error of a copy. When it was killed nobody asks what became of its last rows: they are dropped. */
+/* The error of a copy. After a kill, the result of its last rows does not matter: they are dropped. */
 static int of_copy(THD *thd, int error) { return error && thd_killed(thd) ? HA_ERR_ABORTED_BY_USER : error; }
 
 int ha_vinga::end_bulk_insert() try {
@@ -639,12 +642,12 @@ int ha_vinga::end_bulk_insert() try {
   }
   int error= ha_thd()->transaction->on ? 0 : of_copy(ha_thd(), engine->commit(session));
   if (error == HA_ERR_FOUND_DUPP_KEY) restore_duplicate(session);
-  /* Whoever copies rows takes the reason from there. */
+  /* A statement that copies rows takes the reason from there. */
   if (error) my_errno= error;
   return failed(error);
 } OR_ERROR
 
-/* Whether a slave is told to pass over some errors: it has to hear of each with its row. */
+/* Whether a replica skips some errors: it must get each of them with its row. */
 static bool skips_errors(const THD *thd) { return thd->slave_thread && use_slave_mask; }
 
 int ha_vinga::write_row(const uchar *record) try {
@@ -655,15 +658,15 @@ int ha_vinga::write_row(const uchar *record) try {
   } else
     is_generated= false;
   if (unlikely(writes_now) && defers()) {
-    /* A value that was generated is remembered by the server when it hears that its row was added. */
+    /* The server stores a generated value when it learns that its row was added. */
     if (insert_id_for_cur_row == 0 && !is_generated) return defer(record);
     if (int error= send_deferred()) return error;
   }
   THD *thd= ha_thd();
-  /* With a binary log everything has to be known before it is written. */
+  /* With a binary log all results must be known before it is written. */
   bool now= writes_now || sends_at_once || (!is_bulk && thd_binlog_format(thd) != BINLOG_FORMAT_UNSPEC) ||
             has_to_know_value() || unlikely(skips_errors(thd));
-  /* ALTER that copies has switched transactions off. */
+  /* An ALTER that copies has switched transactions off. */
   uint8_t portions= !thd->transaction->on || is_portioned ? VINGA_WRITE_PORTIONS : 0;
   uint8_t when= (now ? VINGA_WRITE_NOW : VINGA_WRITE_LATER) | portions | value_flags(now);
   int error= engine->insert(cursor, session, record, when);
@@ -679,8 +682,9 @@ int ha_vinga::write_row(const uchar *record) try {
   return failed(thd->transaction->on ? error : of_copy(thd, error));
 } OR_ERROR
 
-/* REPLACE and ON DUPLICATE KEY UPDATE go on with the row that is in the way, and the server takes it for an error if it has
-   gone meanwhile. So it is locked before they are told of it; if it has gone the new row is tried again. */
+/* REPLACE and ON DUPLICATE KEY UPDATE continue with the conflicting row, and the server treats it as an error if that
+   has been deleted meanwhile. So the row is locked before the duplicate is reported to them; if it was deleted the new
+   row is tried again. */
 int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
   static const int TRIES_MAX= 1000;
   for (int tries= 0; tries < TRIES_MAX; tries++) {
@@ -698,8 +702,7 @@ int ha_vinga::insert_or_lock(const uchar *record, uint8_t when) {
   return failed(HA_ERR_LOCK_WAIT_TIMEOUT);
 }
 
-/* The row that has the key of a new one, of those that were found to be there, is in the table's second record: the server
-   will ask for it. */
+/* The row that conflicts with a new one is in the table's second record: the server will ask for it. */
 void ha_vinga::take_in_hand(const uchar *record) {
   const KEY &info= table->key_info[duplicate_key];
   key_in_hand.resize(info.key_length);

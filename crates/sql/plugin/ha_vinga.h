@@ -1,11 +1,11 @@
-/* The handler: one use of a table by one statement. It turns the server's calls into calls of the Rust side. */
+/* The handler: one use of a table by one statement. It translates the server's calls to calls of the Rust side. */
 #ifndef HA_VINGA_H
 #define HA_VINGA_H
 #include "server.h"
 #include <memory>
 #include <unordered_map>
 
-/* What all handlers of a table share. */
+/* State that all handlers of a table share. */
 struct Vinga_share final : public Handler_share {
   vinga_table *table= nullptr;
   std::vector<int> places;
@@ -17,44 +17,44 @@ struct Vinga_share final : public Handler_share {
 struct Column_places {
   std::vector<my_bitmap_map> seen;
   std::vector<uint16_t> places;
-  /* Whether it is another set than the last one. */
+  /* Notes a set; returns whether it differs from the last one. */
   bool note(const MY_BITMAP &set);
 };
 
-/* A row that was taken for added: its number in the statement, and how many warnings there were before it. */
+/* A row that was treated as added: its number in the statement, and how many warnings there were before it. */
 struct Deferred_row { ulong number; uint warnings; };
 
 /* Whether one of these columns is in a key. */
 bool has_key_column(const TABLE *table, uint index, const MY_BITMAP *columns);
 
-/* Whether a statement may give rows of a table another primary key. */
+/* Whether a statement may change the primary keys of a table's rows. */
 bool changes_primary_key(const TABLE *table);
 
-/* A range of a key, and the ranges of one that the optimizer has thought of; see direct_rows.cc. */
+/* A range of a key, and the ranges of one that the optimizer has considered; see direct_rows.cc. */
 struct Noted_range {
   std::string low, high;
   ha_rkey_function low_flag, high_flag;
   bool has_low, has_high;
-  bool is_row;               // it is that of one row at most
+  bool is_row;               // it contains at most one row
 };
 struct Noted_ranges {
   uint index= MAX_KEY;
-  bool is_doubtful= false;   // they may be others than those that are read
+  bool is_doubtful= false;   // the ranges that are read may be others
   std::vector<Noted_range> ranges;
 };
 
-/* One of the rows that were read before the server has asked for them: its place in the batch, and whether it was shown. */
+/* One of the rows that were read before the server requested them: its place in the batch, and whether it was shown. */
 struct Row_ahead { uint32_t place; bool is_shown; };
-/* All of them; see read_ahead.cc. */
+/* The rows that were read ahead; see read_ahead.cc. */
 struct Read_ahead {
   std::unordered_map<std::string, Row_ahead> rows;   // by their keys in the server's form
   uint index= MAX_KEY;
-  std::string shown_key;      // of the row that was shown last, if rows are locked
-  bool was_wanted= false;     // that row was shown before, and was not let go of: its lock stays
-  uint wanted= 0;             // rows of the last batch
-  uint shown= 0;              // those of them that were asked for
-  uint single_reads= 0;       // and beginnings of batches
-  uint next_try= 1;           // by the number of single reads
+  std::string shown_key;      // key of the row that was shown last, if rows are locked
+  bool was_wanted= false;     // that row was shown before, and was not released: its lock stays
+  uint wanted= 0;             // number of rows in the last batch
+  uint shown= 0;              // number of those that were requested
+  uint single_reads= 0;       // number of single reads and beginnings of batches
+  uint next_try= 1;           // the value of single_reads at the next attempt
   uint pause= 0;
 };
 class Kept_bytes;
@@ -63,31 +63,31 @@ class Key_ranges;
 class ha_vinga final : public handler {
   Vinga_share *share= nullptr;
   vinga_cursor *cursor= nullptr;
-  Connection *owner= nullptr;        // whose statement uses it
-  vinga_session *session= nullptr;   // its session
+  Connection *owner= nullptr;        // the connection whose statement uses it
+  vinga_session *session= nullptr;   // the session of that connection
   uint8_t lock= VINGA_LOCK_NONE;
-  bool scan_is_due= false;           // rnd_init was called, and no row was asked for yet
-  bool repeats_row= false;           // the row that was read last is to be locked now, and read once more
+  bool scan_is_due= false;           // rnd_init was called, and no row was requested yet
+  bool repeats_row= false;           // the row that was read last must be locked now, and read again
   thr_lock_type lock_type= TL_UNLOCK;
-  bool writes_now= false;            // the server wants to know of each duplicate
+  bool writes_now= false;            // the server wants each duplicate to be reported at once
   bool is_bulk= false;
-  bool has_file= false;              // the server has a file with the definition as long as LOCK TABLES holds
-  bool is_portioned= false;          // a bulk load that is committed in portions
+  bool has_file= false;              // the server has a file with the definition during LOCK TABLES
+  bool is_portioned= false;          // it is a bulk load that is committed in portions
   bool sends_at_once= false;         // each change of the statement is sent before the next
   /* Values of the auto-increment column, see auto_increment.cc. */
-  int reserve_error= 0;              // why there is none
-  ulonglong rows_to_come= 0;         // of the present statement, the present one counted
+  int reserve_error= 0;              // why there is no value
+  ulonglong rows_to_come= 0;         // of the current statement, including the current row
   ulonglong reserved_first= 0, reserved_span= 0;
-  bool is_generated= false;          // that of the present row
-  ulonglong value_tried= 0;          // that of a row of REPLACE that was a duplicate in another key
+  bool is_generated= false;          // the value of the current row was generated
+  ulonglong value_tried= 0;          // the value of a REPLACE row that was a duplicate in another key
   uint duplicate_key= MAX_KEY;
-  std::vector<uchar> key_in_hand;    // of the row that is in the way of a new one: locked, and in the table's second record
+  std::vector<uchar> key_in_hand;    // of the row that conflicts with a new one: locked, and in the second record
   bool is_sorted= false;             // the index is read in its order
-  /* The range that the server is about to read against its order: prepare_range_scan. */
+  /* The range that the server is about to read in descending order: prepare_range_scan. */
   struct { bool is_known= false, has_low= false, has_high= false; key_range low, high; } range_to_come;
   bool is_point= false;              // the row of a unique key was read; there is no next one
-  std::vector<uchar> exact_key;      // whose rows are read; the index goes on behind them. Empty if there is no such key
-  std::vector<uchar> scanned_key;    // of a hash, with NULL: all rows are read, and others left out. Empty if there is no such key
+  std::vector<uchar> exact_key;      // the key whose rows are read, after which the index continues; empty if none
+  std::vector<uchar> scanned_key;    // a USING HASH key with NULL: searched by a scan of all rows; empty if none
   Column_places read_columns, written_columns;
   bool rows_are_named= true;         // rows are read with their primary keys
   /* Rows that are sent together though they may be duplicates, see deferred_rows.cc. */
@@ -105,17 +105,17 @@ class ha_vinga final : public handler {
   uint keys_at_once= 0;
   uint8_t range_options= 0;
   bool ranges_are_batched= false, ranges_are_keys= false, ranges_are_open= false, ranges_are_over= false;
-  bool takes_ranges_only= false;     // they are asked for to be counted, see counts.cc
-  uint counted_index= MAX_KEY;       // in whose ranges rows are counted; MAX_KEY for all rows
-  /* What the data nodes are to check, see conditions.cc. */
+  bool takes_ranges_only= false;     // the ranges are requested for counting, see counts.cc
+  uint counted_index= MAX_KEY;       // the key in whose ranges rows are counted; MAX_KEY for all rows
+  /* The condition that the data nodes check, see conditions.cc. */
   const COND *condition= nullptr;
   bool condition_is_set= false;
-  uint64_t condition_implied= 0;     // parts that the ranges which are scanned imply, a bit for each: nobody checks them
+  uint64_t condition_implied= 0;     // parts that the scanned ranges imply, one bit each: they are not checked
   int checked= VINGA_CHECKED_NONE;   // how much of it they check; a vinga_checked number
 
   Read_ahead ahead;
 
-  /* Changes that are made at the data nodes, see direct_rows.cc. */
+  /* Changes that the data nodes make, see direct_rows.cc. */
   std::vector<Noted_ranges> noted_ranges;
   const Noted_ranges *chosen_ranges= nullptr;
   bool candidates_are_known= false;
@@ -125,14 +125,14 @@ class ha_vinga final : public handler {
   std::vector<uint16_t> direct_places;
   std::vector<vinga_addition> direct_additions;
 
-  /* Of the statistics that the keys have. */
+  /* Revision of the statistics that the keys have. */
   uint64_t revision= 0;
 
   void set_rows_per_value(uint64_t revision);
   int open_share(const char *path);
   int failed(int error);
-  /* Of reads that the server calls directly, past what it does for others: it looks there whether the record has a row, and takes
-     virtual columns for made. */
+  /* Ends reads that the server calls directly, bypassing its own wrappers: it checks there whether the record contains
+     a row, and assumes that virtual columns are computed. */
   int with_status(int error) {
     table->status= error ? STATUS_NOT_FOUND : 0;
     if (unlikely(!error && table->vfield)) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
@@ -256,10 +256,11 @@ public:
   ha_rows records() override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   ha_rows records_in_range(uint index, const key_range *low, const key_range *high, page_range *pages) override;
-  /* What reading costs, in the server's unit, to which it adds 0.2 a row. docs/performance.md has what was measured: a row
-     of a range costs 1.4 times one of a scan of which all rows come here, and 40 times one that the data nodes look at and
-     leave out. Which of both a scan will be is not known yet when it is asked for; this lies in the middle. A row of which
-     the key is enough costs what a row of few columns does, for it is the row that is read. */
+  /* The cost of reading, in the server's unit, to which it adds 0.2 for each row. The measurements are in
+     docs/performance.md: a row of a range costs 1.4 times as much as one of a scan of which all rows are sent here, and
+     40 times as much as one that the data nodes check and leave out. Which of both kinds a scan will be is not known
+     yet when its cost is requested; this lies in the middle. A row of which only the key is needed costs as much as a
+     row of few columns, as it is the row that is read. */
   double scan_time() override { return 2.0 + rows2double(stats.records) / 50.0; }
   double read_time(uint, uint ranges, ha_rows rows) override { return rows2double(ranges + rows) / 2.0; }
 

@@ -1,4 +1,5 @@
-/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: what the data nodes tell of themselves. */
+/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: the state of the data
+   nodes, as they report it. */
 #include "ha_vinga.h"
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -86,7 +87,7 @@ int take_row(void *context, const vinga_text *values, uint32_t count) try {
 } catch (...) { my_error(ER_OUT_OF_RESOURCES, MYF(0)); return thrown(); }
 
 int fill(THD *thd, TABLE_LIST *tables, uint32_t which) try {
-  /* It tells what others do. */
+  /* It shows the activity of other users. */
   if (check_global_access(thd, PROCESS_ACL)) return 1;
   Connection *connection= connection_of(thd);
   if (!connection) return 0;

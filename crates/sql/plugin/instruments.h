@@ -1,4 +1,5 @@
-/* What performance_schema sees of the plugin: its mutexes. Its threads are the Rust side's, which have none of the server's. */
+/* The plugin's mutexes, for performance_schema. Its threads belong to the Rust side, which has no threads of the
+   server. */
 #ifndef VINGA_INSTRUMENTS_H
 #define VINGA_INSTRUMENTS_H
 #include "server.h"
@@ -13,13 +14,13 @@ public:
   void unlock() { mysql_mutex_unlock(&mutex); }
 };
 
-/* One thread of the engine's own after the other is known to the server. */
+/* Only one thread of the engine's own at a time is registered with the server. */
 extern Instrumented_mutex background_mutex;
-/* The databases that are known to be here. */
+/* Protects the databases that are known to exist here. */
 extern Instrumented_mutex databases_mutex;
-/* Collations as columns use them. */
+/* Protects the collations that columns use. */
 extern Instrumented_mutex sorters_mutex;
 
-/* Before any of them is used; they live as long as the server. */
+/* Must be called before any of them is used; they live as long as the server. */
 void init_instruments();
 #endif

@@ -2,7 +2,7 @@
 #include "conditions.h"
 #include <algorithm>
 
-/* Items of conditions that are looked at for one scan, at most: it must not take longer than what it spares. */
+/* Maximum number of items of conditions that are read for one scan: this must not take longer than it saves. */
 static const uint ITEMS_MAX= 4096;
 
 static bool is_integer(const Field *field) {
@@ -12,7 +12,7 @@ static bool is_integer(const Field *field) {
   }
 }
 
-/* An integer as it stands in a key. */
+/* An integer in the form of a key. */
 static __int128 integer_at(const Field *field, const uchar *bytes) {
   ulonglong value= 0;
   uint length= field->pack_length();
@@ -23,7 +23,7 @@ static __int128 integer_at(const Field *field, const uchar *bytes) {
 }
 
 Key_ranges::Key_ranges(const KEY &of) : key(of), items_left(ITEMS_MAX) {
-  /* What is behind a column of another kind is not found in the key without it. */
+  /* Columns behind one of another kind can't be located in the key. */
   for (uint i= 0; i < key.user_defined_key_parts && i < PARTS_MAX; i++) {
     const KEY_PART_INFO &info= key.key_part[i];
     if (!is_integer(info.field) || (info.key_part_flag & HA_REVERSE_SORT)) break;
@@ -33,7 +33,7 @@ Key_ranges::Key_ranges(const KEY &of) : key(of), items_left(ITEMS_MAX) {
 
 namespace {
 
-/* One end of a range: what it says of column after column. */
+/* One end of a range, read column by column. */
 class End {
   const key_range *end;
   uint at= 0;
@@ -59,7 +59,8 @@ void Key_ranges::add(const key_range *low, const key_range *high) {
   for (uint i= 0; i < part_count; i++) {
     Part &part= parts[i];
     const KEY_PART_INFO &info= *part.info;
-    /* A range that says nothing of the column, or is of rows in which it is NULL, or has these among others. */
+    /* This holds for a range that says nothing about the column, and for one of rows in which it is NULL, or which may
+       include such. */
     bool has_low= is_fixed && from.has_more(), has_high= is_fixed && to.has_more();
     bool begins_behind_null= has_low && from.is_null(info) && from.excludes(info, HA_READ_AFTER_KEY);
     if ((!has_low && (!has_high || info.null_bit)) || (has_low && from.is_null(info) && !begins_behind_null) ||
@@ -115,7 +116,8 @@ void Key_ranges::add_comparison(Item_func *func, const Field *field, Intervals *
   out->push_back(interval);
 }
 
-/* Appends values of a column for which a condition is true, whatever the other columns are; perhaps not all of them. */
+/* Appends values of a column for which a condition is true, whatever the other columns contain; perhaps not all of
+   them. */
 void Key_ranges::add_values(Item *condition, const Field *field, Intervals *out) {
   if (!items_left) return;
   items_left--;

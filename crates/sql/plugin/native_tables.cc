@@ -1,8 +1,9 @@
-/* Tables that native clients have made: the data nodes have no image of their definitions, the Rust side gives the statement
-   that would make them. */
+/* Tables that native clients have created: the data nodes have no image of their definitions, the Rust side returns the
+   statement that would create them. */
 #include "server.h"
 
-/* Making a definition notes what is odd about it, two keys over the same columns for one: who uses the table has not asked. */
+/* Creating a definition raises notes, for example on two keys over the same columns: a user of the table does not want
+   these. */
 class Without_notes final : public Own_handler {
 public:
   explicit Without_notes(THD *thd) { listen(thd); }
@@ -15,7 +16,7 @@ public:
 };
 
 int init_from_statement(THD *thd, TABLE_SHARE *share, const Stored_definition &stored, bool leaves_file) {
-  /* The server would make one up: another each time. */
+  /* Otherwise the server would generate a version: another one each time. */
   share->tabledef_version.str=
     static_cast<const uchar *>(memdup_root(&share->mem_root, stored.version.data(), stored.version.size()));
   share->tabledef_version.length= stored.version.size();

@@ -107,11 +107,11 @@ static handler *create_handler(handlerton *hton, TABLE_SHARE *share, MEM_ROOT *r
   return new (root) ha_vinga(hton, share);
 }
 
-/* Before the server takes anything apart. */
+/* Called before the server frees anything. */
 static void before_shutdown() { engine->stop(); }
 
-/* The server chooses its coordinator of commits when it starts, by how many engines take part in two phases: this one alone
-   makes no difference, nor does it beside two others. */
+/* The server chooses its commit coordinator when it starts, by the number of engines with two-phase commit: this engine
+   alone does not change the choice, nor does it in addition to two others. */
 static bool is_late() { return tc_log == &tc_log_dummy && total_ha_2pc > 0; }
 
 static int start(void *p) try {

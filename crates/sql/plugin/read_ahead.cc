@@ -1,33 +1,34 @@
 /* Rows of inner tables are read together.
 
-   Where the server goes through the rows of one table and reads for each the row of another that has its key (joins without
-   a buffer, such as those of an UPDATE or DELETE of several tables, and subqueries that depend on the row), each would be a
-   round trip. But the rows of the outer table have come many at a time, so what will be asked for next can be found out: each
-   of the outer rows that are there already is put into its record for a moment, and the server's own description of the inner
-   key (`TABLE_REF`) is evaluated with it. The keys are read as one batch. The batch begins small and grows, as long as its rows
-   are asked for.
+   Where the server reads the rows of one table and for each of them the row of another table that has its key (joins
+   without a buffer, such as those of a multi-table UPDATE or DELETE, and correlated subqueries), each such read would
+   be a round trip. But many rows of the outer table were received at a time, so the next keys can be predicted: each of
+   the outer rows that were received is put into its record for a moment, and the server's own description of the inner
+   key (`TABLE_REF`) is evaluated with it. The keys are read as one batch. The batch begins small and grows, as long as
+   its rows are requested.
 
-   Inner tables of inner tables follow: an outer row is put together with those rows of the tables between that have been read
-   ahead for it.
+   Inner tables of inner tables follow: an outer row is combined with those rows of the tables between that have been
+   read ahead for it.
 
-   Nothing is taken for granted: a row is given to the server only if its key is the one that is asked for, and only if the
-   statement has not changed it since. Where rows are locked only outer rows that fulfil the server's condition count, and rows
-   between that do, so that no lock is waited for that the statement has no need of; and nothing is read ahead for outer joins,
-   of which conditions of their own say for which outer rows they are asked for. */
+   The prediction is never trusted: a row is passed to the server only if its key is the requested one, and only if the
+   statement has not changed it since. Where rows are locked, only outer rows that fulfil the server's condition are
+   used, and rows between that do, so that the statement never waits for a lock that it does not need; and nothing is
+   read ahead for outer joins, whose own conditions determine for which outer rows they read. */
 #include "ha_vinga.h"
 #include "conditions.h"
 #include "sql_select.h"
 #include <algorithm>
 
-/* Rows that are read together at first, and at most. */
+/* Number of rows that are read together at first, and at most. */
 static const uint AHEAD_MIN= 4, AHEAD_MAX= 512;
 static const uint GROWTH= 4;
-/* So many outer rows are looked at for each inner row that is wanted, at most. */
+/* Maximum number of outer rows that are evaluated for each inner row that is wanted. */
 static const uint LOOKED_AT_PER_ROW= 4;
-/* Reads that are left alone after nothing was found to be read together: twice as many each time, up to so many. */
+/* Number of reads without an attempt after one that found nothing to read together: doubled each time, up to this
+   maximum. */
 static const uint PAUSE_MAX= 4096;
 
-/* Bytes of a record as they were. */
+/* Saves the bytes of a record, and restores them. */
 class Kept_bytes {
   uchar *place;
   std::vector<uchar> bytes;
@@ -38,25 +39,25 @@ public:
   Kept_bytes(const Kept_bytes &)= delete;
 };
 
-/* Whether a condition says the same whenever it is asked, and does nothing else. */
+/* Whether a condition returns the same result whenever it is evaluated, without side effects. */
 static bool is_plain_condition(const Item *condition) {
   return !(condition->used_tables() & (RAND_TABLE_BIT | OUTER_REF_TABLE_BIT)) && !condition->with_subquery() &&
          !const_cast<Item *>(condition)->is_expensive();
 }
 
-/* Whether it can be asked of rows that are in the records whether the statement wants what is read for them; if it can, and
-   `is_wanted` is given, asks. */
+/* Whether the server's condition can be evaluated for rows in the records, to find out whether the statement needs the
+   rows that would be read for them; if it can, and `is_wanted` is given, evaluates it. */
 static bool asks_of(const TABLE *table, bool *is_wanted= nullptr) {
   const JOIN_TAB *use= table->reginfo.join_tab;
   if (!use || use->table != table || use->first_inner || use->on_precond) return false;
-  /* Virtual columns are not made of rows that are looked at ahead. */
+  /* Virtual columns are not computed for rows that are evaluated in advance. */
   if (table->vfield && const_cast<TABLE *>(table)->check_virtual_columns_marked_for_read()) return false;
   if (use->select_cond && !is_plain_condition(use->select_cond)) return false;
   if (is_wanted) *is_wanted= !use->select_cond || use->select_cond->val_int();
   return true;
 }
 
-/* The server's description of the key by which it reads this table, if it is read by a whole unique key. */
+/* The server's description of the key by which it reads this table, if it reads by a complete unique key. */
 TABLE_REF *ha_vinga::inner_key() const {
   JOIN_TAB *use= table->reginfo.join_tab;
   if (!use || use->table != table || !use->ref.key_copy || use->ref.key != int(active_index)) return nullptr;
@@ -64,7 +65,7 @@ TABLE_REF *ha_vinga::inner_key() const {
   return &use->ref;
 }
 
-/* The table whose rows the server goes through, if it is known which of them come next and what the server wants of them. */
+/* The table that the server is reading, if its next rows are known, and which of them the server needs. */
 ha_vinga *ha_vinga::outer_table(Connection *connection) const {
   ha_vinga *outer= connection->outer;
   if (!outer || outer == this || outer->table->in_use != table->in_use || outer->repeats_row) return nullptr;
@@ -72,7 +73,7 @@ ha_vinga *ha_vinga::outer_table(Connection *connection) const {
   return asks_of(outer->table) ? outer : nullptr;
 }
 
-/* Whether nothing but this statement's own changes of rows that it has read can make a row that was read ahead another one. */
+/* Whether a row that was read ahead can only be changed by this statement's own changes of rows that it has read. */
 bool ha_vinga::may_read_ahead() const {
   THD *thd= table->in_use;
   if (thd->in_sub_stmt || thd->lex->first_not_own_table()) return false;
@@ -94,8 +95,8 @@ bool ha_vinga::may_read_ahead() const {
   return true;
 }
 
-/* Puts the row that was read ahead for the outer rows that are in their records into the record of this table between; false
-   if there is none, or it is not wanted. */
+/* Puts the row that was read ahead for the outer rows in their records into the record of this table in between; false
+   if there is none, or if it is not needed. */
 bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept, bool only_wanted) {
   TABLE_REF *ref= inner_key();
   if (!ref || ahead.rows.empty()) return false;
@@ -108,13 +109,13 @@ bool ha_vinga::follow(std::vector<std::unique_ptr<Kept_bytes>> *kept, bool only_
   return !only_wanted || (asks_of(table, &is_wanted) && is_wanted);
 }
 
-/* Whether the server reads one table after another of the same join, for whose rows it is read then. */
+/* Whether a table comes after another in the same join, and is read for its rows. */
 static bool comes_behind(const TABLE *one, const TABLE *other) {
   const JOIN_TAB *use= one->reginfo.join_tab, *of= other->reginfo.join_tab;
   return use && of && use->join == of->join && use > of;
 }
 
-/* Adds the keys of the rows behind the present one to the batch. */
+/* Adds the keys of the rows behind the current one to the batch. */
 void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF *ref) {
   THD *thd= table->in_use;
   uint64_t place= VINGA_NEXT_ROW;
@@ -141,17 +142,17 @@ void ha_vinga::add_keys_ahead(Connection *connection, ha_vinga *outer, TABLE_REF
   }
 }
 
-/* Reads a row together with those that will be asked for next; false if nothing is known of these. */
+/* Reads a row together with those that will be requested next; false if these are not known. */
 bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *error) {
   Connection *connection= connection_of(table->in_use);
   TABLE_REF *ref= inner_key();
-  /* One row by itself may be all that is ever read. */
+  /* A single row may be all that is ever read. */
   if (!ref || key != ref->key_buff || ahead.single_reads++ < ahead.next_try || !may_read_ahead()) return false;
   const JOIN_TAB *use= table->reginfo.join_tab;
   if (lock != VINGA_LOCK_NONE && (use->first_inner || use->on_precond)) return false;
   ha_vinga *outer= outer_table(connection);
   if (!outer) return false;
-  /* It goes on growing as long as most of what was read is asked for. */
+  /* The batch grows as long as at least half of the rows were requested. */
   bool is_wanted= ahead.wanted && 2 * ahead.shown >= ahead.wanted;
   ahead.wanted= is_wanted ? std::min(ahead.wanted * GROWTH, AHEAD_MAX) : std::max(ahead.wanted / GROWTH, AHEAD_MIN);
   ahead.shown= 1;
@@ -176,7 +177,7 @@ bool ha_vinga::read_together(const uchar *key, uint length, uchar *record, int *
   return true;
 }
 
-/* The row of a whole unique key. */
+/* Reads the row of a complete unique key. */
 int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
   bool has_same_columns= !select_columns();
   ahead.was_wanted= false;
@@ -199,7 +200,8 @@ int ha_vinga::read_one_row(const uchar *key, uint length, uchar *record) {
   return failed(engine->read_key(cursor, session, active_index, key, length, lock, record));
 }
 
-/* What was read ahead is not asked for any more; what was locked for nothing is let go of where rows that are not wanted are. */
+/* Drops the rows that were read ahead; locks of those that were not used are released where the isolation level allows
+   it. */
 void ha_vinga::forget_ahead() {
   ahead.was_wanted= false;
   if (likely(ahead.rows.empty())) return;
@@ -207,7 +209,7 @@ void ha_vinga::forget_ahead() {
   if (lock != VINGA_LOCK_NONE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED) engine->unlock_ahead(cursor, session);
 }
 
-/* The statement is over for this table, or the handler is one of several of it that the server has used. */
+/* The statement has finished with this table, or the handler is one of several for it that the server has used. */
 void ha_vinga::end_read_ahead() {
   ahead= {};
   THD *thd= ha_thd();

@@ -1,29 +1,30 @@
-/* Sort keys: bytes that compare as a collation compares values. What the server makes for sorting (`strnxfrm`) does that only
-   if it is padded to the greatest length of a column; these are as long as the value.
+/* Sort keys: bytes that compare as a collation compares values. The keys that the server makes for sorting (`strnxfrm`)
+   do that only if they are padded to the maximum length of a column; these are as long as the value.
 
    A collation gives each value a string of *weights* on each of its levels, of one to three bytes each; a later level
-   decides between values that are the same on all before. A sort key has the weights of each level, one level behind the
-   other. Between levels stands a weight 0, which is less than all others, if there are several.
+   decides between values that are equal on all levels before. A sort key contains the weights of each level, one level
+   after another. If there are several levels a weight 0, which is less than all others, stands between them.
 
-   A collation that pads compares as if endless spaces followed: 'a' is the same as 'a ', but greater than 'a' and a tab. Let P
-   be the weight of a space on a level. The weights of the level are written so:
+   A collation with padding compares as if infinitely many spaces followed: 'a' is equal to 'a ', but greater than 'a'
+   and a tab. Let P be the weight of a space on a level. The weights of the level are written in this form:
 
-     - spaces at the end are left away, and one P is written there: it says that only spaces follow;
-     - a P with a greater weight behind it, or behind more P, is written as it is;
-     - a P with a lesser weight behind it is written as P - 1 and a byte 1;
-     - P - 1 itself is written with a byte 0 behind it.
+     - spaces at the end are removed, and one P is written there: it states that only spaces follow;
+     - a P that is followed (perhaps after more P) by a greater weight is written unchanged;
+     - a P that is followed by a lesser weight is written as P - 1 and a byte 1;
+     - P - 1 itself is written with a byte 0 after it.
 
-   So where one value ends and the other goes on, P, the end, is before P with more behind it, and that is what goes on with
-   something greater; what goes on with something lesser is before P.
+   So where one value ends and the other continues, the final P sorts before a P with more behind it, which is the form
+   of a value that continues with something greater; a value that continues with something lesser sorts before P.
 
-   One that does not pad has the weights of its first level as they are; on later levels it pads as well. Values of CHAR
-   columns are compared there as if they had as many spaces behind them as the column has room for, and without padding on
-   every level, so they get these.
+   A collation without padding has the weights of its first level unchanged; on later levels it pads too. Values of CHAR
+   columns with such a collation are compared as if they were followed by as many spaces as the column has room for, and
+   without padding on every level, so their keys contain these spaces.
 
-   Three collations of old are compared otherwise than they are sorted, and keys are as they are compared:
+   Three kinds of old collations compare values otherwise than they sort them; their keys follow the comparison:
      - big5_chinese_ci by the codes of characters, not by their strokes;
-     - tis620_thai_ci with the tone marks moved behind everything, spaces included; without padding only up to a byte 0;
-     - latin2_czech_cs and cp1250_czech_cs in passes with marks of their own between them. */
+     - tis620_thai_ci with the tone marks moved behind everything, including spaces; without padding only up to a byte
+       0;
+     - latin2_czech_cs and cp1250_czech_cs in passes with their own separators between them. */
 #include "instruments.h"
 #include <map>
 #include <mutex>
@@ -34,7 +35,7 @@ static const uint WEIGHT_BYTES_MAX= 4;
 struct Level {
   uint flags;
   bool pads;
-  /* Bytes of a weight, and that of a space; if it pads. */
+  /* Size of a weight in bytes, and the weight of a space. */
   uint bytes;
   uchar space[WEIGHT_BYTES_MAX];
   /* P - 1 */
@@ -44,7 +45,7 @@ struct Level {
 /* A collation as a column uses it. */
 struct Sorter {
   CHARSET_INFO *cs;
-  /* On all levels. */
+  /* Pads on all levels. */
   bool pads;
   /* Values have a fixed number of characters. */
   bool is_filled;
@@ -114,7 +115,8 @@ size_t Sorter::big5_weights_of(const uchar *value, size_t length, uchar *out, si
   return bytes;
 }
 
-/* There may be more characters than the collation counts on: the shortest ones, each with the most weights. */
+/* There may be more characters than the collation assumes: the shortest ones, each with the maximum number of
+   weights. */
 size_t Sorter::room_for_weights(size_t length) const {
   return (length / cs->mbminlen + 1) * cs->strnxfrmlen(cs->mbmaxlen);
 }
@@ -189,7 +191,7 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
   if (sorter.pads && !sorter.is_thai)
     length= cs->lengthsp(text, length);
   else if (sorter.is_filled && cs->mbmaxlen > 1) {
-    /* A record has room for as many of the longest characters. */
+    /* A record has room for the same number of the longest characters. */
     size_t used= cs->charpos(text, text + length, length / cs->mbmaxlen);
     if (used < length) length= used;
   }
@@ -220,11 +222,11 @@ std::string sort_key_prefix(const void *collation, const std::string &text) {
   const uchar *value= reinterpret_cast<const uchar *>(text.data());
   std::vector<uchar> weights(sorter.room_for_weights(text.size()));
   size_t count= sorter.weights_of(level, value, text.size(), weights.data(), weights.size());
-  /* Spaces take more room among others. */
+  /* Spaces between other characters take more room. */
   std::vector<uchar> key(2 * count + 2 * WEIGHT_BYTES_MAX);
   uchar *end= key.data();
   sorter.add_level(level, weights.data(), count, &end, key.data() + key.size());
-  /* Other values go on, where this one has the weight that says that only spaces follow. */
+  /* Other values continue at the weight that states that only spaces follow in this one. */
   if (level.pads) end-= level.bytes;
   return std::string(reinterpret_cast<const char *>(key.data()), end - key.data());
 }

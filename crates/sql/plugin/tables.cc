@@ -1,10 +1,10 @@
-/* Definitions: creating, dropping and discovering tables. No file of the server knows of them. */
+/* Definitions: creating, dropping and discovering tables. The server has no files for them. */
 #include "ha_vinga.h"
 
 struct Parts { std::string database, table; };
 
 static Parts parts_of_path(const char *path) {
-  /* ./database/table, each in the form of a file's name. */
+  /* ./database/table, each encoded as a file name. */
   std::string text(path);
   size_t slash= text.find_last_of('/');
   size_t before= slash == std::string::npos || slash == 0 ? std::string::npos : text.find_last_of('/', slash - 1);
@@ -15,7 +15,7 @@ static Parts parts_of_path(const char *path) {
   std::string name(decoded, length);
   length= filename_to_tablename(table.c_str(), decoded, sizeof decoded, true);
   std::string decoded_table(decoded, length);
-  /* Names of the server's own passing tables are no names of files in disguise. */
+  /* The names of the server's own temporary tables are not encoded file names. */
   static const char disguise[]= "#mysql50#";
   if (decoded_table.compare(0, sizeof disguise - 1, disguise) == 0) decoded_table.erase(0, sizeof disguise - 1);
   return {name, decoded_table};
@@ -31,13 +31,13 @@ int unsupported(const char *what) {
   return HA_ERR_UNSUPPORTED;
 }
 
-/* To statements the engine's own database is one in which nobody may do anything. */
+/* Statements get an access error for the engine's own database. */
 static int deny_engine_database(THD *thd) {
   my_error(ER_DBACCESS_DENIED_ERROR, MYF(0), thd->security_ctx->priv_user, thd->security_ctx->priv_host, "vinga");
   return HA_ERR_UNSUPPORTED;
 }
 
-/* Raises why there can be no tables of data nodes in a database; 0 if there can be. */
+/* Raises an error if a database can't contain tables of the data nodes, and returns its number; otherwise 0. */
 static int refuse_database(THD *thd, const std::string &database) {
   if (is_engine_database(database.c_str())) return deny_engine_database(thd);
   if (is_own_database(database.c_str())) return unsupported("tables in the server's own databases");
@@ -45,14 +45,14 @@ static int refuse_database(THD *thd, const std::string &database) {
   return 0;
 }
 
-/* Whether it is one of the names that the server gives to tables while ALTER is at work. */
+/* Whether it is one of the temporary names that the server gives to tables during ALTER. */
 static bool is_passing(const std::string &name) {
   return is_prefix(name.c_str() + name.find('.') + 1, tmp_file_prefix);
 }
 
-/* A change that the data nodes make whether anybody waits for it or not: so KILL does not end the wait, as it would look as
-   if nothing had been done, and an ALTER of several such steps would leave a table under a name that nobody knows. `done` is
-   what a second attempt is told if the first was carried out. */
+/* Makes a change that the data nodes complete even if no one waits for it: so KILL does not end the wait, as it would
+   look as if nothing had been changed, and an ALTER of several such steps would leave a table under a temporary name.
+   `done` is the error of a second attempt if the first one was carried out. */
 template <class Step> static int carry_out(Connection *connection, int done, Step step) {
   int error= step();
   if (error != HA_ERR_ABORTED_BY_USER) return error;
@@ -63,8 +63,8 @@ template <class Step> static int carry_out(Connection *connection, int done, Ste
   return error == done ? 0 : error;
 }
 
-/* How many bytes the values of the key that is too long may have: in the data nodes two stand before each value of variable
-   length. What is allowed for sort keys is made to fit. */
+/* The maximum size in bytes of the values of a key that is too long: the data nodes store two bytes in front of each
+   value of variable length. The maximum size of sort keys is chosen so that they fit. */
 static int key_bytes_allowed(const Description &description) {
   static const int MOST= 3072;
   for (const auto &parts : description.parts) {
@@ -80,8 +80,8 @@ static int key_bytes_allowed(const Description &description) {
   return MOST;
 }
 
-/* The server makes keys over whole values of those over their beginnings, without a word. What was asked for is only in the
-   statement as it was parsed. */
+/* The server silently turns keys over prefixes of values into keys over whole values. Only the parsed statement
+   contains the requested prefix lengths. */
 static void note_whole_keys(THD *thd, TABLE *form) {
   List_iterator<Key> keys(thd->lex->alter_info.key_list);
   while (Key *key= keys++) {
@@ -141,7 +141,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   }
   begin_statement(thd, connection->locks == 0);
   auto make= [&] { return engine->create_table(connection->session, &definition); };
-  /* Of another name nobody knows who has made it. */
+  /* Only a name that is not temporary could also be created by others. */
   int error= is_passing(target) ? carry_out(connection, HA_ERR_TABLE_EXIST, make) : make();
   if (!error) {
     note_whole_keys(thd, form);
@@ -155,7 +155,8 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   case VINGA_ERROR_VALUE_TOO_LONG:
     my_printf_error(ER_TOO_BIG_FIELDLENGTH, "%s", MYF(0), sentence_of(connection).c_str());
     break;
-  /* With all names and comments. What the server says beyond its own limit, which is some thousand bytes higher. */
+  /* The size includes all names and comments. The server's own limit is some thousand bytes higher; this is its
+     message. */
   case VINGA_ERROR_DEFINITION_TOO_LONG: my_printf_error(ER_TOO_MANY_FIELDS, "Table definition is too large", MYF(0)); break;
   case VINGA_ERROR_NOT_SUPPORTED: unsupported(sentence_of(connection).c_str()); break;
   default: raise(thd, error);
@@ -176,8 +177,8 @@ int drop_by_path(handlerton *, const char *path) try {
     raise(thd, error);
     return error;
   }
-  /* CREATE TABLE … SELECT drops what it has just made, if that can't be opened, without forgetting its definition: the
-     name would be taken here for ever. */
+  /* CREATE TABLE … SELECT drops the table that it has just created, if it can't be opened, without forgetting its
+     definition: the name would stay in use here forever. */
   size_t point= name.find('.');
   forget_table_of(thd, name.substr(0, point).c_str(), name.substr(point + 1).c_str());
   return error;
@@ -190,7 +191,7 @@ int ha_vinga::rename_table(const char *from, const char *to) try {
   if (!connection) return HA_ERR_NO_CONNECTION;
   std::string old_name= name_of_path(from), new_name= name_of_path(to), database= parts_of_path(to).database;
   if (int error= refuse_database(ha_thd(), database)) return error;
-  /* The server says that it can't be renamed, as with its own engines. */
+  /* The server reports that it can't be renamed, as with its own engines. */
   if (!has_database(database)) return HA_ERR_GENERIC;
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE, [&] {
     return engine->rename_table(connection->session, text_of(old_name), text_of(new_name));
@@ -198,7 +199,7 @@ int ha_vinga::rename_table(const char *from, const char *to) try {
   if (error == VINGA_ERROR_NOT_SUPPORTED)
     unsupported(sentence_of(connection).c_str());
   else if (error == HA_ERR_NO_SUCH_TABLE) {
-    /* It was there a moment ago: another SQL node was quicker. */
+    /* It existed a moment ago: another SQL node was faster. */
     size_t point= old_name.find('.');
     my_error(ER_NO_SUCH_TABLE, MYF(0), old_name.substr(0, point).c_str(), old_name.substr(point + 1).c_str());
   } else if (error == HA_ERR_TABLE_EXIST)
@@ -214,7 +215,7 @@ int ha_vinga::truncate() try {
   std::string name= name_of_path(table->s->normalized_path.str);
   auto empty= [&] { return engine->truncate_table(connection->session, text_of(name)); };
   if (int error= failed(carry_out(connection, 0, empty))) return error;
-  /* It is another table now. Nobody else has it open: the server holds it for this statement alone. */
+  /* It is another table now. No one else has it open: the server has locked it for this statement. */
   Description description;
   if (!describe(table, &description)) return HA_ERR_TABLE_DEF_CHANGED;
   description.definition.name= text_of(name);
@@ -227,7 +228,8 @@ int ha_vinga::truncate() try {
   return cursor ? 0 : HA_ERR_OUT_OF_MEM;
 } OR_ERROR
 
-/* The name is that of the path: the server opens the copy that ALTER makes under the name that it will have. */
+/* The name is taken from the path: the server opens the copy that ALTER creates under the name that it will have
+   later. */
 int ha_vinga::make_share(const char *path) {
   Connection *connection= connection_of(ha_thd());
   if (!connection) return HA_ERR_NO_CONNECTION;
@@ -264,7 +266,7 @@ int ha_vinga::open(const char *path, int, uint) try {
   if (table->s->tmp_table == NO_TMP_TABLE && !is_prefix(table->s->table_name.str, tmp_file_prefix)) forget_file(path);
   if (!(cursor= engine->cursor_new(share->table))) return HA_ERR_OUT_OF_MEM;
   ref_length= engine->position_bytes(share->table);
-  /* What the optimizer asks for before the first info(). */
+  /* The values that the optimizer requests before the first info(). */
   return info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
 } OR_ERROR
 
@@ -294,7 +296,7 @@ static int discover_table(handlerton *, THD *thd, TABLE_SHARE *share) try {
     deny_engine_database(thd);
     return HA_ERR_NO_CONNECTION;
   }
-  /* The server looks for some of its own tables when it starts, whether they are there or not. */
+  /* When it starts the server looks for some of its own tables, even if they do not exist. */
   Connection *connection= is_own_database(share->db.str) ? nullptr : connection_of(thd);
   if (!connection) return HA_ERR_NO_SUCH_TABLE;
   std::string name= std::string(share->db.str, share->db.length) + "." +
@@ -318,7 +320,7 @@ void leave_file(THD *thd, TABLE_SHARE *share) {
   std::string name= std::string(share->db.str, share->db.length) + "." +
                     std::string(share->table_name.str, share->table_name.length);
   Stored_definition stored;
-  /* Without the file the statement fails by itself. */
+  /* Without the file the statement itself fails. */
   if (!connection || engine->discover(connection->session, text_of(name), take_definition, &stored)) return;
   if (stored.is_image())
     share->write_frm_image(reinterpret_cast<const uchar *>(stored.text.data()), stored.text.size());
@@ -359,14 +361,14 @@ static int discover_table_existence(handlerton *, const char *db, const char *ta
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->discover(connection->session, text_of(name), take_definition, &stored);
   if (!error || error == HA_ERR_NO_SUCH_TABLE || thd_sql_command(thd) != SQLCOM_RENAME_TABLE) return error == 0;
-  /* What SQL can't say may have another name, and keeps others from its own. */
+  /* A table that SQL can't represent may be renamed, and its name is in use. */
   if (error == VINGA_ERROR_NOT_SUPPORTED) return true;
-  /* RENAME would say that there is no such table. */
+  /* RENAME would report that the table does not exist. */
   raise(thd, error);
   return false;
 } OR_RETURN(0)
 
-/* The server has dropped all tables of it that it knows. */
+/* The server has dropped all tables of the database that it knows. */
 static void drop_database(handlerton *, char *path) try {
   THD *thd= current_thd;
   Connection *connection= thd ? connection_of(thd) : nullptr;

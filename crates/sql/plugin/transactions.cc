@@ -1,17 +1,19 @@
 /* Connections, statements and transactions.
 
-   What the end of a transaction can fail of. Changes are collected (crates/sql/engine/src/session.rs), so the last of them may
-   reach the data nodes with the commit only, and fail there. Whoever commits beside this engine has to hear of that before:
-     - An engine or a binary log that has changes, too, makes the server commit in two phases: it asks all who have changed
-       something to `prepare`, rolls all of them back if one of them can't, and only then writes its log and lets them commit.
-       `prepare` sends what waits and finds out whether the transaction is still there. A statement of a longer transaction
-       ends so as well, with that statement's changes.
-     - Alone the engine is asked to `commit` only, which sends the changes with the commit: one round trip. What fails then has
-       rolled back all that there was.
-   A prepared state is no promise that outlives this server: the data nodes roll back what belongs to a client that is gone. So
-   there is no `recover`, which the server looks for where that matters, and XA PREPARE, whose whole meaning it is, is refused.
-   The server fixes at its start whether it can commit in two phases; loaded into one that can't any more the engine would not
-   be asked, so it does not let itself be loaded then. */
+   How the end of a transaction can fail: changes are collected (crates/sql/engine/src/session.rs), so the last of them
+   may reach the data nodes only with the commit, and fail there. Others that commit together with this engine have to
+   know that before they commit:
+     - If an engine or a binary log has changes too, the server commits in two phases: it requests all participants with
+       changes to `prepare`, rolls all of them back if one of them fails, and only then writes its log and lets them
+       commit. `prepare` sends the waiting changes and checks that the transaction still exists. A statement of a longer
+       transaction also ends in this way, with that statement's changes.
+     - If there are no others the engine only gets `commit`, which sends the changes with the commit: one round trip. A
+       failure then has rolled back the whole transaction.
+
+   A prepared state does not survive this server: the data nodes roll back the transactions of a failed client. So there
+   is no `recover`, which the server checks for where that matters, and XA PREPARE, which would require it, is refused.
+   The server decides at its start whether it can commit in two phases; if the engine were loaded later into a server
+   that can't, `prepare` would not be called, so the engine refuses to be loaded then. */
 #include "ha_vinga.h"
 
 Connection *connection_of(THD *thd) {
@@ -34,14 +36,14 @@ int note_failure(THD *thd, int error) {
   uint8_t temporary, doomed;
   engine->session_error(connection->session, &temporary, &doomed);
   if (!doomed) return error;
-  /* No handler of a trigger or a function may go on: the rest would be taken for the whole. */
+  /* No handler in a trigger or a function may continue: the rest would be mistaken for the whole. */
   if (thd->in_sub_stmt) thd->is_fatal_sub_stmt_error= true;
   if (in_transaction(thd)) thd->transaction_rollback_request= true;
   return error;
 }
 
 void raise_killed(THD *thd) {
-  /* KILL QUERY, KILL CONNECTION, a statement that has taken too long: each has its own number. */
+  /* KILL QUERY, KILL CONNECTION, a statement that has taken too long: each has its own error number. */
   if (thd->killed_errno()) thd->send_kill_message();
   else my_error(ER_QUERY_INTERRUPTED, MYF(0));
 }
@@ -55,7 +57,7 @@ bool could_be_portioned(THD *thd) {
 }
 
 const char *advice(THD *thd, int error) {
-  /* The server cuts a sentence off behind 200 bytes. */
+  /* The server truncates a message after 200 bytes. */
   return error == VINGA_ERROR_OUT_OF_OPERATIONS && uses_transactions(thd) && could_be_portioned(thd)
     ? " Or SET vinga_use_transactions=OFF: bulk loads are committed in portions." : "";
 }
@@ -70,7 +72,7 @@ void warn_of_full(THD *thd) {
   if (!connection) return;
   uint8_t temporary, doomed;
   vinga_text said= engine->session_error(connection->session, &temporary, &doomed);
-  /* A note: in strict modes the server would make an error of a warning, and tell that one. */
+  /* A note: in strict modes the server would turn a warning into an error, and report that instead. */
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_GET_ERRMSG, ER_THD(thd, ER_GET_ERRMSG), HA_ERR_RECORD_FILE_FULL,
                       std::string(said.bytes, said.length).c_str(), "VINGA");
 }
@@ -87,7 +89,7 @@ void raise(THD *thd, int error) {
   }
   switch (error) {
   case HA_ERR_ABORTED_BY_USER: raise_killed(thd); break;
-  /* It was there when the statement began. */
+  /* It existed when the statement began. */
   case HA_ERR_NO_SUCH_TABLE: case HA_ERR_TABLE_DEF_CHANGED: my_error(ER_TABLE_DEF_CHANGED, MYF(0)); break;
   case HA_ERR_LOCK_WAIT_TIMEOUT: my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0)); break;
   case HA_ERR_LOCK_DEADLOCK: my_error(ER_LOCK_DEADLOCK, MYF(0)); break;
@@ -116,11 +118,11 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
   if (connection && level != THD_IS_NOT_KILLED) engine->session_kill(connection->session);
 }
 
-/* Whether the present statement has locked or changed something here. */
+/* Whether the current statement has locked or changed rows here. */
 static bool takes_part(THD *thd) { return thd->ha_data[vinga_hton->slot].ha_info[0].is_started(); }
 
 void begin_statement(THD *thd, bool is_first) {
-  /* A statement of a trigger or a function is a part of that which fired or called it: it is undone with that. */
+  /* A statement of a trigger or a function is a part of the statement that called it, and is undone with that. */
   if (thd->in_sub_stmt) is_first= !takes_part(thd);
   Connection *connection= connection_of(thd);
   if (!connection) return;
@@ -151,13 +153,13 @@ static bool raise_duplicate(THD *thd, vinga_session *session) {
   return false;
 }
 
-/* The server has said already that all is well, and has counted the statement's rows, for CALL to tell. */
+/* The server has already noted success, and has added the statement's rows to the count that CALL returns. */
 static void uncount_rows(THD *thd) {
   const Diagnostics_area *said= thd->get_stmt_da();
   if (said->is_ok()) thd->affected_rows-= std::min(thd->affected_rows, said->affected_rows());
 }
 
-/* The error of a commit, or of what comes before it: behind it the server says that there was one. */
+/* Raises the error of a commit, or of the changes before it: after it the server would add a general error. */
 static void raise_of_changes(THD *thd, Connection *connection, int error) {
   uncount_rows(thd);
   int failure= guarded([&] {
@@ -170,10 +172,10 @@ static void raise_of_changes(THD *thd, Connection *connection, int error) {
   connection->silence.expect(thd);
 }
 
-/* Others have committed by now, but perhaps in their memory alone: in two phases the server's log stands for them after its
-   end. Of the two logs that it has the one without a binary log does not: when the server starts again, all that was
-   prepared is rolled back, whatever that log says (handler.cc, xarecover_handlerton, in 10.11). So they write theirs before
-   the data nodes commit. */
+/* The others have committed by now, but perhaps only in memory: in a two-phase commit the server's log stands for them
+   after a crash. The server has two kinds of logs; the one that is used without a binary log does not do this: when the
+   server starts again, all that was prepared is rolled back, whatever that log contains (handler.cc,
+   xarecover_handlerton, in 10.11). So the others flush their logs before the data nodes commit. */
 static void save_others(Connection *connection) {
   connection->is_prepared= false;
   if (tc_log == &tc_log_mmap && ha_flush_logs())
@@ -187,7 +189,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   if (ends && unlikely(connection->is_prepared)) save_others(connection);
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
-    /* It is committed, whatever becomes of the rest. */
+    /* It is committed, whatever else fails. */
     guarded([&] {
       tell_new_values(thd, connection->session);
       if (unlikely(!connection->correction.is_none())) correct_counts(thd, &connection->correction);
@@ -206,7 +208,7 @@ static int refuse_xa_prepare() {
   return HA_ERR_UNSUPPORTED;
 }
 
-/* The server and the binary log are about to commit with this engine: see the head of this file. */
+/* The server and the binary log are about to commit together with this engine: see the top of this file. */
 static int prepare(handlerton *, THD *thd, bool all) {
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE) return refuse_xa_prepare();
   Connection *connection= connection_of(thd);
@@ -218,9 +220,9 @@ static int prepare(handlerton *, THD *thd, bool all) {
   return error;
 }
 
-/* Takes part in what the server does at the end of a statement, and of the transaction that it is in. With locks alone
-   the engine is asked before others commit, too: locks are lost with a data node, and what others change relies on them.
-   Where the server lets nobody change anything there are no others, and it would refuse to commit. */
+/* Registers for the end of a statement, and of its transaction. The engine must be asked before others commit even if
+   it has only locks: locks are lost with a data node, and the changes of others depend on them. In a read-only
+   transaction there are no changes of others, and the server would refuse to commit. */
 void register_transaction(THD *thd) {
   trans_register_ha(thd, false, vinga_hton, 0);
   bool is_part= in_transaction(thd);
@@ -238,7 +240,8 @@ static int roll_back(handlerton *, THD *thd, bool all) {
   return engine->statement_roll_back(connection->session);
 }
 
-/* The levels below promise no snapshots to anybody (InnoDB says so there). Refused it would break programs that only want a transaction, such as mariadb-dump --single-transaction. */
+/* The isolation levels below never promise snapshots (InnoDB warns so there). An error would break programs that only
+   want a transaction, such as mariadb-dump --single-transaction. */
 static int warn_of_snapshot(handlerton *, THD *thd) {
   if (thd_tx_isolation(thd) < ISO_REPEATABLE_READ) return 0;
   push_warning(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_SUPPORTED_YET,

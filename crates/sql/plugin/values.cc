@@ -1,5 +1,5 @@
-/* What the server asks of values beyond their types, described for clients that change rows without SQL: these keep to it, or
-   leave the change to SQL. crates/client/core/src/sql_rules.rs says what becomes of it. */
+/* The server's constraints on values beyond their types, described for clients that change rows without SQL: they
+   follow them, or leave the change to SQL. crates/client/core/src/sql_rules.rs describes how they are used. */
 #include "server.h"
 
 static bool is_called(const Field *field, const char *type) { return strcmp(field->type_handler()->name().ptr(), type) == 0; }
@@ -39,7 +39,7 @@ void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out) {
     break;
   }
   case MYSQL_TYPE_BIT: {
-    /* Its bytes have room for more, and sums are taken in them. */
+    /* The bytes have room for more bits, and sums are computed in the bytes. */
     uint bits= field->field_length;
     if (bits % 8) {
       out->values= VINGA_VALUES_SET;
@@ -57,7 +57,7 @@ void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out) {
     out->values= VINGA_VALUES_OF_SQL_ONLY;
     break;
   case MYSQL_TYPE_STRING:
-    /* Its bytes lie in another order. */
+    /* Its bytes are stored in another order. */
     if (is_called(field, "uuid")) out->values= VINGA_VALUES_OF_SQL_ONLY;
     if (is_text) describe_text(cs, field->char_length(), field->field_length, out);
     break;
@@ -79,7 +79,7 @@ void describe_values(const Field *field, CHARSET_INFO *cs, vinga_column *out) {
   }
 }
 
-/* The fields that an expression reads, those of virtual columns in it included. */
+/* The fields that an expression reads, including those that its virtual columns read. */
 static void mark_fields(const TABLE *table, Item *expression, MY_BITMAP *fields) {
   expression->walk(&Item::register_field_in_bitmap, true, fields);
   bool goes_on= true;
@@ -99,7 +99,7 @@ static void mark_fields(const TABLE *table, Item *expression, MY_BITMAP *fields)
   }
 }
 
-/* The first that reads a column is named. */
+/* Only the first reader of a column is noted. */
 static void note_reader_of(uint field, const std::string &reader, Description *out) {
   if (out->places[field] < 0) return;
   vinga_column &column= out->columns[out->places[field]];
@@ -127,7 +127,7 @@ void describe_readers(const TABLE *table, Description *out) {
     if (field->vcol_info && field->stored_in_db() && field->vcol_info->expr)
       note_reader(table, field->vcol_info->expr, quoted("generated column", field->field_name), out);
   }
-  /* The server looks for other rows by itself. */
+  /* The server itself checks other rows. */
   for (uint i= 0; i < table->s->keys; i++) {
     const KEY &key= table->key_info[i];
     for (uint j= 0; key.without_overlaps && j < key.user_defined_key_parts; j++)

@@ -1,4 +1,4 @@
-/* How long statements wait for the locks of rows, and which of them they let go of before their transaction ends. */
+/* How long statements wait for the locks of rows, and which locks they release before their transaction ends. */
 #include "ha_vinga.h"
 #include "set_var.h"
 
@@ -7,8 +7,9 @@ static const set_var *variable_of(set_var_base *assignment, const char *name) {
   return variable && !strcmp(variable->var->name.str, name) ? variable : nullptr;
 }
 
-/* The seconds that a query wants to wait for locks of rows, by NOWAIT or WAIT n; false if it does not say. The parser makes
-   two variables of the statement of that, as for statements about tables; there it is the wait for the definition. */
+/* How many seconds a query wants to wait for locks of rows, by NOWAIT or WAIT n; false if it does not specify it. The
+   parser translates this to two variables of the statement, as for statements on tables, where it limits the wait for
+   the definition. */
 static bool seconds_of_query(THD *thd, ulonglong *seconds) {
   if (likely(thd->lex->stmt_var_list.is_empty())) return false;
   switch (thd_sql_command(thd)) {
@@ -42,30 +43,30 @@ void ha_vinga::set_wait(THD *thd) {
     engine->set_wait(cursor, VINGA_WAIT_DEFAULT, 0);
 }
 
-/* The row that was read last does not fulfil the statement's condition. As in InnoDB it stays locked above READ COMMITTED:
-   who reads it again finds it as it was. */
+/* The row that was read last does not fulfil the statement's condition. As in InnoDB it stays locked above READ
+   COMMITTED: if it is read again it must be unchanged. */
 void ha_vinga::unlock_row() try {
   if (lock == VINGA_LOCK_NONE || thd_tx_isolation(table->in_use) > ISO_READ_COMMITTED || ahead.was_wanted) return;
   engine->unlock_shown(cursor, session);
-  /* Whoever asks for it again has to lock it again: others may change it meanwhile. */
+  /* A later read of the row has to lock it again: others may change it meanwhile. */
   ahead.rows.erase(ahead.shown_key);
 } OR_NOTHING
 
-/* An UPDATE under READ COMMITTED looks at rows that others have locked as they are committed, and waits for those only that
-   it wants. */
+/* An UPDATE under READ COMMITTED reads rows that others have locked in their committed state, and waits only for those
+   that it needs. */
 void ha_vinga::try_semi_consistent_read(bool yes) try {
   bool may_look= yes && lock == VINGA_LOCK_EXCLUSIVE && thd_tx_isolation(table->in_use) <= ISO_READ_COMMITTED;
   engine->set_may_look(cursor, may_look);
   repeats_row= false;
 } OR_NOTHING
 
-/* The server wants the row that it has looked at: it reads on, and gets it once more. */
+/* The server needs the row that it has looked at: it reads on, and gets the row again. */
 bool ha_vinga::was_semi_consistent_read() try {
   repeats_row= engine->is_lacking(cursor) != 0;
   return repeats_row;
 } OR_RETURN(false)
 
-/* Locks the row that was looked at; false if it has gone. Whether it is still wanted is for the server to see. */
+/* Locks the row that was looked at; false if it has been deleted. The server checks whether it still needs the row. */
 bool ha_vinga::repeat_row(uchar *record, int *error) {
   repeats_row= false;
   forget_ahead();

@@ -1,45 +1,46 @@
 //! Values of auto-increment columns.
 //!
-//! Each table has a counter in the table `vinga.auto_increment`: the next value that nobody has, under the table's
-//! birth (the version with which its rows began), so a table that is emptied or made anew begins anew. A table without
-//! a primary key has a second one, for its hidden key. A SQL node takes ranges from a counter: one update that adds to
-//! it and one read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches
-//! the next range when half of one is used up, on a thread of its own: no statement holds a lock while it fetches, and
-//! one waits only if a whole range was used up within one round trip; ranges grow then. What a node has of a table's
-//! values it keeps as long as it runs, whoever opens and closes the table.
+//! Each table has a counter in the table `vinga.auto_increment`: the next unused value, under the table's birth (the
+//! version with which its rows began), so a table that is emptied or recreated starts again. A table without a primary
+//! key has a second counter, for its hidden key. A SQL node takes ranges from a counter: one update that adds to it and
+//! one read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches the
+//! next range when half of one is used up, on a separate thread: no statement holds a lock while it fetches, and a
+//! statement waits only if a whole range was used up within one round trip; ranges grow then. A node keeps its values
+//! of a table as long as it runs, no matter who opens and closes the table.
 //!
-//! The values of a statement that says how many rows it has follow each other: its client knows all of them by the
-//! first (`LAST_INSERT_ID()`). What a range has left is let go if it is less than that and the next one does not
-//! continue it, which it does not where other SQL nodes take ranges, too. Nothing that was taken is given back, as in
-//! InnoDB.
+//! The values of a statement that states its number of rows are consecutive: its client knows all of them by the first
+//! (`LAST_INSERT_ID()`). The rest of a range is abandoned if it is too small for a statement and the next range does
+//! not continue it, which happens where other SQL nodes take ranges too. Values that were taken are never given back,
+//! as in InnoDB.
 //!
-//! # Values that are given by hand
-//! A value that a statement gives (in the row, by `SET INSERT_ID`, by an `UPDATE`, or that a log replays) is told
-//! before its row is written, whatever becomes of the row:
+//! # Values given explicitly
+//! A value that a statement gives explicitly (in the row, by `SET INSERT_ID`, by an `UPDATE`, or in a replayed log) is
+//! registered before its row is written, even if the row is not stored in the end:
 //!
-//! 1. In memory: this node gives out no value up to it any more.
-//! 2. At the data nodes: the counter is moved behind it if it is lower, so ranges that are taken from then on begin
-//!    behind it. Values that follow each other closely move it ever less often, as some beyond are taken for this node
-//!    each time.
+//! 1. In memory: this node generates no value up to it any more.
+//! 2. At the data nodes: if the counter is lower it is moved behind the value, so ranges that are taken from then on
+//!    begin behind it. Explicit values that follow each other closely move it ever less often, as each move also takes
+//!    some of the following values for this node.
 //!
-//! What is left is a value inside a range that *another* SQL node has taken before. That node is not told: to ask
-//! whether its range still holds would cost each of its statements a round trip, for something that hardly ever
-//! happens. It finds out by the row itself: a generated value is only ever in a row that the data nodes have accepted,
-//! and where the column is in a unique key they accept none whose value is there. So no row is lost, overwritten or
-//! taken for another one:
+//! One case remains: a value inside a range that *another* SQL node has taken before. That node is not notified: if it
+//! checked whether its range is still valid, each of its statements would cost a round trip, for something that hardly
+//! ever happens. It finds out from the row itself: a generated value is only ever used in a row that the data nodes
+//! have accepted, and where the column is in a unique key they accept no row with an existing value. So no row is lost,
+//! overwritten or mistaken for another one:
 //!
-//! - A generated value that meets a row is no duplicate that the statement hears of. The node leaves the range behind
-//!   ([`Counter::leave`]), takes the next one, which begins behind all that was given, and writes the row once more.
-//! - A row that is sent at once (`IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`, triggers) gets its other value in the
-//!   plugin (`auto_increment.cc`), before the server hears of the first. Rows that wait to be sent with others get
-//!   theirs in the session ([`crate::session`]): the whole batch is written anew with values that follow each other,
-//!   and the server is told the first one, for `LAST_INSERT_ID()`, before it answers.
+//! - A generated value that meets an existing row is not reported to the statement as a duplicate. The node abandons
+//!   the range ([`Counter::leave`]), takes the next one, which begins behind all given values, and writes the row
+//!   again.
+//! - A row that is sent at once (`IGNORE`, `REPLACE`, `ON DUPLICATE KEY UPDATE`, triggers) gets its new value in the
+//!   plugin (`auto_increment.cc`), before the server learns of the first value. Rows that wait to be sent with others
+//!   get theirs in the session ([`crate::session`]): the whole batch is written again with consecutive values, and the
+//!   first of them is reported to the server, for `LAST_INSERT_ID()`, before it answers.
 //! - Values that the server passes on as soon as a row is written can't be changed afterwards: with a binary log, and
-//!   with `RETURNING`. There a single row is sent at once. Several rows of one statement are sent together all the
-//!   same; if they meet a row the statement fails with 1062, nothing of it stays, and from then on this node sends such
-//!   rows of the table one by one.
+//!   with `RETURNING`. In these cases a single row is sent at once. Several rows of one statement are sent together all
+//!   the same; if they meet an existing row the statement fails with 1062 and is undone, and from then on this node
+//!   sends such rows of the table one by one.
 //!
-//! Where the column is in no unique key nothing fails if two rows have the same value, and nothing is done about it.
+//! Where the column is in no unique key, two rows with the same value are no error, and nothing is done about them.
 
 mod counters;
 mod ranges;
@@ -57,16 +58,16 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use vinga::blocking::Cluster;
 
-/// Values of a range, at most.
+/// Maximum number of values in a range.
 const RANGE_MAX: u64 = 1 << 16;
-/// How long a statement waits before it looks whether it was killed.
+/// How long a statement waits before it checks whether it was killed.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// Counters that are kept, about, beside those of open tables.
+/// Approximate number of counters that are kept, in addition to those of open tables.
 const KEPT_MAX: usize = 4096;
 
 const NO_PANIC: &str = "nothing panics while it holds a counter";
 
-/// What this node has of one counter.
+/// The values that this node has of one counter.
 #[derive(Default)]
 struct State {
     ranges: Ranges,
@@ -74,30 +75,30 @@ struct State {
     size: u64,
     /// Values of the fetch that is under way; 0 if there is none.
     fetching: u64,
-    /// Fetches that have ended.
+    /// Number of fetches that have ended.
     fetches: u64,
     failure: Option<Failure>,
 }
 
-/// A counter's name.
+/// The name of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
-    /// The incarnation of the cluster: in the next one births begin anew.
+    /// The incarnation of the cluster: births start again in the next one.
     pub incarnation: u64,
-    /// Of the table.
+    /// The birth of the table.
     pub birth: u64,
     /// Whether its values are those of the hidden primary key.
     pub is_of_hidden_key: bool,
 }
 
 impl Name {
-    /// The key of its row.
+    /// The primary key of the counter's row.
     fn key(self) -> u64 {
         self.birth | u64::from(self.is_of_hidden_key) << 63
     }
 }
 
-/// A counter, as this node has it. See the head of this file.
+/// One counter as this node knows it. The top of this file describes the rules.
 pub struct Counter {
     key: u64,
     state: Mutex<State>,
@@ -120,16 +121,16 @@ impl Counter {
         }
     }
 
-    /// Takes values in a row: the first, and how many, which is less only for the last values of all, and 0 if the
-    /// first is greater than the column's greatest.
+    /// Takes consecutive values: the first, and how many. There are fewer than requested only at the end of the
+    /// counter's values, and 0 if the first is greater than the column's maximum.
     ///
     /// # Errors
-    /// Why none could be fetched.
+    /// If no values could be fetched.
     pub fn take(self: &Arc<Self>, session: &Session, request: &ValueRequest) -> Result<(u64, u64)> {
         let node = session.node();
         let mut state = self.state.lock().expect(NO_PANIC);
         let mut waits = 0;
-        // Who meets the fetch of a smaller range waits for that one, and for its own.
+        // If a fetch of a smaller range is already under way, the statement waits for that one and for its own.
         let patience = if (1..request.span()).contains(&state.fetching) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
         loop {
@@ -187,11 +188,11 @@ impl Counter {
         self.on_fetched.notify_all();
     }
 
-    /// A statement gives this value: no value up to it is given out any more, here or from ranges that are taken from
-    /// now on.
+    /// Registers a value that a statement gives explicitly: no value up to it is generated any more, here or from
+    /// ranges that are taken from now on.
     ///
     /// # Errors
-    /// Why the counter could not be moved.
+    /// If the counter could not be moved.
     pub fn use_value(&self, session: &mut Session, value: u64) -> Result<()> {
         let move_to = self.state.lock().expect(NO_PANIC).ranges.use_value(value);
         let Some((next, slack)) = move_to else { return Ok(()) };
@@ -205,10 +206,10 @@ impl Counter {
         Ok(())
     }
 
-    /// Values begin here, or further on.
+    /// Makes the values begin at `next`, or further on.
     ///
     /// # Errors
-    /// Why the counter could not be moved.
+    /// If the counter could not be moved.
     pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
         let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next)?;
         let mut state = self.state.lock().expect(NO_PANIC);
@@ -223,29 +224,30 @@ impl Counter {
         moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))
     }
 
-    /// A generated value met a row that was there: leaves the range that has it, as there may be more of them.
+    /// Abandons the range of a generated value that met an existing row, as there may be more such rows.
     pub fn leave(&self, value: u64) {
         let mut state = self.state.lock().expect(NO_PANIC);
         if state.ranges.leave(value) {
-            // Who made these rows without a word to the counter may have made many.
+            // There may be many of these rows, which were written without moving the counter.
             state.size = (state.size * 2).min(RANGE_MAX);
         }
         self.has_met_rows.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that has happened.
+    /// Whether a generated value has met an existing row ([`Counter::leave`]).
     pub fn has_met_rows(&self) -> bool {
         self.has_met_rows.load(Ordering::Relaxed)
     }
 
-    /// What the next value would be, as far as the data nodes know.
+    /// The next value as far as the data nodes know.
     ///
     /// # Errors
-    /// Why that could not be read.
+    /// If the counter could not be read.
     pub fn peek(&self, session: &mut Session) -> Result<u64> {
         let (own, floor) = {
             let mut state = self.state.lock().expect(NO_PANIC);
-            // What is being fetched may have left the counter and not come here: then neither has the next value.
+            // The range that is being fetched may have left the counter but not arrived yet: then neither side has the
+            // next value.
             while state.ranges.peek().is_none() && state.fetching > 0 {
                 state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
                 if session.is_killed() {
@@ -265,7 +267,7 @@ impl Counter {
     }
 }
 
-/// Fetches ranges for all tables, one after the other, on a thread of its own.
+/// Fetches ranges for all tables, one after another, on a separate thread.
 #[derive(Default)]
 pub struct Fetcher {
     queue: Mutex<Queue>,
@@ -299,7 +301,7 @@ impl Fetcher {
         self.on_push.notify_one();
     }
 
-    /// What the thread does.
+    /// The main function of the thread.
     pub fn run(&self, node: &Arc<Node>) {
         loop {
             let mut queue = self.queue.lock().expect(NO_PANIC);

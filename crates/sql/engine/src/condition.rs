@@ -1,9 +1,9 @@
-//! Conditions as the C++ side hands them over: postfix, so that it only has to walk the server's tree.
+//! Conditions as the C++ side passes them: in postfix form, so that it only has to walk the server's tree.
 //!
-//! A condition stands for the set of rows for which the server's own is true. The data nodes may let more rows pass
-//! than these, as the server checks them again, but never fewer; so a part that can't be expressed is *anything*, all
-//! rows. There is no NOT: the C++ side writes the rows for which a part is false as another condition, as three-valued
-//! logic has it.
+//! A condition stands for the set of rows for which the server's own condition is true. The data nodes may let more
+//! rows pass, as the server checks them again, but never fewer; so a part that can't be expressed is *anything*, all
+//! rows. There is no NOT: the C++ side writes the rows for which a part is false as another condition, by three-valued
+//! logic.
 //!
 //! ```text
 //!   c  u16 column             value: a column, by its place among the server's stored columns
@@ -15,17 +15,18 @@
 //!   r  u32 length, bytes      value: bytes as rows have them
 //!   k  u16 column, u32 length, bytes   value: the sort key of this text
 //!   0                         value: NULL
-//!   ^  _                      the constant before it is a little more, or less, than this: no value of the column is between
-//!   =  #  <  [  >  ]  ~  x    condition: equal, not equal, less, at most, greater, at least, null-safe equal, not that; two
-//!                             values, of which the first is a column
+//!   ^  _                      the constant before it is a little more, or less, than this: no value of the column is
+//!                             between
+//!   =  #  <  [  >  ]  ~  x    condition: equal, not equal, less, at most, greater, at least, null-safe equal, not
+//!                             null-safe equal; two values, of which the first is a column
 //!   n  N                      condition: is NULL, is not NULL; one value
 //!   b  B                      condition: between, not between; value, low, high
-//!   I  J  u32 count           condition: in, not in; value and so many constants
+//!   I  J  u32 count           condition: in, not in; a value and `count` constants
 //!   p  P                      condition: begins with, does not begin with; value and prefix
 //!   ?                         condition: anything
 //!   t  f                      condition: true for all rows, for none
 //!   %                         the condition before it lets more rows pass than the server's own
-//!   &  |  u32 count           condition: and, or of so many
+//!   &  |  u32 count           condition: and, or of `count` conditions
 //! ```
 //! Numbers are little-endian.
 
@@ -42,33 +43,33 @@ use tree::{Operand, Side, Tree};
 use vinga::filter::{Constant, Expression};
 use vinga_program::comparison::Comparison;
 
-/// Levels of a condition, at most: what recursion over it may cost. The C++ side stops earlier.
+/// Maximum number of levels of a condition, as it is processed recursively. The C++ side stops earlier.
 const LEVELS_MAX: usize = 256;
 
-/// Bytes of a filter, at most: a request has room for it beside ranges.
+/// Maximum size of a filter in bytes: a request has room for it beside ranges.
 const FILTER_BYTES_MAX: usize = 16 * 1024;
 
-/// What the data nodes check.
+/// The condition that the data nodes check.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
-    /// Rows that pass.
+    /// True for the rows that pass.
     pub filter: Expression,
-    /// They are exactly those for which the server's condition is true.
+    /// The filter passes exactly those rows for which the server's condition is true.
     pub is_whole: bool,
 }
 
-/// The condition of a program; `None` if all rows would pass, or it is none.
+/// The condition of a program; `None` if all rows would pass, or if the program is not valid.
 pub fn decode(program: &[u8], plan: &Plan, server: &Server) -> Option<Condition> {
     let room = Room::of_filter(FILTER_BYTES_MAX);
     decode_within(program, &PlanColumns { plan, server }, room)
 }
 
-/// What a program needs to know of the table.
+/// The properties of the table that a program refers to.
 trait Columns {
     fn column(&self, place: usize) -> Option<vinga::ColumnId>;
     fn sort_column(&self, place: usize) -> Option<vinga::ColumnId>;
     fn stored_value(&self, place: usize, value: &[u8]) -> Option<Vec<u8>>;
-    /// The sort key of a text, cut off where no row could have more; whether that is all.
+    /// The sort key of a text, truncated where no row could have more; whether it is complete.
     fn sort_key(&self, place: usize, text: &[u8]) -> Option<(Vec<u8>, bool)>;
 }
 
@@ -141,7 +142,7 @@ impl<'a, C: Columns> Decoder<'a, C> {
             b'u' => constant(Constant::Unsigned(u64::from_le_bytes(self.take()?))),
             b'd' => {
                 let double = f64::from_le_bytes(self.take()?);
-                // The two zeros are equal, but not of the same bytes.
+                // The two zeros are equal, but their bytes differ.
                 let double = if double == 0.0 { 0.0 } else { double };
                 if double.is_finite() {
                     constant(Constant::Double(double))
@@ -193,7 +194,7 @@ impl<'a, C: Columns> Decoder<'a, C> {
         }
     }
 
-    /// A condition about values; `Some(None)` if they are not known.
+    /// A condition on values; `Some(None)` if they are not known. `None` if the program is not valid.
     fn leaf(&mut self, code: u8) -> Option<Option<Tree>> {
         Some(match code {
             b'?' => None,
@@ -274,7 +275,7 @@ impl<'a, C: Columns> Decoder<'a, C> {
         self.take().map(|bytes| u32::from_le_bytes(bytes) as usize)
     }
 
-    /// Bytes behind their length.
+    /// A length, and that many bytes behind it.
     fn slice(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         let (head, rest) = self.bytes.split_at_checked(length)?;

@@ -1,8 +1,8 @@
-//! One use of an open table: where it reads, and what it has read.
+//! One use of an open table: its reading position, and the rows that it has read.
 //!
-//! Of rows the columns are read that the statement uses ([`Cursor::use_columns`]). They are converted straight from the
-//! bytes that arrived into the server's record. Long values are not even copied: the record points to them, so a cursor
-//! keeps what the last read brought until its next read.
+//! Only those columns of a row are read that the statement uses ([`Cursor::use_columns`]). They are converted straight
+//! from the received bytes into the server's record. Long values are not even copied: the record points to them, so a
+//! cursor keeps the result of the last read until its next read.
 
 mod ahead;
 mod batches;
@@ -32,137 +32,137 @@ use vinga::{
     Table,
 };
 
-/// Ranges of one scan, at most.
+/// Maximum number of ranges in one scan.
 const RANGES_MAX: usize = 1024;
-/// Bytes of the ranges of a batch behind which no other one is added: a request has room for these, the longest range
+/// Bytes of ranges in a batch after which no further range is added: a request has room for these, the longest range
 /// and a condition.
 const RANGES_BYTES_SOFT: usize = 16 * 1024;
 
 /// How a range is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeOptions {
-    /// From its end to its beginning.
+    /// Reads from the end to the beginning.
     pub is_descending: bool,
-    /// Its rows have to come in order.
+    /// Rows must be returned in order.
     pub in_order: bool,
     /// The first row is likely to be enough.
     pub is_short: bool,
 }
 
-/// What the data nodes check of a condition of the server; `VINGA_CHECKED` numbers.
+/// How much of a condition of the server the data nodes check; `VINGA_CHECKED` numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(i32)]
 pub enum Checked {
-    /// Nothing: all rows come.
+    /// Nothing: all rows are returned.
     #[default]
     None = 0,
-    /// A part: rows may come for which it is not true.
+    /// A part: rows may be returned for which it is not true.
     Part = 1,
-    /// All of it.
+    /// The whole condition.
     Whole = 2,
 }
 
-/// How rows of a scan are held, and how many of them.
+/// How the rows of a scan are locked, and how many of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanLock {
-    /// The lock on each.
+    /// The lock on each row.
     pub lock: Lock,
-    /// As many rows may be enough, so no more are locked at first; 0 if that is not known.
+    /// This many rows may be enough, so no more are locked at first; 0 if that is not known.
     pub enough: u32,
 }
 
-/// See the head of this file.
+/// A cursor: one use of an open table by a statement.
 pub struct Cursor {
     table: Arc<OpenTable>,
-    /// The columns that the statement uses, by their places, and what is read for them.
+    /// The columns that the statement uses, by their places, ascending.
     columns: Vec<u16>,
-    /// Rows may be named by their primary keys.
+    /// The server may ask for rows by their primary keys.
     names_rows: bool,
     projection: Arc<Projection>,
-    /// The same with the columns of a key, which was needed last.
+    /// The projection extended by the columns of the key that was used last.
     projection_with_key: Option<(usize, Arc<Projection>)>,
-    /// What the last read by primary keys brought, and how it was asked for.
+    /// The result of the last read by primary keys, and its request.
     reads: Option<KeyReads>,
     key: Vec<u8>,
     image: Vec<u8>,
     program: Vec<u8>,
-    /// Rows that are copies, and where each is; `None` where there is none.
+    /// Copies of rows, and the place of each; `None` if there is no row.
     rows: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
-    /// How rows in `rows` look.
+    /// The projection of the rows in `rows`.
     rows_projection: Arc<Projection>,
-    /// How long the lock of a row is waited for.
+    /// How long to wait for the lock of a row.
     wait: LockWait,
-    /// Rows that others have locked may be read as they are committed, to be looked at.
+    /// Rows that others have locked may be read in their committed state, to be looked at.
     may_look: bool,
-    /// By the places of copies: how their rows are held.
+    /// For each place in `places`, how its row is locked.
     holds: Vec<Hold>,
-    /// The row that was put into the server's record last, and how that is held.
+    /// The row that was put into the server's record last, and how it is locked.
     shown: Shown,
     hold: Hold,
     /// The hidden primary key of that row.
     hidden_key: u64,
     /// Rows that the server may ask for again.
     kept: KeptRows,
-    /// Rows that are to be added, see [`deferred`].
+    /// Rows that are to be inserted together, see [`deferred`].
     deferred: DeferredRows,
     condition: Option<Condition>,
     scan: Option<OpenScan>,
-    /// In which of the scan's ranges the row lies that was read last.
+    /// In which of the scan's ranges the row that was read last lies.
     range: u16,
-    /// Ranges of a batch, and their bytes.
+    /// The ranges of a batch, and their size in bytes.
     batch_ranges: Vec<KeyRange>,
     batch_ranges_bytes: usize,
-    /// Keys of a batch, one behind the other.
+    /// The keys of a batch, one after another.
     batch_keys: Vec<u8>,
     batch_ends: Vec<usize>,
-    /// The server's key that they are of.
+    /// The server's key to which they belong.
     batch_index: usize,
     /// Rows of the batch are in `rows`, not in `reads`.
     batch_is_copied: bool,
-    /// Keys of it whose rows were asked for, one after the other; those of the others are to be read again first, with
-    /// this lock.
+    /// Number of keys of the batch whose rows were requested, in order. If `batch_again` is set, the remaining rows
+    /// must be read again first, with this lock.
     batch_shown: usize,
     batch_again: Option<Lock>,
-    /// Of a batch that was read ahead: which of its rows were asked for.
+    /// For a batch that was read ahead: which of its rows were requested.
     ahead_shown: Vec<bool>,
 }
 
-/// Reads by primary keys over one connection, and their rows.
+/// Reads by primary keys over one connection, and their results.
 struct KeyReads {
     slot: usize,
     projection: Arc<Projection>,
     batch: ReadBatch,
 }
 
-/// How a row is held that was shown.
+/// How a row that was shown is locked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Hold {
-    /// The operation that has locked it.
+    /// The operation that locked it.
     operation: Option<OperationNumber>,
-    /// It was to be locked, and others have locked it: it is shown as it is committed.
+    /// It should have been locked, but others have locked it: its committed state is shown.
     is_lacking: bool,
 }
 
 /// Where the bytes of a row are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Shown {
-    /// Nothing was shown, or its bytes are gone.
+    /// Nothing was shown, or its bytes are no longer there.
     Nothing,
     /// One of the rows of the reads by key.
     Read(usize),
-    /// Copied.
+    /// A copy, at this place in `rows`.
     Copied(Range<usize>),
-    /// Of the scan, at this offset of what came last.
+    /// A row of the scan, at this offset of the last batch.
     Scanned(usize),
-    /// Of the locking scan: which of the rows that came last.
+    /// A row of the locking scan: its number in the last batch.
     Locked(usize),
 }
 
 struct OpenScan {
     source: Source,
     projection: Arc<Projection>,
-    /// Whether it meets all rows of the table, so that it knows how many there are.
+    /// Whether the scan passes all rows of the table, so that it finds out their number.
     is_whole: bool,
     seen: u64,
 }
@@ -213,13 +213,13 @@ impl Cursor {
         }
     }
 
-    /// Its table.
+    /// The open table.
     pub fn table(&self) -> &Arc<OpenTable> {
         &self.table
     }
 
-    /// What is read from now on are these columns, by their places, ascending, and those of the primary key, unless
-    /// nobody will name the rows.
+    /// Sets the columns to be read from now on, by their places, ascending. The columns of the primary key are added,
+    /// unless the server will not ask for rows by their keys.
     pub fn use_columns(&mut self, places: &[u16], names_rows: bool) {
         let names_rows = names_rows || self.table.plan.has_hidden_key();
         if places != self.columns || names_rows != self.names_rows {
@@ -231,7 +231,7 @@ impl Cursor {
         }
     }
 
-    /// Forgets what was begun and read.
+    /// Forgets all reads.
     pub fn reset(&mut self) {
         self.scan = None;
         self.condition = None;
@@ -244,7 +244,7 @@ impl Cursor {
         self.clear_batch();
     }
 
-    /// What is read where columns of a key are looked at beside those that are used.
+    /// The projection of the used columns and those of a key.
     fn projection_with_key(&mut self, key: usize) -> Arc<Projection> {
         if let Some((_, known)) = self.projection_with_key.as_ref().filter(|(of, _)| *of == key) {
             return Arc::clone(known);
@@ -266,7 +266,7 @@ impl Cursor {
         self.show_read(session, 0, record)
     }
 
-    /// Reads without keys, for what is used now.
+    /// An empty set of reads, for the current projection.
     fn empty_reads(&mut self, session: &mut Session) -> Result<KeyReads> {
         self.shown = Shown::Nothing;
         match self.reads.take() {
@@ -283,7 +283,7 @@ impl Cursor {
         }
     }
 
-    /// Reads the row with `self.key`, perhaps under a lock, together with changes that wait to be sent.
+    /// Reads the row with `self.key`, perhaps with a lock, together with changes that wait to be sent.
     fn read_row_with_changes(
         &mut self,
         session: &mut Session,
@@ -317,31 +317,31 @@ impl Cursor {
         RowLock { lock, wait: if looks { LockWait::ElseCommitted } else { self.wait } }
     }
 
-    /// How long the lock of a row is waited for from now on.
+    /// Sets how long to wait for the lock of a row.
     pub fn set_wait(&mut self, wait: LockWait) {
         self.wait = wait;
     }
 
-    /// Whether rows that others have locked may be shown as they are committed: [`Cursor::is_lacking`] says of which
-    /// that is so. Who wants such a row after all asks for it once more by [`Cursor::lock_shown`].
+    /// Sets whether rows that others have locked may be shown in their committed state; [`Cursor::is_lacking`] tells
+    /// which rows these are. A caller that needs such a row after all requests it again with [`Cursor::lock_shown`].
     pub fn set_may_look(&mut self, may_look: bool) {
         self.may_look = may_look;
     }
 
-    /// Whether the row that was shown last was to be locked, and is not.
+    /// Whether the row that was shown last should have been locked, and is not.
     pub fn is_lacking(&self) -> bool {
         self.hold.is_lacking
     }
 
-    /// The row that was shown last is not wanted: its lock is let go of.
+    /// Releases the lock of the row that was shown last, which is not needed.
     pub fn unlock_shown(&mut self, session: &mut Session) {
         if let Some(operation) = self.hold.operation.take() {
             session.unlock(operation);
         }
     }
 
-    /// Rows that were locked behind the one that was shown last are let go of, and read again when it is their turn: as
-    /// long as that one's lock is waited for, whoever has it may want them.
+    /// Releases rows that were locked behind the one that was shown last; they are read again later. While this cursor
+    /// waits for the lock of that row, its holder may need them.
     fn put_back(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         match (&self.shown, &mut self.scan) {
             (
@@ -361,22 +361,22 @@ impl Cursor {
         }
     }
 
-    /// Locks the row that was shown last, and shows it once more; false if it has gone.
+    /// Locks the row that was shown last, and shows it again; false if it has been deleted.
     ///
     /// # Errors
-    /// Why it was not locked.
+    /// If the row could not be locked.
     pub fn lock_shown(&mut self, session: &mut Session, lock: Lock, record: &mut [u8]) -> Result<bool> {
         let Some((projection, row)) = self.shown_row() else { return Ok(false) };
         self.key = projection.key_of(&self.table.plan, row)?.into_owned();
         self.put_back(session, lock)?;
         let may_look = std::mem::take(&mut self.may_look);
-        // What the scan has brought stays where it is, for the rows behind this one.
+        // The rows that the scan has received stay in place, for the reads behind this one.
         let read = self.read_row(session, lock, record);
         self.may_look = may_look;
         read
     }
 
-    /// What is in `self.rows` from now on are rows of this projection.
+    /// Empties `self.rows`; from now on they have this projection.
     fn begin_copies(&mut self, projection: Arc<Projection>) {
         self.shown = Shown::Nothing;
         self.hold = Hold::default();
@@ -403,7 +403,7 @@ impl Cursor {
         put_row(&self.table, &self.rows_projection, &mut self.hidden_key, &self.rows[place], record)
     }
 
-    /// The row that was put into the record last, as it came, and how it looks.
+    /// The bytes of the row that was put into the record last, and their projection.
     fn shown_row(&self) -> Option<(&Arc<Projection>, &[u8])> {
         match &self.shown {
             Shown::Nothing => None,
@@ -419,10 +419,10 @@ impl Cursor {
         }
     }
 
-    /// Reads the row with a whole unique key in the server's form.
+    /// Reads the row with a complete unique key in the server's form.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn read_key(
         &mut self,
         session: &mut Session,
@@ -433,7 +433,7 @@ impl Cursor {
     ) -> Result<bool> {
         self.key.clear();
         match self.table.plan.key_of_server(index, value, &session.node().server, &mut self.key) {
-            // A value that could not have been stored is the key of no row.
+            // A value that can't be stored is the key of no row.
             Err(failure) if failure.number == ha::INDEX_COLUMN_TOO_LONG => return Ok(false),
             Err(failure) if failure.number == ha::KEY_NOT_FOUND => return Ok(false),
             converted => converted?,
@@ -491,7 +491,7 @@ impl Cursor {
     }
 }
 
-/// A row that was found by a unique index, and how it is held; `None` if there is none, or it is passed over.
+/// A row that was found by a unique index, and how it is locked; `None` if there is none, or if it is skipped.
 fn row_of(found: Found<Vec<u8>>) -> Option<(Vec<u8>, Hold)> {
     match found {
         Found::Row { row, operation } => Some((row, Hold { operation, is_lacking: false })),
@@ -502,20 +502,20 @@ fn row_of(found: Found<Vec<u8>>) -> Option<(Vec<u8>, Hold)> {
     }
 }
 
-/// The table over a session's connection, of whose rows this projection is read.
+/// The table with this projection, over the session's connection.
 #[inline]
 fn table_of<'a>(
     table: &'a OpenTable,
     projection: &'a Projection,
     session: &mut Session,
 ) -> Result<&'a Table> {
-    // Its place in the pool is known when it has a connection.
+    // The session has a slot in the pool once it has a connection.
     session.cluster()?;
     let slot = session.slot();
     projection.table(slot, || table.table(session).cloned())
 }
 
-/// Puts a row into a record, and keeps its primary key if the table has none of its own.
+/// Puts a row into a record, and keeps its primary key if that is hidden.
 #[inline]
 fn put_row(
     table: &OpenTable,

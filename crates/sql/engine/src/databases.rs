@@ -1,17 +1,18 @@
-//! Databases that users create or alter here are created and altered at the data nodes: a thread that looks for them,
-//! for the server tells nobody. The system tells it when to look ([`crate::folder_watch`]); now and then it looks all
-//! the same. If the data nodes can't be asked then, the first table in a new database does it.
+//! Creates and alters databases at the data nodes when users create or alter them here. A thread looks for them, as the
+//! server does not notify the plugin. The operating system wakes it when there may be something new
+//! ([`crate::folder_watch`]); it also looks now and then by itself. If the data nodes can't be reached then, creating
+//! the first table in a new database does it.
 //!
-//! Data nodes keep nothing over a restart. In each new incarnation of the cluster every SQL node tells them all of its
-//! databases, so that SQL nodes that start later have them, too. Which incarnation it has told stands in a file of its
-//! data folder: what a SQL node still has because it missed a `DROP DATABASE` must not come back within the same
-//! incarnation.
+//! Data nodes store nothing over a restart. In each new incarnation of the cluster every SQL node sends them all of its
+//! databases, so that SQL nodes that start later get them too. A file in the SQL node's data folder contains the
+//! incarnation for which this was done: a database that a SQL node still has because it missed a `DROP DATABASE` must
+//! not come back within the same incarnation.
 //!
-//! A database that a statement has dropped here stays at the data nodes if there are tables in it that SQL can't say:
-//! then it comes back here, too.
+//! If a statement has dropped a database here, it stays at the data nodes if it contains tables that SQL can't
+//! represent: then it comes back here too.
 //!
-//! Who drops a database waits until the thread has told the data nodes what it has just found: else it could be told
-//! that there is the database after it was dropped.
+//! `DROP DATABASE` waits until the thread has sent the databases that it has just found: otherwise a database could be
+//! sent to the data nodes after it was dropped.
 
 use crate::folder_watch::FolderWatch;
 use crate::node::Node;
@@ -23,21 +24,20 @@ use std::time::{Duration, Instant};
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
-/// How often it looks without having been told to; and if nobody tells it.
+/// How often it looks without being woken, and without a folder watch.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const LOOK_PAUSE_ALONE: Duration = Duration::from_millis(200);
 
-/// For how long a database is watched that the data nodes keep.
+/// How long a database that the data nodes keep is watched.
 const KEPT_WATCHED: Duration = Duration::from_secs(3);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// The file with the incarnation of the data nodes that was told of all databases. The server runs in its data folder,
-/// and takes no file there for its own.
+/// The file with the incarnation of the cluster to which all databases were sent. The server runs in its data folder,
+/// and does not take a file there for one of its own.
 const TOLD: &str = "vinga.told";
 
-/// Whether the thread is telling the data nodes what it has found, and their incarnation that is to be told of
-/// everything.
+/// Whether the thread is sending databases to the data nodes, and the incarnation that must get all of them.
 #[derive(Default)]
 pub struct Telling {
     is_on: Mutex<bool>,
@@ -54,18 +54,18 @@ impl Telling {
         self.on_end.notify_all();
     }
 
-    /// The data nodes are in this incarnation, and this node has what they have.
+    /// Notes that the data nodes are in this incarnation, and that this node has their databases.
     pub fn meet(&self, incarnation: u64) {
         self.incarnation.store(incarnation, Ordering::Relaxed);
     }
 
-    /// The data nodes keep a database that is being dropped here.
+    /// Notes that the data nodes keep a database that is being dropped here.
     pub fn keep(&self, name: &str) {
         self.kept.lock().expect(NO_PANIC).push((name.to_owned(), Instant::now()));
     }
 
-    /// Makes databases here again that the data nodes keep. The server removes its folder a moment after it has asked
-    /// the data nodes, so each is made again if it is gone later.
+    /// Creates databases that the data nodes keep here again. The server removes the folder a moment after it has asked
+    /// the data nodes, so each database is created again if it disappears later.
     fn make_kept(&self, node: &Node) {
         let mut kept = std::mem::take(&mut *self.kept.lock().expect(NO_PANIC));
         for (name, _) in &kept {
@@ -79,14 +79,14 @@ impl Telling {
         self.kept.lock().expect(NO_PANIC).append(&mut kept);
     }
 
-    /// Waits until it is not, for so long at most.
+    /// Waits until the thread is not sending, at most for `longest`.
     pub fn wait(&self, longest: Duration) {
         let is_on = self.is_on.lock().expect(NO_PANIC);
         drop(self.on_end.wait_timeout_while(is_on, longest, |is_on| *is_on).expect(NO_PANIC));
     }
 }
 
-/// What the thread does.
+/// The main function of the thread.
 pub fn run(node: &Arc<Node>) {
     let mut told = std::fs::read_to_string(TOLD).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     // The server runs in its data folder.
@@ -131,7 +131,7 @@ pub fn run(node: &Arc<Node>) {
     }
 }
 
-/// Creates a database at the data nodes, or gives it these options. Most have them: another SQL node has told them.
+/// Creates a database at the data nodes, or sets its options. Most exist already: another SQL node has sent them.
 async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()> {
     let cluster = cluster.as_async();
     match cluster.create_database(name, options).await {
@@ -144,7 +144,7 @@ async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()
     cluster.alter_database(name, options).await
 }
 
-/// Tells them of a database; whether that went well.
+/// Sends a database to the data nodes; returns whether that succeeded.
 fn share(node: &Arc<Node>, name: &str, options: &[u8]) -> bool {
     let failure = match node.cluster(0, None) {
         Ok((_, cluster)) => match cluster.block_on(tell(&cluster, name, options)) {

@@ -1,14 +1,14 @@
 //! The server's description of a table, and the definition that the data nodes get from it.
 //!
 //! ```text
-//!   columns:   those of the server that are stored, in its order, under their names
-//!              $s<n>  VarBinary: the sort key of the server's column n, if that is in a key and its bytes do not compare
-//!                     as its values do; keys name it instead of the column
+//!   columns:   the server's stored columns, in its order, under their names
+//!              $s<n>  VarBinary: the sort key of the server's column n, if that is in a key and its bytes do not
+//!                     compare as its values do; keys name it instead of the column
 //!              $key   bigint unsigned: the primary key of a table that has none
 //!   indexes:   for each key that is not USING HASH an ordered index of its name, PRIMARY for the primary key, and for
 //!              each unique key a unique index of its name
-//!   attachment: the rules for native clients (`vinga::sql_rules`), and behind them our own part: u8 length and bytes of the
-//!               server's version of the definition, then the frm image; tables of native clients have none
+//!   attachment: the rules for native clients (`vinga::sql_rules`), and after them our own part: u8 length and bytes of
+//!               the server's version of the definition, then the frm image; tables of native clients have none
 //!               ([`crate::native_tables`])
 //! ```
 
@@ -22,20 +22,20 @@ use vinga::{
 use vinga_base::schema::{COLUMNS_MAX, HIDDEN_KEY, KEY_BYTES_MAX, Kind, SORT_KEY_PREFIX};
 use vinga_base::{DefinitionError, Limit};
 
-/// How a column lies in the server's record.
+/// How a column is stored in the server's record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// The same bytes in record and row.
     Same,
-    /// The same bytes, of a floating-point number: but there is one zero in rows, the positive one.
+    /// The same bytes, a floating-point number; but rows have only one zero, the positive one.
     Float,
-    /// In the record in reverse order.
+    /// In reverse order in the record.
     Reversed,
-    /// Behind so many bytes of length.
+    /// After a length of this many bytes.
     Varying(u8),
-    /// A length of so many bytes and a pointer.
+    /// A length of this many bytes and a pointer.
     Long(u8),
-    /// With spaces behind it, which rows do not have.
+    /// Padded with spaces, which rows do not have.
     Padded,
 }
 
@@ -44,21 +44,21 @@ pub enum Form {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it is in the data node.
+    /// Its type at the data nodes.
     pub column_type: ColumnType,
-    /// How it lies in the record.
+    /// How it is stored in the record.
     pub form: Form,
-    /// Where it begins in the record, with its length.
+    /// The offset of its value in the record, or of the length in front of it.
     pub offset: usize,
-    /// Bytes of its value, at most.
+    /// Maximum size of its value in bytes.
     pub bytes: usize,
-    /// Where in the record its null bit is: byte and mask; the mask is 0 if it can't be NULL.
+    /// Position of its null bit in the record: byte and mask; the mask is 0 if it can't be NULL.
     pub null: (usize, u8),
-    /// How its values compare.
+    /// The collation by which its values compare.
     pub collation: Collation,
-    /// Bytes of a sort key, at most; 0 if its bytes compare as its values do.
+    /// Maximum size of its sort key in bytes; 0 if its bytes compare as its values do.
     pub sort_bytes: usize,
-    /// What clients have to keep to that change rows without SQL.
+    /// The rules for clients that change rows without SQL.
     pub rules: ColumnRules,
 }
 
@@ -67,13 +67,13 @@ pub struct Column {
 pub struct KeyPart {
     /// Its place among the columns.
     pub column: usize,
-    /// Bytes of its value in the server's keys.
+    /// Size of its value in the server's keys, in bytes.
     pub bytes: usize,
-    /// Two bytes of length stand before it there.
+    /// Two bytes of length stand in front of it there.
     pub has_length: bool,
-    /// A byte that says whether it is NULL stands before that.
+    /// A byte that tells whether it is NULL stands in front of that.
     pub is_nullable: bool,
-    /// Sorted downwards.
+    /// Sorted in descending order.
     pub is_descending: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Key {
     pub is_primary: bool,
     /// Whether it is unique.
     pub is_unique: bool,
-    /// Whether it is found by value only.
+    /// Whether it can only be searched by equality (`USING HASH`).
     pub is_hash: bool,
 }
 
@@ -101,29 +101,29 @@ pub struct Description {
     pub columns: Vec<Column>,
     /// Its keys.
     pub keys: Vec<Key>,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub record_bytes: usize,
     /// A record with the default of each column.
     pub default_record: Vec<u8>,
-    /// The version of the definition, and when the table is made the frm image behind it.
+    /// The version of the definition, followed by the frm image when the table is created.
     pub attachment: Vec<u8>,
-    /// When the table is made: the options of its database.
+    /// When the table is created: the options of its database.
     pub database_options: Vec<u8>,
-    /// The first value of the auto-increment column; 0 for the usual one.
+    /// The first value of the auto-increment column; 0 for the default.
     pub auto_increment: u64,
-    /// Which of the columns that is.
+    /// The place of the auto-increment column.
     pub auto_increment_column: Option<usize>,
-    /// What its rows were is kept in rows of it.
+    /// Whether earlier versions of its rows are kept as rows (system versioning).
     pub keeps_history: bool,
-    /// Neither logged nor checkpointed.
+    /// Its rows are neither logged nor checkpointed.
     pub no_logging: bool,
-    /// Backups answer, too.
+    /// Backup replicas answer reads too.
     pub read_backup: bool,
-    /// Number of partitions; 0 for the usual one.
+    /// Number of partitions; 0 for the default.
     pub partitions: u32,
 }
 
-/// The database of the engine's own tables, which SQL does not see.
+/// The database of the engine's own tables, which SQL does not show.
 pub const OWN_DATABASE: &str = "vinga";
 
 /// The name of the hidden sort key of a column.
@@ -131,12 +131,12 @@ pub fn sort_column_name(column: usize) -> String {
     format!("{SORT_KEY_PREFIX}{column}")
 }
 
-/// The version part of a table's attachment, and the frm image.
+/// Splits a table's attachment into the version and the frm image.
 pub fn split_attachment(attachment: &[u8]) -> Option<(&[u8], &[u8])> {
     split_own_part(SqlRules::own_part(attachment)?)
 }
 
-/// The version part of what the server adds to an attachment, and the frm image.
+/// Splits the server's own part of an attachment into the version and the frm image.
 pub fn split_own_part(own_part: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = own_part.split_first()?;
     rest.split_at_checked(usize::from(length))
@@ -148,14 +148,14 @@ impl Description {
         self.keys.iter().find(|key| key.is_primary)
     }
 
-    /// Whether a column's sort key is stored.
+    /// Whether the sort key of a column is stored.
     pub fn has_sort_column(&self, column: usize) -> bool {
         self.columns[column].sort_bytes > 0
             && self.keys.iter().flat_map(|key| &key.parts).any(|part| part.column == column)
     }
 
-    /// Bytes of the sort column of each column, at most: less than a collation could need if the key would become too
-    /// long; values whose sort key is longer are refused one by one.
+    /// Maximum size in bytes of a column's sort key: less than the collation could need if the key would become too
+    /// long otherwise; values with a longer sort key are refused one by one.
     fn sort_bytes(&self, column: usize) -> usize {
         let mut bytes = self.columns[column].sort_bytes;
         for key in &self.keys {
@@ -181,13 +181,13 @@ impl Description {
         bytes
     }
 
-    /// What native clients have to keep to.
+    /// The rules for native clients.
     fn rules(&self) -> SqlRules {
         let columns = self.columns.iter().map(|column| column.rules.clone()).collect();
         SqlRules { columns, keeps_history: self.keeps_history }
     }
 
-    /// The indexes for the keys, each with an id of its own.
+    /// The indexes for the keys, each with its own id.
     fn indexes(&self, columns: &[ColumnDefinition]) -> Vec<IndexDefinition> {
         let mut indexes = Vec::new();
         for key in &self.keys {
@@ -225,7 +225,7 @@ impl Description {
     /// The definition for the data nodes.
     ///
     /// # Errors
-    /// What is not supported, or not allowed.
+    /// If something is not supported, or not allowed.
     pub fn to_definition(&self) -> Result<TableDefinition> {
         let bad = |text: String| Failure::new(ErrorCode::BadTableDefinition as i32, text);
         let mut columns = Vec::new();
@@ -293,7 +293,7 @@ fn id_of(name: &str, columns: &[ColumnDefinition]) -> ColumnId {
     ColumnId(at as u16)
 }
 
-/// Whether a type's values in a key have a length before them.
+/// Whether the values of a type have a length in front of them in a key.
 pub fn is_variable(column_type: ColumnType) -> bool {
     matches!(column_type.kind(), Kind::VarBytes(_))
 }

@@ -1,24 +1,24 @@
-//! What a call failed with, as the SQL server is told: one of its own error numbers where it has one that applications
-//! know, else Vinga's number and sentence.
+//! Failures of calls, as they are reported to the SQL server: with one of its own error numbers if it has one that
+//! applications know, otherwise with Vinga's number and message.
 
 use vinga::{Error, ErrorClass, ErrorCode};
 use vinga_base::{DefinitionError, Limit};
 
-/// The server's numbers (`my_base.h`); they are part of its interface to engines.
+/// The server's error numbers (`my_base.h`); they are part of its interface to engines.
 pub mod ha {
-    /// No row with this key.
+    /// There is no row with this key.
     pub const KEY_NOT_FOUND: i32 = 120;
-    /// A duplicate key.
+    /// The key exists already.
     pub const FOUND_DUPLICATE: i32 = 121;
-    /// Something that must not happen.
+    /// An internal error.
     pub const INTERNAL_ERROR: i32 = 122;
-    /// There is no memory for it.
+    /// Out of memory.
     pub const OUT_OF_MEMORY: i32 = 128;
-    /// The call is not for this engine.
+    /// The engine does not support this call.
     pub const WRONG_COMMAND: i32 = 131;
-    /// The row is gone.
+    /// The row was deleted.
     pub const RECORD_DELETED: i32 = 134;
-    /// No room for more rows.
+    /// There is no room for more rows.
     pub const FULL: i32 = 135;
     /// No more rows.
     pub const END_OF_FILE: i32 = 137;
@@ -26,21 +26,21 @@ pub mod ha {
     pub const ROW_TOO_BIG: i32 = 139;
     /// A lock was not granted in time.
     pub const LOCK_WAIT_TIMEOUT: i32 = 146;
-    /// A victim of a deadlock.
+    /// The transaction was rolled back because of a deadlock.
     pub const LOCK_DEADLOCK: i32 = 149;
     /// No such table.
     pub const NO_SUCH_TABLE: i32 = 155;
-    /// There is such a table.
+    /// The table exists already.
     pub const TABLE_EXISTS: i32 = 156;
     /// The data nodes can't be reached.
     pub const NO_CONNECTION: i32 = 157;
-    /// The table has another definition now.
+    /// The definition of the table has changed.
     pub const TABLE_DEF_CHANGED: i32 = 159;
-    /// No value for an auto-increment column.
+    /// There is no value for an auto-increment column.
     pub const AUTO_INCREMENT_READ_FAILED: i32 = 166;
     /// An update that changes nothing.
     pub const RECORD_IS_THE_SAME: i32 = 169;
-    /// A value of an index is too long.
+    /// A value of an index column is too long.
     pub const INDEX_COLUMN_TOO_LONG: i32 = 179;
     /// A table would have too many columns.
     pub const TOO_MANY_FIELDS: i32 = 185;
@@ -48,32 +48,33 @@ pub mod ha {
     pub const ABORTED_BY_USER: i32 = 188;
 }
 
-/// A temporary file of the SQL node could not be written or read. Among Vinga's own numbers, but not one that travels.
+/// A temporary file of the SQL node could not be written or read. One of Vinga's own numbers, but never sent to other
+/// nodes.
 pub const TEMPORARY_FILE_FAILED: i32 = 20070;
 
-/// The values of a column of a new table would be too long; `VINGA_ERROR_VALUE_TOO_LONG`. As the one above.
+/// The values of a column of a new table would be too long; `VINGA_ERROR_VALUE_TOO_LONG`. Never sent to other nodes.
 pub const VALUE_TOO_LONG: i32 = 20071;
 
-/// The server's definition of a new table, comments included, is too long; `VINGA_ERROR_DEFINITION_TOO_LONG`. As those
-/// above.
+/// The server's definition of a new table, including comments, is too long; `VINGA_ERROR_DEFINITION_TOO_LONG`. Never
+/// sent to other nodes.
 pub const DEFINITION_TOO_LONG: i32 = 20072;
 
-/// See the head of this file.
+/// The failure of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// What the call returns.
+    /// The result code of the call.
     pub number: i32,
-    /// What it means and what to do.
+    /// The message: what it means and what to do.
     pub text: String,
-    /// Whether trying again may help.
+    /// Whether another attempt may succeed.
     pub is_temporary: bool,
     /// Whether the whole transaction was rolled back.
     pub is_doomed: bool,
-    /// The table that it is about, without its database; empty if that is not known.
+    /// The table that it concerns, without its database; empty if that is not known.
     pub table: String,
 }
 
-/// What most functions return.
+/// The result of most functions.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -82,8 +83,8 @@ impl Failure {
         Failure { number, text: text.into(), is_temporary: false, is_doomed: false, table: String::new() }
     }
 
-    /// A definition of a table that is not allowed. The values of a column are no limit that the server has a number
-    /// for.
+    /// The failure of a table definition that is not allowed. Vinga's own number is used for a limit that the server
+    /// does not know, such as the size of a column's values.
     pub fn of_definition(error: DefinitionError) -> Self {
         let number = match error.limit {
             Some(Limit::Columns) => ha::TOO_MANY_FIELDS,
@@ -96,38 +97,38 @@ impl Failure {
         Failure::new(number, error.text)
     }
 
-    /// What is not there yet.
+    /// The failure of a feature that is not implemented yet.
     pub fn unsupported(text: impl Into<String>) -> Self {
         Failure::new(ErrorCode::NotSupportedYet as i32, text)
     }
 
-    /// The same failure, which has rolled the transaction back.
+    /// The same failure, with the transaction rolled back.
     #[must_use]
     pub fn doomed(mut self) -> Self {
         self.is_doomed = true;
         self
     }
 
-    /// The session was killed. The transaction lives on, unless it was waited for.
+    /// The session was killed. Its transaction continues, unless the kill interrupted a request of the transaction.
     pub fn killed() -> Self {
         Failure::new(ha::ABORTED_BY_USER, "the statement was interrupted")
     }
 
-    /// Whether no transaction outlives it that has done something: what kept it is gone.
+    /// Whether it ends any transaction that has sent operations, as the nodes that held its state have failed.
     pub fn ends_transactions(&self) -> bool {
         [ErrorCode::ClusterFailure, ErrorCode::ConnectionLost, ErrorCode::TransactionAborted]
             .iter()
             .any(|code| self.number == *code as i32)
     }
 
-    /// Nothing can be reached. The cause stands first: the server cuts long texts.
+    /// No data node can be reached. The cause comes first, as the server truncates long texts.
     pub fn outage(connectstring: &str, cause: &str) -> Self {
         let text = format!("{cause} Data nodes: {connectstring}.");
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
-    /// No answer came in time from data nodes that can't be reached, or from such as are connected: then what was asked
-    /// for may wait for a lock, which the data nodes give up by a setting of theirs.
+    /// No answer came in time, either from data nodes that can't be reached, or from connected ones: then the request
+    /// may be waiting for a lock; the data nodes end such waits by one of their own settings.
     pub fn timed_out(connectstring: &str, milliseconds: u64, is_connected: bool) -> Self {
         if !is_connected {
             return Failure::outage(
@@ -164,7 +165,7 @@ impl Failure {
         }
     }
 
-    /// An error of the client.
+    /// The failure for an error of the client.
     pub fn from_error(error: &Error, connectstring: &str) -> Self {
         let is_temporary = matches!(error.class(), ErrorClass::Temporary);
         let is_outage = matches!(error.code(), ErrorCode::ClusterFailure | ErrorCode::ConnectionLost);

@@ -1,8 +1,8 @@
-//! Write fences of tables whose rows a statement copies: meanwhile no other client may change them, so that none of its
-//! changes is lost.
+//! Write fences of tables whose rows a statement copies: no other client may change the rows during that time, so that
+//! no change is lost.
 //!
-//! A write fence begins before the first row is read. What ends it is the drop of the old table, or its rename (back to
-//! its own name, when the statement failed late), or the end of the statement.
+//! A write fence begins before the first row is read. It ends when the old table is dropped or renamed (back to its own
+//! name, if the statement failed late), or when the statement ends.
 
 use crate::failure::Result;
 use crate::schema::{BACKUP_PREFIX, carry_out};
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::table::OpenTable;
 use vinga::Fence;
 
-/// The write fences of a session: names of tables, `database.table`, and what holds others off.
+/// The write fences of a session: names of tables, `database.table`, and the fences of the client.
 #[derive(Default)]
 pub struct Fences(Vec<(String, Fence)>);
 
@@ -21,10 +21,10 @@ impl Fences {
     }
 }
 
-/// Nobody else changes rows of this table from now on.
+/// Prevents all others from changing rows of this table from now on.
 ///
 /// # Errors
-/// That it has another definition by now, that others change it, or that the data nodes can't be asked.
+/// If the definition of the table has changed, if others are changing it, or if the data nodes can't be reached.
 pub fn fence(session: &mut Session, table: &OpenTable) -> Result<()> {
     let handle = table.table(session)?.clone();
     let fence = carry_out(session, |cluster| async move { cluster.as_async().fence_table(&handle).await })?;
@@ -32,7 +32,7 @@ pub fn fence(session: &mut Session, table: &OpenTable) -> Result<()> {
     Ok(())
 }
 
-/// Others may change rows again, of all tables that this session has fenced.
+/// Ends the write fences of all tables of this session.
 pub fn lift_all(session: &mut Session) {
     for (_, fence) in std::mem::take(&mut session.fences().0) {
         lift(session, fence);
@@ -40,11 +40,12 @@ pub fn lift_all(session: &mut Session) {
 }
 
 fn lift(session: &mut Session, fence: Fence) {
-    // If that can't be told the write fence goes with the connection.
+    // If the request can't be sent, the write fence ends with the connection.
     let _ = carry_out(session, |_| fence.lift());
 }
 
-/// A table has another name now. The write fence goes on if that is where the server keeps an old table.
+/// Notes that a table was renamed. The write fence continues if the new name is that under which the server keeps an
+/// old table.
 pub fn follow_rename(session: &mut Session, from: &str, to: &str) {
     let Some(fence) = session.fences().take(from) else { return };
     if to.split_once('.').is_some_and(|(_, table)| table.starts_with(BACKUP_PREFIX)) {
@@ -54,7 +55,7 @@ pub fn follow_rename(session: &mut Session, from: &str, to: &str) {
     }
 }
 
-/// A table is gone, and its write fence with it.
+/// Notes that a table was dropped, and its write fence with it.
 pub fn forget(session: &mut Session, name: &str) {
     if let Some(fence) = session.fences().take(name) {
         fence.gone();

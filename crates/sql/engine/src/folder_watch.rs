@@ -1,5 +1,5 @@
-//! Notices of databases that are created or altered in a server: the system's, of new folders in the server's data
-//! folder and of files of options in these.
+//! Notices databases that are created or altered in a server: the operating system (inotify) reports new folders in the
+//! server's data folder, and files of database options in these.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 /// The file of a database's options.
 const OPTIONS_FILE: &[u8] = b"db.opt";
-/// Room for the notices that are read at a time; one has a name of 255 bytes at most.
+/// Buffer size for the events that are read at a time; one has a name of at most 255 bytes.
 const NOTICES_BYTES: usize = 4096;
 
-/// See the head of this file.
+/// A watch on a server's data folder and the folders in it.
 pub struct FolderWatch {
     notices: OwnedFd,
     folder: PathBuf,
-    /// The watch of the data folder itself.
+    /// The watch descriptor of the data folder itself.
     data: i32,
 }
 
@@ -28,7 +28,7 @@ impl FolderWatch {
     /// Watches a data folder, and the folders in it.
     ///
     /// # Errors
-    /// The system's, which allows so many watches for a user.
+    /// Errors of the operating system, which limits the number of watches for a user.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let notices = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
@@ -38,10 +38,11 @@ impl FolderWatch {
         Ok(watch)
     }
 
-    /// Waits for a notice, for so long at most; whether there was one. All that there are by now are one.
+    /// Waits for an event, at most for `longest`; returns whether there was one. All events that have arrived count as
+    /// one.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     pub fn wait(&self, longest: Duration) -> io::Result<bool> {
         let until = Instant::now() + longest;
         loop {
@@ -60,7 +61,7 @@ impl FolderWatch {
         }
     }
 
-    /// Reads all notices; whether one was of a database.
+    /// Reads all events; returns whether one of them concerned a database.
     fn read(&self) -> io::Result<bool> {
         let mut room = [const { MaybeUninit::uninit() }; NOTICES_BYTES];
         let mut reader = Reader::new(&self.notices, &mut room);
@@ -92,7 +93,8 @@ impl FolderWatch {
         }
     }
 
-    /// Watches what is written in a folder. If that can't be done (it may be gone already) nothing is noticed of it.
+    /// Watches the files that are written in a folder. If that fails (it may have been removed already) nothing is
+    /// noticed there.
     fn watch(&self, name: &Path) {
         let flags = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         let _ = inotify::add_watch(&self.notices, self.folder.join(name), flags);
@@ -117,19 +119,19 @@ mod tests {
         let watch = FolderWatch::new(&folder).unwrap();
         assert!(is_quiet(&watch));
         fs::write(folder.join("old/db.opt"), "options").unwrap();
-        assert!(watch.wait(LONG).unwrap(), "of a folder that was there");
+        assert!(watch.wait(LONG).unwrap(), "options in an existing folder");
         assert!(is_quiet(&watch));
         fs::create_dir(folder.join("new")).unwrap();
-        assert!(watch.wait(LONG).unwrap(), "of a new folder");
+        assert!(watch.wait(LONG).unwrap(), "a new folder");
         fs::write(folder.join("new/db.opt"), "options").unwrap();
-        assert!(watch.wait(LONG).unwrap(), "of options in it");
+        assert!(watch.wait(LONG).unwrap(), "options in a new folder");
         fs::write(folder.join("passing"), "options").unwrap();
         fs::write(folder.join("new/t.ibd"), "rows").unwrap();
-        assert!(is_quiet(&watch), "other files are none");
+        assert!(is_quiet(&watch), "other files are ignored");
         fs::rename(folder.join("passing"), folder.join("new/db.opt")).unwrap();
-        assert!(watch.wait(LONG).unwrap(), "of options that take the place of others");
+        assert!(watch.wait(LONG).unwrap(), "options that replace others");
         fs::rename(folder.join("new"), folder.join("newer")).unwrap();
-        assert!(watch.wait(LONG).unwrap(), "of a folder that comes with what is in it");
+        assert!(watch.wait(LONG).unwrap(), "a folder that is moved with its contents");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,33 +1,32 @@
-//! Statements that meet a change of a table's definition are told so after a pause.
+//! Backoff: statements that conflict with a change of a table's definition get their error after a pause.
 //!
-//! Whoever writes to a table that another SQL node copies ends with a temporary error at once, and most applications
-//! try again at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy is done,
-//! the error comes after a pause, which grows as long as a session meets nothing else. By then the data nodes have
-//! rolled the transaction back: nobody waits for its locks meanwhile.
+//! A statement that writes to a table while another SQL node copies it fails at once with a temporary error, and most
+//! applications retry at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy
+//! is done, the error is returned after a pause, which grows as long as the session gets only such errors. By then the
+//! data nodes have rolled the transaction back, so no one waits for its locks during the pause.
 //!
-//! Whoever moves a counter of auto-increment values that others move, too, pauses in the same way before the next
-//! attempt.
+//! An attempt to move an auto-increment counter that others move too pauses in the same way before the next attempt.
 
 use std::time::Duration;
 
-/// The first pause, and the longest; it doubles from one to the other.
+/// The first and the longest pause; it doubles from the one to the other.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// The pauses of a session, or of attempts at the same thing.
+/// The pauses of a session, or of several attempts at one operation.
 #[derive(Default)]
 pub struct HoldingOff {
     last: Option<Duration>,
 }
 
 impl HoldingOff {
-    /// How long to pause, once more.
+    /// The length of the next pause.
     pub fn once_more(&mut self) -> Duration {
         let pause = self.last.map_or(PAUSES.0, |last| (last * 2).min(PAUSES.1));
         self.last = Some(pause);
         pause
     }
 
-    /// The session goes on.
+    /// Notes a success: the next pause is the shortest again.
     pub fn end(&mut self) {
         self.last = None;
     }

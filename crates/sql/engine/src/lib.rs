@@ -1,30 +1,30 @@
-//! The Rust half of the storage engine for MariaDB: everything that can live outside the server's own C++.
+//! The Rust half of the storage engine for MariaDB: everything that does not have to be in the server's own C++.
 //!
-//! `crates/sql/plugin/vinga_engine.h` is the interface between the halves; [`abi`] is its Rust side, where nothing but
-//! conversion happens: pointers to references, panics to errors. Behind it:
+//! `crates/sql/plugin/vinga_engine.h` is the interface between the halves; [`abi`] is its Rust side, which only
+//! converts: pointers to references, panics to errors. The other modules:
 //!
-//! | module | does |
+//! | module | contents |
 //! |---|---|
-//! | [`node`] | what the SQL node shares: connections, counters, the watchdog |
-//! | [`session`] | a connection of the server: its transaction, changes that are sent together |
+//! | [`node`] | the state of the whole SQL node: connections, counters, the watchdog |
+//! | [`session`] | a connection of the server: its transaction, and changes that are sent together |
 //! | [`table`] | an open table |
 //! | [`cursor`] | one use of it: reads by key, batches, scans, changes |
-//! | [`definition`] | the server's description of a table to the data nodes' |
-//! | [`native_tables`] | what SQL has of tables that native clients have made |
-//! | [`sayable`] | which tables have names and types of SQL |
-//! | [`schema`] | tables as a whole: made, dropped, found |
-//! | [`fences`] | tables that are copied, which others may not change meanwhile |
-//! | [`holding_off`] | pauses of those who meet a change of a table's definition |
-//! | [`plan`] | records and keys of the server to rows and keys, and back |
+//! | [`definition`] | translates the server's description of a table to the data nodes' |
+//! | [`native_tables`] | the SQL definition of tables that native clients have created |
+//! | [`sayable`] | which tables have names and types that SQL can represent |
+//! | [`schema`] | operations on whole tables: create, drop, look up |
+//! | [`fences`] | write fences of tables that are copied, which others may not change meanwhile |
+//! | [`holding_off`] | backoff after conflicts with a change of a table's definition |
+//! | [`plan`] | converts records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
 //! | [`presence`] | which connection of the server has which transaction |
-//! | [`waiting`] | waits that a kill or a time-out ends |
+//! | [`waiting`] | waits that end by a kill or a time-out |
 //! | [`databases`] | databases that users create |
-//! | [`folder_watch`] | the system's notices of them |
-//! | [`schema_watch`] | what other SQL nodes do to tables |
-//! | [`failure`] | errors as the server knows them |
-//! | [`status`] | what `SHOW ENGINE VINGA STATUS` says |
+//! | [`folder_watch`] | notices new and altered databases by means of the operating system |
+//! | [`schema_watch`] | follows the schema changes of other SQL nodes |
+//! | [`failure`] | errors in the form in which the server knows them |
+//! | [`status`] | the text of `SHOW ENGINE VINGA STATUS` |
 
 pub mod abi;
 pub mod auto_increment;

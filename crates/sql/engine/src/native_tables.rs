@@ -1,17 +1,17 @@
-//! Tables that native clients have made: the definition that SQL has of them, made of their columns and keys.
+//! Tables that native clients have created: their SQL definition, derived from their columns and keys.
 //!
-//! The attachment of a table of a SQL node has the server's image of its definition. Any other table gets the statement
-//! by which SQL would make such a table, and a version, the hash of that: a change of the table that SQL sees gives
-//! another one.
+//! The attachment of a table of a SQL node contains the server's image of its definition. For any other table SQL gets
+//! the statement that would create such a table, and a version, the hash of the statement: a change of the table that
+//! is visible in SQL results in another version.
 //!
 //! | at the data nodes | in SQL |
 //! |---|---|
-//! | numbers, days and times, `Binary`, `VarBinary`, `Blob` | the type of the same name |
-//! | `VarChar` of n bytes | `VARCHAR(n)` of `utf8mb4_nopad_bin`, which compares as bytes do; each has up to n *bytes* |
-//! | … where a row or a key had no room for n characters of four bytes | `TEXT`; `VARBINARY(n)` in a key |
+//! | numbers, dates and times, `Binary`, `VarBinary`, `Blob` | the type of the same name |
+//! | `VarChar` of n bytes | `VARCHAR(n)` of `utf8mb4_nopad_bin`, which compares as bytes; each has up to n *bytes* |
+//! | … if a row or a key has no room for n characters of four bytes | `TEXT`; `VARBINARY(n)` in a key |
 //! | `Text` | `TEXT` of `utf8mb4_nopad_bin` |
-//! | `Char` of n bytes | `CHAR(n)` of `latin1_bin`: the one way to have n bytes, padded with spaces |
-//! | primary key, unique index | the key; `USING HASH` unless there is an ordered index of its name (`PRIMARY`) and columns |
+//! | `Char` of n bytes | `CHAR(n)` of `latin1_bin`: the only type with n bytes, padded with spaces |
+//! | primary key, unique index | the key; `USING HASH` unless an ordered index has its name (`PRIMARY`) and columns |
 //! | ordered index | key |
 
 use crate::definition::split_own_part;
@@ -22,17 +22,17 @@ use vinga::{ColumnId, ColumnType, Direction, IndexKind, OrderColumn, TableDefini
 use vinga_base::hash::KeyHash;
 use vinga_base::schema::{KEY_BYTES_MAX, Kind, NAME_CHARS_MAX, ROW_BYTES_MAX};
 
-/// With what an image of a definition begins; the server's.
+/// The first bytes of the server's image of a definition.
 const IMAGE_BEGIN: [u8; 2] = [0xfe, 0x01];
 /// The name of a primary key, and of the ordered index over it.
 const PRIMARY: &str = "PRIMARY";
-/// Keys of a table in SQL, at most.
+/// Maximum number of keys of a table in SQL.
 const KEYS_MAX: usize = 64;
-/// The greatest `CHAR` or `BINARY` of SQL.
+/// Maximum size of a `CHAR` or `BINARY` of SQL.
 const FIXED_BYTES_MAX: u16 = 255;
-/// Bytes of a character of `utf8mb4`, at most.
+/// Maximum size of a character of `utf8mb4` in bytes.
 const CHARACTER_BYTES: usize = 4;
-/// What a long value takes of a row that has none.
+/// Bytes that an empty long value takes of a row.
 const LENGTH_BYTES: usize = 2;
 
 /// Whether a table was not made by a SQL node.
@@ -40,17 +40,17 @@ pub fn is_native(definition: &TableDefinition) -> bool {
     stored_part(definition).is_none()
 }
 
-/// What a SQL node has left with a table.
+/// The part of a table's attachment that a SQL node has stored.
 fn stored_part(definition: &TableDefinition) -> Option<&[u8]> {
     let own = SqlRules::own_part(&definition.attachment)?;
     split_own_part(own).is_some_and(|(_, image)| image.starts_with(&IMAGE_BEGIN)).then_some(own)
 }
 
-/// What SQL has of a table, as the engine's own part of an attachment: that which a SQL node has left there, or a
-/// version and the statement that makes such a table.
+/// The SQL definition of a table, in the form of the engine's own part of an attachment: the part that a SQL node has
+/// stored, or a version and the statement that creates such a table.
 ///
 /// # Errors
-/// A sentence that says what of the table SQL can't say.
+/// A sentence that states which property of the table SQL can't represent.
 pub fn own_part(definition: &TableDefinition) -> Result<Cow<'_, [u8]>, String> {
     if let Some(own) = stored_part(definition) {
         return Ok(Cow::Borrowed(own));
@@ -59,24 +59,24 @@ pub fn own_part(definition: &TableDefinition) -> Result<Cow<'_, [u8]>, String> {
         format!("table {} was made by a native client, and not for SQL: {why}", definition.name)
     })?;
     let body = table.body();
-    // As many bytes as the server's own versions have.
+    // The same number of bytes as in the server's own versions.
     let (one, other) = (KeyHash::of(body.as_bytes()).0, KeyHash::of(format!("{body};").as_bytes()).0);
     let version = [one.to_le_bytes(), other.to_le_bytes()].concat();
     let statement = format!("CREATE TABLE {} {body}", quoted(table.name));
     Ok(Cow::Owned([&[version.len() as u8], version.as_slice(), statement.as_bytes()].concat()))
 }
 
-/// What a text of variable size is in SQL.
+/// The SQL type of a text of variable size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TextForm {
     Characters,
-    /// The row has no room for as many characters.
+    /// `TEXT`: the row has no room for this many characters.
     Long,
-    /// A key has none.
+    /// `VARBINARY`: a key has no room for this many characters.
     Bytes,
 }
 
-/// A key of SQL.
+/// A key in SQL.
 struct Key<'a> {
     name: &'a str,
     columns: Cow<'a, [OrderColumn]>,
@@ -84,13 +84,13 @@ struct Key<'a> {
     is_hash: bool,
 }
 
-/// A table that SQL can say.
+/// A table that SQL can represent.
 struct Sayable<'a> {
     definition: &'a TableDefinition,
-    /// Without its database.
+    /// The name without the database.
     name: &'a str,
     keys: Vec<Key<'a>>,
-    /// By the column.
+    /// The form of each text, by the column.
     texts: Vec<TextForm>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Sayable<'a> {
         Ok(Sayable { definition, name, keys, texts })
     }
 
-    /// All of the statement that is behind the table's name.
+    /// The part of the statement after the table's name.
     fn body(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for (column, text) in self.definition.columns.iter().zip(&self.texts) {
@@ -127,7 +127,7 @@ impl<'a> Sayable<'a> {
             let mut line = format!("{} {sql_type}", quoted(&column.name));
             line.push_str(if column.nullable { " NULL" } else { " NOT NULL" });
             if let (ColumnType::Timestamp { fraction }, false) = (column.column_type, column.nullable) {
-                // Else the server would add that to the first one, and that it is set by each UPDATE.
+                // Otherwise the server would add this to the first timestamp column, and an `ON UPDATE` clause.
                 let _ = write!(line, " DEFAULT current_timestamp({fraction})");
             }
             lines.push(line);
@@ -173,7 +173,7 @@ fn type_name(column_type: ColumnType, text: TextForm) -> String {
     }
 }
 
-/// Checks that SQL can have a thing of this name.
+/// Checks that SQL allows this name.
 fn check_name(what: &str, name: &str) -> Result<(), String> {
     if name.chars().count() > NAME_CHARS_MAX {
         return Err(format!("the {what} name '{name}' has more than {NAME_CHARS_MAX} characters"));
@@ -203,8 +203,8 @@ fn check_column(name: &str, column_type: ColumnType) -> Result<(), String> {
     }
 }
 
-/// What of a name counts where the server compares names: neither case nor accents of Latin letters. Those that come
-/// without a base here are all the same, which is stricter than the server.
+/// The part of a name that is significant where the server compares names: neither case nor accents of Latin letters.
+/// All accented letters are treated as equal here, which is stricter than the server.
 fn folded(name: &str) -> String {
     const ANY_LATIN: char = '\u{c0}';
     name.chars()
@@ -216,7 +216,7 @@ fn folded(name: &str) -> String {
         .collect()
 }
 
-/// Whether the server may take two names for the same.
+/// Whether the server may treat two names as equal.
 fn are_same(one: &str, other: &str) -> bool {
     let (one, other) = (folded(one), folded(other));
     let is_latin = |letter: char| letter == '\u{c0}' || letter.is_ascii_lowercase();
@@ -228,7 +228,7 @@ fn are_same(one: &str, other: &str) -> bool {
 
 fn check_distinct<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let names: Vec<&str> = names.collect();
-    // Names of ASCII letters are told apart by the data nodes as they are by the server.
+    // The data nodes distinguish names of ASCII letters in the same way as the server.
     let odd = names.iter().enumerate().filter(|(_, name)| !name.is_ascii());
     for (at, name) in odd {
         let others = names.iter().enumerate().filter(|(other, _)| *other != at);
@@ -239,7 +239,7 @@ fn check_distinct<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Resul
     Ok(())
 }
 
-/// The keys: the primary one, unique ones, others, each in the order of their definition.
+/// The keys: the primary one, unique ones, others, each group in the order of the definition.
 fn keys_of(definition: &TableDefinition) -> Result<Vec<Key<'_>>, String> {
     let of_kind = |kind| definition.indexes.iter().filter(move |index| index.kind == kind);
     let find =
@@ -276,10 +276,10 @@ fn keys_of(definition: &TableDefinition) -> Result<Vec<Key<'_>>, String> {
     Ok(keys)
 }
 
-/// How texts of variable size are said: as characters wherever rows and keys have room for that.
+/// The SQL types for texts of variable size: characters wherever rows and keys have room for them.
 fn texts_of(definition: &TableDefinition, keys: &[Key<'_>]) -> Result<Vec<TextForm>, String> {
     let mut texts = vec![TextForm::Characters; definition.columns.len()];
-    // Bytes of a column that is said so; and of the greatest text that could be said with fewer.
+    // The bytes of a column in its form, and below the widest text that could take fewer bytes.
     let bytes = |place: usize, texts: &[TextForm]| {
         let column_type = definition.columns[place].column_type;
         match (column_type, texts[place]) {

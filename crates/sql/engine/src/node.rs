@@ -1,8 +1,8 @@
-//! What the whole SQL node shares: its connections to the data nodes, its settings, its counters, its watchdog.
+//! The state that the whole SQL node shares: its connections to the data nodes, settings, counters and watchdog.
 //!
-//! There is a pool of connections, each a client of its own with its own node id; a session stays with one of them.
-//! They are made in the background, again and again until it works, so that the server starts whether data nodes answer
-//! or not; once made, a client opens lost connections by itself.
+//! There is a pool of connections, each a client with its own node id; a session stays with one of them. They are
+//! created in the background, with retries, so that the server starts even if no data node answers; once created, a
+//! client restores lost connections by itself.
 
 use crate::auto_increment::Fetcher;
 use crate::databases::{self, Telling};
@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 
-/// How long a statement waits for the first attempt to connect, at most.
+/// Maximum time that a statement waits for the first attempt to connect.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(300);
-/// How often the watchdog looks.
+/// How often the watchdog checks.
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
-/// A wait for one answer, at most, unless it is set otherwise.
+/// Default of the maximum time to wait for one answer, in ms.
 const WAIT_MAX_MS: u64 = 8000;
-/// Values of an auto-increment column that are fetched at a time, unless it is set otherwise.
+/// Default number of auto-increment values that are fetched at a time.
 const PREFETCH: u64 = 256;
 
 /// Counters of the whole node, for SHOW STATUS.
@@ -37,38 +37,38 @@ const PREFETCH: u64 = 256;
 pub struct Counters {
     /// Ranges of auto-increment values that were fetched.
     pub auto_increment_fetches: AtomicU64,
-    /// Statements that had to wait for one.
+    /// Statements that had to wait for a range.
     pub auto_increment_waits: AtomicU64,
-    /// Statements that had to wait for more than one.
+    /// Statements that had to wait for more than one range.
     pub auto_increment_long_waits: AtomicU64,
-    /// Times that a session waited for an answer.
+    /// Number of times that a session waited for an answer.
     pub round_trips: AtomicU64,
     /// Batches of keys that were read.
     pub batches: AtomicU64,
-    /// Rows that scans brought.
+    /// Rows that scans returned.
     pub scanned_rows: AtomicU64,
     /// Conditions that data nodes checked.
     pub conditions: AtomicU64,
-    /// Those of them of which nothing was left to the server.
+    /// Conditions that the data nodes checked completely.
     pub whole_conditions: AtomicU64,
-    /// Statements that have changed rows without looking at them here.
+    /// Statements that changed rows without reading them here.
     pub direct_changes: AtomicU64,
     /// Queries whose rows the data nodes have counted.
     pub counts: AtomicU64,
-    /// Transactions that were begun.
+    /// Transactions that were started.
     pub transactions: AtomicU64,
-    /// Sessions that there are.
+    /// Current number of sessions.
     pub sessions: AtomicU64,
-    /// New and altered databases of which the system has told.
+    /// New and altered databases that the folder watch reported.
     pub databases_noticed: AtomicU64,
-    /// Others, which were found later.
+    /// New and altered databases that were found later.
     pub databases_found: AtomicU64,
 }
 
-/// See the head of this file.
+/// The SQL node.
 pub struct Node {
     connectstring: String,
-    /// What the server does for us.
+    /// The functions that the server provides.
     pub server: Server,
     clusters: Vec<OnceLock<Cluster>>,
     connected: Mutex<usize>,
@@ -79,18 +79,18 @@ pub struct Node {
     presences: Mutex<Vec<Weak<Presence>>>,
     tables: Mutex<Vec<Weak<OpenTable>>>,
     incarnation: AtomicU64,
-    /// The API node that hears of definitions; 0 before it is connected.
+    /// The API node that receives schema events; 0 before it is connected.
     news_node: AtomicU8,
     is_stopping: AtomicBool,
     wait_max_ms: AtomicU64,
     prefetch: AtomicU64,
-    /// See [`Counters`].
+    /// Counters for SHOW STATUS.
     pub counters: Counters,
     /// Fetches auto-increment values.
     pub fetcher: Fetcher,
-    /// Databases that the data nodes are being told of.
+    /// State of sending databases to the data nodes.
     pub telling: Telling,
-    /// Which tables are listed.
+    /// Which tables SQL can represent, and so lists.
     pub sayable: SayableTables,
 }
 
@@ -98,12 +98,12 @@ const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 static NODE: RwLock<Option<Arc<Node>>> = RwLock::new(None);
 
-/// The node, once it was started.
+/// The node; `None` before it is started.
 pub fn node() -> Option<Arc<Node>> {
     NODE.read().expect(NO_PANIC).clone()
 }
 
-/// Begins to connect.
+/// Starts the node, and begins to connect.
 ///
 /// # Errors
 /// If threads can't be started.
@@ -130,7 +130,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         sayable: SayableTables::default(),
     });
     server::set_ending(false);
-    // Databases that are there already were known before, or have no tables of data nodes.
+    // Databases that exist already were known before, or contain no tables of the data nodes.
     node.server.new_databases(false);
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
         let node = Arc::clone(&node);
@@ -149,7 +149,8 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     Ok(())
 }
 
-/// Disconnects to the data nodes when the last session is gone. None of our threads uses the server from now on.
+/// Disconnects from the data nodes when the last session has been freed. None of our threads uses the server from now
+/// on.
 pub fn stop() {
     server::set_ending(true);
     if let Some(node) = NODE.write().expect(NO_PANIC).take() {
@@ -201,7 +202,7 @@ fn watch(node: &Arc<Node>) {
 }
 
 impl Node {
-    /// The addresses that were given.
+    /// The addresses of the data nodes.
     pub fn connectstring(&self) -> &str {
         &self.connectstring
     }
@@ -211,15 +212,15 @@ impl Node {
         self.clusters.len()
     }
 
-    /// How many of them there are.
+    /// Number of connections of the pool that have been made.
     pub fn connected(&self) -> u64 {
         *self.connected.lock().expect(NO_PANIC) as u64
     }
 
-    /// The connection of a session and its place in the pool; waits for the first attempt to make one.
+    /// The connection of a session and its place in the pool; waits for the first attempt to connect.
     ///
     /// # Errors
-    /// That no data node answers.
+    /// If no data node answers.
     pub fn cluster(&self, slot: usize, waiter: Option<&Waiter>) -> Result<(usize, Cluster)> {
         let slot = slot % self.clusters.len();
         if let Some(cluster) = self.clusters[slot].get() {
@@ -228,7 +229,7 @@ impl Node {
         let until = Instant::now() + CONNECT_WAIT_MAX;
         let mut connected = self.connected.lock().expect(NO_PANIC);
         loop {
-            // Any will do while the pool is being filled.
+            // Any connection is acceptable while the pool is being filled.
             let any = std::iter::once(slot).chain(0..self.clusters.len());
             if let Some(found) = any.into_iter().find_map(|at| Some((at, self.clusters[at].get()?.clone()))) {
                 return Ok(found);
@@ -237,7 +238,7 @@ impl Node {
                 return Err(Failure::killed());
             }
             let last = self.last_error.lock().expect(NO_PANIC);
-            // Who was refused is not waited for: the next attempt may take as long as the outage.
+            // After a failed attempt it does not wait any longer: the next attempt may take as long as the outage.
             if !last.is_empty() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
                 let cause = if last.is_empty() { "No data node answers." } else { &last };
                 return Err(Failure::outage(&self.connectstring, cause));
@@ -247,17 +248,17 @@ impl Node {
         }
     }
 
-    /// The watchdog looks after this waiter from now on.
+    /// Lets the watchdog check this waiter from now on.
     pub fn watch(&self, waiter: &Arc<Waiter>) {
         self.waiters.lock().expect(NO_PANIC).push(Arc::downgrade(waiter));
     }
 
-    /// A session has come.
+    /// Registers a new session.
     pub fn note_presence(&self, presence: &Arc<Presence>) {
         self.presences.lock().expect(NO_PANIC).push(Arc::downgrade(presence));
     }
 
-    /// The server's connections of the transactions of this SQL node, by the transactions' names.
+    /// The server's connection numbers for the transactions of this SQL node, by the transactions' names.
     pub fn connections_of_transactions(&self) -> HashMap<String, u64> {
         let present: Vec<_> =
             self.presences.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
@@ -266,31 +267,31 @@ impl Node {
         connections
     }
 
-    /// The connections that there are, with their places in the pool.
+    /// The connections that have been made, with their places in the pool.
     pub fn connections(&self) -> impl Iterator<Item = (usize, &Cluster)> {
         self.clusters.iter().enumerate().filter_map(|(place, cluster)| Some((place, cluster.get()?)))
     }
 
-    /// For how long sessions have waited that wait now.
+    /// How long the sessions that are waiting now have waited, in ms.
     pub fn waits_ms(&self) -> Vec<u64> {
         let longest = self.wait_max_ms();
         let waiters = self.waiters.lock().expect(NO_PANIC);
         waiters.iter().filter_map(|waiter| waiter.upgrade()?.waits_ms(longest)).collect()
     }
 
-    /// Tables that are open.
+    /// Number of open tables.
     pub fn open_tables(&self) -> usize {
         self.tables.lock().expect(NO_PANIC).iter().filter(|table| table.strong_count() > 0).count()
     }
 
-    /// A statement has failed, for a reason that is not the statement's.
+    /// Notes that a statement failed for a reason outside of the statement.
     #[cold]
     pub fn note_failure(&self, failure: &Failure) {
         let text = format!("{}: {}", failure.number, failure.text);
         *self.last_failure.lock().expect(NO_PANIC) = Some((text, Instant::now()));
     }
 
-    /// The last one, and how long ago it was.
+    /// The last failure, and how long ago it was.
     pub fn last_failure(&self) -> Option<(String, Duration)> {
         let last = self.last_failure.lock().expect(NO_PANIC);
         last.as_ref().map(|(text, at)| (text.clone(), at.elapsed()))
@@ -302,24 +303,24 @@ impl Node {
             || self.clusters.iter().filter_map(OnceLock::get).any(|cluster| cluster.node().0 == api_node)
     }
 
-    /// This API node is the connection for news of definitions.
+    /// Notes that this API node is the connection for schema events.
     pub fn note_news_node(&self, api_node: u8) {
         self.news_node.store(api_node, Ordering::Relaxed);
     }
 
-    /// Whether the server is going down.
+    /// Whether the server is shutting down.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// A table was opened: the server is told to forget it when its definition becomes old.
+    /// Registers an open table: the server must forget it when its definition changes.
     pub fn keep_table(&self, table: &Arc<OpenTable>) {
         let mut tables = self.tables.lock().expect(NO_PANIC);
         tables.retain(|table| table.strong_count() > 0);
         tables.push(Arc::downgrade(table));
     }
 
-    /// Definitions of open tables with these names are old.
+    /// Makes the server forget the definitions of open tables with these names.
     pub fn forget_tables(&self, which: impl Fn(&str) -> bool) {
         let open: Vec<Arc<OpenTable>> =
             self.tables.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
@@ -328,7 +329,7 @@ impl Node {
         }
     }
 
-    /// The cluster is in this incarnation: says so if that is a new one.
+    /// Notes the incarnation of the cluster, and warns if it has changed.
     pub fn become_incarnation(&self, incarnation: u64) {
         let before = self.incarnation.swap(incarnation, Ordering::Relaxed);
         if before != 0 && before != incarnation {
@@ -337,22 +338,22 @@ impl Node {
         }
     }
 
-    /// A wait for one answer, at most.
+    /// Maximum time to wait for one answer, in ms.
     pub fn wait_max_ms(&self) -> u64 {
         self.wait_max_ms.load(Ordering::Relaxed)
     }
 
-    /// See [`Node::wait_max_ms`].
+    /// Sets [`Node::wait_max_ms`].
     pub fn set_wait_max_ms(&self, milliseconds: u64) {
         self.wait_max_ms.store(milliseconds, Ordering::Relaxed);
     }
 
-    /// Values of an auto-increment column that are fetched at a time, at least.
+    /// Minimum number of auto-increment values that are fetched at a time.
     pub fn prefetch(&self) -> u64 {
         self.prefetch.load(Ordering::Relaxed)
     }
 
-    /// See [`Node::prefetch`].
+    /// Sets [`Node::prefetch`].
     pub fn set_prefetch(&self, values: u64) {
         self.prefetch.store(values.max(1), Ordering::Relaxed);
     }
@@ -367,16 +368,16 @@ impl Node {
         Failure::from_error(error, &self.connectstring)
     }
 
-    /// Why a data node that was connected cannot be connected now.
+    /// Why a data node that was connected can't be reached now.
     fn cause_of_outage(&self) -> Option<vinga::Error> {
         let endpoints = self.clusters.iter().filter_map(|cluster| cluster.get()).flat_map(Cluster::endpoints);
         let mut errors =
             endpoints.filter(|endpoint| !endpoint.is_connected).filter_map(|endpoint| endpoint.error);
-        // That one was lost says nothing of why none is there.
+        // The loss of a connection does not explain why there is none now.
         errors.find(|error| error.code() != ErrorCode::ConnectionLost)
     }
 
-    /// No answer has come in time over a connection.
+    /// The failure when no answer has come in time over a connection.
     #[cold]
     pub fn timed_out(&self, cluster: &Cluster, milliseconds: u64) -> Failure {
         let is_connected = cluster.endpoints().iter().any(|endpoint| endpoint.is_connected);

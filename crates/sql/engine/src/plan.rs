@@ -1,5 +1,5 @@
-//! How records and keys of the server become rows and keys of the data nodes, and back: made once for each open table,
-//! then nothing but copying.
+//! Converts records and keys of the server to rows and keys of the data nodes, and back: prepared once for each open
+//! table, so that the conversion is only copying.
 
 mod keys;
 mod numbers;
@@ -27,14 +27,14 @@ struct Step {
     form: Form,
     offset: usize,
     bytes: usize,
-    /// Bytes of a value in rows, at most: a table that a native client has made may have less room than the server
-    /// knows.
+    /// Maximum size of a value in rows, in bytes: a table that a native client has created may have less room than the
+    /// server assumes.
     room: usize,
     null: (usize, u8),
 }
 
 impl Step {
-    /// Checks that a value fits rows.
+    /// Checks that rows have room for a value.
     fn check(&self, value: &[u8]) -> Result<()> {
         if value.len() <= self.room {
             return Ok(());
@@ -51,12 +51,12 @@ impl Step {
     }
 }
 
-/// Where the bytes of a variable column come from.
+/// The source of a variable column's bytes.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// A column of the server, by its place.
     Column(usize),
-    /// The sort key of one.
+    /// The sort key of a column.
     SortKey { column: usize, bytes: usize },
 }
 
@@ -64,13 +64,13 @@ enum Source {
 #[derive(Clone, Copy, Debug)]
 struct KeyStep {
     column: usize,
-    /// In the server's keys.
+    /// Size in the server's keys, in bytes.
     bytes: usize,
-    /// In rows, at most.
+    /// Maximum size in rows, in bytes.
     room: usize,
     has_length: bool,
     is_nullable: bool,
-    /// Greatest size of the sort key that stands for it.
+    /// Maximum size of the sort key that stands for it.
     sort_bytes: Option<usize>,
     form: Form,
     is_variable: bool,
@@ -80,35 +80,35 @@ struct KeyStep {
 /// One key of the server.
 #[derive(Debug)]
 struct KeyPlan {
-    /// Its indexes have it, too.
+    /// The name of the key and of its indexes.
     name: String,
-    /// Its columns as the data nodes have them: sort keys for texts.
+    /// Its columns at the data nodes: sort keys for texts.
     columns: Vec<ColumnId>,
     steps: Vec<KeyStep>,
-    /// How keys of the ordered index are made. None for hashes.
+    /// How keys of the ordered index are encoded. `None` for `USING HASH`.
     ordered: Option<OrderKey>,
-    /// The unique index behind it, if it is not the primary key.
+    /// The unique index of the key, if it is not the primary key.
     unique: Option<u16>,
     is_unique: bool,
 }
 
-/// What an end of a range is in the server's form: bytes of a key or of the beginning of one.
+/// An end of a range in the server's form: the bytes of a key or of its first columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End<'a> {
     /// No end.
     Open,
-    /// Keys that begin so belong to it.
+    /// Keys with this prefix belong to the range.
     Included(&'a [u8]),
-    /// They do not.
+    /// Keys with this prefix do not belong to the range.
     Excluded(&'a [u8]),
 }
 
-/// What a range has of the keys that begin as its end.
+/// Whether the range contains the keys that begin with its end.
 #[derive(Clone, Copy, Debug)]
 enum Belongs {
     Included,
     Excluded,
-    /// There is no end.
+    /// The range has no end here.
     Everything,
 }
 
@@ -122,22 +122,22 @@ impl Belongs {
     }
 }
 
-/// What was taken off a key of the server.
+/// Result of taking a value off a key of the server.
 enum Taken {
     Null,
     Whole,
-    /// The beginning of a sort key that is longer than any in the index.
+    /// Only the beginning of the value: it is longer than any in the index.
     Cut,
 }
 
-/// See the head of this file.
+/// The plan of a table: how its records and keys are converted.
 #[derive(Debug)]
 pub struct Plan {
     layout: RowLayout,
     steps: Vec<Step>,
-    /// By the order of the variable columns in a row.
+    /// The sources of the variable columns, in their order in a row.
     variable: Vec<Source>,
-    /// By the place of the server's column: its sort key's column, and how long that may be.
+    /// For each column of the server: the column of its sort key, and the maximum size of that.
     sort_keys: Vec<Option<(ColumnId, usize)>>,
     key: Vec<KeyStep>,
     keys: Vec<KeyPlan>,
@@ -147,7 +147,7 @@ pub struct Plan {
     /// The auto-increment column.
     number: Option<numbers::Number>,
     record_bytes: usize,
-    /// What is beneath a NULL: the server compares whole records.
+    /// The bytes of NULL values: the server compares whole records.
     default_record: Vec<u8>,
     key_bytes_max: usize,
 }
@@ -156,7 +156,7 @@ impl Plan {
     /// The plan for a table.
     ///
     /// # Errors
-    /// `TABLE_DEF_CHANGED` if server and data nodes do not mean the same table.
+    /// `TABLE_DEF_CHANGED` if the server's table and that of the data nodes differ.
     pub fn new(description: &Description, definition: &TableDefinition, layout: &RowLayout) -> Result<Self> {
         let changed =
             || Failure::new(ha::TABLE_DEF_CHANGED, "the table has another definition at the data nodes");
@@ -174,7 +174,7 @@ impl Plan {
             if !is_same || found.nullable != (column.null.1 != 0) {
                 return Err(changed());
             }
-            // Of a long value the row decides.
+            // The size of a long value is limited by the row.
             let room = if found.column_type.is_long() { usize::MAX } else { room_of(definition, id) };
             let layout = *layout.column(id).ok_or_else(changed)?;
             let Column { form, offset, bytes, null, .. } = *column;
@@ -282,23 +282,23 @@ impl Plan {
         })
     }
 
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
-    /// Bytes of an encoded primary key, at most.
+    /// Maximum size of an encoded primary key in bytes.
     pub fn key_bytes_max(&self) -> usize {
         self.key_bytes_max
     }
 
-    /// The name of the unique index of a key; `None` if it is another key, or the primary one.
+    /// The name of the unique index of a key; `None` for the primary key and for keys that are not unique.
     pub fn unique_index(&self, key: usize) -> Option<&str> {
         let key = self.keys.get(key)?;
         key.unique.map(|_| key.name.as_str())
     }
 
-    /// Whether a change of a row can fail because of other rows, even if nobody else can change that row.
+    /// Whether a change of a row can fail because of other rows, even if no one else can change that row.
     pub fn has_unique_index(&self) -> bool {
         self.keys.iter().any(|key| key.unique.is_some())
     }
@@ -308,22 +308,22 @@ impl Plan {
         self.layout.key_bytes().is_some()
     }
 
-    /// Whether the table has no primary key of its own.
+    /// Whether the table has only a hidden primary key.
     pub fn has_hidden_key(&self) -> bool {
         self.hidden_key.is_some()
     }
 
-    /// Where columns lie in a row.
+    /// The layout of rows.
     pub fn layout(&self) -> &RowLayout {
         &self.layout
     }
 
-    /// The places of all of the server's columns.
+    /// The places of all the server's columns.
     pub fn places(&self) -> Vec<u16> {
         (0..self.steps.len() as u16).collect()
     }
 
-    /// The column of a row that the server's column is.
+    /// The column of a row for the server's column at this place.
     pub fn column(&self, place: usize) -> Option<ColumnId> {
         self.steps.get(place).map(|step| step.id)
     }
@@ -339,13 +339,13 @@ impl Plan {
         record[byte] & mask != 0
     }
 
-    /// The column of a row that is the sort key of the server's column; `None` if that is in no key, or its bytes
+    /// The column of a row with the sort key of the server's column; `None` if that is in no key, or if its bytes
     /// compare as its values do.
     pub fn sort_column(&self, place: usize) -> Option<ColumnId> {
         self.sort_source(place).map(|(id, _)| id)
     }
 
-    /// The same, and bytes of a sort key in it, at most.
+    /// The column with the sort key of the server's column, and the maximum size of a sort key in it.
     fn sort_source(&self, place: usize) -> Option<(ColumnId, usize)> {
         let columns = self.layout.variable().iter().zip(&self.variable);
         columns.into_iter().find_map(|(&id, source)| match *source {
@@ -354,17 +354,17 @@ impl Plan {
         })
     }
 
-    /// The server's place of the primary key.
+    /// The number of the primary key among the server's keys.
     pub fn primary(&self) -> usize {
         self.primary
     }
 
-    /// The server's key that a unique index of the data nodes stands for.
+    /// The server's key that belongs to a unique index of the data nodes.
     pub fn key_of_index(&self, index: u16) -> Option<usize> {
         self.keys.iter().position(|key| key.unique == Some(index))
     }
 
-    /// Whether a column is in a unique index: changes of it may fail.
+    /// Whether a column is in a unique index, so that changes of it may fail.
     pub fn is_unique_column(&self, id: ColumnId, definition: &TableDefinition) -> bool {
         let of_unique = |index: &&vinga::IndexDefinition| index.kind == IndexKind::Unique;
         definition.indexes.iter().filter(of_unique).any(|index| index.column_ids().any(|column| column == id))
@@ -376,7 +376,7 @@ impl Plan {
         key.ordered.as_ref().map(|_| key.name.as_str())
     }
 
-    /// Ordered indexes: the server's key and the index's name.
+    /// The ordered indexes: the number of the server's key, and the index's name.
     pub fn ordered_indexes(&self) -> impl Iterator<Item = (usize, &str)> {
         let named = |(at, key): (usize, &'_ KeyPlan)| key.ordered.is_some().then_some(at);
         let places: Vec<usize> = self.keys.iter().enumerate().filter_map(named).collect();
@@ -384,12 +384,12 @@ impl Plan {
     }
 }
 
-/// Whether both are of variable size: a native client's text may have another form in SQL.
+/// Whether both are of variable size: a native client's text may have another type in SQL.
 fn are_both_variable(found: &vinga::ColumnDefinition, column: &Column) -> bool {
     is_variable(found.column_type) && is_variable(column.column_type)
 }
 
-/// Bytes of a value of a column, at most.
+/// Maximum size of a value of a column in bytes.
 fn room_of(definition: &TableDefinition, id: ColumnId) -> usize {
     match definition.columns[usize::from(id.0)].column_type.kind() {
         vinga_base::schema::Kind::VarBytes(max) => usize::from(max),
@@ -399,13 +399,13 @@ fn room_of(definition: &TableDefinition, id: ColumnId) -> usize {
 
 #[cfg(test)]
 pub mod tests {
-    //! Plans of small tables, for tests beside them.
+    //! Plans of small tables, for unit tests.
 
     use super::*;
     use crate::definition::{Description, Key, KeyPart};
     use vinga::ColumnType;
 
-    /// `id INT PRIMARY KEY, v INT NULL`, which lie behind a byte of null bits.
+    /// `id INT PRIMARY KEY, v INT NULL`, after a byte of null bits in the record.
     pub fn two_columns() -> Plan {
         let column = |name: &str, offset, mask| Column {
             name: name.into(),
@@ -442,7 +442,7 @@ pub mod tests {
             partitions: 0,
         };
         let definition = description.to_definition().expect("it is allowed");
-        Plan::new(&description, &definition, &RowLayout::new(&definition)).expect("it is its own")
+        Plan::new(&description, &definition, &RowLayout::new(&definition)).expect("it fits the description")
     }
 
     #[test]
@@ -457,7 +457,7 @@ pub mod tests {
         assert_eq!(record, [&[0xfe][..], &id, &v].concat());
         assert_eq!(*whole.key_of(&plan, &image).expect("it has a key"), id);
 
-        // The key comes first, and is there in any case.
+        // The key comes first, and is always included.
         let key_only = Projection::new(&plan, &[], None, true, 1);
         let row = [&[0][..], &id].concat();
         let mut record = vec![0xff; 9];

@@ -1,14 +1,14 @@
-//! Which connection of the server has which transaction: so that whoever sees a transaction in the information tables
-//! knows whom to KILL.
+//! Which connection of the server has which transaction: so that users who see a transaction in the information tables
+//! know which connection to KILL.
 //!
-//! A session leaves word of its transaction when it begins one. The name is asked for by who wants to know it: only
-//! then is it known whether the data nodes know the transaction already, or no longer.
+//! A session registers its transaction when it begins one. The name is read only when it is needed: only then is it
+//! known whether the data nodes already, or still, know the transaction.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use vinga::TransactionName;
 
-/// What others may know of a session.
+/// The part of a session that others may see.
 pub struct Presence {
     /// The server's number of the connection.
     connection: u64,
@@ -16,17 +16,17 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Of a session without a transaction.
+    /// The presence of a session without a transaction.
     pub fn new(connection: u64) -> Self {
         Presence { connection, transaction: Mutex::new(None) }
     }
 
-    /// The session has begun a transaction.
+    /// Notes that the session has begun a transaction.
     pub fn note(&self, name: TransactionName) {
         *self.transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
     }
 
-    /// Adds the transaction that the session has now, if data nodes know it, with the connection's number.
+    /// Adds the session's current transaction, if the data nodes know it, with the connection's number.
     pub fn tell(&self, connections: &mut HashMap<String, u64>) {
         let name = self.transaction.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(name) = name.and_then(|name| name.get()) {

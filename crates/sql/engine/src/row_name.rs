@@ -1,9 +1,9 @@
-//! Names of rows, and what is kept by them.
+//! Names of rows, and collections by these names.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A row, of whichever table: a hash of that and its primary key, long enough to be taken for the row.
+/// Identifies a row of any table: a hash of the table and the primary key, long enough to be unique in practice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowName(u128);
 
@@ -14,13 +14,13 @@ impl RowName {
     }
 }
 
-/// Rows by their names.
+/// A map from rows, by their names.
 pub type RowMap<V> = HashMap<RowName, V, BuildHasherDefault<HalfOfName>>;
 
-/// Names of rows.
+/// A set of rows, by their names.
 pub type RowSet = HashSet<RowName, BuildHasherDefault<HalfOfName>>;
 
-/// The hash of a name, which is one already: half of it.
+/// The hasher for names, which are hashes already: it takes half of the name.
 #[derive(Default)]
 pub struct HalfOfName(u64);
 

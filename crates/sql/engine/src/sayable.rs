@@ -1,19 +1,19 @@
-//! Which tables SQL can say, and so lists: remembered, for a listing has names only and would have to ask for the
-//! definition of each table. News of definitions make it forget.
+//! Caches which tables SQL can represent, and therefore lists: a listing has only names and would have to request the
+//! definition of each table. Schema events clear the cache.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// Tables that are remembered, at most: with more of them all are asked for anew.
+/// Maximum number of cached tables: if there are more, all of them are requested again.
 const TABLES_MAX: usize = 20_000;
 
-/// How many news had come at some moment.
+/// The number of schema events up to some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment(u64);
 
-/// See the head of this file.
+/// The cache of a SQL node.
 #[derive(Default, Debug)]
 pub struct SayableTables {
     known: Mutex<Known>,
@@ -22,19 +22,19 @@ pub struct SayableTables {
 #[derive(Default, Debug)]
 struct Known {
     news: u64,
-    /// By `database.table`.
+    /// Whether SQL can represent a table, by `database.table`.
     tables: HashMap<String, bool>,
 }
 
 impl SayableTables {
-    /// Whether SQL can say a table, if that is known; and now.
+    /// Whether SQL can represent a table, if that is known; and the current moment.
     pub fn find(&self, name: &str) -> (Option<bool>, Moment) {
         let known = self.known.lock().expect(NO_PANIC);
         (known.tables.get(name).copied(), Moment(known.news))
     }
 
-    /// A table was asked for at this moment or later. If there were news since it is not remembered: it may have been
-    /// another.
+    /// Stores the result of a request that was made at this moment or later. If there were schema events since then it
+    /// is not stored: the table may have been another one.
     pub fn learn(&self, name: &str, is_sayable: bool, asked: Moment) {
         let mut known = self.known.lock().expect(NO_PANIC);
         if known.news != asked.0 {
@@ -46,14 +46,14 @@ impl SayableTables {
         known.tables.insert(name.to_owned(), is_sayable);
     }
 
-    /// A table of this name has changed, has come or is gone.
+    /// Forgets a table that was changed, created or dropped.
     pub fn forget(&self, name: &str) {
         let mut known = self.known.lock().expect(NO_PANIC);
         known.news += 1;
         known.tables.remove(name);
     }
 
-    /// Any may have changed.
+    /// Forgets all tables, as any of them may have changed.
     pub fn forget_all(&self) {
         let mut known = self.known.lock().expect(NO_PANIC);
         known.news += 1;

@@ -1,4 +1,4 @@
-//! What a session's statements do to tables as a whole: they are made, dropped, given another name, emptied, and found.
+//! Statements that concern whole tables: create, drop, rename, truncate, and look up.
 
 use crate::auto_increment::{Counter, Name};
 use crate::definition::{Description, OWN_DATABASE};
@@ -15,14 +15,14 @@ use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, Table};
 
-/// How much longer a change of a table may take than other things: as long as the data nodes wait for a SQL node that
-/// does not say that it has forgotten the old definition.
+/// How much longer a schema change may take than other requests, in ms: as long as the data nodes wait for a SQL node
+/// that does not confirm that it has forgotten the old definition.
 const CHANGE_MS: u64 = 10_000;
 
-/// The beginning of the name under which the server keeps an old table until the new one is in its place.
+/// The beginning of the name under which the server keeps an old table until the new one has replaced it.
 pub(crate) const BACKUP_PREFIX: &str = "#sql-backup";
 
-/// How often, and with which pauses, a table is looked for while it is between two names.
+/// How often, and with which pauses, a table is looked up while it is between two names.
 const SWAP_ATTEMPTS: u32 = 20;
 const SWAP_PAUSE: Duration = Duration::from_millis(20);
 
@@ -34,8 +34,8 @@ fn failure(session: &Session, error: &vinga::Error) -> Failure {
     failure
 }
 
-/// Has a change carried out, bounded. A kill does not end that: a statement that renames several tables would be left
-/// between two of them, and nobody would know whether the last change was made.
+/// Executes a change, with a time limit. A kill does not end it: a statement that renames several tables would be left
+/// between two of them, and it would not be known whether the last change was made.
 pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     session: &mut Session,
     change: impl FnOnce(Cluster) -> F,
@@ -51,10 +51,10 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     }
 }
 
-/// Makes a table.
+/// Creates a table.
 ///
 /// # Errors
-/// What is not allowed, not supported, or went wrong.
+/// If something is not allowed or not supported, or the request failed.
 pub fn create_table(session: &mut Session, description: &Description) -> Result<()> {
     let definition = description.to_definition()?;
     ensure_database(session, description)?;
@@ -68,7 +68,7 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
     Ok(())
 }
 
-/// Makes a table's database at the data nodes with the options that it has here, if they do not know it.
+/// Creates a table's database at the data nodes, with its local options, if they do not know it.
 fn ensure_database(session: &mut Session, description: &Description) -> Result<()> {
     let Some((name, _)) = description.name.split_once('.') else { return Ok(()) };
     let cluster = session.cluster()?.clone();
@@ -88,7 +88,7 @@ fn ensure_database(session: &mut Session, description: &Description) -> Result<(
 /// Drops a database, if the data nodes know it.
 ///
 /// # Errors
-/// That there are tables in it, or what went wrong.
+/// If it contains tables, or the request failed.
 pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
     let node = session.node();
     node.telling.wait(Duration::from_millis(node.wait_max_ms()));
@@ -108,22 +108,22 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
 /// Drops a table.
 ///
 /// # Errors
-/// `NO_SUCH_TABLE`, or what went wrong.
+/// `NO_SUCH_TABLE`, or the failure of the request.
 pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
     carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })?;
     fences::forget(session, name);
     Ok(())
 }
 
-/// Gives a table another name.
+/// Renames a table.
 ///
 /// # Errors
-/// `NO_SUCH_TABLE`, `TABLE_EXISTS`, or what went wrong.
+/// `NO_SUCH_TABLE`, `TABLE_EXISTS`, or the failure of the request.
 pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
     match carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }) {
         Ok(_) => fences::follow_rename(session, from, to),
         Err(failure) => {
-            // The statement is given up.
+            // The statement has been abandoned.
             fences::lift_all(session);
             return Err(failure);
         }
@@ -131,24 +131,24 @@ pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes all rows of a table, which is another table then.
+/// Removes all rows of a table, by replacing it with another, empty table.
 ///
 /// # Errors
-/// `NO_SUCH_TABLE`, or what went wrong.
+/// `NO_SUCH_TABLE`, or the failure of the request.
 pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
     carry_out(session, |cluster| async move { cluster.as_async().truncate_table(name).await }).map(|_| ())
 }
 
-/// What the server has to know of a table: see [`native_tables::own_part`].
+/// The definition of a table for the server: see [`native_tables::own_part`].
 ///
 /// # Errors
-/// `NO_SUCH_TABLE`, that SQL can't say it, or what went wrong.
+/// `NO_SUCH_TABLE`, the reason why SQL can't represent it, or the failure of the request.
 pub fn definition_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
     let table = describe_patiently(session, name)?;
     native_tables::own_part(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
 }
 
-/// Describes a table. One that is not there may be between two names: an `ALTER` that copies puts the old table away
+/// Describes a table. If it does not exist it may be between two names: an `ALTER` that copies moves the old table away
 /// before the new one takes its place.
 fn describe_patiently(session: &mut Session, name: &str) -> Result<Table> {
     let mut attempts = 0;
@@ -177,7 +177,7 @@ fn all_names(session: &mut Session) -> Result<Vec<String>> {
 /// The names of the tables of a database that users see.
 ///
 /// # Errors
-/// If the data nodes can't be asked.
+/// If the data nodes can't be reached.
 pub fn table_names(session: &mut Session, database: &str) -> Result<Vec<String>> {
     let mut visible = Vec::new();
     for name in all_names(session)? {
@@ -189,7 +189,8 @@ pub fn table_names(session: &mut Session, database: &str) -> Result<Vec<String>>
     Ok(visible)
 }
 
-/// Whether SQL can say a table. One that can't be described just now is listed: who uses it is told why.
+/// Whether SQL can represent a table. If its definition can't be read just now it is listed: a statement that uses it
+/// gets the reason.
 fn is_sayable(session: &mut Session, name: &str) -> Result<bool> {
     let node = Arc::clone(session.node());
     let (known, moment) = node.sayable.find(name);

@@ -1,13 +1,13 @@
-//! What other SQL nodes do to tables and databases: a thread that hears of it and lets the server do the same, or
-//! forget what it knows.
+//! Follows the changes that other SQL nodes make to tables and databases: a thread receives schema events and makes the
+//! server do the same, or forget its cached state.
 //!
-//! Whoever changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns anywhere, no
-//! statement that begins here afterwards uses the old definition. Statements that are under way meet `StaleTable` at
-//! the data nodes. It has a connection of its own: who waits on a connection reads from it, and on one of the pool it
-//! would stand between statements and their answers.
+//! The node that changes the schema waits until this node has confirmed; so when a `DROP` or `ALTER` returns on any
+//! node, no statement that begins here afterwards uses the old definition. Statements that are already running get
+//! `StaleTable` from the data nodes. The thread has a connection of its own: a thread that waits on a connection reads
+//! from it, and on a connection of the pool it would come between statements and their answers.
 //!
-//! Databases of the data nodes are made here, with their options. This thread changes nothing at the data nodes: whose
-//! change is awaited by others while it awaits its own would hold up both.
+//! Databases of the data nodes are created here, with their options. This thread changes nothing at the data nodes:
+//! others wait for its confirmation, so both would be delayed if it waited for a change of its own.
 
 use crate::definition::OWN_DATABASE;
 use crate::node::Node;
@@ -16,21 +16,21 @@ use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga::{SchemaEvent, SchemaEventKind, SchemaNews};
 
-/// How long the thread waits for news before it looks whether it is to end.
+/// How long the thread waits for schema events before it checks whether it has to end.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// Pause before it subscribes again.
 const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the thread does.
+/// The main function of the thread.
 pub fn run(node: &Arc<Node>) {
     while !node.is_stopping() {
-        // The pool is connected first: it says what is wrong if that does not work.
+        // The pool is connected first, as it reports why a connection fails.
         if node.cluster(0, None).is_ok()
             && let Ok(cluster) = Cluster::connect(node.connectstring())
             && let Ok(mut events) = cluster.as_async().schema_events()
         {
             while !node.is_stopping() {
-                // It may be another after an outage.
+                // The API node may be another one after an outage.
                 node.note_news_node(cluster.node().0);
                 let news = cluster.block_on(events.next_within(LOOK_PAUSE));
                 let Some((id, news)) = news else { continue };
@@ -70,7 +70,7 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
         | SchemaEventKind::AlterTable => {
             node.sayable.forget(&event.name);
             node.sayable.forget(&event.new_name);
-            // Our own statement holds the table's lock, and the server forgets by itself.
+            // A statement of this SQL node holds the table's lock, and the server forgets the table by itself.
             if !node.is_own(event.by) {
                 node.forget_tables(|name| name == event.name || name == event.new_name);
                 if event.kind == SchemaEventKind::DropTable {

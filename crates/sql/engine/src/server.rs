@@ -1,21 +1,21 @@
-//! What this side needs of the SQL server: sort keys, its log, its caches and its databases.
+//! The services of the SQL server that this side uses: sort keys, its log, its caches and its databases.
 //!
-//! All but the sort keys is for this side's own threads, too, of which the server does not know: it would take its
-//! caches apart at its end while they use them. So what they ask of it goes through a gate, which closes before. Who is
-//! inside then is waited for, and who comes later finds nothing done; that is as well, for there is nobody left whom it
-//! would concern.
+//! All of these except sort keys are also used by this side's own threads, which the server does not know: when it
+//! shuts down it would free its caches while they use them. Therefore their calls pass a gate, which closes before
+//! that. Closing waits for the calls inside; later calls do nothing, which is harmless as nothing depends on them any
+//! more.
 
 use crate::abi::{RowTaker, Slice};
 use crate::failure::{Failure, Result, ha};
 use std::ffi::c_void;
 use std::sync::RwLock;
 
-/// A collation of the server, which only the server looks into. Collations live as long as the server.
+/// A collation of the server, opaque to this side. Collations live as long as the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collation(pub *const c_void);
 
-// SAFETY: collations are never changed once they are loaded, and only the server's own functions, which may be called
-// from any thread, look into them.
+// SAFETY: collations are never changed once they are loaded, and only the server's own functions read them, which may
+// be called from any thread.
 unsafe impl Send for Collation {}
 // SAFETY: as above.
 unsafe impl Sync for Collation {}
@@ -24,7 +24,7 @@ unsafe impl Sync for Collation {}
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Server {
-    /// Of this struct, as the C++ side has it.
+    /// Size of this struct on the C++ side.
     pub bytes: u32,
     /// Writes a sort key.
     pub sort_key: unsafe extern "C" fn(*const c_void, *const u8, usize, *mut u8, usize) -> usize,
@@ -34,28 +34,28 @@ pub struct Server {
     pub forget: unsafe extern "C" fn(*const u8, usize),
     /// Drops the triggers of a table.
     pub drop_triggers: unsafe extern "C" fn(*const u8, usize),
-    /// Makes a database, or gives it these options.
+    /// Creates a database, or sets its options.
     pub make_database: unsafe extern "C" fn(Slice, Slice),
-    /// Removes a database, if there is nothing in it.
+    /// Removes a database, if it is empty.
     pub remove_database: unsafe extern "C" fn(Slice),
-    /// Gives name and options of new and changed databases.
+    /// Returns names and options of new and changed databases.
     pub new_databases: unsafe extern "C" fn(u8, RowTaker, *mut c_void),
 }
 
 /// `VINGA_SORT_KEY_FAILED`
 const SORT_KEY_FAILED: usize = usize::MAX - 1;
 
-/// Whether the server is at its end.
+/// Whether the server is shutting down.
 static IS_ENDING: RwLock<bool> = RwLock::new(false);
 
 const NO_PANIC: &str = "nothing panics inside the gate";
 
-/// Opens the gate, or closes it: then nobody is inside.
+/// Opens the gate, or closes it: then no call is inside any more.
 pub fn set_ending(is_ending: bool) {
     *IS_ENDING.write().expect(NO_PANIC) = is_ending;
 }
 
-/// Does something with the server, unless it is at its end.
+/// Runs `work`, unless the server is shutting down.
 fn with_server(work: impl FnOnce()) {
     let is_ending = IS_ENDING.read().expect(NO_PANIC);
     if !*is_ending {
@@ -78,7 +78,7 @@ impl Server {
         Err(Failure::new(ha::INDEX_COLUMN_TOO_LONG, text))
     }
 
-    /// Appends the sort key of a value, as much of it as there is room for; whether that is all.
+    /// Appends the sort key of a value as far as there is room; returns whether it is complete.
     ///
     /// # Errors
     /// If the server has no memory for it.
@@ -91,7 +91,7 @@ impl Server {
     ) -> Result<bool> {
         let start = out.len();
         out.resize(start + room, 0);
-        // SAFETY: the server writes at most `room` bytes, for which there is room, and reads the value's bytes.
+        // SAFETY: the server writes at most `room` bytes, which are reserved, and reads the value's bytes.
         let length = unsafe {
             (self.sort_key)(collation.0, value.as_ptr(), value.len(), out[start..].as_mut_ptr(), room)
         };
@@ -103,35 +103,35 @@ impl Server {
         Ok(length <= room)
     }
 
-    /// Lets the server forget the definition of a table, `database.table`.
+    /// Makes the server forget the definition of a table, `database.table`.
     pub fn forget(&self, table: &str) {
         // SAFETY: the server copies the name.
         with_server(|| unsafe { (self.forget)(table.as_ptr(), table.len()) });
     }
 
-    /// Drops the triggers that the server has for a table, `database.table`, which is dropped.
+    /// Drops the triggers that the server has for a dropped table, `database.table`.
     pub fn drop_triggers(&self, table: &str) {
         // SAFETY: the server copies the name.
         with_server(|| unsafe { (self.drop_triggers)(table.as_ptr(), table.len()) });
     }
 
-    /// Makes a database in the server, or gives it these options.
+    /// Creates a database in the server, or sets its options.
     pub fn make_database(&self, name: &str, options: &[u8]) {
         // SAFETY: the server copies both.
         with_server(|| unsafe { (self.make_database)(Slice::of(name.as_bytes()), Slice::of(options)) });
     }
 
-    /// Removes a database of the server, if there is nothing in it.
+    /// Removes a database of the server, if it is empty.
     pub fn remove_database(&self, name: &str) {
         // SAFETY: the server copies the name.
         with_server(|| unsafe { (self.remove_database)(Slice::of(name.as_bytes())) });
     }
 
-    /// Names and options of the databases that are in the server, or have other options, since this was called last;
-    /// none the first time. `all` are given on demand. One thread calls it.
+    /// Names and options of the databases that are new in the server, or have new options, since the last call; none at
+    /// the first call. With `all`, those of all databases. Only one thread may call it.
     pub fn new_databases(&self, all: bool) -> Vec<(String, Vec<u8>)> {
         unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
-            // SAFETY: the context is the list below, and the row has so many values.
+            // SAFETY: the context is the list below, and the row has this many values.
             let (found, row) = unsafe {
                 (
                     &mut *context.cast::<Vec<(String, Vec<u8>)>>(),
@@ -144,7 +144,7 @@ impl Server {
             0
         }
         let mut found = Vec::new();
-        // SAFETY: the list is there during the call.
+        // SAFETY: the list is valid during the call.
         with_server(|| unsafe {
             (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast());
         });

@@ -1,29 +1,29 @@
-//! One connection of the server: its transaction, and what it has to write later.
+//! One connection of the server: its transaction, and the changes that are still to be sent.
 //!
 //! Changes are *defined* and sent together: with the next locking read, before another read, when the statement ends,
 //! or, if the statement stands alone, with its commit; then a statement that writes is one round trip. An error of a
-//! change of a longer transaction is its own alone; the server undoes the statement then. One of a statement that
-//! stands alone rolls it back at once.
+//! change in a longer transaction undoes only that change; the server then undoes the statement. An error in a
+//! statement that stands alone rolls the statement back at once.
 //!
-//! *Changes that can wait.* What is done to rows that the transaction has locked, and has no unique index to pass, can
-//! only fail for want of memory or because a node failed. Such changes wait beyond the end of their statement for the
+//! *Changes that can wait.* A change of a row that the transaction has locked, and that affects no unique index, can
+//! only fail for lack of memory or because a node failed. Such changes wait beyond the end of their statement for the
 //! next request or the commit: an `UPDATE` by primary key within a transaction is one round trip, that of its locking
-//! read. From the end of the statement on nobody is left to answer for an error of theirs alone, so then it rolls back
-//! the whole transaction, and is told by the statement that sent them.
+//! read. Once the statement has ended, an error of one of these changes can't be reported by that statement any more,
+//! so it rolls back the whole transaction, and is returned by the statement that sent the change.
 //!
-//! A transaction that is lost (a time-out, a deadlock, a kill, a node's failure) is *doomed*: the server is told to
-//! roll it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a statement, or
-//! of a transaction, is never taken for all of it.
+//! A transaction that is lost (by a time-out, a deadlock, a kill, or the failure of a node) is *doomed*: the server is
+//! instructed to roll it back as a whole. Until it has done so nothing more is read or changed, so that the rest of a
+//! statement, or of a transaction, is never mistaken for the whole.
 //!
-//! *Rows that get another value.* An insert whose auto-increment value was generated may find a row there that another
-//! SQL node's client has made with that value by hand, see [`crate::auto_increment`]. Then the rows that were collected
-//! with it are written anew, with other values; nobody hears of the first attempt. So such inserts cost their batch the
-//! transaction only when it is sent with the commit, and there is nothing else in it.
+//! *Rows that get another value.* An insert with a generated auto-increment value may meet a row that a client of
+//! another SQL node has created with that value explicitly, see [`crate::auto_increment`]. Then the rows that were
+//! collected with it are written again, with other values; the first attempt is reported to no one. So a batch of such
+//! inserts costs its transaction only if the batch is sent with the commit, and the transaction contains nothing else.
 //!
-//! *Changes that are overheard.* A statement that fires triggers or calls functions which use tables sends each of its
-//! changes at once, and so do those: whoever handles errors in one of them hears of its own changes only, and such an
-//! error is that of a single change, which alone is undone. Changes that can wait do so here, too, but their errors, of
-//! which somebody else would hear, cost the transaction.
+//! *Statements with triggers and functions.* A statement that fires triggers or calls functions which use tables sends
+//! each of its changes at once, and so do the statements in these: an error handler in one of them gets errors of its
+//! own changes only, and such an error is that of a single change, which alone is undone. Changes that can wait do so
+//! here too, but their errors, which another handler would get, cost the transaction.
 
 mod changes;
 mod conditional;
@@ -52,46 +52,46 @@ use vinga::{Error, ErrorCode, OperationNumber, Table, Transaction};
 /// When a change is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// At once; its error is its own alone.
+    /// At once; an error undoes only this change.
     Now,
-    /// Before the statement has ended.
+    /// At the latest when the statement ends.
     InStatement,
-    /// Before the transaction has ended.
+    /// At the latest when the transaction ends.
     InTransaction,
 }
 
-/// A change that was defined and not answered yet.
+/// A change that was defined, and whose result is not known yet.
 struct Pending {
     number: OperationNumber,
     when: When,
     table: Arc<OpenTable>,
-    /// Of an insert: where its row is.
+    /// For an insert: the place of its row in `images`.
     image: Range<usize>,
     /// Whether its auto-increment value was generated.
     numbered: Numbered,
 }
 
-/// What is known of the auto-increment value of a row that is inserted.
+/// What is known about the auto-increment value of a row that is inserted.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Numbered {
-    /// There is none, or it was given.
+    /// There is none, or it was given explicitly.
     #[default]
     No,
-    /// It was generated, and somebody knows it already.
+    /// It was generated, and has been reported already.
     Fixed,
-    /// It was generated, and may be another one.
+    /// It was generated, and may be replaced by another one.
     Free,
 }
 
-/// A row that could not be inserted because its key was there.
+/// A row that could not be inserted because its key existed.
 struct Duplicate {
     table: String,
-    /// The server's key.
+    /// The number of the server's key.
     key: usize,
     image: Vec<u8>,
 }
 
-/// See the head of this file.
+/// A session: one connection of the server.
 pub struct Session {
     node: Arc<Node>,
     waiter: Arc<Waiter>,
@@ -99,18 +99,18 @@ pub struct Session {
     slot: usize,
     cluster: Option<Cluster>,
     transaction: Option<Transaction>,
-    /// The transaction has sent operations, or has some to send: reads have to know of it.
+    /// The transaction has sent operations, or has some to send: reads must take them into account.
     has_operations: bool,
-    /// Locks are to be let go of with the next request.
+    /// Locks are to be released with the next request.
     has_unlocks: bool,
     stands_alone: bool,
     /// The transaction was lost, and the server has not rolled back yet.
     is_lost: bool,
-    /// The present statement commits in portions: its reads do not look for its changes.
+    /// The current statement commits in portions: its reads do not take its changes into account.
     is_portioned: bool,
-    /// Changes of the present statement do not wait for its end.
+    /// Changes of the current statement do not wait for its end.
     is_at_once: bool,
-    /// Changes of the present portion.
+    /// Number of changes in the current portion.
     portion: usize,
     statement_start: OperationNumber,
     pending: Vec<Pending>,
@@ -120,18 +120,18 @@ pub struct Session {
     numbers: numbers::Numbers,
     fences: Fences,
     holding_off: HoldingOff,
-    /// The rows that the present statement has changed, if anybody has asked for that.
+    /// The rows that the current statement has changed, if that was requested.
     changed_rows: Option<RowSet>,
 }
 
-/// Greater numbers of failures are Vinga's own, see `vinga_engine.h`.
+/// Failures with greater numbers are Vinga's own, see `vinga_engine.h`.
 const SERVER_NUMBER_MAX: i32 = 200;
 
 /// The number of a transaction's first operation.
 const FIRST: OperationNumber = OperationNumber(1);
 
 impl Session {
-    /// A session of a connection of the server, by its number.
+    /// A session for the server's connection with this number.
     pub fn new(node: Arc<Node>, thread: u64) -> Self {
         let waiter = Arc::new(Waiter::default());
         node.watch(&waiter);
@@ -165,12 +165,12 @@ impl Session {
         }
     }
 
-    /// What all sessions share.
+    /// The state that all sessions share.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    /// Which connection of the pool it uses.
+    /// The place of its connection in the pool.
     pub fn slot(&self) -> usize {
         self.slot
     }
@@ -180,7 +180,7 @@ impl Session {
         &mut self.fences
     }
 
-    /// Who may end its waits.
+    /// The waiter, by which others can end its waits.
     pub fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
     }
@@ -195,7 +195,7 @@ impl Session {
         &self.failure
     }
 
-    /// Remembers a failure; returns its number.
+    /// Stores a failure; returns its number.
     #[cold]
     pub fn fail(&mut self, mut failure: Failure) -> i32 {
         failure.is_doomed |= self.has_operations && failure.ends_transactions();
@@ -218,10 +218,10 @@ impl Session {
         number
     }
 
-    /// Its connection.
+    /// The session's connection.
     ///
     /// # Errors
-    /// That no data node answers.
+    /// If no data node answers.
     #[inline]
     pub fn cluster(&mut self) -> Result<&Cluster> {
         if self.cluster.is_none() {
@@ -232,10 +232,10 @@ impl Session {
         Ok(self.cluster.as_ref().expect("made just before"))
     }
 
-    /// Runs a future of this session's connection, bounded.
+    /// Runs a future of this session's connection, with a time limit.
     ///
     /// # Errors
-    /// That it was killed, or took too long.
+    /// If the session was killed, or it took too long.
     pub fn wait<F: Future>(&mut self, future: F) -> Result<F::Output> {
         self.cluster()?;
         let cluster = self.cluster.as_ref().expect("made just before");
@@ -245,7 +245,7 @@ impl Session {
     /// A table by its name.
     ///
     /// # Errors
-    /// `NO_SUCH_TABLE`, or why that is not known.
+    /// `NO_SUCH_TABLE`, or the reason why it could not be read.
     pub fn describe(&mut self, name: &str) -> Result<Table> {
         let cluster = self.cluster()?.clone();
         match self.wait(cluster.as_async().table(name))? {
@@ -257,10 +257,10 @@ impl Session {
         }
     }
 
-    /// A statement begins.
+    /// Begins a statement.
     pub fn begin_statement(&mut self, stands_alone: bool) {
         self.stands_alone = stands_alone;
-        // What belonged to a statement that has ended does not concern this one.
+        // The state of a statement that has ended does not concern this one.
         self.is_lost &= !stands_alone;
         self.is_portioned = false;
         self.is_at_once = false;
@@ -270,12 +270,12 @@ impl Session {
         self.statement_start = self.next_number();
     }
 
-    /// The changes of the present statement are remembered from now on, for who keeps rows that it has read.
+    /// Records the changes of the current statement from now on, for cursors that keep rows that they have read.
     pub fn remember_changes(&mut self) {
         self.changed_rows.get_or_insert_default();
     }
 
-    /// The present statement has changed a row.
+    /// Notes that the current statement has changed a row.
     #[inline]
     pub fn note_change(&mut self, row: impl FnOnce() -> RowName) {
         if let Some(changed) = &mut self.changed_rows {
@@ -283,18 +283,18 @@ impl Session {
         }
     }
 
-    /// Whether the present statement has changed a row since [`Session::remember_changes`].
+    /// Whether the current statement has changed a row since [`Session::remember_changes`].
     pub fn has_changed(&self, row: RowName) -> bool {
         self.changed_rows.as_ref().is_some_and(|changed| changed.contains(&row))
     }
 
-    /// No change of the present statement that may fail waits for its end: another engine could not undo it alone then,
-    /// or the handler of a trigger would hear of it.
+    /// From now on, no change of the current statement that may fail waits for its end: otherwise another engine could
+    /// not undo it alone, or the handler of a trigger would get its error.
     pub fn send_at_once(&mut self) {
         self.is_at_once = true;
     }
 
-    /// Whether the present statement is a transaction by itself.
+    /// Whether the current statement is a transaction by itself.
     pub fn stands_alone(&self) -> bool {
         self.stands_alone
     }
@@ -320,14 +320,14 @@ impl Session {
         Ok(self.transaction.as_mut().expect("made just before"))
     }
 
-    /// The transaction is lost: the server has to roll back what it belongs to before anything else is done. What is
+    /// Marks the transaction as lost: the server has to roll it back before anything else is done. A statement that is
     /// committed in portions is not lost with one of them.
     fn lose(&mut self) {
         self.is_lost |= self.has_operations && !self.is_portioned;
         self.forget();
     }
 
-    /// The number of the next operation: [`Session::roll_back_to`] undoes what comes from here on.
+    /// The number of the next operation: [`Session::roll_back_to`] undoes the operations from here on.
     pub fn next_number(&self) -> OperationNumber {
         self.transaction.as_ref().map_or(FIRST, Transaction::next_number)
     }
@@ -343,7 +343,7 @@ impl Session {
         self.statement_start = FIRST;
     }
 
-    /// The failure of a transaction that is over.
+    /// The failure of a transaction that has ended.
     #[cold]
     fn lost(&mut self, error: &Error) -> Failure {
         let failure = match error.operation() {

@@ -1,10 +1,10 @@
-//! What `SHOW ENGINE VINGA STATUS` says of this SQL node: lines for people, in sections.
+//! The text of `SHOW ENGINE VINGA STATUS` for this SQL node: readable lines, in sections.
 
 use crate::node::Node;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// All sections.
+/// The text of all sections.
 pub fn report(node: &Node) -> String {
     let mut text = String::new();
     connections(node, &mut text);
@@ -15,7 +15,7 @@ pub fn report(node: &Node) -> String {
     text
 }
 
-/// Writing into a text can't fail.
+/// Writes a line; writing into a text can't fail.
 macro_rules! line {
     ($out:expr, $($arguments:tt)*) => {
         let _ = writeln!($out, $($arguments)*);

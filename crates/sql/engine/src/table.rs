@@ -13,36 +13,37 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use vinga::{ErrorCode, Table};
 
-/// Rows that a table is assumed to have while nothing better is known.
+/// Number of rows that a table is assumed to have until more is known.
 const ROWS_ASSUMED: u64 = 1000;
-/// How old statistics may be; those of a table with few rows, which may be one that is being filled, less.
+/// Maximum age of statistics; less for a table with few rows, which may just be being filled.
 const STATISTICS_AGE: Duration = Duration::from_secs(5);
 const STATISTICS_AGE_SMALL: (u64, Duration) = (10_000, Duration::from_millis(200));
 
-/// By so many rows a table may grow or shrink before statistics of any age are old: these, and this part of it.
+/// If a table grows or shrinks by this many rows and by this fraction (1/n) of its rows, statistics of any age are
+/// outdated.
 const GROWTH_MAX: (u64, u64) = (16, 16);
 
-/// Projections that are kept, at most: with more of them all are made anew.
+/// Maximum number of cached projections: if there are more, all are created again.
 const PROJECTIONS_MAX: usize = 128;
 
-/// A guess of so many rows of a range is not checked if there is no other way to them than the whole table. It is an
-/// average, or a number of different values.
+/// A guess of at most this many rows in a range is not checked if the only alternative is a scan of the whole table.
+/// The guess is an average, or based on a number of different values.
 const GUESS_MAX: u64 = 500;
 
-/// Ranges whose rows were counted, at most.
+/// Maximum number of ranges whose counts of rows are cached.
 const COUNTED_MAX: usize = 256;
 
 const NO_PANIC: &str = "nothing panics while it holds statistics";
 
-/// See the head of this file.
+/// An open table.
 pub struct OpenTable {
     name: String,
     /// How its rows are converted.
     pub plan: Plan,
     server: Server,
-    /// The table as each connection of the pool knows it.
+    /// The table over each connection of the pool.
     tables: Vec<OnceLock<Table>>,
-    /// What statements read of it, by columns and key.
+    /// Cached projections, by columns and key.
     projections: Mutex<HashMap<ColumnsAndKey, Arc<Projection>>>,
     identity: (u32, u64),
     /// Its auto-increment values.
@@ -55,33 +56,33 @@ pub struct OpenTable {
     counted: Mutex<HashMap<Range, (Instant, u64)>>,
 }
 
-/// Columns by their places, those of a key, and whether those of the primary key are among them.
+/// Columns by their places, the key whose columns are added, and whether those of the primary key are included.
 type ColumnsAndKey = (Vec<u16>, Option<usize>, bool);
 
-/// A range of a key: the key, and where its order keys begin and end.
+/// A range of a key: the number of the key, and where its encoded keys begin and end.
 type Range = (usize, Vec<u8>, Option<Vec<u8>>);
 
-/// What is known about the table's indexes.
+/// The statistics of the table's indexes.
 #[derive(Default)]
 struct Statistics {
     asked: Option<Instant>,
-    /// How often they have been asked for.
+    /// How often they have been requested.
     revision: u64,
-    /// Rows of the table then.
+    /// Number of rows of the table at that time.
     rows: u64,
-    /// By the server's key: how many different values its first column has, its first two, and so on.
+    /// For each key of the server: the number of different values of its first column, of its first two, and so on.
     distinct: Vec<Vec<u64>>,
 }
 
 impl Statistics {
-    /// Whether the table has so many rows more or less than when they were asked for that they are old.
+    /// Whether the number of rows has changed so much since the statistics were requested that they are outdated.
     fn has_grown_to(&self, rows: u64) -> bool {
         let (few, part) = GROWTH_MAX;
         rows.abs_diff(self.rows) > few + self.rows / part
     }
 }
 
-/// How old statistics of a table with so many rows may be.
+/// Maximum age of the statistics of a table with this many rows.
 fn age_max(rows: u64) -> Duration {
     let (small, age_small) = STATISTICS_AGE_SMALL;
     if rows < small { age_small } else { STATISTICS_AGE }
@@ -91,8 +92,8 @@ impl OpenTable {
     /// Opens a table that the server has described.
     ///
     /// # Errors
-    /// `TABLE_DEF_CHANGED` if it is another one by now, or why it can't be read; `BadTableDefinition` if the data
-    /// nodes' definition is not what would be made of the server's.
+    /// `TABLE_DEF_CHANGED` if the definition has changed in the meantime, or another failure of the request;
+    /// `BadTableDefinition` if the data nodes' definition differs from the one that would be derived from the server's.
     pub fn open(session: &mut Session, description: &Description) -> Result<Arc<Self>> {
         let table = session.describe(&description.name)?;
         let own = native_tables::own_part(table.definition()).map_err(Failure::unsupported)?;
@@ -103,7 +104,7 @@ impl OpenTable {
                 format!("table {} has another definition at the data nodes", description.name),
             ));
         }
-        // It is the very definition that the server has: reading it anew, as the server would for ever, does not help.
+        // The server has this very definition: reading it again, which the server would do forever, does not help.
         let plan = Plan::new(description, table.definition(), table.core().layout()).map_err(|_| {
             let text =
                 format!("table {} was not made by this version of the storage engine", description.name);
@@ -111,8 +112,8 @@ impl OpenTable {
         })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
-        // Asked for behind the description: what is of this incarnation of the cluster by now was not taken in one
-        // before.
+        // Requested after the description: if it is of this incarnation of the cluster now, it was not read in an
+        // earlier one.
         let incarnation = session.cluster()?.incarnation();
         let counter = |is_of_hidden_key| {
             let name = Name { incarnation, birth: core.birth().0, is_of_hidden_key };
@@ -138,7 +139,7 @@ impl OpenTable {
         Ok(open)
     }
 
-    /// What the SQL server does for us.
+    /// The functions that the SQL server provides.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -151,7 +152,7 @@ impl OpenTable {
     /// The table over a session's connection.
     ///
     /// # Errors
-    /// `TABLE_DEF_CHANGED` if it is another one by now.
+    /// `TABLE_DEF_CHANGED` if the definition has changed in the meantime.
     #[inline]
     pub fn table(&self, session: &mut Session) -> Result<&Table> {
         let place = &self.tables[session.slot()];
@@ -168,17 +169,17 @@ impl OpenTable {
         Ok(place.get_or_init(|| table))
     }
 
-    /// Its number in the data nodes.
+    /// Its number at the data nodes.
     pub fn number(&self) -> u32 {
         self.identity.0
     }
 
-    /// What is read of rows of which these columns are used, by their places, ascending, and those of a key.
+    /// The projection to these columns, by their places, ascending, and to those of a key.
     pub fn projection(&self, places: &[u16], key: Option<usize>) -> Arc<Projection> {
         self.projection_for(places, key, true)
     }
 
-    /// The same without the primary key if nobody will name the rows.
+    /// Like [`OpenTable::projection`], but without the primary key if rows need not be named.
     pub fn projection_for(&self, places: &[u16], key: Option<usize>, names_rows: bool) -> Arc<Projection> {
         let mut projections = self.projections.lock().expect(NO_PANIC);
         let name = (places.to_vec(), key, names_rows);
@@ -193,18 +194,18 @@ impl OpenTable {
         made
     }
 
-    /// Rows, as far as is known, and bytes of each.
+    /// The known number of rows, and the size of a row in bytes.
     pub fn statistics(&self) -> (u64, u64) {
         (self.rows.load(Ordering::Relaxed), self.row_bytes)
     }
 
-    /// Another number whenever [`OpenTable::rows_per_value`] may say something else.
+    /// Changes whenever [`OpenTable::rows_per_value`] may return other results.
     pub fn revision(&self) -> u64 {
         self.statistics.lock().expect(NO_PANIC).revision
     }
 
-    /// Asks the data nodes for statistics if those that there are have become old. What goes wrong with that is of no
-    /// interest: the old ones hold on.
+    /// Requests statistics from the data nodes if the present ones are outdated. Errors are ignored: the old ones stay
+    /// valid.
     pub fn refresh(&self, session: &mut Session) {
         {
             let mut statistics = self.statistics.lock().expect(NO_PANIC);
@@ -216,17 +217,17 @@ impl OpenTable {
             if has_grown {
                 self.counted.lock().expect(NO_PANIC).clear();
             }
-            // Others go on with what there is meanwhile.
+            // Other sessions use the present statistics meanwhile.
             statistics.asked = Some(Instant::now());
             statistics.rows = rows;
         }
         let _ = self.ask_for_statistics(session);
     }
 
-    /// Asks the data nodes for statistics, however old those are that there are.
+    /// Requests statistics from the data nodes, whatever the age of the present ones.
     ///
     /// # Errors
-    /// Why they can't be had.
+    /// If they could not be obtained.
     pub fn refresh_now(&self, session: &mut Session) -> Result<()> {
         self.counted.lock().expect(NO_PANIC).clear();
         self.statistics.lock().expect(NO_PANIC).asked = Some(Instant::now());
@@ -254,7 +255,8 @@ impl OpenTable {
         Ok(())
     }
 
-    /// Asks how many rows there are where no index knows it. Data nodes need not look at rows to count all of them.
+    /// Requests the number of rows if the table has no ordered index. Data nodes need not read rows to count all of
+    /// them.
     fn count_all_rows(&self, session: &mut Session) -> Result<()> {
         let node = Arc::clone(session.node());
         let table = self.table(session)?;
@@ -267,7 +269,7 @@ impl OpenTable {
         Ok(())
     }
 
-    /// How many rows have the same values in the first columns of a key, on the average.
+    /// Average number of rows with the same values in the first columns of a key.
     pub fn rows_per_value(&self, key: usize, columns: usize) -> u64 {
         let rows = self.rows.load(Ordering::Relaxed);
         let statistics = self.statistics.lock().expect(NO_PANIC);
@@ -278,9 +280,9 @@ impl OpenTable {
         }
     }
 
-    /// How many rows a range of a key has. The data nodes are asked if that is worth a round trip: if it decides
-    /// between ways to the rows (`has_choice`), or between this range and the whole table; of few rows neither is much
-    /// slower.
+    /// The number of rows in a range of a key. The data nodes are asked if that is worth a round trip: if the number
+    /// decides between several access paths (`has_choice`), or between this range and the whole table; with few rows
+    /// neither choice is much slower.
     pub fn rows_in_range(
         &self,
         session: &mut Session,
@@ -296,7 +298,7 @@ impl OpenTable {
         if is_enough { guess } else { self.count_rows_in_range(session, key, low, high).unwrap_or(guess) }
     }
 
-    /// How many rows a range of a key has, about.
+    /// The approximate number of rows in a range of a key.
     pub fn guess_rows_in_range(&self, key: usize, low: End<'_>, high: End<'_>) -> u64 {
         let rows = self.rows.load(Ordering::Relaxed).max(2);
         let bytes = |end| match end {
@@ -330,8 +332,8 @@ impl OpenTable {
         }
     }
 
-    /// How many rows a range of a key has, as the data nodes count them; `None` if they can't be asked. What was
-    /// counted is kept for a while.
+    /// The number of rows in a range of a key, counted by the data nodes; `None` if they can't be reached. Counts are
+    /// cached for a while.
     fn count_rows_in_range(
         &self,
         session: &mut Session,
@@ -357,14 +359,14 @@ impl OpenTable {
         Some(rows)
     }
 
-    /// This node has added so many rows, or removed them. If its transaction is rolled back, the rows are wrong until
-    /// they are asked for again.
+    /// Notes that this node has added (or removed) this many rows. If the transaction is rolled back, the number is
+    /// wrong until it is requested again.
     pub fn add_rows(&self, more: i64) {
         let add = |rows: u64| Some(rows.saturating_add_signed(more));
         let _ = self.rows.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// A scan has seen so many rows.
+    /// Notes that a scan has found this many rows.
     pub fn set_rows(&self, rows: u64) {
         self.rows.store(rows, Ordering::Relaxed);
     }

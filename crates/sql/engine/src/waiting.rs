@@ -1,9 +1,9 @@
-//! Waits that end: when what is waited for is there, when the session is killed, or when it has taken too long.
+//! Waits that end when the result is there, when the session is killed, or when they have taken too long.
 //!
 //! A future is run on the session's own thread, which does its own input and output meanwhile
-//! ([`vinga::blocking::Cluster::block_on`]). Who kills the session wakes that thread; a watch that is too long is
-//! noticed by the node's watchdog, which looks at all sessions a few times a second and wakes those that are overdue. A
-//! future that is given up is dropped, which leaves no lock and no open scan behind.
+//! ([`vinga::blocking::Cluster::block_on`]). A kill of the session wakes that thread; a wait that takes too long is
+//! detected by the node's watchdog, which checks all sessions several times a second and wakes those that are overdue.
+//! A future that is abandoned is dropped, which leaves no lock and no open scan behind.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -23,20 +23,20 @@ pub enum Stop {
     TimedOut,
 }
 
-/// What has come of a wait.
+/// Result of a wait.
 pub struct Ended<T> {
-    /// What was waited for, or why it was given up.
+    /// The output of the future, or why the wait was ended.
     pub output: Result<T, Stop>,
-    /// Whether it took an answer of the data nodes, or the wait for one. An answer may come while the future is polled
-    /// for the first time, so that it never waits; that is a round trip all the same.
+    /// Whether it needed an answer of the data nodes. An answer may arrive while the future is polled for the first
+    /// time, so that it never waits; that is a round trip all the same.
     pub is_round_trip: bool,
 }
 
-/// How a session waits. Shared with who may end the wait.
+/// The waiting state of a session. Shared with those that may end the wait.
 pub struct Waiter {
     began: Instant,
     is_killed: AtomicBool,
-    /// Milliseconds since `began` when the present wait is overdue; 0 if nothing is waited for.
+    /// When the current wait is overdue, in milliseconds since `began`; 0 if nothing is waited for.
     due_ms: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -44,7 +44,7 @@ pub struct Waiter {
 const NO_PANIC: &str = "nothing panics while it holds a waker";
 
 impl Default for Waiter {
-    /// One that waits for nothing.
+    /// A waiter that waits for nothing.
     fn default() -> Self {
         Waiter {
             began: Instant::now(),
@@ -60,13 +60,13 @@ impl Waiter {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Ends the present wait, and all that follow.
+    /// Ends the current wait and all later ones.
     pub fn kill(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Waits again.
+    /// Allows waits again after a kill.
     pub fn revive(&self) {
         if self.is_killed.load(Ordering::Relaxed) {
             self.is_killed.store(false, Ordering::SeqCst);
@@ -78,7 +78,7 @@ impl Waiter {
         self.is_killed.load(Ordering::Relaxed)
     }
 
-    /// Ready when it was killed; to be waited for in what it runs itself, for only that is woken.
+    /// Ready once the session is killed. It must be polled within the future that is run, as only that is woken.
     pub fn killed(&self) -> impl Future<Output = ()> {
         poll_fn(|_| match self.is_killed.load(Ordering::SeqCst) {
             true => Poll::Ready(()),
@@ -93,13 +93,13 @@ impl Waiter {
         }
     }
 
-    /// For how long it has waited, if it may wait for so long in all; `None` if it does not wait.
+    /// How long it has waited, in ms, given the maximum duration of a wait in ms; `None` if it does not wait.
     pub fn waits_ms(&self, longest_ms: u64) -> Option<u64> {
         let due = self.due_ms.load(Ordering::Relaxed);
         (due != 0).then(|| (self.now_ms() + longest_ms + 1).saturating_sub(due))
     }
 
-    /// Wakes it if it waits for too long.
+    /// Wakes it if it has waited too long.
     pub fn look(&self) {
         let due = self.due_ms.load(Ordering::Relaxed);
         if due != 0 && self.now_ms() > due {
@@ -107,11 +107,11 @@ impl Waiter {
         }
     }
 
-    /// Lets some time pass, unless the session is killed.
+    /// Pauses, unless the session is killed.
     pub fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         *self.waker.lock().expect(NO_PANIC) = Some(Waker::from(Arc::new(Sleeper(thread::current()))));
-        // Who killed it just before may have found no waker.
+        // A kill just before this may have found no waker.
         while !self.is_killed.load(Ordering::SeqCst) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -122,12 +122,12 @@ impl Waiter {
         *self.waker.lock().expect(NO_PANIC) = None;
     }
 
-    /// Runs a future on this thread, for so long at most.
+    /// Runs a future on this thread, at most for `longest_ms`.
     pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
         self.run_bounded(cluster, longest_ms, future, true)
     }
 
-    /// The same, but a kill does not end the wait.
+    /// Like [`Waiter::run`], but a kill does not end the wait.
     pub fn run_to_the_end<F: Future>(
         &self,
         cluster: &Cluster,
@@ -196,7 +196,7 @@ impl<F: Future> Future for Bounded<'_, F> {
         self.has_waited = true;
         waiter.due_ms.store(waiter.now_ms() + self.longest_ms + 1, Ordering::Relaxed);
         *waiter.waker.lock().expect(NO_PANIC) = Some(context.waker().clone());
-        // Who killed it just before may have found no waker.
+        // A kill just before this may have found no waker.
         if self.is_killed() {
             return Poll::Ready(Err(Stop::Killed));
         }
@@ -226,7 +226,7 @@ mod tests {
         let began = Instant::now();
         waiter.pause(Duration::from_millis(20));
         assert!(began.elapsed() >= Duration::from_millis(20));
-        // These would last for years.
+        // These pauses would last for years.
         const YEARS: Duration = Duration::from_secs(1 << 28);
         thread::scope(|scope| {
             let pausing = scope.spawn(|| waiter.pause(YEARS));

@@ -1,4 +1,4 @@
-//! SQL over Vinga tables, through real servers and a real data node. Each server has a limit to its memory.
+//! Runs SQL on Vinga tables, on real servers with a real data node. The memory of each server is limited.
 //!
 //! `scripts/build-plugin.sh` must have been run.
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use vinga_datanode::LocalNode;
 use vinga_sqlnode::{Connection, ScopedSqlNode};
 
-/// A data node and SQL nodes over it.
+/// A data node and several SQL nodes.
 struct World {
     nodes: Vec<ScopedSqlNode>,
     _data: LocalNode,
@@ -25,7 +25,7 @@ impl World {
     }
 
     fn session(&self, node: usize) -> Session {
-        Session(self.nodes[node].connect().expect("the SQL node lets in"))
+        Session(self.nodes[node].connect().expect("the SQL node accepts a connection"))
     }
 }
 
@@ -38,7 +38,7 @@ impl Session {
         }
     }
 
-    /// Rows as `a b|c d`.
+    /// Rows in the form `a b|c d`.
     fn rows(&mut self, statement: &str) -> String {
         match self.0.rows(statement) {
             Ok(rows) => rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>().join("|"),
@@ -69,7 +69,7 @@ fn rows_come_and_go() {
     s.run("insert into t values (10, 10)");
     s.run("insert into t (v) values (11)");
     s.expect("select id from t where v = 11", "11");
-    // The right row and key of many are told, and none stays.
+    // The correct row and key of several are reported, and none of the rows is stored.
     let (number, text) = s.fails("insert into t values (20, 20), (2, 21), (22, 22)");
     assert_eq!(number, 1062);
     assert!(text.contains("'2' for key 'PRIMARY'"), "{text}");
@@ -95,7 +95,7 @@ fn rows_come_and_go() {
     s.run("truncate t");
     s.run("insert into t (v) values (1)");
     s.expect("select * from t", "1 1");
-    // No primary key.
+    // A table without a primary key.
     s.run("create table n (a int, b text) engine=vinga");
     s.run("insert into n values (1, 'a'), (1, 'a'), (2, repeat('x', 1000))");
     s.run("update n set a = 5 where b = 'a' limit 1");
@@ -190,14 +190,14 @@ fn transactions_hold_and_are_undone() {
     s.expect("select * from t order by id", "1 1|2 2|3 3");
     s.run("commit");
     other.expect("select count(*) from d.t", "3");
-    // A lock that is not granted ends the statement.
+    // A lock that is not granted within the time limit ends the statement.
     s.run("begin");
     s.expect("select v from t where id = 1 for update", "1");
     assert_eq!(other.fails("update d.t set v = 5 where id = 1").0, 1205);
     s.run("rollback");
     other.run("update d.t set v = 5 where id = 1");
     s.expect("select v from t where id = 1", "5");
-    // What one does to a table the other knows at once.
+    // When one SQL node changes a table the other one knows at once.
     s.run("alter table t add column w int default 7");
     other.expect("select * from d.t where id = 1", "1 5 7");
     s.run("drop table t");
@@ -231,7 +231,7 @@ fn what_is_not_there_is_refused() {
 #[test]
 fn an_outage_is_told_in_time() {
     let World { nodes, _data: data } = World::new(1);
-    let mut s = Session(nodes[0].connect().expect("the SQL node lets in"));
+    let mut s = Session(nodes[0].connect().expect("the SQL node accepts a connection"));
     s.run("create database d");
     s.run("create table d.t (id int primary key) engine=vinga");
     s.run("insert into d.t values (1)");

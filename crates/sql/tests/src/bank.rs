@@ -1,9 +1,9 @@
-//! Transfers between accounts, with a constant sum, and a journal that tells which transfers were made.
+//! Transfers between accounts, with a constant sum, and a journal that lists which transfers were made.
 //!
-//! An *incarnation* is what the data node has between two starts. Each incarnation's tables are made anew and
-//! `incarnation` holds its number. A transfer reads that number first and writes it into the journal; the number that
-//! the journal's row is given beside it is read as the row is written. So a transfer across two incarnations has two
-//! different numbers.
+//! An *incarnation* is the state of the data node between two starts. The tables are created again in each incarnation,
+//! and `incarnation` contains its number. A transfer first reads that number and writes it to the journal; the second
+//! number in the journal's row is read when the row is written. So a transfer across two incarnations has two different
+//! numbers.
 
 use crate::client::{Client, Seen};
 use crate::load::Worker;
@@ -12,37 +12,37 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Accounts of a bank.
+/// Number of accounts of a bank.
 const ACCOUNTS: u64 = 40;
-/// What each has at the beginning.
+/// Balance of each account at the beginning.
 const BALANCE: i64 = 1000;
 
-/// How a transfer ended, as its client knows.
+/// The outcome of a transfer, as its client knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Committed,
-    /// The answer to COMMIT did not come, or said that this is not known.
+    /// The answer to COMMIT was lost, or stated that the outcome is not known.
     Unknown,
     RolledBack,
 }
 
-/// What the clients know of their transfers of the present incarnation: `client number` → the incarnation that was
-/// read, and the fate.
+/// The clients' knowledge of their transfers in the current incarnation: client and number → the incarnation that was
+/// read, and the outcome.
 type Journal = Arc<Mutex<BTreeMap<(usize, u64), (u64, Fate)>>>;
 
-/// The number of the present incarnation as clients were told.
+/// A bank, and what its clients know about their transfers.
 #[derive(Clone, Default)]
 pub struct Bank {
     journal: Journal,
 }
 
-/// A client is no benchmark: it leaves the processors to the others, too.
+/// A pause between transfers: the test is not a benchmark, and leaves processor time to others.
 const PAUSE: Duration = Duration::from_millis(2);
 
 const NO_PANIC: &str = "nothing panics while it holds the journal";
 
 impl Bank {
-    /// Statements that make the tables of an incarnation.
+    /// Statements that create the tables of an incarnation.
     pub fn tables(incarnation: u64) -> Vec<String> {
         vec![
             "CREATE TABLE accounts (id INT PRIMARY KEY, balance BIGINT NOT NULL) ENGINE=VINGA".into(),
@@ -55,7 +55,7 @@ impl Bank {
         ]
     }
 
-    /// A client that transfers.
+    /// A client that makes transfers.
     pub fn clerk(&self, number: usize, socket: &Path) -> impl Worker + use<> {
         let greeting = ["PREPARE move FROM 'UPDATE accounts SET balance = balance + ? WHERE id = ?'"];
         Clerk {
@@ -67,10 +67,10 @@ impl Bank {
         }
     }
 
-    /// Checks what the present incarnation has, while no clerk works; how many transfers it saw. The next check is of
-    /// the next incarnation, or of this one again.
+    /// Checks the contents of the current incarnation, while no clerk works; returns how many transfers it contains.
+    /// The next check is of the next incarnation, or of this one again.
     pub fn check(&self, client: &mut Client, incarnation: u64) -> usize {
-        let sum = client.rows("SELECT COUNT(*), SUM(balance) FROM accounts").expect("the data node is there");
+        let sum = client.rows("SELECT COUNT(*), SUM(balance) FROM accounts").expect("the data node answers");
         assert_eq!(
             sum,
             [[ACCOUNTS.to_string(), (ACCOUNTS as i64 * BALANCE).to_string()]],
@@ -78,7 +78,7 @@ impl Bank {
         );
         let rows = client
             .rows("SELECT client, number, seen, incarnation FROM journal")
-            .expect("the data node is there");
+            .expect("the data node answers");
         let known = self.journal.lock().expect(NO_PANIC);
         let mut found = BTreeMap::new();
         for row in &rows {
@@ -89,7 +89,7 @@ impl Bank {
                 (incarnation, incarnation),
                 "transfer {key:?} is not of incarnation {incarnation}"
             );
-            let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of nobody"));
+            let fate = known.get(&key).unwrap_or_else(|| panic!("transfer {key:?} of no client"));
             assert_ne!(fate.1, Fate::RolledBack, "transfer {key:?} has an effect, though it failed");
             found.insert(key, ());
         }
@@ -100,7 +100,7 @@ impl Bank {
         found.len()
     }
 
-    /// Forgets the transfers of an incarnation that is over.
+    /// Forgets the transfers of an incarnation that has ended.
     pub fn forget(&self, incarnation: u64) {
         self.journal.lock().expect(NO_PANIC).retain(|_, &mut (seen, _)| seen > incarnation);
     }
@@ -119,7 +119,7 @@ impl Worker for Clerk {
         self.transfers += 1;
         std::thread::sleep(PAUSE);
         let Some((incarnation, fate)) = self.transfer() else {
-            // Nothing was said of it, or all of it is undone.
+            // No statement of it has succeeded, or all of them were undone.
             return;
         };
         let key = (self.number, self.transfers);
@@ -132,7 +132,7 @@ impl Worker for Clerk {
 }
 
 impl Clerk {
-    /// The incarnation that was read, and how it ended.
+    /// The incarnation that was read, and the outcome.
     fn transfer(&mut self) -> Option<(u64, Fate)> {
         self.client.run("BEGIN").ok()?;
         let incarnation = self.client.rows("SELECT incarnation FROM incarnation WHERE one = 1");
@@ -147,7 +147,7 @@ impl Clerk {
     fn move_money(&mut self, incarnation: u64) -> Fate {
         let amount = self.random.i64(1..100);
         let mut accounts = [self.random.u64(1..=ACCOUNTS), self.random.u64(1..=ACCOUNTS)];
-        // Mostly in one order, so that there are some deadlocks, but not only.
+        // Mostly in one order, so that there are some deadlocks, but not only deadlocks.
         if self.random.u8(..10) != 0 {
             accounts.sort_unstable();
         }
@@ -166,7 +166,7 @@ impl Clerk {
                 return Fate::RolledBack;
             }
         }
-        // One in eight is undone.
+        // One in eight is rolled back.
         if self.random.u8(..8) == 0 {
             let _ = self.client.run("ROLLBACK");
             return Fate::RolledBack;

@@ -1,5 +1,5 @@
-//! Tables that come and go: made through one SQL node, used through another, dropped there, under the same name and
-//! with other columns each time.
+//! Tables that are created and dropped continuously: created through one SQL node, used and dropped through another,
+//! with the same name and other columns each time.
 
 use crate::client::{Client, Seen};
 use crate::incarnations::Incarnations;
@@ -7,10 +7,10 @@ use crate::load::Worker;
 use std::path::Path;
 use vinga_sqlnode::SqlError;
 
-/// No such table.
+/// The server's error number for a missing table.
 const NO_SUCH_TABLE: u16 = 1146;
 
-/// See the head of this file.
+/// A client that creates and drops a table again and again.
 pub struct Churn {
     name: String,
     turn: u64,
@@ -19,7 +19,7 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// One with a table of its own.
+    /// A client with its own table.
     pub fn new(number: usize, sockets: [&Path; 2], incarnations: &Incarnations) -> Self {
         Churn {
             name: format!("churn_{number}"),
@@ -29,7 +29,7 @@ impl Churn {
         }
     }
 
-    /// Makes the table, uses it and drops it; an error ends it.
+    /// Creates the table, uses it and drops it; an error ends it.
     fn turn(&mut self) -> Result<(), SqlError> {
         let (name, turn) = (&self.name, self.turn);
         let [first, second] = &mut self.clients;
@@ -56,9 +56,9 @@ impl Churn {
         user.run(&format!("DROP TABLE {name}"))?;
         let gone = maker.run(&format!("SELECT * FROM {name}"));
         let number = gone.as_ref().err().and_then(SqlError::number);
-        // It can't be reached while something is away.
+        // The node can't be reached during an outage.
         if self.incarnations.now() == began && began.is_alive() && gone.is_ok() {
-            panic!("{name} is there after it was dropped");
+            panic!("{name} exists after it was dropped");
         }
         match gone {
             Err(_) if number == Some(NO_SUCH_TABLE) => Ok(()),
@@ -72,7 +72,7 @@ impl Worker for Churn {
     fn work(&mut self) {
         self.turn += 1;
         if self.turn().is_err() {
-            // Perhaps it is still there.
+            // The table may still exist.
             for client in &mut self.clients {
                 if client.run(&format!("DROP TABLE IF EXISTS {}", self.name)).is_ok() {
                     break;

@@ -1,33 +1,33 @@
-//! A client that goes on whatever happens: it connects again when its connection is lost, keeps count of the errors
-//! that it was told, and of how long the longest statement took.
+//! A client that continues after all errors: it reconnects when its connection is lost, counts the errors that it gets,
+//! and measures the longest statement.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vinga_sqlnode::{Answer, Connection, SqlError};
 
-/// Pause before it connects again.
+/// Pause before it reconnects.
 const CONNECT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pause after an error: an outage is not made worse by asking again and again.
+/// Pause after an error, so that immediate retries do not make an outage worse.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 
-/// A connection that was lost, among the numbers of errors.
+/// Stands for a lost connection among the error numbers.
 pub const LOST: u16 = 0;
 
-/// What clients have seen.
+/// Statistics of clients.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Statements that went well.
+    /// Number of successful statements.
     pub good: u64,
-    /// How often each error came, by its number ([`LOST`] if there is none), with one of its sentences.
+    /// How often each error occurred, by its number ([`LOST`] if there is none), with one of its messages.
     pub errors: BTreeMap<u16, (u64, String)>,
-    /// The statement that took longest, and how long.
+    /// The longest statement, and its duration.
     pub longest: (Duration, String),
 }
 
 impl Seen {
-    /// Adds what another has seen.
+    /// Adds the statistics of another client.
     pub fn add(&mut self, other: &Seen) {
         self.good += other.good;
         for (&number, (count, sentence)) in &other.errors {
@@ -57,13 +57,13 @@ impl Seen {
     }
 }
 
-/// See the head of this file.
+/// A client that reconnects when necessary.
 pub struct Client {
     socket: PathBuf,
     connection: Option<Connection>,
-    /// Run on each new connection, without looking at what they answer.
+    /// Statements that run on each new connection; their results are ignored.
     greeting: Vec<String>,
-    /// What it has seen.
+    /// Its statistics.
     pub seen: Seen,
 }
 
@@ -73,16 +73,16 @@ impl Client {
         Self::with_greeting(socket, &[])
     }
 
-    /// One that runs these statements on each new connection, too.
+    /// Like [`Client::new`], with further statements that run on each new connection.
     pub fn with_greeting(socket: &Path, greeting: &[&str]) -> Self {
         let greeting = [&["USE test"], greeting].concat().into_iter().map(str::to_owned).collect();
         Client { socket: socket.to_owned(), connection: None, greeting, seen: Seen::default() }
     }
 
-    /// Runs a statement; connects before if there is no connection.
+    /// Runs a statement; connects first if there is no connection.
     ///
     /// # Errors
-    /// The server's, or that the connection was lost; that it can't connect is not counted as an error.
+    /// The server's error, or the loss of the connection; a failed attempt to connect is not counted as an error.
     pub fn run(&mut self, statement: &str) -> Result<Answer, SqlError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
@@ -107,15 +107,15 @@ impl Client {
         result
     }
 
-    /// Runs a statement; its rows as text.
+    /// Runs a statement; returns its rows as text.
     ///
     /// # Errors
-    /// As of [`Client::run`].
+    /// As for [`Client::run`].
     pub fn rows(&mut self, statement: &str) -> Result<Vec<Vec<String>>, SqlError> {
         self.run(statement).map(|answer| answer.strings())
     }
 
-    /// Runs a statement again until it goes well; panics if it has not for this long.
+    /// Repeats a statement until it succeeds; panics if it has not after `patience`.
     #[track_caller]
     pub fn until_good(&mut self, statement: &str, patience: Duration) -> Answer {
         let began = Instant::now();
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection; the next statement opens another.
+    /// Closes the connection; the next statement opens another.
     pub fn disconnect(&mut self) {
         self.connection = None;
     }

@@ -1,4 +1,5 @@
-//! A data node as a process of its own: it can be killed, silenced and started again at the same address, empty then.
+//! A data node as a separate process: it can be killed, stopped temporarily, and restarted at the same address, without
+//! data.
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::fs;
@@ -8,22 +9,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Address space that the process may have: `DataMemory` is reserved whole.
+/// Maximum address space of the process in bytes: `DataMemory` is reserved completely.
 const ADDRESS_SPACE: u64 = 3 << 30;
 
-/// Ports are sought from here on: below those that the system gives to whoever connects, so that nobody else takes the
-/// port while the node is away.
+/// The first port that is tried: below the range from which the operating system takes client ports, so that no one
+/// else takes the port while the node is down.
 const PORT_FIRST: u16 = 20_000;
 const PORTS: u32 = 10_000;
 const PORT_TRIES: u32 = 5;
 
-/// What makes the node small.
+/// Parameters that make the node small.
 const PARAMETERS: [(&str, &str); 3] =
     [("HostName", "127.0.0.1"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
 
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// See the head of this file. It is killed when this is dropped.
+/// A data node process; it is killed when this is dropped.
 pub struct DataProcess {
     program: PathBuf,
     parameters: Vec<String>,
@@ -33,7 +34,7 @@ pub struct DataProcess {
 }
 
 impl DataProcess {
-    /// Starts a node: the path of `data_node_of_test`, and parameters over those that make it small.
+    /// Starts a node, given the path of `data_node_of_test`, and parameters that override those that make it small.
     pub fn start(program: &str, parameters: &[(&str, &str)]) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let socket = std::env::temp_dir().join(format!("vinga-process-{}-{number}.sock", std::process::id()));
@@ -47,7 +48,7 @@ impl DataProcess {
             child: None,
         };
         let begin = std::process::id().wrapping_mul(64).wrapping_add(number * 7);
-        // Others may be quicker to take a port that was free.
+        // Another process may take a free port first.
         let is_started = (0..PORT_TRIES).any(|at| {
             node.port = PORT_FIRST + (begin.wrapping_add(at) % PORTS) as u16;
             node.try_start()
@@ -61,12 +62,12 @@ impl DataProcess {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// How clients of this machine reach it by shared memory.
+    /// The address at which clients on this machine reach it by shared memory.
     pub fn local_address(&self) -> String {
         format!("unix:{}", self.socket.display())
     }
 
-    /// Whether it runs.
+    /// Whether the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
@@ -76,7 +77,7 @@ impl DataProcess {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// Starts it at its address, with nothing in it; ends the one that runs before.
+    /// Starts it at its address, without data; kills a running process first.
     pub fn restart(&mut self) {
         self.kill();
         assert!(self.try_start(), "a data node starts again at {}", self.address());
@@ -99,7 +100,7 @@ impl DataProcess {
         self.child.is_some()
     }
 
-    /// Ends it at once, as a power failure would.
+    /// Kills it at once, like a power failure.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("it can be killed");
@@ -107,18 +108,18 @@ impl DataProcess {
         }
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Requests it to stop, and waits until it has.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
-            assert!(child.wait().expect("it ends").success(), "it stops in good order");
+            assert!(child.wait().expect("it ends").success(), "it stops without an error");
         }
     }
 
-    /// It does nothing any more, but its connections stay.
+    /// Stops all its threads, but its connections stay open.
     pub fn silence(&self) {
         self.signal(Signal::STOP);
-        // Its threads stop one after the other.
+        // Its threads stop one after another.
         while !self.is_stopped() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -127,13 +128,13 @@ impl DataProcess {
     fn is_stopped(&self) -> bool {
         let threads = fs::read_dir(format!("/proc/{}/task", self.id())).expect("it runs");
         threads.map(|thread| thread.expect("it can be read").path().join("stat")).all(|path| {
-            // The state stands behind the name, which is in brackets.
+            // The state stands after the name, which is in brackets.
             let text = fs::read_to_string(path).unwrap_or_default();
             text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
         })
     }
 
-    /// It goes on.
+    /// Lets it continue.
     pub fn wake(&self) {
         self.signal(Signal::CONT);
     }
@@ -147,7 +148,7 @@ impl DataProcess {
 impl Drop for DataProcess {
     fn drop(&mut self) {
         self.kill();
-        // Who is killed leaves it behind.
+        // A killed process leaves its socket behind.
         let _ = fs::remove_file(&self.socket);
     }
 }

@@ -1,4 +1,4 @@
-//! Variables of the environment that set how random tests run.
+//! Environment variables that control how random tests run.
 
 /// A variable as text.
 pub fn text(name: &str) -> Option<String> {
@@ -8,7 +8,7 @@ pub fn text(name: &str) -> Option<String> {
 /// A variable as a number.
 ///
 /// # Panics
-/// It is none.
+/// If it is not a number.
 pub fn number(name: &str) -> Option<u64> {
     text(name).map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
 }

@@ -1,5 +1,5 @@
-//! A table of events with an auto-increment key: each insert stands alone and is in the incarnation in which it was
-//! made.
+//! A table of events with an auto-increment key: each insert stands alone, and must be in the incarnation in which it
+//! was made.
 
 use crate::client::{Client, Seen};
 use crate::incarnations::{Incarnations, Moment};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Rows of an insert of several.
+/// Number of rows of a multi-row insert.
 const SEVERAL: u64 = 5;
 
 /// An insert as its client knows it.
@@ -17,31 +17,31 @@ const SEVERAL: u64 = 5;
 struct Insert {
     began: Moment,
     rows: u64,
-    /// The first key, and when the answer was there; `None` if the insert failed.
+    /// The first key, and when the answer arrived; `None` if the insert failed.
     confirmed: Option<(u64, Moment)>,
 }
 
 type Known = Arc<Mutex<BTreeMap<(usize, u64), Insert>>>;
 
-/// See the head of this file.
+/// The table, and what the clients know about their inserts.
 #[derive(Clone)]
 pub struct History {
     incarnations: Incarnations,
     known: Known,
 }
 
-/// A client is no benchmark: it leaves the processors to the others, too.
+/// A pause between inserts: the test is not a benchmark, and leaves processor time to others.
 const PAUSE: Duration = Duration::from_millis(2);
 
 const NO_PANIC: &str = "nothing panics while it holds what is known";
 
 impl History {
-    /// One whose clients look here for the present incarnation.
+    /// A table whose clients read the current incarnation from here.
     pub fn new(incarnations: &Incarnations) -> Self {
         History { incarnations: incarnations.clone(), known: Known::default() }
     }
 
-    /// Statements that make the tables of an incarnation.
+    /// Statements that create the tables of an incarnation.
     pub fn tables() -> Vec<String> {
         vec![
             "CREATE TABLE history (id BIGINT AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, \
@@ -51,7 +51,7 @@ impl History {
         ]
     }
 
-    /// A client that inserts.
+    /// A client that inserts rows.
     pub fn writer(&self, number: usize, socket: &Path) -> impl Worker + use<> {
         let greeting = [
             "PREPARE one FROM 'INSERT INTO history (client, number, part, note) VALUES (?, ?, 0, ''alone'')'",
@@ -60,10 +60,10 @@ impl History {
         Writer { number, inserts: 0, client, history: self.clone() }
     }
 
-    /// Checks what the present incarnation has, while nobody inserts; how many rows it saw.
+    /// Checks the contents of the current incarnation, while no client inserts; returns the number of rows.
     pub fn check(&self, client: &mut Client, incarnation: u64) -> usize {
         let rows = client.rows("SELECT id, client, number, part FROM history ORDER BY id");
-        let rows = rows.expect("the data node is there");
+        let rows = rows.expect("the data node answers");
         let known = self.known.lock().expect(NO_PANIC);
         let mut found: BTreeMap<(usize, u64), BTreeMap<u64, u64>> = BTreeMap::new();
         let mut ids = BTreeSet::new();
@@ -72,7 +72,7 @@ impl History {
                 [0, 1, 2, 3].map(|at: usize| row[at].parse::<u64>().expect("a number"));
             let key = (who as usize, number);
             assert!(ids.insert(id), "two rows have the id {id}");
-            let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of nobody"));
+            let insert = known.get(&key).unwrap_or_else(|| panic!("insert {key:?} of no client"));
             let is_across = insert.began.is_alive() && insert.began.incarnation() < incarnation;
             assert!(
                 !is_across,
@@ -95,7 +95,7 @@ impl History {
         rows.len()
     }
 
-    /// Forgets the inserts of an incarnation that is over.
+    /// Forgets the inserts of an incarnation that has ended.
     pub fn forget(&self, incarnation: u64) {
         self.known.lock().expect(NO_PANIC).retain(|_, insert| insert.began.is_after(incarnation));
     }

@@ -1,9 +1,9 @@
-//! Which incarnation of the data node it is, as all clients know it.
+//! The current incarnation of the data node, as all clients know it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Twice the number of the present incarnation; one more while the data node is away.
+/// Twice the number of the current incarnation; one more while the data node is down.
 #[derive(Clone, Default)]
 pub struct Incarnations(Arc<AtomicU64>);
 
@@ -12,12 +12,12 @@ pub struct Incarnations(Arc<AtomicU64>);
 pub struct Moment(u64);
 
 impl Incarnations {
-    /// The first incarnation is 1.
+    /// The current moment; the first incarnation is 1.
     pub fn now(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }
 
-    /// An incarnation begins; its number.
+    /// Begins an incarnation; returns its number.
     pub fn begin(&self) -> u64 {
         let before = self.0.load(Ordering::SeqCst);
         let incarnation = before / 2 + 1;
@@ -25,24 +25,24 @@ impl Incarnations {
         incarnation
     }
 
-    /// The incarnation ends.
+    /// Ends the incarnation.
     pub fn end(&self) {
         self.0.fetch_or(1, Ordering::SeqCst);
     }
 }
 
 impl Moment {
-    /// The incarnation that it is in, or that has ended before.
+    /// The incarnation at this moment, or the last one before it.
     pub fn incarnation(self) -> u64 {
         self.0 / 2
     }
 
-    /// Whether this incarnation was over by then.
+    /// Whether this incarnation had ended at this moment.
     pub fn is_after(self, incarnation: u64) -> bool {
         self.0 > incarnation * 2
     }
 
-    /// Whether the data node was there.
+    /// Whether the data node was running.
     pub fn is_alive(self) -> bool {
         self.0.is_multiple_of(2)
     }

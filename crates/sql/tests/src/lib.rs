@@ -1,7 +1,7 @@
-//! What the tests of SQL share: a data node with SQL nodes before it, and programs that are run against them.
+//! Shared by the tests of SQL: a data node with SQL nodes that use it, and programs that run against them.
 //!
-//! Every server has a limit to its memory, a folder of its own and a port that nobody else has; all of it goes away
-//! with the test. MariaDB and the plugin are those that `make sql` has put beside the build.
+//! Each server has a memory limit, its own folder, and a unique port; all of this is removed at the end of the test.
+//! MariaDB and the plugin are those that `make sql` has put next to the build.
 
 pub mod bank;
 pub mod churn;
@@ -21,34 +21,34 @@ use std::time::{Duration, Instant};
 use vinga_datanode::LocalNode;
 use vinga_sqlnode::{Answer, Connection, Installation, ScopedSqlNode, SqlError};
 
-/// How long a test waits for what has to come before it gives up: no machine is so busy that it takes longer.
+/// How long a test waits for an expected event before it gives up: longer than it takes even on a busy machine.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
 
-/// Waits until something holds; panics with `what` if that does not come.
+/// Waits until a condition holds; panics with `what` if it never does.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < HANG_GUARD, "it does not come: {what}");
+        assert!(began.elapsed() < HANG_GUARD, "it does not happen: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A data node in this process, and SQL nodes before it.
+/// A data node in this process, and SQL nodes that use it.
 pub struct TestCluster {
-    /// Before the data node, so that they end first.
+    /// Declared before the data node, so that they are stopped first.
     pub sql_nodes: Vec<ScopedSqlNode>,
     /// `None` while it is stopped.
     pub data_node: Option<LocalNode>,
 }
 
 impl TestCluster {
-    /// One data node and so many SQL nodes, with an empty database `test`.
+    /// One data node and `sql_nodes` SQL nodes, with an empty database `test`.
     pub fn start(sql_nodes: usize) -> Self {
         Self::start_with(sql_nodes, &[], &[])
     }
 
-    /// The same with parameters of the data node and variables of the SQL nodes.
+    /// Like [`TestCluster::start`], with parameters of the data node and variables of the SQL nodes.
     pub fn start_with(sql_nodes: usize, parameters: &[(&str, &str)], variables: &[(&str, &str)]) -> Self {
         let data_node = LocalNode::start_with(parameters).expect("a data node starts");
         let address = data_node.address().to_owned();
@@ -69,19 +69,19 @@ impl TestCluster {
     /// A session at one of the SQL nodes, in the database `test`.
     pub fn connect(&self, node: usize) -> Session {
         let mut connection = self.sql_nodes[node].connect().expect("a SQL node answers");
-        // The database may come a moment later to the others, or is being made just now.
+        // The database may reach the other SQL nodes a moment later, or is just being created.
         let _ = connection.query("USE test");
         Session::new(connection)
     }
 }
 
-/// A session that panics with the statement and the server's words when something fails.
+/// A session that panics with the statement and the server's error when something fails.
 pub struct Session {
     connection: Connection,
 }
 
 impl Session {
-    /// One over a connection.
+    /// A session over a connection.
     pub fn new(connection: Connection) -> Self {
         Session { connection }
     }
@@ -91,8 +91,8 @@ impl Session {
         self.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
     }
 
-    /// By how much such a variable grows with a statement: the least of a few times, as statistics are asked for now
-    /// and then, too.
+    /// By how much such a variable grows with a statement: the minimum of several attempts, as statistics are requested
+    /// now and then too.
     pub fn growth(&mut self, name: &str, statement: &str) -> u64 {
         let mut one = || {
             let before = self.counter(name);
@@ -105,7 +105,7 @@ impl Session {
     /// Runs a statement that may fail.
     ///
     /// # Errors
-    /// The server's, or that the connection is lost.
+    /// The server's error, or the loss of the connection.
     pub fn try_query(&mut self, statement: &str) -> Result<Answer, SqlError> {
         self.connection.query(statement)
     }
@@ -119,13 +119,13 @@ impl Session {
         }
     }
 
-    /// The rows of a statement, each as its values with blanks between.
+    /// The rows of a statement, each as its values separated by spaces.
     #[track_caller]
     pub fn lines(&mut self, statement: &str) -> Vec<String> {
         self.query(statement).into_iter().map(|row| row.join(" ")).collect()
     }
 
-    /// Runs a statement that must fail; the server's number and sentence.
+    /// Runs a statement that must fail; returns the server's error number and message.
     #[track_caller]
     pub fn error(&mut self, statement: &str) -> (u16, String) {
         match self.connection.query(statement) {
@@ -134,8 +134,8 @@ impl Session {
         }
     }
 
-    /// Waits until the session with this number runs a statement: whatever is done to that statement before comes too
-    /// early.
+    /// Waits until the session with this number runs a statement, so that the test does not interfere with the
+    /// statement too early.
     #[track_caller]
     pub fn await_statement_of(&mut self, session: &str) {
         let there = format!(
@@ -144,11 +144,11 @@ impl Session {
         eventually("the statement is under way", || self.lines(&there) == ["1"]);
     }
 
-    /// Waits until somebody waits for a lock.
+    /// Waits until a transaction waits for a lock.
     #[track_caller]
     pub fn await_waiter(&mut self) {
         let waits = "SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'";
-        eventually("somebody waits for a lock", || self.lines(waits) != ["0"]);
+        eventually("a transaction waits for a lock", || self.lines(waits) != ["0"]);
     }
 
     /// The connection itself.
@@ -157,12 +157,12 @@ impl Session {
     }
 }
 
-/// One of the programs that came with the server, such as `mariadb-dump` or `sysbench`.
+/// One of the programs of the server's packages, such as `mariadb-dump` or `sysbench`.
 pub fn program(name: &str) -> Command {
     Command::new(installation().program(name))
 }
 
-/// A file among the server's packages.
+/// A file of the server's packages.
 pub fn packaged(path: &str) -> PathBuf {
     installation().mariadb().join("root").join(path)
 }
@@ -172,12 +172,12 @@ pub fn installation() -> Installation {
     Installation::find().expect("'make sql' was run")
 }
 
-/// A folder of this crate's sources, or one below the workspace's.
+/// A folder of this crate's sources, or a path from there.
 pub fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Runs a program to its end; what it has printed. Panics with all of it if it fails.
+/// Runs a program to its end; returns its output. Panics with all its output if it fails.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } =

@@ -1,4 +1,4 @@
-//! Clients that work at the same time until they are told to stop, and pause when they are told to.
+//! Clients that work at the same time until they are stopped, and pause on request.
 
 use crate::client::Seen;
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,7 +9,7 @@ use std::time::Duration;
 struct State {
     shall_pause: bool,
     shall_stop: bool,
-    /// Clients that are between two pieces of work and wait.
+    /// Number of clients that wait between two pieces of work.
     paused: usize,
 }
 
@@ -21,19 +21,19 @@ struct Shared {
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// How long clients may take until they have paused.
+/// Maximum time for clients to pause.
 const PAUSE_PATIENCE: Duration = crate::HANG_GUARD;
 
-/// A client of a load: works off one piece after the other.
+/// A client of a load, which does one piece of work after another.
 pub trait Worker: Send + 'static {
     /// Does a piece of work.
     fn work(&mut self);
 
-    /// What its clients have seen so far.
+    /// The statistics of its clients so far.
     fn seen(&self) -> Seen;
 }
 
-/// See the head of this file.
+/// A number of clients that run at the same time.
 #[derive(Default)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -41,7 +41,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Lets a client begin.
+    /// Starts a client.
     pub fn add(&mut self, mut worker: impl Worker) {
         let shared = Arc::clone(&self.shared);
         self.threads.push(std::thread::spawn(move || {
@@ -52,7 +52,7 @@ impl Load {
         }));
     }
 
-    /// Waits until no client works. Panics if one has panicked, or goes on for too long.
+    /// Waits until all clients pause. Panics if one has panicked, or does not pause for too long.
     pub fn pause(&self) {
         let mut state = self.shared.state.lock().expect(NO_PANIC);
         state.shall_pause = true;
@@ -66,13 +66,13 @@ impl Load {
         }
     }
 
-    /// Lets all go on.
+    /// Lets all clients continue.
     pub fn go_on(&self) {
         self.shared.state.lock().expect(NO_PANIC).shall_pause = false;
         self.shared.on_change.notify_all();
     }
 
-    /// Ends all clients; what they have seen.
+    /// Stops all clients; returns their statistics.
     pub fn stop(mut self) -> Seen {
         let mut seen = Seen::default();
         self.tell_to_stop();
@@ -95,7 +95,7 @@ impl Drop for Load {
 }
 
 impl Shared {
-    /// Waits while all shall pause; whether to go on afterwards.
+    /// Waits while the clients have to pause; returns whether to continue.
     fn may_work(&self) -> bool {
         let mut state = self.state.lock().expect(NO_PANIC);
         if state.shall_pause {

@@ -1,8 +1,8 @@
-//! How much memory a process has.
+//! The memory usage of a process.
 
 use std::fs;
 
-/// What of a process is in memory now (RSS), in bytes.
+/// The resident memory of a process (RSS), in bytes.
 ///
 /// # Panics
 /// If there is no such process.

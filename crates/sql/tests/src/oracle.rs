@@ -1,8 +1,8 @@
-//! The same statements on tables of Vinga and of InnoDB: what one says the other must say.
+//! Runs the same statements on tables of Vinga and of InnoDB: the results must be equal.
 
 use vinga_sqlnode::{Connection, SqlError};
 
-/// The engines, each with a database of its own; the names are as long as each other.
+/// The engines, each with its own database; the names have the same length.
 const ENGINES: [(&str, &str); 2] = [("VINGA", OURS), ("InnoDB", THEIRS)];
 /// The database of Vinga's tables.
 pub const OURS: &str = "tables_of_v";
@@ -13,12 +13,13 @@ pub struct Oracle {
     sessions: [Connection; 2],
 }
 
-/// What a statement says.
+/// The result of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// Rows that were changed, the first number that AUTO_INCREMENT has given, warnings, and rows as text.
+    /// The number of changed rows, the first generated AUTO_INCREMENT value, the number of warnings, and the rows as
+    /// text.
     Good(u64, u64, u16, Vec<String>),
-    /// An error's number, state and sentence.
+    /// The number, state and message of an error.
     Bad(u16, String, String),
 }
 
@@ -43,7 +44,7 @@ impl Said {
         }
     }
 
-    /// The number of its error; 0 if it is none.
+    /// The number of its error; 0 if it succeeded.
     pub fn number(&self) -> u16 {
         match self {
             Said::Good(..) => 0,
@@ -53,7 +54,7 @@ impl Said {
 }
 
 impl Oracle {
-    /// With two connections to a SQL node, whose databases are made anew.
+    /// Uses two connections to a SQL node, whose databases are created again.
     pub fn new(mut connect: impl FnMut() -> Connection) -> Self {
         let sessions = ENGINES.map(|(engine, database)| {
             let mut session = connect();
@@ -70,12 +71,12 @@ impl Oracle {
         Oracle { sessions }
     }
 
-    /// Runs a statement on both; what Vinga and InnoDB have said.
+    /// Runs a statement on both; returns the results of Vinga and InnoDB.
     pub fn ask(&mut self, statement: impl AsRef<[u8]>) -> [Said; 2] {
         self.sessions.each_mut().map(|session| Said::of(session.query(statement.as_ref())))
     }
 
-    /// Runs a prepared statement with these texts on both; they must say the same. What they say.
+    /// Runs a prepared statement with these texts on both; the results must be equal. Returns the result.
     #[track_caller]
     pub fn same_with(&mut self, statement: &str, texts: &[&[u8]]) -> Said {
         let [ours, theirs] =
@@ -84,7 +85,7 @@ impl Oracle {
         ours
     }
 
-    /// Runs a statement that both must answer in the same way; what they say.
+    /// Runs a statement on both; the results must be equal. Returns the result.
     #[track_caller]
     pub fn same(&mut self, statement: impl AsRef<[u8]>) -> Said {
         let statement = statement.as_ref();
@@ -93,7 +94,7 @@ impl Oracle {
         ours
     }
 
-    /// The same, whatever numbers AUTO_INCREMENT gives: after a statement that has failed they may differ.
+    /// Like [`Oracle::same`], but AUTO_INCREMENT values may differ, as they may after a statement that has failed.
     #[track_caller]
     pub fn same_but_numbers(&mut self, statement: impl AsRef<[u8]>) {
         let statement = statement.as_ref();
@@ -101,7 +102,7 @@ impl Oracle {
         assert_eq!(ours, theirs, "left: Vinga, right: InnoDB; {}", String::from_utf8_lossy(statement));
     }
 
-    /// Runs a statement that must go well with both, and in the same way.
+    /// Runs a statement that must succeed on both, with equal results.
     #[track_caller]
     pub fn good(&mut self, statement: &str) {
         let said = self.same(statement);

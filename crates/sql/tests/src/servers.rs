@@ -1,4 +1,4 @@
-//! Servers that something bad is done to: each is a process of its own with a limit to its memory.
+//! Servers for tests that damage or overload them: each is a separate process with a memory limit.
 
 use crate::Session;
 use crate::data_process::DataProcess;
@@ -6,27 +6,27 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use vinga_sqlnode::ScopedSqlNode;
 
-/// How long the data node may take until it has let go of everything.
+/// Maximum time until the data node has released everything.
 pub const REST_MAX: Duration = crate::HANG_GUARD;
 
-/// What pools of the data node have in use: block and pool, and how many.
+/// The usage of the data node's pools: block and pool, and the number of entries in use.
 pub type Pools = BTreeMap<String, u64>;
 
-/// A data node, and SQL nodes before it.
+/// A data node, and SQL nodes that use it.
 pub struct Servers {
-    /// Before the data node, so that they end first.
+    /// Declared before the data node, so that they are stopped first.
     pub sql_nodes: Vec<ScopedSqlNode>,
-    /// See [`DataProcess`].
+    /// The data node's process.
     pub data: DataProcess,
 }
 
 impl Servers {
-    /// So many SQL nodes before a data node with these parameters; `program` is that of the data node.
+    /// `sql_nodes` SQL nodes for a data node with these parameters; `program` is the path of the data node's program.
     pub fn start(program: &str, sql_nodes: usize, parameters: &[(&str, &str)]) -> Self {
         Self::start_with(program, sql_nodes, parameters, &[])
     }
 
-    /// The same with variables of the SQL nodes.
+    /// Like [`Servers::start`], with variables of the SQL nodes.
     pub fn start_with(
         program: &str,
         sql_nodes: usize,
@@ -53,12 +53,12 @@ impl Servers {
     /// A session at one of the SQL nodes, in the database `test`.
     pub fn connect(&self, node: usize) -> Session {
         let mut session = Session::new(self.sql_nodes[node].connect().expect("the SQL node answers"));
-        // It is made just now by whoever is the first.
+        // It may just be being created by the first SQL node.
         let _ = session.try_query("USE test");
         session
     }
 
-    /// What the data node has in use now.
+    /// The current usage of the data node's pools.
     pub fn pools(&self) -> Pools {
         let rows = self.connect(0).query("SELECT block, pool, used FROM information_schema.vinga_pools");
         rows.into_iter()
@@ -66,7 +66,7 @@ impl Servers {
             .collect()
     }
 
-    /// Waits until the data node has no more in use than before; panics if that does not come.
+    /// Waits until the data node has no more in use than before; panics if that takes too long.
     #[track_caller]
     pub fn await_rest(&self, before: &Pools) {
         let began = Instant::now();
@@ -82,7 +82,7 @@ impl Servers {
         }
     }
 
-    /// All SQL nodes live, and so does the data node.
+    /// Checks that all SQL nodes and the data node are running.
     #[track_caller]
     pub fn check_alive(&mut self) {
         for (number, node) in self.sql_nodes.iter_mut().enumerate() {

@@ -1,5 +1,6 @@
-//! What is no text of its character set, in parameters of prepared statements and in files, and files that are loaded
-//! in many portions with duplicates in them: the same becomes of it as with InnoDB, and nothing is left behind.
+//! Texts that are not valid in their character sets, in parameters of prepared statements and in files, and files that
+//! are loaded in many portions and contain duplicates: the results are the same as with InnoDB, and nothing is left
+//! behind.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use vinga_sql_tests::servers::Servers;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
-/// No UTF-8, or cut off, or of other planes; and some that is good, between.
+/// Texts that are not UTF-8, truncated, or from other planes, and valid ones among them.
 const TEXTS: [&[u8]; 14] = [
     b"good",
     b"",
@@ -32,7 +33,7 @@ fn oracle(servers: &Servers) -> Oracle {
     Oracle::new(|| servers.sql_nodes[0].connect().expect("the SQL node answers"))
 }
 
-/// What both tables have must be the same.
+/// Both tables must have the same contents.
 #[track_caller]
 fn same_rows(oracle: &mut Oracle) {
     oracle.good("SELECT HEX(id), HEX(s), HEX(b), n FROM t ORDER BY id, HEX(s), n");
@@ -73,7 +74,7 @@ fn broken_texts_in_parameters() {
     servers.await_rest(&before);
 }
 
-/// A file that goes away with the test.
+/// A file that is removed at the end of the test.
 struct File(PathBuf);
 
 impl File {
@@ -83,7 +84,7 @@ impl File {
         File(path)
     }
 
-    /// A statement that loads it.
+    /// A statement that loads the file.
     fn load(&self, how: &str) -> String {
         format!(
             "LOAD DATA INFILE '{}' {how} INTO TABLE t CHARACTER SET utf8mb4 FIELDS TERMINATED BY ','",
@@ -100,7 +101,7 @@ impl Drop for File {
 
 const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(20) CHARACTER SET utf8mb4, b VARBINARY(20), n INT, KEY s (s), UNIQUE KEY n (n))";
 
-/// What LOAD DATA says, and what is there then.
+/// The result of LOAD DATA, and of checking the rows after it.
 fn load(oracle: &mut Oracle, file: &File, how: &str) -> Said {
     let said = oracle.same(file.load(how));
     oracle.same("SHOW WARNINGS LIMIT 5");
@@ -131,7 +132,7 @@ fn broken_texts_in_files() {
     servers.await_rest(&before);
 }
 
-/// Lines of more than one portion; the one in the middle has a key that is there, or comes twice.
+/// Lines for more than one portion; the one in the middle has a key that exists, or that occurs twice.
 fn lines(id_in_middle: u32, n_in_middle: u32) -> Vec<Vec<u8>> {
     let line = |id: u32, n: u32| format!("{id},text {},{id},{n}\n", id % 100).into_bytes();
     (1..=3000).map(|id| if id == 1500 { line(id_in_middle, n_in_middle) } else { line(id, id) }).collect()

@@ -1,10 +1,10 @@
-//! What is in a binary log makes the same of the same rows, whatever others did meanwhile: it holds rows, not
-//! statements.
+//! Replaying a binary log produces the same rows from the same rows, whatever others did at the same time: it contains
+//! rows, not statements.
 
 use std::process::{Command, Stdio};
 use vinga_sql_tests::{Session, TestCluster, packaged, program, run};
 
-/// Cannot log statements for this engine.
+/// The server's error: "Cannot log statements for this engine".
 const ROW_ENGINE: u16 = 1665;
 const LOG: &str = "changes.000001";
 
@@ -18,12 +18,12 @@ fn cluster(isolation: &str) -> TestCluster {
     TestCluster::start_with(1, &[], &variables)
 }
 
-/// Where the binary log ends.
+/// The current end of the binary log.
 fn end_of_log(session: &mut Session) -> String {
     session.query("SHOW MASTER STATUS")[0][1].clone()
 }
 
-/// A program of the server that has no name among those for users.
+/// A program of the server that has no name among the programs for users.
 fn server_program(name: &str) -> Command {
     let mut command = Command::new(packaged("usr/bin").join(name));
     let libraries = std::fs::read_dir(packaged("usr/lib")).expect("the server was unpacked");
@@ -35,7 +35,7 @@ fn server_program(name: &str) -> Command {
     command
 }
 
-/// Does again what a part of the log says.
+/// Replays a part of the log.
 fn replay(cluster: &TestCluster, start: &str, stop: &str) {
     let node = &cluster.sql_nodes[0];
     let mut reader = server_program("mariadb-binlog");
@@ -49,7 +49,7 @@ fn replay(cluster: &TestCluster, start: &str, stop: &str) {
     assert!(reading.wait().expect("it ends").success(), "the log can be read");
 }
 
-/// Who reads rows that another transaction changes, which commits first.
+/// Statements that read rows while another transaction, which commits first, changes them.
 const READERS: [&str; 5] = [
     "INSERT INTO target SELECT id + 20, v FROM source",
     "REPLACE INTO target SELECT id + 10, v FROM source",
@@ -58,7 +58,7 @@ const READERS: [&str; 5] = [
     "DELETE target FROM target JOIN source ON target.id = source.id + 10 WHERE source.v = 1",
 ];
 
-/// Without the binary log.
+/// Fills the tables without writing to the binary log.
 fn fill(session: &mut Session) {
     session.query("SET sql_log_bin = 0");
     session.query("DELETE FROM source");
@@ -72,7 +72,7 @@ fn contents(session: &mut Session) -> [Vec<String>; 2] {
     ["source", "target"].map(|table| session.lines(&format!("SELECT * FROM {table} ORDER BY id")))
 }
 
-/// The engines of the table that is read and of the one that is changed, and the isolation.
+/// Takes the engines of the table that is read and of the one that is changed, and the isolation level.
 fn read_while_another_commits(readers: &[&str], source: &str, target: &str, isolation: &str) {
     let cluster = cluster(isolation);
     let (mut first, mut second) = (cluster.connect(0), cluster.connect(0));
@@ -102,11 +102,11 @@ fn who_reads_while_another_commits_is_logged_with_what_it_has_found() {
             read_while_another_commits(&READERS, "VINGA", target, isolation);
         }
     }
-    // InnoDB locks what the others read, and all of it under REPEATABLE READ.
+    // InnoDB locks the rows that the other statements read, and all of them under REPEATABLE READ.
     read_while_another_commits(&READERS[..3], "InnoDB", "VINGA", "READ-COMMITTED");
 }
 
-/// All ways to change tables, and what the log makes of it.
+/// All kinds of changes to tables, and the effect of replaying their log.
 #[test]
 fn a_replay_makes_the_same_tables() {
     let cluster = cluster("READ-COMMITTED");
@@ -163,7 +163,7 @@ fn a_replay_makes_the_same_tables() {
     assert_eq!(digest(&mut session), before);
 }
 
-/// A log of statements is refused where rows would be needed; what needs none goes on.
+/// A log of statements is refused where rows would have to be logged; statements that need none are executed.
 #[test]
 fn a_log_of_statements_is_refused() {
     let cluster = cluster("REPEATABLE-READ");
@@ -184,7 +184,7 @@ fn a_log_of_statements_is_refused() {
         assert_eq!(number, ROW_ENGINE, "{statement}: {sentence}");
     }
     assert_eq!(session.lines("SELECT * FROM t"), ["1 1"]);
-    // What is read may be other rows later: said, as for functions that are.
+    // A later replay may read other rows: the server notes this, as for non-deterministic functions.
     session.query("INSERT INTO i SELECT * FROM t");
     let warnings = session.lines("SHOW WARNINGS");
     assert!(warnings.len() == 1 && warnings[0].starts_with("Note 1592"), "{warnings:?}");
@@ -196,7 +196,7 @@ fn a_log_of_statements_is_refused() {
     }
 }
 
-/// Statements whose rows get numbers in all ways; some of their rows fail.
+/// Statements whose rows get numbers in all possible ways; some of their rows fail.
 const NUMBERED: [&str; 10] = [
     "INSERT INTO n (s) VALUES (1), (2)",
     "INSERT INTO n (s) SELECT seq FROM seq_10_to_20",
@@ -210,9 +210,9 @@ const NUMBERED: [&str; 10] = [
     "INSERT INTO n (s) VALUES (21), (22), (23)",
 ];
 
-/// What was logged of tables of one engine is run again on those of another, and numbers go on behind those of the log.
+/// Replays the log of one engine's tables on those of another; later numbers continue after those of the log.
 fn replay_numbers(format: &str, from: &str, to: &str) {
-    // InnoDB logs no statements below it.
+    // InnoDB does not log statements below this level.
     let cluster = cluster("REPEATABLE-READ");
     let mut session = cluster.connect(0);
     let make = |session: &mut Session, engine: &str| {
@@ -256,7 +256,7 @@ fn numbers_go_on_behind_those_that_were_replayed() {
     }
 }
 
-/// A slave whose tables are Vinga's, of a master whose tables are InnoDB's.
+/// A replica whose tables are Vinga's, of a primary whose tables are InnoDB's.
 #[test]
 fn a_slave_passes_over_the_errors_that_it_is_told_to() {
     for format in ["ROW", "STATEMENT"] {

@@ -1,14 +1,14 @@
-//! Random changes leave in Vinga's tables what they leave in InnoDB's, and say the same: in and out of transactions,
-//! with savepoints, with duplicates that fail, are ignored, replaced or updated, and with triggers.
+//! Random changes have the same effects and results in Vinga's tables as in InnoDB's: in and out of transactions, with
+//! savepoints, with duplicates that fail, are ignored, replaced or updated, and with triggers.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
 
-/// Statements of a seed, unless `VINGA_STATEMENTS` says otherwise.
+/// Default number of statements for a seed (`VINGA_STATEMENTS`).
 const STATEMENTS: u64 = 1_500;
 
-/// Values of keys: few, so that they meet.
+/// Number of different keys: few, so that there are duplicates.
 const KEYS: i32 = 12;
 
 struct Statements {
@@ -125,7 +125,8 @@ fn make_tables(oracle: &mut Oracle) {
     }
 }
 
-/// What a statement says but for which duplicate it names: of several in one statement engines meet one or another.
+/// The result of a statement without the duplicate that it names: if there are several, the engines may find different
+/// ones.
 fn essence(said: Said) -> Said {
     match said {
         Said::Good(affected, _, warnings, rows) => Said::Good(affected, 0, warnings, rows),

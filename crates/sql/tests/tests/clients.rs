@@ -1,4 +1,4 @@
-//! Programs in other languages, with their usual drivers: each does what programs do with a database and checks it.
+//! Programs in other languages, with their usual drivers: each uses a database in typical ways and checks the results.
 
 use std::process::Command;
 use vinga_sql_tests::{TestCluster, packaged, program, run, source};
@@ -55,7 +55,7 @@ fn a_dump_goes_out_and_comes_in_again() {
     let text = run(dump().arg(socket(0)));
     assert!(text.contains("for a dump") && text.contains("ENGINE=VINGA"), "{}", &text[..500]);
 
-    // It comes in at the other SQL node.
+    // The dump is loaded at the other SQL node.
     let file = std::env::temp_dir().join(format!("vinga-dump-{}.sql", std::process::id()));
     std::fs::write(&file, text).expect("a file can be written");
     session.query("DROP VIEW cheap");

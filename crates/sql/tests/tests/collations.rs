@@ -1,6 +1,6 @@
-//! Texts compare, sort and meet each other in Vinga's tables as in InnoDB's, whatever the collation: random values with
-//! all that is odd in them (spaces at the end, characters below the space, accents, expansions, characters of four
-//! bytes, nothing at all) are asked for in every way in which an index is used.
+//! Texts compare, sort and match in Vinga's tables as in InnoDB's, for all collations: random values with all special
+//! cases (trailing spaces, characters below the space, accents, expansions, characters of four bytes, empty values) are
+//! searched in all ways in which an index is used.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,18 +8,18 @@ use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
 use vinga_sql_tests::{Session, TestCluster};
 
-/// What values are made of, in every character set.
+/// The parts of values in every character set.
 const USUAL_PIECES: [&str; 17] =
     [" ", " ", "  ", "\t", "\u{1}", "\0", "\n", "\u{1f}", "!", "a", "A", "b", "z", "ss", "oe", "ch", "Ch"];
-/// The same, in those that have them; taken as often.
+/// Further parts, in the character sets that have them; used as often as the usual ones.
 const ODD_PIECES: [&str; 34] = [
     "á", "Ä", "ß", "æ", "ö", "\u{a0}", "\u{301}", "~", "\u{7f}", "あ", "ア", "ﾊ", "ﾊﾟ", "😀", "😁", "č", "Č",
     "ł", "ñ", "ÿ", "ś", "Œ", "ı", "一", "丁", "髙", "가", "ก", "เ", "่", "π", "Я", "ב", "ա",
 ];
 
-/// Rows of a table.
+/// Number of rows of a table.
 const ROWS: u32 = 60;
-/// Values that are asked for.
+/// Number of values that are searched for.
 const PROBES: u32 = 6;
 
 struct Collation {
@@ -27,7 +27,7 @@ struct Collation {
     charset: String,
 }
 
-/// A piece in another character set.
+/// A part, in another character set.
 struct Piece {
     bytes: Vec<u8>,
     is_usual: bool,
@@ -40,7 +40,7 @@ struct Charset {
 }
 
 impl Charset {
-    /// As the server has it.
+    /// The parts as the server converts them to this character set.
     fn new(name: &str, session: &mut Session) -> Self {
         let mut encode = |text: &str| {
             let literal = format!("_utf8mb4 x'{}'", hex(text.as_bytes()));
@@ -63,7 +63,7 @@ impl Charset {
         Charset { pieces, percent, has_one_byte }
     }
 
-    /// Few of the pieces, so that values meet: usual ones and others.
+    /// A few of the parts, so that values match: usual ones and others.
     fn some_pieces(&self, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         let (usual, odd): (Vec<_>, Vec<_>) = self.pieces.iter().partition(|piece| piece.is_usual);
         let mut of = |some: &[&Piece]| some[random.usize(0..some.len())].bytes.clone();
@@ -72,7 +72,7 @@ impl Charset {
 }
 
 impl Collation {
-    /// A value of this character set, from pieces that it has.
+    /// A value of this character set, made of these parts.
     fn value(&self, random: &mut fastrand::Rng, pieces: &[Vec<u8>]) -> Vec<u8> {
         (0..random.usize(0..6)).flat_map(|_| pieces[random.usize(0..pieces.len())].clone()).collect()
     }
@@ -87,7 +87,7 @@ impl Collation {
     }
 }
 
-/// All that is said otherwise than by InnoDB.
+/// All results that differ from InnoDB's.
 #[derive(Default)]
 struct Differences(Vec<String>);
 
@@ -104,7 +104,7 @@ impl Comparison<'_> {
         let [ours, theirs] = self.oracle.ask(statement);
         if ours != theirs {
             let kind = self.column;
-            // Who takes another way may find something else.
+            // Engines with different plans may find different rows.
             let [our_way, their_way] = self.oracle.ask(format!("EXPLAIN {statement}"));
             self.differences.0.push(format!(
                 "{kind}: {statement}\n   Vinga {ours:?}\n  InnoDB {theirs:?}\n   Vinga {our_way:?}\n  InnoDB {their_way:?}"
@@ -140,7 +140,7 @@ impl Comparison<'_> {
         self.good(&format!("INSERT INTO two VALUES {}", pairs.join(",")));
     }
 
-    /// Everything that an index is used for with all values.
+    /// Runs all kinds of statements that use an index for all values.
     fn ask_of_all(&mut self) {
         for statement in [
             "SELECT id FROM t FORCE INDEX (k) ORDER BY s, id",
@@ -166,7 +166,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Everything that an index is used for with some values.
+    /// Runs all kinds of statements that use an index for some values.
     fn ask_for(&mut self, random: &mut fastrand::Rng, pieces: &[Vec<u8>]) {
         let mut value = || self.collation.value(random, pieces);
         let (first, second, third) = (value(), value(), value());
@@ -232,7 +232,7 @@ fn compare(
     let columns = match collation.charset.as_str() {
         "binary" => vec!["VARBINARY(40)".to_owned(), "BINARY(40)".to_owned()],
         _ => {
-            // Values fill a column, and are cut off, where InnoDB has an order of them: see docs/sql.md.
+            // Values fill a column, and are truncated, where InnoDB sorts such values consistently: see docs/sql.md.
             let room = if charset.has_one_byte { [6, 12, 40][random.usize(0..3)] } else { 40 };
             vec![format!("VARCHAR(40) {attributes}"), format!("CHAR({room}) {attributes}")]
         }
@@ -254,16 +254,16 @@ fn collations(cluster: &TestCluster) -> Vec<Collation> {
     rows.into_iter().map(|row| Collation { name: row[0].clone(), charset: row[1].clone() }).collect()
 }
 
-/// Compares these collations with values that come from a seed.
+/// Compares these collations on values that are generated from a seed.
 fn run(name: &str, seed: u64, choose: impl FnOnce(Vec<Collation>, &mut fastrand::Rng) -> Vec<Collation>) {
     println!("{name}: seed {seed}");
-    // Nobody needs InnoDB's rows after a crash.
+    // InnoDB's rows need not survive a crash.
     let cluster = TestCluster::start_with(1, &[], &[("innodb_flush_log_at_trx_commit", "0")]);
     let mut oracle = Oracle::new(|| {
         let mut connection = cluster.sql_nodes[0].connect().expect("the SQL node answers");
-        // Which tables come first, and with which index, is said where it matters, so that both engines go the same
-        // way. What the server remembers of subqueries depends on the order in which rows come: it takes 'ß' for 'ss'
-        // in CHAR.
+        // Where it matters, statements specify which table comes first and which index is used, so that both engines
+        // use the same plan. The server's cache for subqueries depends on the order of rows: it treats 'ß' as 'ss' in
+        // CHAR.
         connection
             .query("SET NAMES utf8mb4, sql_mode = '', optimizer_switch = 'semijoin=off,materialization=off,subquery_cache=off'")
             .expect("every server has these");
@@ -294,7 +294,7 @@ fn run(name: &str, seed: u64, choose: impl FnOnce(Vec<Collation>, &mut fastrand:
     assert!(failed.is_empty(), "seed {seed}, {} of {}:\n{}", failed.len(), chosen.len(), failed.join("\n"));
 }
 
-/// Usual ones, and those that are odd.
+/// Usual collations, and those with special rules.
 const USUAL: [&str; 29] = [
     "binary",
     "latin1_swedish_ci",
@@ -327,7 +327,7 @@ const USUAL: [&str; 29] = [
     "cp1250_czech_cs",
 ];
 
-/// Another seed, and parts of the names of collations, for longer runs.
+/// The usual collations. `VINGA_SEED` sets another seed for longer runs.
 #[test]
 fn usual_collations() {
     run("usual", environment::seed(), |all, _| {
@@ -337,8 +337,8 @@ fn usual_collations() {
     });
 }
 
-/// Some of all that the server has, others with each seed. With `VINGA_COLLATIONS=nopad,latin1` all with one of these
-/// in their names, with `VINGA_COLLATIONS=all` all.
+/// Some of all collations that the server has, others with each seed. With `VINGA_COLLATIONS=nopad,latin1` all that
+/// contain one of these in their names, with `VINGA_COLLATIONS=all` all.
 #[test]
 fn other_collations() {
     run("others", environment::seed(), |mut all, random| {
@@ -352,8 +352,8 @@ fn other_collations() {
     });
 }
 
-/// Columns that are not padded, and have 'ß' and 'ss': an index counts the spaces behind them, the server does not.
-/// Whoever takes the same way finds the same.
+/// Columns without padding that contain 'ß' and 'ss': an index takes the trailing spaces into account, the server does
+/// not. With the same plan both engines find the same rows.
 #[test]
 fn columns_that_are_not_padded_meet_with_an_index_and_without() {
     let cluster = TestCluster::start(1);

@@ -1,4 +1,4 @@
-//! Definitions that two SQL nodes change, one after the other and at the same time.
+//! Definitions that two SQL nodes change, one after another and at the same time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use vinga_sql_tests::{HANG_GUARD, Session};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
-/// What a SQL node remembers of a table is not used after the other one has changed it.
+/// A SQL node does not use its cached state of a table after the other one has changed it.
 #[test]
 fn a_definition_that_the_other_node_has_changed() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
@@ -41,7 +41,7 @@ fn a_definition_that_the_other_node_has_changed() {
         assert_eq!(there.lines("SELECT * FROM t"), [row], "after {change}");
         assert_eq!(here.lines("SHOW CREATE TABLE t"), there.lines("SHOW CREATE TABLE t"), "after {change}");
     }
-    // Another table of the same name.
+    // Another table with the same name.
     here.query("DROP TABLE t");
     here.query("CREATE TABLE t (b INT, id INT PRIMARY KEY) ENGINE=VINGA");
     assert_eq!(there.lines("EXECUTE reading USING 1"), [""; 0]);
@@ -59,7 +59,8 @@ fn a_definition_that_the_other_node_has_changed() {
     servers.check_alive();
 }
 
-/// A transaction that has used a table goes on while the other SQL node changes it: it is refused, or sees the new one.
+/// A transaction that has used a table continues while the other SQL node changes the table: it gets an error, or the
+/// new definition.
 #[test]
 fn a_transaction_meets_a_change_of_the_other_node() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
@@ -101,7 +102,7 @@ fn a_transaction_meets_a_change_of_the_other_node() {
             let is_whole = written.is_ok() && committed.is_ok();
             let is_emptied = changed.is_ok() && change.starts_with("TRUNCATE");
             let expected = if is_whole && !is_emptied { "1" } else { "0" };
-            // A transaction that was told an error has done nothing at all, its first statement included.
+            // A transaction that got an error has changed nothing at all, including its first statement.
             let mut conditions = vec!["a = 7"];
             if beginning.starts_with("INSERT") {
                 conditions.push("id = 5");
@@ -117,7 +118,7 @@ fn a_transaction_meets_a_change_of_the_other_node() {
     servers.check_alive();
 }
 
-/// However many tables a transaction uses, changes of others neither wait for it nor end it.
+/// No matter how many tables a transaction uses, changes by others neither wait for it nor end it.
 #[test]
 fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
     const TABLES: u32 = 12;
@@ -150,7 +151,7 @@ fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
     for table in 0..TABLES {
         assert_eq!(other.lines(&format!("SELECT id, a FROM t{table} ORDER BY id")), ["1 1", "2 6"]);
     }
-    // One of its tables, the last of many, is waited for.
+    // One of its tables, the last of many, is dropped.
     many.query("BEGIN");
     for table in 0..TABLES {
         many.query(&format!("UPDATE t{table} SET a = a + 10 WHERE id = 1"));
@@ -164,24 +165,24 @@ fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
     servers.check_alive();
 }
 
-/// What may be told to those who change the same table at the same time.
+/// Errors that clients may get if they change the same table at the same time.
 fn is_expected(number: u16) -> bool {
     matches!(
         number,
-        1050 | 1051 // There is such a table, there is none.
+        1050 | 1051 // The table exists, or does not.
             | 1054 // No such column.
-            | 1060 | 1061 | 1091 // There is such a column or key, there is none to be dropped.
+            | 1060 | 1061 | 1091 // The column or key exists, or does not when it is dropped.
             | 1136 // Another number of columns.
-            | 1062 // The row is there.
+            | 1062 // The row exists.
             | 1146 // No such table.
             | 1205 | 1213 // Locks.
-            | 1297 // Somebody else changes it.
-            | 1412 // Another definition by now.
-            | 1932 // Gone just before it is used.
+            | 1297 // Another client is changing it.
+            | 1412 // The definition has changed.
+            | 1932 // Dropped just before it is used.
     )
 }
 
-/// What `SHOW CREATE TABLE` says but for the next generated value, which each SQL node has one of.
+/// The output of `SHOW CREATE TABLE` without the next generated value, which differs between SQL nodes.
 fn without_next_value(lines: Vec<String>) -> Vec<String> {
     let without = |line: String| match line.split_once(" AUTO_INCREMENT=") {
         Some((before, behind)) => {
@@ -192,7 +193,7 @@ fn without_next_value(lines: Vec<String>) -> Vec<String> {
     lines.into_iter().map(without).collect()
 }
 
-/// Names that the server gives to tables while ALTER is at work.
+/// The prefix of the server's temporary names for tables during ALTER.
 const PASSING: &str = "#sql-";
 
 #[test]
@@ -217,7 +218,7 @@ fn two_nodes_change_the_same_table_at_once() {
         "DROP TABLE IF EXISTS fight, other",
     ];
     let began = Instant::now();
-    // At least so many statements go well, however long that takes.
+    // Each runs until this many statements have succeeded, no matter how long that takes.
     const GOOD_MIN: u32 = 100;
     let all_good = AtomicU32::new(0);
     let told = thread::scope(|threads| {
@@ -237,7 +238,7 @@ fn two_nodes_change_the_same_table_at_once() {
                             Err(error) => strange.push(format!("{statement}: {error}")),
                         }
                         let took = begun.elapsed();
-                        assert!(began.elapsed() < 2 * HANG_GUARD, "few statements go well");
+                        assert!(began.elapsed() < 2 * HANG_GUARD, "few statements succeed");
                         assert!(took < HANG_GUARD, "{statement} took {took:?}");
                     }
                     strange
@@ -255,10 +256,10 @@ fn two_nodes_change_the_same_table_at_once() {
         strange.len(),
         &strange[..strange.len().min(20)]
     );
-    // Both see the same, and a last create works.
+    // Both see the same tables, and a final create works.
     let (mut here, mut there) = (servers.connect(0), servers.connect(1));
     for table in here.lines("SHOW TABLES") {
-        // An ALTER's own name, which stays if the other SQL node makes the table between two of its steps.
+        // A temporary name of an ALTER, which remains if the other SQL node creates the table between two of its steps.
         if table.starts_with(PASSING) {
             here.query(&format!("DROP TABLE `{table}`"));
             continue;
@@ -275,8 +276,8 @@ fn two_nodes_change_the_same_table_at_once() {
     there.query("INSERT INTO fight VALUES (1)");
     assert_eq!(here.lines("SELECT * FROM fight"), ["1"]);
     here.query("DROP TABLE fight");
-    // Nothing is left: no table in the data nodes, no file in the SQL nodes.
-    let native = vinga::blocking::Cluster::connect(&servers.data.address()).expect("the data node is there");
+    // Nothing is left behind: no table at the data nodes, no file at the SQL nodes.
+    let native = vinga::blocking::Cluster::connect(&servers.data.address()).expect("the data node answers");
     let left: Vec<String> =
         native.tables().expect("it answers").into_iter().filter(|name| name.starts_with("test.")).collect();
     assert!(left.is_empty(), "{left:?}");

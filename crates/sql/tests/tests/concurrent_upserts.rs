@@ -1,5 +1,5 @@
-//! Sessions of two SQL nodes fight for a few keys, by statements that mind duplicates. Each of these does what it says,
-//! or is told that it was the victim of a deadlock: it never meets a row that has gone meanwhile.
+//! Sessions of two SQL nodes compete for a few keys, with statements that handle duplicates. Each of these succeeds, or
+//! gets the error of a deadlock: it never fails because a row was deleted meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ const SESSIONS: usize = 6;
 const KEYS: u64 = 4;
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Sessions run these statements in turn, each with the keys in turn; returns how many each of them has done.
+/// Sessions run these statements in turn, each with the keys in turn; returns how many of each succeeded.
 fn fight(cluster: &TestCluster, statements: &[&str]) -> Vec<u64> {
     let is_over = AtomicBool::new(false);
     let done: Vec<AtomicU64> = statements.iter().map(|_| AtomicU64::new(0)).collect();
@@ -40,13 +40,13 @@ fn fight(cluster: &TestCluster, statements: &[&str]) -> Vec<u64> {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert!(done.iter().all(|done| done.load(Ordering::Relaxed) > 0), "each goes well: {done:?}");
+    assert!(done.iter().all(|done| done.load(Ordering::Relaxed) > 0), "each succeeds: {done:?}");
     done.into_iter().map(AtomicU64::into_inner).collect()
 }
 
-/// A table whose key `id` is generated, and another, `v`, that is unique.
+/// A table with a generated key `id`, and another unique key, `v`.
 fn cluster() -> TestCluster {
-    // Locks are waited for until they are let go, however busy the machine is.
+    // Locks are waited for until they are released, no matter how busy the machine is.
     let cluster = TestCluster::start_with(
         2,
         &[("TransactionDeadlockDetectionTimeout", "600000")],
@@ -58,7 +58,7 @@ fn cluster() -> TestCluster {
     cluster
 }
 
-/// The rows are found by either key, and are the same.
+/// The same rows are found by either key.
 fn check_keys(cluster: &TestCluster) {
     let mut session = cluster.connect(0);
     let all = session.lines("SELECT * FROM t IGNORE INDEX (v)");
@@ -70,7 +70,7 @@ fn check_keys(cluster: &TestCluster) {
             assert_eq!(session.lines(&format!("SELECT * FROM t WHERE v = {v}")), [row.as_str()]);
         }
     }
-    assert!(all.len() as u64 <= KEYS, "a unique key is there twice: {all:?}");
+    assert!(all.len() as u64 <= KEYS, "a unique key exists twice: {all:?}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! `COUNT` under a condition, made at the data nodes: of exactly the rows that InnoDB counts, whatever keys lead to
-//! them and whatever of the condition these keys say already. What is wrong there nobody corrects: no row comes to the
-//! server.
+//! `COUNT` with a condition, computed by the data nodes: it must count exactly the rows that InnoDB counts, whatever
+//! keys lead to them and whatever parts of the condition these keys imply. Errors here are not corrected by the server,
+//! as it gets no rows.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{TestCluster, environment};
 
-/// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
+/// Default number of statements for a seed (`VINGA_QUERIES`).
 const STATEMENTS: u64 = 1_500;
-/// Statements about the same table.
+/// Number of statements on the same table.
 const SAME_TABLE: u64 = 100;
 
 const TYPES: [&str; 10] = [
@@ -33,7 +33,7 @@ const KEYS: [&str; 9] = [
     "PRIMARY KEY (id) USING HASH, KEY (c, a)",
     "PRIMARY KEY (id), UNIQUE KEY (a, b, id)",
 ];
-/// Values that stand at the ends of types, and some between.
+/// Values at the ends of types, and some in between.
 const VALUES: [&str; 20] = [
     "-9223372036854775808",
     "-2147483648",
@@ -78,7 +78,7 @@ impl Random {
         ["id", "a", "a", "b", "c"][self.0.usize(..5)]
     }
 
-    /// One comparison; of one column, if that is given.
+    /// A comparison; of one column, if that is given.
     fn comparison(&mut self, column: &str) -> String {
         match self.0.u8(..12) {
             0..3 => {
@@ -132,7 +132,7 @@ fn make_table(oracle: &mut Oracle, random: &mut Random) {
     oracle.good(&format!("CREATE TABLE t (id INT NOT NULL, {}, {key})", columns.join(", ")));
     for id in 0..60 {
         let [a, b, c] = ["a", "b", "c"].map(|_| random.value());
-        // A value that is none of its column becomes the nearest, as IGNORE has it.
+        // A value that does not fit its column becomes the nearest one, because of IGNORE.
         oracle.same_but_numbers(format!("INSERT IGNORE INTO t VALUES ({id}, {a}, {b}, {c})"));
     }
 }
@@ -170,7 +170,7 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
             )),
             _ => {
                 asked += 1;
-                // An index of that name may not be there: both say so.
+                // An index with that name may not exist: both engines report that.
                 oracle.same_but_numbers(format!("SELECT {figures} FROM t{hint} WHERE {conditions}"));
             }
         };
@@ -179,7 +179,7 @@ fn random_conditions_count_and_change_what_they_do_with_innodb() {
     assert!(counted * 4 > asked, "{counted} of {asked} were counted by the data nodes");
 }
 
-/// What a key's ranges say is not checked; the rest is.
+/// Conditions that a key's ranges imply are not checked; the rest is.
 #[test]
 fn nothing_is_checked_that_the_ranges_say() {
     let cluster = TestCluster::start(1);
@@ -214,7 +214,7 @@ fn nothing_is_checked_that_the_ranges_say() {
     }
 }
 
-/// Queries that want more, or are executed more than once.
+/// Queries with further clauses, or that are executed more than once.
 #[test]
 fn queries_of_every_form_count_as_innodb_does() {
     let cluster = TestCluster::start(1);
@@ -306,7 +306,7 @@ fn queries_of_every_form_count_as_innodb_does() {
     }
 }
 
-/// Where reads lock, what was counted stays.
+/// Where reads take locks, rows that were counted stay unchanged.
 #[test]
 fn who_has_to_lock_does_not_count() {
     let cluster = TestCluster::start(1);
@@ -322,7 +322,7 @@ fn who_has_to_lock_does_not_count() {
     }
 }
 
-/// EXPLAIN shows the way in which rows are counted.
+/// EXPLAIN shows the plan by which rows are counted.
 #[test]
 fn explain_shows_the_plan_of_a_count() {
     let cluster = TestCluster::start(1);

@@ -1,4 +1,4 @@
-//! `COUNT(*)`: made at the data nodes where nothing else is wanted of the rows, and the same number as that of reading
+//! `COUNT(*)`: computed by the data nodes if nothing else of the rows is needed, with the same result as by reading
 //! them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use vinga_sql_tests::oracle::{Oracle, Said};
 use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Statements of a seed, unless `VINGA_QUERIES` says otherwise.
+/// Default number of statements for a seed (`VINGA_QUERIES`).
 const STATEMENTS: u64 = 1_500;
 
 fn fill(session: &mut Session, rows: u32) {
@@ -41,7 +41,7 @@ fn a_count_is_one_round_trip_and_brings_no_rows() {
     }
     assert_eq!(s.growth("round_trips", "SELECT COUNT(*) FROM t"), 1);
     assert_eq!(s.growth("round_trips", "EXPLAIN SELECT COUNT(*) FROM t"), 0, "it counts nothing");
-    // With its own changes, some of which were not sent yet.
+    // Includes its own changes, some of which were not sent yet.
     s.query("BEGIN");
     s.query("INSERT INTO t VALUES (30001, 1, NULL, ''), (30002, 1, NULL, '')");
     s.query("DELETE FROM t WHERE id = 7");
@@ -59,7 +59,7 @@ fn a_count_is_one_round_trip_and_brings_no_rows() {
     assert_eq!(s.lines("SELECT COUNT(*), COUNT(id) FROM t"), ["0 0"]);
 }
 
-/// What else is wanted comes of the same rows as the number.
+/// Other results of a query come from the same rows as the number.
 #[test]
 fn other_sums_are_of_the_rows_that_are_counted() {
     let cluster = TestCluster::start(1);
@@ -82,7 +82,7 @@ fn other_sums_are_of_the_rows_that_are_counted() {
     assert!(s.growth("scanned_rows", "SELECT COUNT(*), COUNT(v) FROM t") >= 1000, "they are read");
 }
 
-/// A count that was made at the data nodes is one row, as one of rows that were read.
+/// A count by the data nodes is one row, like one that is computed by reading rows.
 #[test]
 fn found_rows_are_those_of_the_count() {
     let cluster = TestCluster::start(1);
@@ -103,7 +103,7 @@ fn found_rows_are_those_of_the_count() {
     }
 }
 
-/// Who reads under REPEATABLE READ or with a lock keeps others from changing what was counted.
+/// Reads under REPEATABLE READ or with a lock prevent others from changing the counted rows.
 #[test]
 fn what_was_counted_under_locks_stays() {
     let cluster = TestCluster::start(1);
@@ -134,7 +134,7 @@ fn what_was_counted_under_locks_stays() {
         other.query("UPDATE t SET k = k + 1 WHERE id = 9");
         s.query("COMMIT");
     }
-    // Rows that others have locked are counted, passed over, or waited for.
+    // Rows that others have locked are counted, skipped, or waited for.
     other.query("BEGIN");
     other.query("DELETE FROM t WHERE id <= 3");
     assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["200"]);
@@ -144,7 +144,7 @@ fn what_was_counted_under_locks_stays() {
     assert_eq!(s.lines("SELECT COUNT(*) FROM t"), ["197"]);
 }
 
-/// A function or a trigger may change what is counted while the statement is executed.
+/// A function or a trigger may change the rows while the statement is executed.
 #[test]
 fn what_the_statement_itself_changes_is_counted_when_it_is_asked_for() {
     let cluster = TestCluster::start(1);
@@ -242,7 +242,7 @@ fn random_statements_count_as_innodb_does() {
     oracle.good("ROLLBACK");
 }
 
-/// A statement that counts again and again is killed, in one of its waits or between them.
+/// A statement that counts again and again is killed, during one of its waits or between them.
 #[test]
 fn counting_can_be_killed() {
     let cluster = TestCluster::start(1);
@@ -254,7 +254,7 @@ fn counting_can_be_killed() {
         let id = victim.lines("SELECT CONNECTION_ID()").remove(0);
         let number = thread::scope(|scope| {
             let running = scope.spawn(|| victim.error(forever).0);
-            // The server forgets one that comes when a statement of the program has just given its result.
+            // The server ignores a kill that arrives when a statement of the program has just returned its result.
             while !running.is_finished() {
                 thread::sleep(Duration::from_millis(50));
                 killer.query(&format!("KILL QUERY {id}"));
@@ -271,7 +271,7 @@ fn counting_can_be_killed() {
     assert_eq!(killer.error(&timed).0, 1969);
 }
 
-/// Ends the writers, also when the reader panics.
+/// Stops the writers, even if the reader panics.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -280,8 +280,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// The number of rows stays while rows change, move in an index, and are added and removed by transactions that are
-/// undone.
+/// The number of rows stays the same while rows are changed, move in an index, and are added and removed by
+/// transactions that are undone.
 #[test]
 fn counts_are_right_while_others_write() {
     const ROWS: u32 = 3000;

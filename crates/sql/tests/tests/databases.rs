@@ -1,5 +1,5 @@
-//! Databases that are made at one SQL node are there at the others: soon, with their options, and only as long as they
-//! are.
+//! Databases that are created at one SQL node appear at the others: soon, with their options, and only as long as they
+//! exist.
 
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -17,13 +17,13 @@ fn has(session: &mut Session, database: &str) -> bool {
     session.lines("SHOW DATABASES").iter().any(|there| there == database)
 }
 
-/// What SHOW CREATE DATABASE says; nothing if there is no such database.
+/// The output of SHOW CREATE DATABASE; empty if there is no such database.
 fn shown(session: &mut Session, database: &str) -> String {
     let answer = session.try_query(&format!("SHOW CREATE DATABASE {database}"));
     answer.map_or_else(|_| String::new(), |answer| answer.strings()[0][1].clone())
 }
 
-/// Tries again until it is so: what does not come makes the test hang, which says so, too.
+/// Repeats a check until it holds; if it never does the test hangs, which is also a failure.
 fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         thread::sleep(Duration::from_millis(1));
@@ -42,7 +42,7 @@ fn new_databases_are_told_when_the_system_says_that_there_are_some() {
         here.query(&format!("CREATE DATABASE d{number}"));
         until(|| has(&mut there, &format!("d{number}")));
     }
-    // The thread also looks by itself, and may have met one or another in that moment.
+    // The thread also looks by itself, and may have found one or another at that moment.
     let (noticed, found) = (counter(&mut here, "noticed"), counter(&mut here, "found"));
     assert!(noticed > found, "{noticed} were noticed, {found} were found by looking");
 }
@@ -54,7 +54,7 @@ fn a_database_appears_with_its_options() {
     until(|| has(&mut there, "test"));
     let folder = cluster.sql_nodes[1].folder().join("data");
     let notices = inotify::init(CreateFlags::NONBLOCK).expect("folders can be watched");
-    inotify::add_watch(&notices, &folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).expect("it is there");
+    inotify::add_watch(&notices, &folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).expect("it exists");
     let mut room = [const { MaybeUninit::uninit() }; 4096];
     let mut reader = Reader::new(&notices, &mut room);
     for number in 0..DATABASES {
@@ -69,7 +69,7 @@ fn a_database_appears_with_its_options() {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(folder.join(&name).join("db.opt").exists(), "{name} is there without its options");
+        assert!(folder.join(&name).join("db.opt").exists(), "{name} exists without its options");
     }
     let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     let unfinished: Vec<_> = names.filter(|name| name.as_bytes().starts_with(b"#sql")).collect();
@@ -87,7 +87,8 @@ fn what_is_left_of_a_database_that_was_being_made_is_cleared_away() {
     assert!(!unfinished.exists());
 }
 
-/// Data nodes keep nothing over a restart: SQL nodes do, and tell it to them, but to none of their incarnations twice.
+/// Data nodes store nothing over a restart: SQL nodes do, and send it to each incarnation of the data nodes, but only
+/// once.
 #[test]
 fn a_new_incarnation_of_the_data_nodes_learns_the_databases_of_those_before() {
     let mut servers = Servers::start(env!("CARGO_BIN_EXE_data_node_of_test"), 2, &[]);
@@ -103,7 +104,7 @@ fn a_new_incarnation_of_the_data_nodes_learns_the_databases_of_those_before() {
     let mut there = Session::new(later.connect().expect("it answers"));
     until(|| has(&mut there, "one") && has(&mut there, "two"));
     assert!(shown(&mut there, "one").contains("latin1_bin"));
-    // All of it goes at the same time: the SQL nodes know the next incarnation when they start.
+    // Everything is stopped at the same time: the SQL nodes find the next incarnation when they start.
     servers.sql_nodes[0].stop().expect("it stops");
     servers.sql_nodes[1].stop().expect("it stops");
     drop((there, later));
@@ -113,7 +114,7 @@ fn a_new_incarnation_of_the_data_nodes_learns_the_databases_of_those_before() {
     let later = start(&servers);
     let mut there = Session::new(later.connect().expect("it answers"));
     until(|| has(&mut there, "one") && has(&mut there, "two"));
-    // What is dropped while a SQL node does not run does not come back with that one.
+    // A database that is dropped while a SQL node does not run does not come back with that node.
     let told = servers.sql_nodes[0].folder().join("data/vinga.told");
     until(|| told.exists());
     servers.sql_nodes[0].stop().expect("it stops");
@@ -140,7 +141,7 @@ fn what_is_altered_or_dropped_at_once_stays_so() {
         until(|| shown(&mut there, &name).contains("latin1_bin"));
         assert!(shown(&mut here, &name).contains("latin1_bin"), "{name} is as it was before ALTER");
     }
-    // It is told after all of these.
+    // It is sent after all of these.
     here.query("CREATE DATABASE last");
     until(|| has(&mut there, "last"));
     for session in [&mut here, &mut there] {

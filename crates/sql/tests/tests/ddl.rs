@@ -1,4 +1,4 @@
-//! Definitions: what one SQL node does to tables and databases while others use them.
+//! Definitions: one SQL node changes tables and databases while others use them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga_sql_tests::{Session, TestCluster, eventually};
 
-/// Inserts at a SQL node until it is told to stop; the ids of the rows that were acknowledged, and what was told else.
+/// Inserts at a SQL node until it is stopped; collects the ids of the acknowledged rows, and other results.
 struct Writer {
     stop: Arc<AtomicBool>,
-    /// Rows that were acknowledged.
+    /// Number of acknowledged rows.
     written: Arc<AtomicUsize>,
     thread: thread::JoinHandle<(Vec<u64>, Vec<String>)>,
 }
@@ -45,7 +45,7 @@ impl Writer {
         Writer { stop, written: count, thread }
     }
 
-    /// Waits until so many more rows were acknowledged.
+    /// Waits until `rows` more rows were acknowledged.
     fn await_rows(&self, rows: usize) {
         let before = self.written.load(Ordering::Relaxed);
         eventually("the writer writes", || self.written.load(Ordering::Relaxed) >= before + rows);
@@ -74,7 +74,7 @@ fn an_alter_that_copies_loses_no_write_of_another_sql_node() {
     }
     writer.await_rows(30);
     let (written, errors) = writer.finish();
-    // Meanwhile it was told that the table is being changed (1297), or has been (1412); nothing else.
+    // During this time it got the errors that the table is being changed (1297), or has been (1412); no others.
     let others: Vec<&String> =
         errors.iter().filter(|error| !error.contains("1297") && !error.contains("1412")).collect();
     assert!(others.is_empty(), "{others:?}");
@@ -110,7 +110,7 @@ fn an_alter_that_fails_or_is_killed_lets_others_write_again() {
     other.query("UPDATE test.t SET v = 9 WHERE id = 8");
     assert_eq!(session.lines("SELECT * FROM t WHERE id = 8"), ["8 9"]);
     assert_eq!(session.lines("SHOW TABLES"), ["t"]);
-    // An ALTER to another name, and to another engine.
+    // ALTER with another name, and to another engine.
     session.query("ALTER TABLE t ADD COLUMN c INT DEFAULT 5, RENAME TO u");
     other.query("UPDATE test.u SET v = 10 WHERE id = 8");
     assert_eq!(other.error("SELECT * FROM test.t").0, 1146);
@@ -122,14 +122,14 @@ fn an_alter_that_fails_or_is_killed_lets_others_write_again() {
     assert_eq!(session.lines("SELECT * FROM u WHERE id = 8"), ["8 11 5"]);
 }
 
-/// Another client has fenced the table: who writes to it and tries again at once is told so ever more slowly.
+/// Another client has a write fence on the table: statements that write to it and retry at once get ever slower errors.
 #[test]
 fn who_meets_a_fence_again_and_again_is_held_off() {
     let cluster = TestCluster::start(1);
     let mut session = cluster.connect(0);
     fill(&mut session, "t", 10);
     let other = Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it answers");
-    let table = other.table("test.t").expect("it is there");
+    let table = other.table("test.t").expect("it exists");
     let writes = [
         "INSERT INTO t VALUES (11, 1)",
         "UPDATE t SET v = 0 WHERE id = 1",
@@ -137,7 +137,7 @@ fn who_meets_a_fence_again_and_again_is_held_off() {
         "DELETE FROM t WHERE id = 3",
     ];
     for _ in 0..2 {
-        let fence = other.fence_table(&table).expect("nobody else fences it");
+        let fence = other.fence_table(&table).expect("no one else has fenced it");
         let began = Instant::now();
         for statement in writes.iter().cycle().take(12) {
             assert_eq!(session.error(statement).0, 1297, "{statement}");
@@ -145,7 +145,7 @@ fn who_meets_a_fence_again_and_again_is_held_off() {
         // Pauses of 1, 2, 4, 8, 16 and then 20 ms.
         let (elapsed, least) = (began.elapsed(), Duration::from_millis(31 + 7 * 20));
         assert!(elapsed >= least, "{elapsed:?}");
-        assert_eq!(session.lines("SELECT COUNT(*), SUM(v) FROM t"), ["10 55"], "reads go on");
+        assert_eq!(session.lines("SELECT COUNT(*), SUM(v) FROM t"), ["10 55"], "reads continue");
         fence.lift().expect("the data node answers");
         session.query("UPDATE t SET v = v WHERE id = 1");
         session.query("INSERT INTO t VALUES (100, 1)");
@@ -160,12 +160,12 @@ fn databases_are_those_of_the_cluster() {
     let has = |session: &mut Session, name: &str| {
         !session.lines(&format!("SHOW DATABASES LIKE '{name}'")).is_empty()
     };
-    // One without tables comes a moment later.
+    // A database without tables appears a moment later.
     session.query("CREATE DATABASE `ä-1` CHARACTER SET latin1 COLLATE latin1_bin");
     let collation =
         "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = 'ä-1'";
     eventually("the database comes", || other.lines(collation) == ["latin1_bin"]);
-    // One with a table is there when the table is.
+    // A database with a table appears together with the table.
     session.query("CREATE DATABASE d2 COLLATE utf8mb4_bin");
     session.query("CREATE TABLE d2.t (id INT PRIMARY KEY) ENGINE=VINGA");
     assert_eq!(other.lines("SHOW CREATE DATABASE d2").len(), 1);
@@ -173,20 +173,20 @@ fn databases_are_those_of_the_cluster() {
     assert!(other.lines("SHOW CREATE TABLE d2.u")[0].contains("utf8mb4_bin"));
     session.query("RENAME TABLE d2.u TO `ä-1`.u");
     assert_eq!(other.lines("SHOW TABLES FROM `ä-1`"), ["u"]);
-    // Dropped with the tables that the other has made, at all of them.
+    // It is dropped with the tables that the other SQL node has created, at all SQL nodes.
     session.query("DROP DATABASE d2");
     session.query("DROP DATABASE `ä-1`");
     assert!(!has(&mut other, "d2") && !has(&mut other, "ä-1"));
     assert_eq!(other.error("SELECT * FROM d2.t").0, 1146);
-    // Made anew it is empty, and has its new options.
+    // Created again it is empty, and has its new options.
     other.query("CREATE DATABASE d2 COLLATE utf8mb4_unicode_ci");
     eventually("the database comes again", || has(&mut session, "d2"));
-    // A folder comes before the options in it.
+    // A folder appears before the options in it.
     eventually("with its options", || {
         session.lines("SHOW CREATE DATABASE d2")[0].contains("utf8mb4_unicode_ci")
     });
     assert!(session.lines("SHOW TABLES FROM d2").is_empty());
-    // Where something else is in it, it stays.
+    // If it contains other objects, it stays.
     session.query("CREATE TABLE d2.local (a INT) ENGINE=InnoDB");
     other.query("DROP DATABASE d2");
     assert_eq!(session.lines("SHOW TABLES FROM d2"), ["local"]);
@@ -204,7 +204,7 @@ fn options_of_databases_are_those_of_the_cluster() {
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     session.query("CREATE DATABASE d COLLATE utf8mb4_bin COMMENT 'first'");
     eventually("the database comes", || collation(&mut other) == ["utf8mb4_bin"]);
-    // Altered at one, at the other, and so again.
+    // Altered at one SQL node, then at the other, and again.
     for round in 0..3 {
         for wanted in ["latin1_swedish_ci", "utf8mb4_unicode_ci"] {
             session.query(&format!("ALTER DATABASE d COLLATE {wanted} COMMENT 'round {round}'"));
@@ -213,37 +213,37 @@ fn options_of_databases_are_those_of_the_cluster() {
             std::mem::swap(&mut session, &mut other);
         }
     }
-    // New tables have them, wherever they are made.
+    // New tables get these options, no matter where they are created.
     session.query("ALTER DATABASE d COLLATE latin1_bin");
     eventually("the options come", || collation(&mut other) == ["latin1_bin"]);
     other.query("CREATE TABLE d.t (v VARCHAR(10)) ENGINE=VINGA");
     assert!(session.lines("SHOW CREATE TABLE d.t")[0].contains("COLLATE=latin1_bin"));
-    // Both at once: they agree in the end.
+    // Both alter it at the same time: in the end they agree.
     for one in ["utf8mb4_bin", "ucs2_bin", "latin1_bin", "utf8mb3_bin"] {
         session.query(&format!("ALTER DATABASE d COLLATE {one}"));
         other.query("ALTER DATABASE d COLLATE utf8mb4_general_ci");
         thread::sleep(Duration::from_millis(500));
         eventually("they agree", || collation(&mut session) == collation(&mut other));
     }
-    // A SQL node that was away when they were altered has them when it is back.
+    // A SQL node that was down during the change has the new options after its restart.
     cluster.sql_nodes[1].stop().expect("it stops");
     let mut session = cluster.connect(0);
     session.query("ALTER DATABASE d COLLATE utf8mb4_nopad_bin");
     let native =
-        Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it is there");
+        Cluster::connect(cluster.data_node.as_ref().expect("it runs").address()).expect("it answers");
     let is_told = || {
-        String::from_utf8_lossy(&native.database("d").expect("it is there").attachment)
+        String::from_utf8_lossy(&native.database("d").expect("it exists").attachment)
             .contains("utf8mb4_nopad_bin")
     };
     eventually("the data nodes know", is_told);
     cluster.sql_nodes[1].restart().expect("it starts again");
     let mut other = cluster.connect(1);
     eventually("the options come", || collation(&mut other) == ["utf8mb4_nopad_bin"]);
-    // Dropped with all that is in it.
+    // Dropped with everything in it.
     session.query("CREATE TABLE d.u (v INT) ENGINE=VINGA");
     other.query("DROP DATABASE d");
     assert!(collation(&mut session).is_empty());
-    assert_eq!(native.tables().expect("it is there").iter().filter(|name| name.starts_with("d.")).count(), 0);
+    assert_eq!(native.tables().expect("it answers").iter().filter(|name| name.starts_with("d.")).count(), 0);
 }
 
 #[test]
@@ -270,14 +270,14 @@ fn statements_about_tables_work_on_two_sql_nodes() {
         "CREATE OR REPLACE TABLE s (PRIMARY KEY (id)) ENGINE=VINGA AS SELECT id, v FROM t WHERE id <= 20",
     );
     assert_eq!(a.lines("SELECT COUNT(*), MAX(id) FROM s"), ["20 20"]);
-    // One that fails in the middle leaves nothing.
+    // A CREATE that fails in the middle leaves nothing behind.
     assert_eq!(b.error("CREATE TABLE f (PRIMARY KEY (v)) ENGINE=VINGA AS SELECT id % 3 AS v FROM t").0, 1062);
     assert_eq!(a.error("SELECT * FROM f").0, 1146);
-    // Emptied: by the one, used by the other.
+    // Truncated by one SQL node, used by the other.
     b.query("TRUNCATE TABLE s");
     a.query("INSERT INTO s VALUES (1, 'again')");
     assert_eq!(b.lines("SELECT * FROM s"), ["1 again"]);
-    // Names change places.
+    // Names are exchanged.
     a.query("RENAME TABLE s TO r, l TO s, r TO l");
     assert_eq!(b.lines("SELECT * FROM s"), ["5 6"]);
     assert_eq!(b.lines("SELECT * FROM l"), ["1 again"]);
@@ -287,7 +287,7 @@ fn statements_about_tables_work_on_two_sql_nodes() {
         assert!(!told.iter().any(|line| line.contains("rror")), "{statement}: {told:?}");
     }
     assert_eq!(a.lines("SELECT COUNT(*) FROM t"), ["100"]);
-    // Dropped while another has used it in its transaction: that ends with the next use.
+    // Dropped after another transaction has used it: that transaction ends with the next use.
     a.query("BEGIN");
     a.query("UPDATE t SET v = 'changed' WHERE id = 1");
     b.query("DROP TABLE t");
@@ -328,7 +328,7 @@ fn a_lock_on_a_table_holds_in_its_own_sql_node() {
     let mut same = cluster.connect(0);
     same.query("SET lock_wait_timeout = 1");
     assert_eq!(same.error("UPDATE t SET v = 5 WHERE id = 2").0, 1205);
-    // Other SQL nodes are not held up.
+    // Other SQL nodes are not blocked.
     b.query("UPDATE test.t SET v = 7 WHERE id = 3");
     a.query("ALTER TABLE t ADD COLUMN c INT DEFAULT 5, ALGORITHM=COPY");
     assert_eq!(a.lines("SELECT * FROM t WHERE id IN (1, 3)"), ["1 100 5", "3 7 5"]);
@@ -342,7 +342,7 @@ fn the_optimizer_knows_where_rows_are_many() {
     let cluster = TestCluster::start(1);
     let mut session = cluster.connect(0);
     session.query("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, s VARCHAR(10), KEY a (a), KEY b (b), KEY s (s)) ENGINE=VINGA");
-    // Most rows have the same `a`, and few of them are beyond 1000; `b` and `s` the other way round.
+    // Most rows have the same `a`, and few have one above 1000; for `b` and `s` it is the other way round.
     session.query(
         "INSERT INTO t SELECT seq, IF(seq <= 100, seq + 1000, 1), IF(seq <= 100, 1, seq), IF(seq <= 100, 'few', 'many') \
          FROM seq_1_to_10000",
@@ -352,8 +352,8 @@ fn the_optimizer_knows_where_rows_are_many() {
         let rows: u64 = row[0][8].parse().expect("a number of rows");
         (row[0][5].clone(), rows)
     };
-    // The SQL node asks for the number of rows again after a while.
-    eventually("the statistics come", || key_of("a = 1 AND b = 1") == ("b".into(), 100));
+    // The SQL node requests the number of rows again after a while.
+    eventually("the statistics are refreshed", || key_of("a = 1 AND b = 1") == ("b".into(), 100));
     assert_eq!(key_of("a = 1 AND s = 'few'"), ("s".into(), 100));
     assert_eq!(key_of("a > 1000 AND s = 'many'"), ("a".into(), 100));
     assert_eq!(key_of("a BETWEEN 1001 AND 1010 AND b BETWEEN 1 AND 2"), ("a".into(), 10));
@@ -366,8 +366,8 @@ fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
         TestCluster::start_with(2, &[("NoOfFragmentLogParts", "8"), ("PartitionsPerNode", "2")], &[]);
     let (mut session, mut other) = (cluster.connect(0), cluster.connect(1));
     let address = cluster.data_node.as_ref().expect("it runs").address();
-    let native = Cluster::connect(address).expect("the data node is there");
-    let partitions = || native.table("test.t").expect("it is there").core().partitions().len();
+    let native = Cluster::connect(address).expect("the data node answers");
+    let partitions = || native.table("test.t").expect("it exists").core().partitions().len();
     let sum = |session: &mut Session| {
         session
             .lines("SELECT COUNT(*), SUM(id), MIN(v), MAX(v) FROM test.t FORCE INDEX (PRIMARY) WHERE id > 0")
@@ -375,7 +375,7 @@ fn a_table_lies_in_as_many_partitions_as_it_asks_for() {
 
     session.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE (v)) ENGINE=VINGA");
     session.query("INSERT INTO t SELECT seq, seq * 3 FROM seq_1_to_5000");
-    assert_eq!(partitions(), 2, "the usual number");
+    assert_eq!(partitions(), 2, "the default number");
     for count in [1, 3, 8] {
         session.query(&format!("ALTER TABLE t PARTITION_COUNT={count}"));
         assert_eq!(partitions(), count);

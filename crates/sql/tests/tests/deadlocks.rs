@@ -1,5 +1,5 @@
-//! How often statements about a few rows lock them crosswise: about as often as with InnoDB, where each locks its rows
-//! one after the other in the order of a key.
+//! How often statements on a few rows end in a deadlock: about as often as with InnoDB, where each statement locks its
+//! rows one after another in the order of a key.
 
 use std::thread;
 use vinga_sql_tests::TestCluster;
@@ -9,12 +9,12 @@ const SESSIONS: u64 = 5;
 const ROWS: u64 = 40;
 const STATEMENTS: u64 = 250;
 
-/// What sessions do at the same time, again and again, with some rows from `?` on.
+/// The work of sessions that run at the same time, repeatedly, on some rows from `?` on.
 struct Work {
     what: &'static str,
     isolation: &'static str,
     statements: &'static [&'static str],
-    /// Rows that each UPDATE changes, by one more.
+    /// Number of rows that each UPDATE changes, by adding one.
     rows: u64,
 }
 
@@ -62,7 +62,7 @@ const WORKS: [Work; 6] = [
     },
 ];
 
-/// Deadlocks of all sessions. What they have changed is there afterwards, each change once.
+/// The number of deadlocks of all sessions. Their changes exist afterwards, each of them once.
 fn deadlocks(cluster: &TestCluster, database: &str, work: &Work) -> u64 {
     let sum = || cluster.connect(0).lines(&format!("SELECT SUM(v) FROM {database}.t"))[0].parse::<u64>();
     let before = sum().expect("a number");
@@ -71,7 +71,7 @@ fn deadlocks(cluster: &TestCluster, database: &str, work: &Work) -> u64 {
     deadlocks
 }
 
-/// The deadlocks, and how many rows were changed by what was committed.
+/// The number of deadlocks, and how many rows were changed by committed transactions.
 fn fight(cluster: &TestCluster, database: &str, work: &Work) -> (u64, u64) {
     thread::scope(|scope| {
         let sessions: Vec<_> = (0..SESSIONS)

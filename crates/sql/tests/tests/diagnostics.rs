@@ -1,8 +1,8 @@
-//! What warnings and errors say of rows and values, beside what InnoDB's tables have in the same server.
+//! Warnings and errors that concern rows and values, compared with those for InnoDB's tables in the same server.
 
 use vinga_sql_tests::{Session, TestCluster};
 
-/// What a statement says: its error, and all that `SHOW WARNINGS` has.
+/// The result of a statement: its error, and the output of `SHOW WARNINGS`.
 fn said(session: &mut Session, statement: &str) -> Vec<String> {
     let error = session.try_query(statement).err().map(|error| error.to_string());
     let mut all = session.lines("SHOW WARNINGS");
@@ -22,7 +22,7 @@ fn twins(columns: &str, rows: &str) -> (TestCluster, Session) {
     (cluster, session)
 }
 
-/// Says the same of both tables.
+/// Checks that the results are the same for both tables.
 fn expect_same(session: &mut Session, statement: &str) -> Vec<String> {
     let [theirs, ours] = ["i", "v"].map(|database| {
         session.query(&format!("USE {database}"));
@@ -53,9 +53,9 @@ fn a_parameter_without_a_value_is_told_of_as_often_as_elsewhere() {
     assert_eq!(session.lines(rows), ["5 5"], "nothing was changed");
 }
 
-/// Which row a warning is about is counted by the server, among the rows that it gets. InnoDB gives it those of the key
-/// that it reads by; here the data nodes leave out those, too, that do not fulfil what is checked there (`docs/sql.md`,
-/// Conditions).
+/// The row to which a warning refers is counted by the server, among the rows that it gets. InnoDB passes those of the
+/// key by which it reads; here the data nodes also leave out rows that do not fulfil the condition that they check
+/// (`docs/sql.md`, Conditions).
 #[test]
 fn rows_are_counted_that_the_data_nodes_let_through() {
     let (_cluster, mut session) = twins("id INT PRIMARY KEY, n INT, s TINYINT, t VARCHAR(10)", ROWS);
@@ -64,7 +64,7 @@ fn rows_are_counted_that_the_data_nodes_let_through() {
         "UPDATE t SET s = n",
         "UPDATE IGNORE t SET s = n WHERE id > 3",
         "UPDATE IGNORE t SET s = n WHERE id IN (2, 4, 5)",
-        // What is not checked at the data nodes.
+        // A condition that the data nodes do not check.
         "UPDATE IGNORE t SET s = n WHERE CHAR_LENGTH(t) + n > 100",
         "INSERT IGNORE INTO t VALUES (10, 1, 1, 'x'), (11, 1, 1000, 'x'), (12, 1, 1000, 'x')",
         "DELETE FROM t WHERE n > 0 AND CAST(t AS SIGNED) = 0 AND id = 1",

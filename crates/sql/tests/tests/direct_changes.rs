@@ -1,13 +1,13 @@
-//! UPDATE and DELETE that are done at the data nodes: what they change, count and say is what it is with InnoDB, alone
-//! and while others change the same rows, and they cost no round trip a row.
+//! UPDATE and DELETE that the data nodes execute: their changes, counts and results are the same as with InnoDB, alone
+//! and while others change the same rows, and they do not cost a round trip for each row.
 
 use vinga_sql_tests::oracle::{Oracle, Said};
 use vinga_sql_tests::{Session, TestCluster, environment};
 use vinga_sqlnode::SqlError;
 
-/// Statements of the random test; `VINGA_CHANGES` sets another number.
+/// Number of statements of the random test; `VINGA_CHANGES` sets another number.
 const STATEMENTS: u64 = 600;
-/// Statements between changes of table and settings.
+/// Number of statements between changes of table and settings.
 const SAME_TABLE: u64 = 12;
 
 fn oracle(cluster: &TestCluster) -> Oracle {
@@ -129,8 +129,8 @@ fn fill(oracle: &mut Oracle, random: &mut Random) {
     );
 }
 
-/// The same, whichever row an error or a warning is of: the server counts the rows that it reads, and those that data
-/// nodes reject it does not.
+/// A result without the row to which an error or a warning refers: the server counts the rows that it reads, and does
+/// not count those that the data nodes reject.
 fn without_row(said: Said) -> Said {
     let cut = |text: String| match text.find(" at row ") {
         Some(at) => text[..at].to_owned(),
@@ -181,7 +181,7 @@ fn random_statements_change_and_count_as_innodb() {
     assert!(direct > 50, "only {direct} statements were done at the data nodes");
 }
 
-/// Rows that a statement has changed, or the number of its error.
+/// The number of rows that a statement has changed, or the number of its error.
 fn change(session: &mut Session, statement: &str) -> Result<u64, u16> {
     match session.try_query(statement) {
         Ok(answer) => Ok(answer.affected),
@@ -190,7 +190,7 @@ fn change(session: &mut Session, statement: &str) -> Result<u64, u16> {
     }
 }
 
-/// A table of rows from 1 to `rows`.
+/// A table with rows from 1 to `rows`.
 fn table(session: &mut Session, rows: u32) {
     session.query("CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, c VARCHAR(20), KEY (k)) ENGINE=VINGA");
     session.query(&format!("INSERT INTO t SELECT seq, seq, 'c' FROM seq_1_to_{rows}"));
@@ -207,7 +207,7 @@ fn many_rows_cost_few_round_trips() {
         ("UPDATE t SET c = 'e' WHERE 1 = 0", 0, false),
         ("UPDATE t SET c = 'f' WHERE id BETWEEN 101 AND 3000", 2900, true),
         ("UPDATE t SET c = 'g' WHERE k > 1000", 3000, true),
-        // Whether a text that is in no key is the same only the SQL node can say.
+        // Only the SQL node can compare a text that is in no key.
         ("UPDATE t SET k = k + 1 WHERE c = 'd'", 100, false),
         ("UPDATE t SET k = k + 1 WHERE id % 2 = 0 AND id < 100", 49, false),
         ("UPDATE t SET k = k - 10 WHERE id IN (7, 8, 9000)", 2, true),
@@ -256,7 +256,7 @@ fn what_the_server_must_look_at_goes_row_by_row() {
         if !definition.contains("CURRENT_TIMESTAMP") {
             oracle.same("SELECT * FROM t ORDER BY id");
         }
-        // A value that is not stored is made when it is read.
+        // A value that is not stored is computed when it is read.
         if !before.contains("DELETE") && !definition.contains("VIRTUAL") {
             assert_eq!(session.counter("direct_changes"), direct, "{definition}");
         }
@@ -280,7 +280,7 @@ fn what_the_server_must_look_at_goes_row_by_row() {
     oracle.same("SELECT * FROM t ORDER BY id");
 }
 
-/// Sums of many sessions at the same rows lose nothing, whatever way the rows are found.
+/// Concurrent sums of many sessions on the same rows are not lost, no matter how the rows are found.
 #[test]
 fn sums_of_many_sessions_lose_nothing() {
     const SESSIONS: usize = 4;
@@ -305,7 +305,7 @@ fn sums_of_many_sessions_lose_nothing() {
                         let statement = statements[(round + worker) % statements.len()];
                         match change(&mut session, statement) {
                             Ok(rows) => changed += rows,
-                            // Statements over several rows may meet in a deadlock; nothing of them stays then.
+                            // Statements on several rows may deadlock; none of their changes stays then.
                             Err(number) => assert!([1205, 1213].contains(&number), "{statement}: {number}"),
                         }
                     }
@@ -316,7 +316,7 @@ fn sums_of_many_sessions_lose_nothing() {
         workers.into_iter().map(|worker| worker.join().expect("it does not panic")).sum()
     });
     let sum: u64 = session.query("SELECT SUM(k) FROM t")[0][0].parse().expect("a number");
-    assert_eq!(sum, changed, "the counts that were told are those of the sums that were made");
+    assert_eq!(sum, changed, "the reported counts equal the number of changes");
 }
 
 /// A row that does not fulfil the condition stays locked above READ COMMITTED, as with InnoDB.
@@ -337,7 +337,7 @@ fn rows_that_were_looked_at_stay_locked_where_reads_are_repeatable() {
     }
 }
 
-/// The ranges are those of the key that is read, not those of a union of keys that the optimizer has thought of, too.
+/// The ranges used are those of the key that is read, not those of a union of keys that the optimizer also considered.
 #[test]
 fn parts_of_unions_of_keys_are_not_taken_for_ranges() {
     let cluster = TestCluster::start(1);
@@ -361,7 +361,7 @@ fn parts_of_unions_of_keys_are_not_taken_for_ranges() {
     }
 }
 
-/// Parameters that stand for a column's default, or for leaving it as it is.
+/// Parameters that stand for a column's default, or for leaving it unchanged.
 #[test]
 fn parameters_without_a_value() {
     let cluster = TestCluster::start(1);

@@ -1,17 +1,17 @@
-//! Duplicate keys: every statement that meets one says and does what it says and does with InnoDB.
+//! Duplicate keys: statements that find one have the same results and effects as with InnoDB.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
 
 const DUPLICATE: u16 = 1062;
 
-/// What is there, and five rows that are not.
+/// The existing rows; the test inserts five others.
 const THERE: [(i32, i32, &str); 3] = [(10, 10, "ten"), (20, 20, "twenty"), (30, 30, "thirty")];
 const NEW: [(i32, i32, &str); 5] =
     [(1, 1, "one"), (2, 2, "two"), (3, 3, "three"), (4, 4, "four"), (5, 5, "five")];
 
 type Row = (i32, i32, &'static str);
-/// Makes a row one that meets a key: it is given the row before it among the new ones, too.
+/// Turns a row into one that conflicts in a key: it also gets the new row before it.
 type Conflict = (&'static str, fn(Row, Row) -> Row);
 
 const CONFLICTS: [Conflict; 6] = [
@@ -89,7 +89,7 @@ fn rows_of_one_statement_in_and_out_of_transactions() {
             oracle.good(ALL);
         }
     }
-    // A plain INSERT fails each time, in three surroundings.
+    // A plain INSERT fails each time, in three contexts.
     assert_eq!(failures, 6 * 3 * 3, "of {}", statements().len());
 }
 
@@ -142,7 +142,7 @@ fn updates_and_rows_that_are_selected() {
     }
 }
 
-/// Rows whose NULLs have bytes beneath them that are not those of other rows.
+/// Rows in which the bytes of NULL values differ from those of other rows.
 #[test]
 fn an_unchanged_row_with_null_counts_as_unchanged() {
     let cluster = TestCluster::start(1);
@@ -169,7 +169,7 @@ fn an_unchanged_row_with_null_counts_as_unchanged() {
     }
 }
 
-/// Duplicates of an `INSERT` are met when the statement ends; the server has counted its rows by then.
+/// Duplicates of an `INSERT` are found at the end of the statement, when the server has already counted its rows.
 #[test]
 fn a_call_counts_no_rows_of_a_statement_that_has_failed() {
     let cluster = TestCluster::start(1);

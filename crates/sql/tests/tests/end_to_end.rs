@@ -1,9 +1,9 @@
-//! Two SQL nodes under load, while everything beside them comes and goes.
+//! Two SQL nodes under load, while the other parts of the system fail and come back.
 //!
-//! Clients of both transfer money, write a history, and make and drop tables. Meanwhile one SQL node is killed and
-//! comes back, and then the data node ends and comes back, empty: a new *incarnation*. Each incarnation is checked by
-//! itself, before it ends. After ten rounds the SQL node that was not killed has hardly more memory than after the
-//! second.
+//! Clients of both transfer money, write a history, and create and drop tables. At the same time one SQL node is killed
+//! and restarted, and then the data node ends and comes back, without data: a new *incarnation*. Each incarnation is
+//! checked separately, before it ends. After ten rounds the SQL node that was not killed uses hardly more memory than
+//! after the second.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use vinga_sql_tests::load::Load;
 use vinga_sql_tests::memory::resident;
 use vinga_sqlnode::ScopedSqlNode;
 
-/// No statement may take longer.
+/// Maximum duration of a statement.
 const STATEMENT_MAX: Duration = HANG_GUARD;
-/// How long it may take until an incarnation's tables can be made.
+/// Maximum time until the tables of an incarnation can be created.
 const RETURN_MAX: Duration = HANG_GUARD;
 
 /// The SQL node that is killed; the other one survives everything.
 const KILLED: usize = 1;
 
 struct World {
-    // The clients first, so that they end first.
+    // Declared before the others, so that the clients end first.
     load: Load,
     nodes: Vec<ScopedSqlNode>,
     data: DataProcess,
@@ -41,7 +41,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let data = DataProcess::start(env!("CARGO_BIN_EXE_data_node_of_test"), &[]);
-        // One by shared memory, one by TCP.
+        // One connects by shared memory, one by TCP.
         let nodes: Vec<ScopedSqlNode> = [data.local_address(), data.address()]
             .iter()
             .map(|address| ScopedSqlNode::start(address).unwrap_or_else(|error| panic!("{error}")))
@@ -65,7 +65,7 @@ impl World {
         self.load.add(Churn::new(0, [&sockets[0], &sockets[1]], &self.incarnations));
     }
 
-    /// Makes the tables of a new incarnation.
+    /// Creates the tables of a new incarnation.
     fn begin_incarnation(&mut self) {
         let incarnation = self.incarnations.begin();
         let mut client = self.client(incarnation as usize % 2);
@@ -78,11 +78,11 @@ impl World {
         self.check_time(&client.seen);
     }
 
-    /// A table of the same name as one of the incarnation before, with other columns, is neither read nor written by
-    /// what a SQL node remembers of that.
+    /// A table with the name of one of the previous incarnation, but other columns, is neither read nor written on the
+    /// basis of a SQL node's cached state.
     fn meet_strangers(&mut self, incarnation: u64) {
-        // First one that no SQL node can use.
-        let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node is there");
+        // First a table that no SQL node can use.
+        let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node answers");
         let number = vinga::ColumnType::Integer { bytes: 4, signed: true };
         let wide = vinga::ColumnType::Char { bytes: 300 };
         let stranger = NewTable::new("test.kept")
@@ -101,19 +101,19 @@ impl World {
             }
         }
         assert_eq!(
-            native.get::<vinga::Record>(&stranger, 1).expect("it is there"),
+            native.get::<vinga::Record>(&stranger, 1).expect("it exists"),
             None,
             "incarnation {incarnation}"
         );
-        native.drop_table("test.kept").expect("it is there");
-        // Then one that a SQL node has made.
+        native.drop_table("test.kept").expect("it exists");
+        // Then one that a SQL node has created.
         let (columns, written, read) = shape_of(incarnation);
         let mut maker = self.client((incarnation as usize + 1) % 2);
         maker.until_good(&format!("CREATE TABLE kept ({columns}) ENGINE=VINGA"), RETURN_MAX);
         for (at, keeper) in self.keepers.iter_mut().enumerate() {
             keeper.meet(incarnation, at, written, read);
         }
-        let rows = maker.rows("SELECT COUNT(*) FROM kept").expect("it was made just before");
+        let rows = maker.rows("SELECT COUNT(*) FROM kept").expect("it was created just before");
         assert_eq!(rows[0][0], if written { "2" } else { "0" }, "incarnation {incarnation}");
         for keeper in &self.keepers {
             self.check_time(&keeper.client.seen);
@@ -131,7 +131,7 @@ impl World {
         self.nodes[KILLED].restart().expect("it starts again");
     }
 
-    /// Looks at the present incarnation while nobody works.
+    /// Checks the current incarnation while no client works.
     fn check(&mut self) {
         self.load.pause();
         let incarnation = self.incarnations.now().incarnation();
@@ -147,7 +147,7 @@ impl World {
         self.load.go_on();
     }
 
-    /// The data node ends while all work, and comes back without anything.
+    /// Ends the data node under load, and restarts it without data.
     fn end_incarnation(&mut self) {
         let incarnation = self.incarnations.now().incarnation();
         if incarnation.is_multiple_of(2) {
@@ -205,7 +205,7 @@ impl Keeper {
                 assert!(!is_written && is_right, "incarnation {incarnation}: {write}: {error}");
             }
         }
-        let rows = client.rows("EXECUTE read_kept").expect("the table is there");
+        let rows = client.rows("EXECUTE read_kept").expect("the table exists");
         let rows = rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>();
         if is_written {
             assert_eq!(
@@ -219,8 +219,8 @@ impl Keeper {
     }
 }
 
-/// Of the table that keepers use: its columns in this incarnation, whether two values can be written into it, and how
-/// the row of keeper `#` is read then.
+/// The table that keepers use: its columns in this incarnation, whether two values can be written to it, and the row of
+/// keeper `#` as it is read then.
 fn shape_of(incarnation: u64) -> (&'static str, bool, &'static str) {
     match incarnation % 3 {
         1 => ("id INT PRIMARY KEY, a INT", true, "# 5"),
@@ -229,18 +229,18 @@ fn shape_of(incarnation: u64) -> (&'static str, bool, &'static str) {
     }
 }
 
-/// Errors that clients may be told while a SQL node or the data node is away, or others hold what they want.
+/// Errors that clients may get while a SQL node or the data node is down, or because of other clients.
 fn is_expected(number: u16) -> bool {
     matches!(
         number,
-        LOST | 1050 // There is such a table: one that was made when the answer was lost.
-            | 1051 // No such table, to a DROP.
-            | 1053 // The server goes down.
+        LOST | 1050 // The table exists: it was created, and the answer was lost.
+            | 1051 // No such table, for a DROP.
+            | 1053 // The server is shutting down.
             | 1146 // No such table.
             | 1205 | 1213 // Locks.
-            | 1243 // Not prepared: nothing could be prepared when the connection was made.
+            | 1243 // Not prepared: it failed when the connection was made.
             | 1296 | 1297 // Vinga's own: outages.
-            | 1412 // Another definition by now.
+            | 1412 // The definition has changed.
             | 1927 // Killed.
     )
 }
@@ -272,18 +272,18 @@ fn run(rounds: u64) {
     let log = std::fs::read_to_string(world.nodes[0].log()).expect("it has one");
     world.check_time(&seen);
     let told = log.matches("the cluster was restarted").count() as u64;
-    assert_eq!(told, rounds, "SQL node 0 says each time that the cluster is a new one");
+    assert_eq!(told, rounds, "SQL node 0 logs each time that the cluster was restarted");
     let strange: Vec<_> = seen.errors.iter().filter(|&(&number, _)| !is_expected(number)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     let mut client = world.client(0);
-    let left = client.rows("SHOW TABLES LIKE 'churn%'").expect("the data node is there");
+    let left = client.rows("SHOW TABLES LIKE 'churn%'").expect("the data node answers");
     assert!(left.len() <= 1, "{left:?}");
     if let [_, second, .., last] = memory[..] {
         assert!(last * 10 <= second * 11, "SQL node 0 grows: {memory:?}");
     }
 }
 
-/// `VINGA_ROUNDS` asks for more rounds than the two of a quick test.
+/// `VINGA_ROUNDS` requests more rounds than the two of a quick test.
 #[test]
 fn two_nodes_go_on_round_after_round() {
     let rounds =

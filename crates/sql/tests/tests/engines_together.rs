@@ -1,4 +1,4 @@
-//! Transactions in which Vinga's tables are not alone: with InnoDB's, with a binary log, and under an XA coordinator.
+//! Transactions that use not only Vinga's tables: also InnoDB's, a binary log, or an XA coordinator.
 
 use std::time::{Duration, Instant};
 use vinga_sql_tests::servers::Servers;
@@ -16,14 +16,14 @@ const TABLES: [&str; 3] = [
     "INSERT INTO v VALUES (1, 1), (2, 2)",
 ];
 
-/// What both tables have: `id a` of Vinga's, then of InnoDB's.
+/// Checks the rows of both tables: `id a` of Vinga's, then of InnoDB's.
 #[track_caller]
 fn expect(session: &mut Session, ours: &[&str], theirs: &[&str]) {
     assert_eq!(session.lines("SELECT * FROM v ORDER BY id"), ours, "Vinga");
     assert_eq!(session.lines("SELECT * FROM i ORDER BY id"), theirs, "InnoDB");
 }
 
-/// Each leaves something at the data nodes that a prepared transaction would have to keep.
+/// Each of these creates state at the data nodes that a prepared transaction would have to keep.
 const USES: [&[&str]; 5] = [
     &["UPDATE v SET a = 100 WHERE id = 1"],
     &["INSERT INTO v VALUES (3, 3)", "DELETE FROM v WHERE id = 2"],
@@ -50,7 +50,7 @@ fn xa_prepare_is_refused_and_leaves_nothing() {
             let (number, sentence) = session.error("XA PREPARE 'x'");
             assert_eq!(number, ROLLED_BACK, "{sentence}");
             assert!(sentence.contains("VINGA does not support XA PREPARE"), "{sentence}");
-            // All is as it was, and nobody holds a row: another session changes them at once.
+            // Nothing has changed, and no row is locked: another session can change them at once.
             expect(&mut other, &["1 1", "2 2"], &[]);
             other.query("BEGIN");
             other.query("UPDATE v SET a = a + 10");
@@ -59,7 +59,7 @@ fn xa_prepare_is_refused_and_leaves_nothing() {
             for statement in ["XA ROLLBACK 'x'", "XA COMMIT 'x'"] {
                 assert_eq!(session.error(statement).0, UNKNOWN_XID, "{statement}");
             }
-            // The session goes on, outside of any transaction.
+            // The session continues, outside of any transaction.
             session.query("UPDATE v SET a = 1 WHERE id = 1");
             expect(&mut other, &["1 1", "2 2"], &[]);
             servers.await_rest(&before);
@@ -93,11 +93,12 @@ fn xa_in_one_phase_and_without_vinga_works() {
         session.query("XA END 'x'");
         session.query(end);
     }
-    // One that is prepared lives on without its session.
+    // A prepared transaction survives its session.
     drop(session);
     let mut session = servers.connect(0);
-    // Before InnoDB has let go of it the server would find nobody who commits it, and say nothing.
-    // InnoDB says anew how it is when nobody has asked for 100 ms, so who asks more often is told the same for ever.
+    // Before InnoDB has detached the transaction the server would find no session for the commit, and report nothing.
+    // InnoDB refreshes this table only if no one has read it for 100 ms, so more frequent queries would get the same
+    // result forever.
     let is_free = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = 0";
     while session.lines(is_free) == ["0"] {
         std::thread::sleep(Duration::from_millis(200));
@@ -130,7 +131,7 @@ fn use_both(session: &mut Session, other: &mut Session) {
     session.query("DELETE FROM v");
     session.query("ROLLBACK");
     expect(other, &["1 1", "2 2", "3 3"], &["3 3"]);
-    // Statements that are transactions by themselves, of both engines.
+    // Autocommitted statements on tables of both engines.
     session.query("UPDATE v, i SET v.a = 31, i.a = 31 WHERE v.id = i.id");
     expect(other, &["1 1", "2 2", "3 31"], &["3 31"]);
     session.query(
@@ -139,7 +140,7 @@ fn use_both(session: &mut Session, other: &mut Session) {
     session.query("INSERT INTO v VALUES (4, 4), (5, 5)");
     let (ours, theirs) = (["1 1", "2 2", "3 31", "4 4", "5 5"], ["3 31", "4 4", "5 5"]);
     expect(other, &ours, &theirs);
-    // What only the data nodes find wrong, when they are asked at the end, is undone everywhere.
+    // Errors that only the data nodes detect, when they are asked at the end, are undone in both engines.
     for (statement, key) in [
         ("INSERT INTO v VALUES (6, 6), (7, 1)", "'1' for key 'a'"),
         ("INSERT INTO v VALUES (6, 6), (1, 7)", "'1' for key 'PRIMARY'"),
@@ -166,7 +167,7 @@ fn both_engines_commit_or_none() {
     use_both(&mut session, &mut other);
 }
 
-/// The same with a binary log, in which is what was committed, and nothing else.
+/// The same with a binary log, which must contain what was committed, and nothing else.
 #[test]
 fn with_a_binary_log() {
     for (format, isolation) in
@@ -191,8 +192,8 @@ fn with_a_binary_log() {
     }
 }
 
-/// A SQL node that is killed while it commits to both, again and again, starts again, and each engine has whole
-/// transactions.
+/// A SQL node is killed repeatedly while it commits to both engines; after each restart each engine contains only
+/// complete transactions.
 #[test]
 fn a_killed_sql_node_starts_again() {
     let mut servers = Servers::start(PROGRAM, 1, &[]);
@@ -237,7 +238,7 @@ fn a_killed_sql_node_starts_again() {
     assert!(told > 0, "nothing was committed");
 }
 
-/// What a transaction does with Vinga's tables before the data node goes.
+/// Operations of a transaction on Vinga's tables before the data node fails.
 const BEFORE_LOSS: [&str; 4] = [
     "INSERT INTO v VALUES (9, 9)",
     "UPDATE v SET a = 100 WHERE id = 1",
@@ -246,8 +247,8 @@ const BEFORE_LOSS: [&str; 4] = [
     "SELECT * FROM v",
 ];
 
-/// InnoDB's tables without versions of rows, with versions by time, and with versions by transaction. For the last of
-/// them the server asks InnoDB something before the commit, and asks no other engine that then.
+/// InnoDB's tables without row versions, with versions by time, and with versions by transaction. For the last kind the
+/// server calls InnoDB before the commit, and then calls no other engine.
 const THEIRS: [&str; 3] = [
     "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB",
     "CREATE OR REPLACE TABLE i (id INT PRIMARY KEY, a INT) ENGINE=InnoDB WITH SYSTEM VERSIONING",
@@ -257,7 +258,8 @@ const THEIRS: [&str; 3] = [
        PERIOD FOR SYSTEM_TIME (s, e)) ENGINE=InnoDB WITH SYSTEM VERSIONING",
 ];
 
-/// Changes that wait for the commit are made, or none of them, beside tables of each kind and in each order.
+/// Changes that wait for the commit are made completely, or not at all, together with tables of each kind and in each
+/// order.
 #[test]
 fn tables_with_versions_do_not_hide_the_commit() {
     for variables in [&[][..], &[("log_bin", "changes"), ("server_id", "7"), ("binlog_format", "ROW")]] {
@@ -269,7 +271,7 @@ fn tables_with_versions_do_not_hide_the_commit() {
             session.query(theirs);
             session.query("REPLACE INTO kept VALUES (1, 1), (2, 2)");
             session.query("DELETE FROM v");
-            // These wait for the commit: they are of rows that are locked, and meet no unique key.
+            // These wait for the commit: they change locked rows, and concern no unique key.
             let ours = [
                 "INSERT INTO v VALUES (1, 1)",
                 "UPDATE kept SET a = a + 10",
@@ -296,7 +298,7 @@ fn tables_with_versions_do_not_hide_the_commit() {
                     session.query(statement);
                 }
             }
-            // A statement that is a transaction by itself, whose last row is a duplicate: who counts hears of no row.
+            // An autocommitted statement whose last row is a duplicate: none of its rows is counted.
             session.query("INSERT INTO v VALUES (7, 7)");
             session.query(
                 "CREATE OR REPLACE PROCEDURE add_rows() INSERT INTO v SELECT seq, seq FROM seq_1_to_9",
@@ -304,15 +306,15 @@ fn tables_with_versions_do_not_hide_the_commit() {
             assert_eq!(session.error("CALL add_rows()").0, DUPLICATE);
             let told = session.lines("SHOW WARNINGS");
             let errors = told.iter().filter(|line| line.starts_with("Error"));
-            assert_eq!(errors.count(), 1, "an error is told once: {told:?}");
+            assert_eq!(errors.count(), 1, "an error is reported once: {told:?}");
             expect(&mut other, &["7 7"], &[]);
         }
         let registered = "SELECT COUNT(*) > 0 FROM mysql.transaction_registry";
-        assert_eq!(session.lines(registered), ["1"], "versions by transaction were asked for");
+        assert_eq!(session.lines(registered), ["1"], "versions by transaction were used");
     }
 }
 
-/// Locks alone make a transaction a part of the commit of others, but no change where changes are forbidden.
+/// Locks alone make a transaction take part in the commit of others, but are not a change where changes are forbidden.
 #[test]
 fn locks_are_taken_where_nobody_may_change() {
     let cluster = TestCluster::start(1);
@@ -333,7 +335,7 @@ fn locks_are_taken_where_nobody_may_change() {
     assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["1", "2", "0"]);
 }
 
-/// A transaction whose part at the data nodes is lost is committed by no engine, whether they are back or not.
+/// If the part of a transaction at the data nodes is lost no engine commits it, no matter whether they are back.
 #[test]
 fn nobody_commits_what_the_data_nodes_have_lost() {
     let binary_log = [("log_bin", "changes"), ("server_id", "7")];
@@ -366,7 +368,7 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
             session.query(beginning);
             session.query("INSERT INTO i VALUES (1, 1)");
             servers.data.kill();
-            // Another session over the same connection notices.
+            // Another session over the same connection detects the failure.
             let mut watcher = servers.connect(0);
             let began = Instant::now();
             while watcher.try_query("SELECT * FROM v").is_ok() {
@@ -384,7 +386,7 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
                 "round {round}, back: {is_back}, {beginning}"
             );
             assert_eq!(session.lines("SELECT @@in_transaction"), ["0"]);
-            // The session goes on.
+            // The session continues.
             session.query("INSERT INTO i VALUES (3, 3)");
             if !is_back {
                 servers.data.restart();

@@ -1,14 +1,14 @@
-//! What the optimizer is told of a table is what is in it, also when a session has just filled it.
+//! The optimizer's statistics of a table match its contents, even if a session has just filled it.
 
 use vinga_sql_tests::{Session, TestCluster};
 
-/// The tables of a plan, in its order, each with the rows that are expected of it.
+/// The tables of a plan, in its order, each with its estimated number of rows.
 fn plan(session: &mut Session, query: &str) -> Vec<(String, u64)> {
     let rows = session.query(&format!("EXPLAIN {query}"));
     rows.iter().map(|row| (row[2].clone(), row[8].parse().expect("rows are a number"))).collect()
 }
 
-/// The server has opened these tables and asked for statistics while they were empty.
+/// The server has opened these tables and requested their statistics while they were empty.
 fn tables(cluster: &TestCluster) -> Session {
     let mut session = cluster.connect(0);
     session
@@ -41,14 +41,14 @@ fn joins_begin_with_the_smaller_table() {
     assert_eq!(before[0], ("few".to_owned(), 12), "{before:?}");
     assert_eq!(before[1].0, "many");
     assert!((30..=120).contains(&before[1].1), "each value of many.a has 60 rows; {before:?}");
-    // The larger is the smaller one from now on.
+    // From now on the other table is the smaller one.
     session.query("INSERT INTO few SELECT seq, seq FROM seq_13_to_3000");
     session.query("DELETE FROM many WHERE id > 5");
     let after = plan(&mut session, query);
     assert_eq!(after[0], ("many".to_owned(), 5), "{after:?}");
 }
 
-/// What another SQL node has done is known within some seconds; at once to who asks.
+/// Changes by another SQL node are known after some seconds; at once to a session that requests them.
 #[test]
 fn analyze_asks_at_once() {
     let cluster = TestCluster::start(2);

@@ -1,11 +1,11 @@
-//! Numbers that `AUTO_INCREMENT` gives, within one session and after one another: with values that statements give
-//! themselves between them, rows are those that InnoDB has, and so is the number that comes next.
+//! Numbers that `AUTO_INCREMENT` generates, within one session and in sequence: with explicit values in between, the
+//! rows are the same as InnoDB's, and so is the next number.
 
 use std::thread;
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
 
-/// Statements of random values.
+/// Number of statements with random values.
 const STATEMENTS: u32 = 2_000;
 
 fn oracle(cluster: &TestCluster) -> Oracle {
@@ -34,7 +34,8 @@ fn given_and_generated_values_in_one_statement() {
     }
 }
 
-/// What comes next after any number of statements is more than all before, and no statement meets its own values.
+/// After any number of statements the next number is greater than all before, and no statement conflicts with its own
+/// values.
 #[test]
 fn random_statements_never_meet_a_value_of_their_own() {
     let cluster = TestCluster::start(1);
@@ -58,11 +59,11 @@ fn random_statements_never_meet_a_value_of_their_own() {
     }
 }
 
-/// What comes next, as the server tells it.
+/// The next number, as the server reports it.
 const NEXT: &str = "SELECT AUTO_INCREMENT FROM information_schema.TABLES \
                     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'a'";
 
-/// Each statement says the same with both, errors too, and leaves the same rows and the same next number.
+/// Each statement has the same result on both, including errors, and leaves the same rows and the same next number.
 fn same_numbers(oracle: &mut Oracle, statements: &[&str]) {
     for statement in statements {
         oracle.same(statement);
@@ -114,8 +115,8 @@ fn a_number_that_was_tried_is_gone() {
     }
 }
 
-/// Of these statements InnoDB gives the number out that failed: it was given by hand, and only the row's success
-/// counts.
+/// For these statements InnoDB generates the number of the failed row: it was given explicitly, and counts only if the
+/// row is stored.
 #[test]
 fn a_number_given_by_hand_is_gone_even_if_its_row_failed() {
     let cluster = TestCluster::start(1);
@@ -347,7 +348,7 @@ fn the_counter_is_told_as_innodb_tells_it() {
     }
 }
 
-/// A client knows the values of all rows of a statement by the first one.
+/// A client can derive the values of all rows of a statement from the first one.
 #[test]
 fn values_of_one_statement_follow_each_other_whoever_else_takes_some() {
     let cluster = TestCluster::start_with(2, &[], &[("vinga_autoinc_prefetch", "16")]);

@@ -1,12 +1,12 @@
-//! Nothing is thrown through the frames of the server: the words of `guard.h` do what they say, and all functions that
-//! the server or the Rust side calls have them.
+//! No exception passes through the frames of the server: the macros of `guard.h` work, and all functions that the
+//! server or the Rust side calls use them.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use vinga_sql_tests::{run, source};
 
-/// Functions of the plugin that the server calls by a pointer, or the Rust side, beside the handler's.
+/// Functions of the plugin, other than the handler's, that the server calls by a pointer, or that the Rust side calls.
 const CALLED: [&str; 22] = [
     "start",
     "show_status",
@@ -36,7 +36,7 @@ fn plugin() -> PathBuf {
     source("../plugin")
 }
 
-/// The sources of the plugin that end so.
+/// The sources of the plugin with this file name extension.
 fn sources(ending: &str) -> Vec<(String, String)> {
     let files =
         fs::read_dir(plugin()).expect("the plugin's folder").map(|entry| entry.expect("a file").path());
@@ -48,11 +48,11 @@ fn sources(ending: &str) -> Vec<(String, String)> {
     sources
 }
 
-/// Names of the handler's functions that the server calls and that are not written out in the class.
+/// Names of the handler's functions that the server calls and that are not defined within the class.
 fn overrides() -> Vec<String> {
     let header = fs::read_to_string(plugin().join("ha_vinga.h")).expect("the class");
     let statements = header.split(';').filter(|statement| statement.trim_end().ends_with("override"));
-    // Behind the last `}` of functions that stand before it.
+    // After the last `}` of functions that precede it.
     let name = |statement: &str| {
         let (before, _) = statement.rsplit('}').next()?.split_once('(')?;
         Some(before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
@@ -60,8 +60,8 @@ fn overrides() -> Vec<String> {
     statements.filter_map(name).collect()
 }
 
-/// The heads of all functions of this name that are defined at the left edge: up to the brace, and what is behind its
-/// last.
+/// The heads of all functions with this name that are defined at the left margin: the text up to the opening brace, and
+/// the text after the closing one.
 fn definitions<'a>(text: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(&format!("{name}(")) {
@@ -89,7 +89,7 @@ fn definitions<'a>(text: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn all_functions_that_are_called_are_guarded() {
-    // They only give numbers.
+    // They only return numbers.
     let plain = ["table_flags", "index_flags"];
     let names = overrides();
     assert!(names.len() > 40, "{names:?}");

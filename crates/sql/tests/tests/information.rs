@@ -1,10 +1,10 @@
-//! What a SQL node and its data nodes tell of themselves.
+//! The information that a SQL node and its data nodes provide about themselves.
 
 use std::thread;
 use std::time::Duration;
 use vinga_sql_tests::{TestCluster, eventually, program};
 
-/// Two SQL nodes of which one waits for a lock of the other until it is let go, or the statement is killed.
+/// Two SQL nodes; a lock is waited for until it is released, or the statement is killed.
 fn patient_cluster() -> TestCluster {
     TestCluster::start_with(
         2,
@@ -19,7 +19,7 @@ fn nodes_transactions_and_locks_are_listed() {
     let (mut a, mut b, mut c) = (cluster.connect(0), cluster.connect(1), cluster.connect(0));
     a.query("CREATE TABLE t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
     a.query("INSERT INTO t SELECT seq, seq FROM seq_1_to_3000");
-    // The database is there now on the other node, too.
+    // Now the other node has the database too.
     b.query("USE test");
     let address = cluster.data_node.as_ref().expect("it runs").address().to_owned();
     let nodes = a.lines(
@@ -32,7 +32,7 @@ fn nodes_transactions_and_locks_are_listed() {
     let counts = a.lines(clients);
     assert!(counts.iter().any(|line| line.starts_with("API ")), "{counts:?}");
     assert!(counts.iter().any(|line| line.starts_with("SQL ")), "{counts:?}");
-    // Both of its own: statements go over one, news of definitions come over the other.
+    // Two connections of its own: one for statements, the other for schema events.
     while !a.lines(clients).contains(&"SQL 2".to_owned()) {
         thread::sleep(Duration::from_millis(20));
     }
@@ -45,7 +45,7 @@ fn nodes_transactions_and_locks_are_listed() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| b.lines("SELECT * FROM t WHERE id = 1 FOR UPDATE"));
         c.await_waiter();
-        // So that it has waited for a millisecond.
+        // So that it has waited for at least a millisecond.
         thread::sleep(Duration::from_millis(5));
         let states = c.lines("SELECT STATE FROM information_schema.VINGA_TRANSACTIONS ORDER BY STATE");
         assert_eq!(states, ["open", "preparing"]);
@@ -61,11 +61,11 @@ fn nodes_transactions_and_locks_are_listed() {
         );
         assert_eq!(held, ["exclusive", "shared"]);
         a.query("ROLLBACK");
-        assert_eq!(waiting.join().expect("it has the lock"), ["1 1"]);
+        assert_eq!(waiting.join().expect("it gets the lock"), ["1 1"]);
     });
     b.query("ROLLBACK");
 
-    // More locks than an answer holds: the rest is counted in a warning.
+    // More locks than an answer has room for: a warning contains the number of the others.
     a.query("BEGIN");
     a.query("UPDATE t SET v = v + 1");
     let shown: usize =
@@ -77,7 +77,7 @@ fn nodes_transactions_and_locks_are_listed() {
     assert_eq!(c.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
 }
 
-/// Who blocks whom, as docs/sql.md asks for it.
+/// Which transaction blocks which, with the query of docs/sql.md.
 const WHO_BLOCKS_WHOM: &str = "SELECT w.CONNECTION_ID, w.TABLE_NAME, w.INDEX_NAME, w.BLOCKER_CONNECTION_ID, n.KIND \
      FROM information_schema.VINGA_LOCKS w \
      LEFT JOIN information_schema.VINGA_TRANSACTIONS b ON b.TRANSACTION_ID = w.BLOCKER \
@@ -101,11 +101,11 @@ fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
                 c.await_waiter();
                 let found = c.lines(WHO_BLOCKS_WHOM);
                 c.query(&format!("KILL QUERY {id_waits}"));
-                assert_eq!(waiting.join().expect("it is told something"), 1317);
+                assert_eq!(waiting.join().expect("it gets an error"), 1317);
                 found
             })
         };
-    // A row of the table, held by another connection of the same SQL node.
+    // A row of the table, locked by another connection of the same SQL node.
     a.query("BEGIN");
     a.query("UPDATE lk SET v = 1 WHERE id = 1");
     let found = blocked(&mut waits, &mut c, "UPDATE lk SET v = 2 WHERE id = 1");
@@ -118,11 +118,11 @@ fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
     a.query("INSERT INTO lk VALUES (3, 30, 0)");
     let found = blocked(&mut waits, &mut c, "INSERT INTO lk VALUES (4, 30, 0)");
     assert_eq!(found, [format!("{id_waits} test.lk by_u {id_a} SQL")]);
-    // Whoever is told of may be killed.
+    // The reported connection may be killed.
     c.query(&format!("KILL {id_a}"));
     waits.query("INSERT INTO lk VALUES (4, 30, 0)");
-    eventually("who was killed has left nothing", || c.lines(open).is_empty());
-    // A connection of another SQL node: its API node is known, and there its number.
+    eventually("the killed connection has left nothing", || c.lines(open).is_empty());
+    // A connection of another SQL node: its API node is known, and its number is known there.
     b.query("BEGIN");
     b.query("UPDATE lk SET v = 1 WHERE id = 2");
     let found = blocked(&mut waits, &mut c, "UPDATE lk SET v = 2 WHERE id = 2");
@@ -162,7 +162,7 @@ fn what_others_do_is_told_to_those_who_may_know_it() {
             .args(["--no-defaults", "--user=u", "--batch", "--execute", statement])
             .arg("--socket")
             .arg(&socket);
-        let output = client.output().expect("it is there");
+        let output = client.output().expect("it exists");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let tables = root.lines(

@@ -1,4 +1,4 @@
-//! A SQL node is killed while its `ALTER TABLE` copies: when it is back there is the old table or the new one, with all
+//! A SQL node is killed while its `ALTER TABLE` copies: after its restart the old table or the new one exists, with all
 //! of its rows, and nothing else.
 
 use std::thread;
@@ -9,13 +9,13 @@ use vinga_sqlnode::SqlError;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
 const ROWS: u32 = 300;
-/// Kills at each moment.
+/// Number of kills at each moment.
 const KILLS: u32 = 5;
-/// Statements that may end before the moment was seen.
+/// Number of statements that may end before the moment was seen.
 const TRIES: u32 = 200;
 
-/// What tables the data nodes have when the SQL node is killed: the old one under its name, the one that is filled, the
-/// old one when it was put away.
+/// Which tables exist at the data nodes when the SQL node is killed: the old one under its name, the one that is being
+/// filled, and the old one under its backup name.
 type Moment = (&'static str, fn(is_there: bool, is_filled: bool, is_away: bool) -> bool);
 
 const MOMENTS: [Moment; 4] = [
@@ -25,13 +25,13 @@ const MOMENTS: [Moment; 4] = [
     ("only the new table is there", |is_there, is_filled, is_away| is_there && !is_filled && !is_away),
 ];
 
-/// The tables of the database that the data nodes have, hidden ones too.
+/// The tables of the database at the data nodes, including temporary ones.
 fn tables(native: &Cluster) -> Vec<String> {
-    let names = native.tables().expect("the data node is there");
+    let names = native.tables().expect("the data node answers");
     names.into_iter().filter_map(|name| name.strip_prefix("test.").map(str::to_owned)).collect()
 }
 
-/// Waits for a moment of a statement that has begun to fill a table; false if it has ended before.
+/// Waits for a moment of a statement that has begun to fill a table; false if the statement has ended first.
 fn await_moment(native: &Cluster, (_, has_come): Moment, has_ended: impl Fn() -> bool) -> bool {
     let mut has_begun = false;
     loop {
@@ -50,7 +50,7 @@ fn await_moment(native: &Cluster, (_, has_come): Moment, has_ended: impl Fn() ->
 #[test]
 fn the_old_table_or_the_new_one_is_there() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
-    let native = Cluster::connect(&servers.data.address()).expect("the data node is there");
+    let native = Cluster::connect(&servers.data.address()).expect("the data node answers");
     let mut other = servers.connect(1);
     for moment in MOMENTS {
         let (mut kills, mut tries, mut old) = (0, 0, 0);
@@ -85,11 +85,11 @@ fn the_old_table_or_the_new_one_is_there() {
             let b = if columns == 3 { "SUM(b) / 7" } else { "COUNT(*)" };
             let count = format!("SELECT COUNT(*), SUM(a), ROUND({b}) FROM t");
             for session in [&mut session, &mut other] {
-                // What was remembered of the table may be out of date once.
+                // The cached state of the table may be outdated once.
                 let _ = session.try_query(&count);
                 let expected = [format!("{ROWS} {} {ROWS}", ROWS * (ROWS + 1) / 2)];
                 assert_eq!(session.lines(&count), expected, "{}: {said:?}", moment.0);
-                // Nobody is kept from changing it.
+                // No one is prevented from changing it.
                 session.query("UPDATE t SET a = a + 1 WHERE id = 1");
                 session.query("UPDATE t SET a = a - 1 WHERE id = 1");
             }

@@ -1,19 +1,19 @@
-//! Statements that are killed, that run out of time, that wait for each other.
+//! Statements that are killed, that time out, or that wait for each other.
 
 use std::thread;
 use std::time::Duration;
 use vinga_sql_tests::{Session, TestCluster, eventually};
 
-/// Data nodes hold nothing of any transaction or scan, soon.
+/// The data nodes soon have no state of any transaction or scan.
 fn expect_rest(session: &mut Session) {
     eventually("nothing is left in the pools", || {
         session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS") == ["0"]
     });
 }
 
-/// No place in the queue of a lock is taken, soon.
+/// Soon no transaction is queued for a lock.
 fn expect_nobody_waits(session: &mut Session) {
-    eventually("nobody waits", || {
+    eventually("no transaction waits", || {
         session.lines("SELECT COUNT(*) FROM information_schema.VINGA_LOCKS WHERE STATE = 'waits'") == ["0"]
     });
 }
@@ -28,7 +28,7 @@ impl Scene {
         Self::with(TestCluster::start(1))
     }
 
-    /// One where a lock is waited for until it is let go, however busy the machine is.
+    /// A cluster in which a lock is waited for until it is released, no matter how busy the machine is.
     fn patient() -> Self {
         Self::with(TestCluster::start_with(
             1,
@@ -44,7 +44,7 @@ impl Scene {
         Scene { cluster, killer }
     }
 
-    /// Runs a statement that is killed after a moment; the number that it ends with.
+    /// Runs a statement that is killed after a moment; returns the error number with which it ends.
     fn kill(&mut self, how: &str, before: &[&str], statement: &str) -> u16 {
         let mut victim = self.cluster.connect(0);
         let id = victim.lines("SELECT CONNECTION_ID()").remove(0);
@@ -76,7 +76,7 @@ fn killed_statements_say_so_and_leave_nothing() {
         let inside = ["BEGIN", "UPDATE t SET v = 9 WHERE id = 9"];
         assert_eq!(scene.kill("KILL QUERY", &inside, statement), 1317, "{statement}");
     }
-    // The lock is waited for by the batch of the commit.
+    // The batch with the commit waits for the lock.
     let commits = ["INSERT INTO t VALUES (10001, 2)", "INSERT INTO t VALUES (10000, 2), (10001, 2)"];
     for statement in commits {
         assert_eq!(scene.kill("KILL QUERY", &[], statement), 1317, "{statement}");
@@ -86,18 +86,18 @@ fn killed_statements_say_so_and_leave_nothing() {
     let load = "INSERT INTO t SELECT seq + 20000, SLEEP(0.001) FROM seq_1_to_100000";
     assert_eq!(scene.kill("KILL QUERY", &[], load), 1317);
     let number = scene.kill("KILL CONNECTION", &[], LONG_SCAN);
-    assert!(matches!(number, 1927 | 2013 | 0), "{number}: the connection is lost, or it is said why");
+    assert!(matches!(number, 1927 | 2013 | 0), "{number}: the connection is lost, or the error states why");
     let slow = format!("SET STATEMENT max_statement_time = 0.3 FOR {LONG_SCAN}");
     assert_eq!(scene.killer.error(&slow).0, 1969);
     assert_eq!(scene.killer.lines("SELECT COUNT(*), SUM(v) FROM t"), ["5000 12502500"]);
     expect_rest(&mut scene.killer);
 }
 
-/// A statement that waits for a lock is killed, and with it its transaction: whoever waits for that one's locks has
-/// them at once, long before the wait would have ended by itself, and its place in the queue is free.
+/// A statement that waits for a lock is killed, and its transaction with it: others that wait for locks of that
+/// transaction get them at once, long before the wait would have timed out, and its place in the queue is free.
 #[test]
 fn who_is_killed_while_it_waits_for_a_lock_lets_its_locks_go_at_once() {
-    // A lock is waited for much longer than the test takes.
+    // The maximum wait for a lock is much longer than the test takes.
     let cluster = TestCluster::start_with(
         1,
         &[("TransactionDeadlockDetectionTimeout", "600000")],
@@ -171,7 +171,7 @@ fn one_of_two_that_wait_for_each_other_goes_on() {
                 let result = a.connection().query(format!("UPDATE t SET v = 2 WHERE id = {y}"));
                 let number = result.err().and_then(|error| error.number());
                 if number.is_some() {
-                    // A deadlock has rolled everything back: nothing of it is left to be committed.
+                    // A deadlock has rolled everything back: there is nothing left to commit.
                     assert_eq!(a.lines("SELECT @@in_transaction"), ["0"]);
                 }
                 number
@@ -179,7 +179,7 @@ fn one_of_two_that_wait_for_each_other_goes_on() {
             scene.killer.await_waiter();
             let second = b.connection().query(format!("UPDATE t SET v = 2 WHERE id = {x}"));
             let second = second.err().and_then(|error| error.number());
-            let first = waiting.join().expect("it is told something");
+            let first = waiting.join().expect("it gets a result");
             assert!(
                 matches!((first, second), (Some(1213), None) | (None, Some(1213))),
                 "{first:?} {second:?}"
@@ -204,7 +204,8 @@ fn a_lock_that_is_not_granted_ends_the_statement_only() {
     assert_eq!(a.lines("SELECT v FROM t WHERE id IN (1, 2) ORDER BY id"), ["1", "77"]);
 }
 
-/// The data nodes let a lock be waited for longer than the SQL node waits for an answer: they are not told to be gone.
+/// The data nodes allow longer waits for locks than the SQL node's wait for an answer: the error must not state that
+/// they are down.
 #[test]
 fn a_wait_that_the_sql_node_ends_says_which_settings_are_about_it() {
     let cluster = TestCluster::start_with(
@@ -225,11 +226,11 @@ fn a_wait_that_the_sql_node_ends_says_which_settings_are_about_it() {
         let (number, sentence) = waiting.error(statement);
         assert!(number == 1297 && sentence.contains("266") && sentence.contains(settings), "{sentence}");
         assert!(!sentence.contains("No data node answers"), "{sentence}");
-        // All of it was rolled back.
+        // The whole transaction was rolled back.
         assert_eq!(waiting.lines("SELECT @@in_transaction"), ["0"]);
         assert_eq!(waiting.lines("SELECT * FROM t WHERE id = 5"), [""; 0]);
     }
-    // The lock is waited for by the commit: whether that comes to pass when the lock is free nobody knows.
+    // The commit waits for the lock: it is not known whether it will succeed when the lock is released.
     let (number, sentence) = waiting.error("INSERT INTO t VALUES (2, 3)");
     assert!(number == 1296 && sentence.contains("4012") && sentence.contains("not known"), "{sentence}");
     assert!(sentence.contains(settings) && !sentence.contains("connection was lost"), "{sentence}");

@@ -1,5 +1,5 @@
-//! KILL of statements and of connections, in every phase: they end at once, with all or nothing done, and leave nothing
-//! behind.
+//! KILL of statements and of connections, in every phase: they end at once, completely done or not at all, and leave
+//! nothing behind.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use vinga_sqlnode::{Answer, SqlError};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
-/// How long a killed statement may go on: far less than it would wait for a lock.
+/// Maximum time until a killed statement ends: far less than its maximum wait for a lock.
 const END_MAX: Duration = Duration::from_secs(60);
-/// How long the data node lets a statement wait for a lock.
+/// How long the data node lets a statement wait for a lock, in ms.
 const WAIT_MS: &str = "600000";
 
-/// Who waits for so long before the kill wants the statement to be under way.
+/// If the time before the kill is at least this long, the statement must have begun before it starts.
 const LONG: Duration = Duration::from_millis(100);
 
-/// Runs a statement in a session of its own and kills it after a while; what it has said.
+/// Runs a statement in a separate session and kills it after a while; returns its result.
 fn kill(
     servers: &Servers,
     how: &str,
@@ -33,7 +33,7 @@ fn kill(
     let (said, took) = thread::scope(|threads| {
         let running = threads.spawn(|| (victim.try_query(statement), Instant::now()));
         if after >= LONG {
-            // A kill that comes before the server has taken the statement is not for it.
+            // A kill that arrives before the server has received the statement does not affect it.
             let there = format!(
                 "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number} AND command = 'Query'"
             );
@@ -43,23 +43,23 @@ fn kill(
         }
         thread::sleep(after);
         let killed = Instant::now();
-        // It may have ended by now.
+        // It may have ended already.
         let _ = killer.try_query(&format!("KILL {how} {number}"));
         let (said, ended) = running.join().expect("it does not panic");
         (said, ended.saturating_duration_since(killed))
     });
     assert!(took < END_MAX, "{statement} ends {took:?} after KILL {how}: {said:?}");
     if how == "CONNECTION" {
-        // The server clears up after it has closed the connection.
+        // The server cleans up after it has closed the connection.
         let there = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {number}");
         let began = Instant::now();
         while killer.lines(&there) != ["0"] {
-            assert!(began.elapsed() < END_MAX, "{statement} goes on after KILL {how}");
+            assert!(began.elapsed() < END_MAX, "{statement} continues after KILL {how}");
             thread::sleep(Duration::from_millis(5));
         }
     }
     if how == "QUERY" {
-        // The kill may have come just after the statement, and meets the next one.
+        // The kill may have arrived just after the statement, and affect the next one.
         let _ = victim.try_query("DO 1");
         assert_eq!(victim.lines("SELECT 1"), ["1"], "{statement}");
         victim.query("ROLLBACK");
@@ -70,13 +70,13 @@ fn kill(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Done,
-    /// Told that it was killed; so nothing was done.
+    /// It got the error that it was killed; so nothing was changed.
     Killed,
-    /// The connection was killed, or the kill came while the data node was committing.
+    /// The connection was killed, or the kill arrived while the data node was committing.
     Unknown,
 }
 
-/// What became of a statement that was killed, or was about to be.
+/// The outcome of a statement that was killed, or was about to be.
 #[track_caller]
 fn fate(said: &Result<Answer, SqlError>, statement: &str) -> Fate {
     let Err(error) = said else { return Fate::Done };
@@ -112,16 +112,16 @@ fn while_waiting_for_a_row() {
     ];
     for (at, statement) in waiting.into_iter().enumerate() {
         for how in ["QUERY", "CONNECTION"] {
-            // Its own rows stay locked until the data node's own wait has ended, so each has another one.
+            // A statement's rows stay locked until the data node's own wait has ended, so each one uses other rows.
             let own = format!("UPDATE t SET a = 5 WHERE id = {}", 1000 + 2 * at + how.len() % 2);
             for begin in [&[][..], &["BEGIN", &own]] {
                 let said = kill(&servers, how, begin, statement, Duration::from_millis(100));
-                assert_ne!(fate(&said, statement), Fate::Done, "{statement} can't go well");
+                assert_ne!(fate(&said, statement), Fate::Done, "{statement} can't succeed");
             }
         }
     }
     session.query("COMMIT");
-    // No lock is left, and nothing was done.
+    // No lock is left, and nothing was changed.
     servers.await_rest(&before);
     session.query("UPDATE t SET b = 'y'");
     assert_eq!(session.lines("SELECT COUNT(*), SUM(a) FROM t"), [format!("5000 {}", 5000 * 5001 / 2 - 1)]);
@@ -143,7 +143,7 @@ fn while_scanning() {
     for statement in scanning {
         for how in ["QUERY", "CONNECTION"] {
             let said = kill(&servers, how, &[], statement, Duration::from_millis(200));
-            assert_ne!(fate(&said, statement), Fate::Done, "{statement} is too quick");
+            assert_ne!(fate(&said, statement), Fate::Done, "{statement} is too fast");
         }
     }
     assert_eq!(session.lines("SELECT COUNT(*) FROM t WHERE b IS NULL"), ["0"]);
@@ -169,7 +169,7 @@ fn while_writing_and_committing() {
         let said = kill(&servers, how, begin, statement, after);
         let fate = fate(&said, statement);
         let rows = session.lines("SELECT COUNT(*) FROM t");
-        // What is in an open transaction is rolled back with its session.
+        // An open transaction is rolled back with its session.
         let expected: &[&str] = match fate {
             _ if turn % 3 == 2 => &["0"],
             Fate::Done => &["5000"],
@@ -180,7 +180,7 @@ fn while_writing_and_committing() {
         *if fate == Fate::Done { &mut good } else { &mut killed } += 1;
     }
     println!("{good} went well, {killed} were killed");
-    assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} succeeded, {killed} were killed");
     servers.await_rest(&before);
 }
 
@@ -208,13 +208,13 @@ fn while_definitions_change() {
         let said = kill(&servers, how, &[], statement, after);
         *if fate(&said, statement) == Fate::Done { &mut good } else { &mut killed } += 1;
         let tables = session.lines("SHOW TABLES");
-        // Whatever became of an ALTER, the table and its rows are there.
+        // Whatever the outcome of an ALTER, the table and its rows exist.
         assert!(!statement.starts_with("ALTER") || tables == ["t"], "{statement}: {said:?}, {tables:?}");
         assert_eq!(tables, other.lines("SHOW TABLES"), "after KILL {how} {statement}: {said:?}");
         for table in &tables {
             assert!(matches!(table.as_str(), "t" | "u"), "{table} is left of {statement}");
             let count = format!("SELECT COUNT(*) FROM {table}");
-            // What was interrupted may have left its old definition here, of which one statement is told.
+            // The interrupted statement may have left its old definition here, which causes one error.
             if let Err(error) = session.try_query(&count) {
                 assert_eq!(error.number(), Some(1412), "{count} after {statement}: {error}");
             }
@@ -228,11 +228,11 @@ fn while_definitions_change() {
         session.query(ROWS);
     }
     println!("{good} went well, {killed} were killed");
-    assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} succeeded, {killed} were killed");
 }
 
-/// The server opens what `CREATE TABLE … SELECT` has made before it copies; whoever is killed in that moment has made a
-/// definition known that stays when the table is dropped again.
+/// The server opens the new table of `CREATE TABLE … SELECT` before it copies; if the statement is killed at that
+/// moment it has cached a definition that stays when the table is dropped again.
 #[test]
 fn a_name_is_free_when_its_table_was_not_made() {
     const TIMES: u32 = 500;
@@ -260,10 +260,10 @@ fn a_name_is_free_when_its_table_was_not_made() {
         session.query("DROP TABLE u");
     }
     println!("{good} went well, {killed} were killed");
-    assert!(good > 0 && killed > 0, "{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} succeeded, {killed} were killed");
 }
 
-/// Statements that change many rows together: all of it is done, or nothing, and of what was done all is counted.
+/// Statements that change many rows together: all or nothing is done, and all changes that are made are counted.
 #[test]
 fn while_many_rows_change_together() {
     const ROUNDS: usize = 10;
@@ -273,7 +273,7 @@ fn while_many_rows_change_together() {
     let before = servers.pools();
     let mut random = fastrand::Rng::with_seed(2);
     let some = "SELECT seq * 2, -1, 'new' FROM seq_1_to_5000";
-    // Rows that are changed, as they are told: a row that takes the place of another counts twice.
+    // The number of changed rows, as it is reported: a row that replaces another one counts twice.
     let cases = [
         (format!("INSERT IGNORE INTO t {some}"), 2500),
         (format!("REPLACE INTO t {some}"), 7500),
@@ -315,6 +315,6 @@ fn while_many_rows_change_together() {
         }
     }
     println!("{good} went well, {killed} were killed");
-    assert!(killed > 0, "{good} went well, {killed} were killed");
+    assert!(killed > 0, "{good} succeeded, {killed} were killed");
     servers.await_rest(&before);
 }

@@ -1,9 +1,9 @@
-//! Statements that change more rows than is usual: they fit a transaction, or are committed in portions, or say what to
-//! do.
+//! Statements that change unusually many rows: they fit in a transaction, or are committed in portions, or their error
+//! message states what to do.
 
 use vinga_sql_tests::{Session, TestCluster};
 
-/// Records of data nodes that are in use, all pools together.
+/// The number of records in use at the data nodes, in all pools together.
 fn used(session: &mut Session) -> Vec<String> {
     session.lines("SELECT SUM(USED) FROM information_schema.VINGA_POOLS")
 }
@@ -54,11 +54,11 @@ fn larger_ones_are_told_what_to_do_and_go_in_portions() {
     s.query("INSERT INTO t SELECT id, v FROM t t2 ON DUPLICATE KEY UPDATE v = t.v + 100000");
     assert_eq!(s.lines("SELECT COUNT(*), MIN(v - id) FROM t"), ["19999 99999"]);
     s.query("CREATE TABLE c (PRIMARY KEY (id)) ENGINE=VINGA SELECT * FROM t");
-    // The copies of ALTER need no variable.
+    // The copies of ALTER do not need the variable.
     s.query("SET vinga_use_transactions = ON");
     s.query("ALTER TABLE c ADD COLUMN w INT DEFAULT 7, ALGORITHM=COPY");
     assert_eq!(s.lines("SELECT COUNT(*), SUM(w) FROM c"), ["19999 139993"]);
-    // What was committed stays; what belongs to a transaction does not.
+    // Committed portions stay; changes in a transaction do not.
     s.query("SET vinga_use_transactions = OFF");
     s.query("TRUNCATE t");
     s.query("INSERT INTO t VALUES (15000, 0)");

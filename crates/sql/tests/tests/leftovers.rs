@@ -1,5 +1,5 @@
-//! Files that a SQL node has of tables (definitions while they are locked, triggers) outlive nothing that they belong
-//! to.
+//! Files that a SQL node has for tables (definitions while they are locked, triggers) are removed together with their
+//! tables.
 
 use std::path::Path;
 use std::time::Instant;
@@ -60,7 +60,7 @@ fn lost_triggers_keep_no_database() {
         here.query("CREATE DATABASE d");
         here.query("CREATE TABLE d.t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
         there.query("CREATE TRIGGER d.first BEFORE INSERT ON d.t FOR EACH ROW SET NEW.v = 1");
-        // The trigger stays behind under the old name.
+        // The trigger remains under the old name.
         here.query("RENAME TABLE d.t TO d.other");
         assert_eq!(files(&mut there, "d"), ["db.opt", "first.TRN", "t.TRG"]);
         let session = if drops_here { &mut there } else { &mut here };
@@ -70,7 +70,7 @@ fn lost_triggers_keep_no_database() {
             assert!(began.elapsed() < HANG_GUARD, "{:?}", files(&mut there, "d"));
         }
     }
-    // Where there are tables of another engine nothing of theirs is touched.
+    // If there are tables of another engine none of their files are touched.
     let cluster = TestCluster::start(2);
     let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
     here.query("CREATE DATABASE d");

@@ -1,5 +1,5 @@
-//! What is too long, too wide, too many or no text: refused as the server's own engine refuses it where that has the
-//! same limit, else with the error that applications know for it.
+//! Values and definitions that are too long, too wide, too many or not valid texts: they are refused like by InnoDB if
+//! it has the same limit, otherwise with the error that applications know for it.
 
 use vinga_sql_tests::oracle::{OURS, Oracle, Said};
 use vinga_sql_tests::servers::Servers;
@@ -11,7 +11,7 @@ fn oracle(cluster: &TestCluster) -> Oracle {
     Oracle::new(|| cluster.sql_nodes[0].connect().expect("the SQL node answers"))
 }
 
-/// `count` times a text in which `#` is the number, with commas.
+/// `count` copies of a text in which `#` is replaced by the number, separated by commas.
 fn list(count: usize, text: &str) -> String {
     let parts: Vec<String> = (1..=count).map(|number| text.replace('#', &number.to_string())).collect();
     parts.join(", ")
@@ -100,7 +100,7 @@ fn values_over_the_limits() {
         oracle.good("SELECT * FROM t ORDER BY id");
         oracle.good("DELETE FROM t");
     }
-    // The last value of an auto-increment column, and what comes behind it.
+    // The last value of an auto-increment column, and the behaviour after it.
     oracle.good("SET sql_mode = DEFAULT");
     oracle.good("CREATE TABLE few (id TINYINT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5))");
     oracle.good("INSERT INTO few (id) VALUES (126)");
@@ -126,7 +126,7 @@ fn rows_and_keys_that_are_too_long_when_they_come() {
     session.query("INSERT INTO t VALUES (4, 'x', 'k')");
     assert_eq!(session.error("UPDATE t SET b = REPEAT('x', 31000) WHERE id = 4").0, 1118);
     session.query("COMMIT");
-    // A text whose sort key has no room in its key.
+    // A text whose sort key does not fit in its key.
     let (number, sentence) =
         session.error("INSERT INTO t VALUES (5, 'x', REPEAT(_utf8mb4 X'F09F9880', 701))");
     assert_eq!(number, 1406, "{sentence}");
@@ -174,7 +174,7 @@ fn bytes_that_are_no_text() {
             ("SELECT `", "` FROM t"),
             ("DROP TABLE `", "`"),
         ] {
-            // Positions in sentences are those of the statement, which is the same.
+            // Positions in messages are those in the statement, which is the same.
             oracle.same_but_numbers([before.as_bytes(), bytes, after.as_bytes()].concat());
         }
         oracle.good(&format!("SET @broken = X'{hex}'"));
@@ -192,7 +192,7 @@ fn bytes_that_are_no_text() {
 fn names_of_all_kinds() {
     let cluster = TestCluster::start(2);
     let mut oracle = oracle(&cluster);
-    // Names have no letters beyond the first plane.
+    // Names contain no characters beyond the first plane.
     oracle.same("CREATE TABLE `😀` (id INT PRIMARY KEY)");
     for name in ["grün", "a.b", "a b", "a/b", "#sql", "日本", "it's", "tick``", "UPPER", "1", "a-b@c", "%41"]
     {
@@ -216,7 +216,7 @@ fn names_of_all_kinds() {
 
 const FULL: u16 = 1114;
 
-/// The data memory is full: what needs more is refused with 1114, everything else goes on, and deleting helps.
+/// The data memory is full: statements that need more get error 1114, all others continue, and deleting helps.
 #[test]
 fn full_data_memory() {
     let mut servers = Servers::start(PROGRAM, 1, &[("DataMemory", "16M")]);
@@ -245,11 +245,7 @@ fn full_data_memory() {
     let count = |session: &mut Session| session.lines("SELECT COUNT(*), SUM(a) FROM t");
     let expected_of = |rows: u32| [format!("{rows} {}", u64::from(rows) * (u64::from(rows) + 1) / 2)];
     let expected = expected_of(rows);
-    assert_eq!(
-        count(&mut session),
-        expected,
-        "nothing of the statement that failed is there, and nothing is lost"
-    );
+    assert_eq!(count(&mut session), expected, "the statement that failed left no rows, and nothing is lost");
     // Updates, index builds and copies, alone and in a transaction.
     let refused = [
         "UPDATE t SET b = REPEAT('y', 4000)",
@@ -263,7 +259,7 @@ fn full_data_memory() {
         assert!(!sentence.contains("VINGA"), "{statement}: {sentence}");
         assert_eq!(count(&mut session), expected, "{statement}");
     }
-    // With some room the transaction whose statement was refused goes on.
+    // With some room the transaction whose statement was refused continues.
     session.query(&format!("DELETE FROM t WHERE id > {}", rows - 100));
     let expected = expected_of(rows - 100);
     session.query("BEGIN");
@@ -274,7 +270,7 @@ fn full_data_memory() {
     session.query("COMMIT");
     assert_eq!(count(&mut session), expected);
     assert_eq!(session.lines("SHOW TABLES"), ["t"], "nothing is left of what was refused");
-    // Reads and deletes go on, and make room.
+    // Reads and deletes continue, and make room.
     let (few, rest) = (rows / 2, rows - 100 - rows / 2);
     session.query(&format!("DELETE FROM t WHERE id <= {few}"));
     assert_eq!(session.lines("SELECT COUNT(*) FROM t"), [rest.to_string()]);

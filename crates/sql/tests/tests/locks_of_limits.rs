@@ -1,13 +1,13 @@
-//! What statements with a `LIMIT` lock: about the rows that they return or change.
+//! The rows that statements with a `LIMIT` lock: about those that they return or change.
 
 use std::thread;
 use std::time::Duration;
 use vinga_sql_tests::{Session, TestCluster};
 
-/// Rows of the table.
+/// Number of rows in the table.
 const ROWS: u64 = 3000;
 
-/// Jobs that wait (their `state` is 0), all in one `lane` of five, with a text.
+/// Jobs that wait (their `state` is 0), each in one of five lanes, with a text.
 fn fill(session: &mut Session) {
     session.query(
         "CREATE TABLE q (id INT PRIMARY KEY, state INT NOT NULL, lane INT NOT NULL, v INT, note VARCHAR(20), KEY (lane, id)) \
@@ -16,21 +16,21 @@ fn fill(session: &mut Session) {
     session.query(&format!(
         "INSERT INTO q SELECT seq, 0, seq % 5, seq, CONCAT('job ', seq) FROM seq_1_to_{ROWS}"
     ));
-    // Before the server knows how many they are it prefers to sort them.
+    // Before the server knows their number it prefers to sort them.
     let known = "SELECT table_rows FROM information_schema.tables WHERE table_name = 'q'";
     while session.lines(known) != [ROWS.to_string()] {
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Rows of the table that are locked by anybody; of very many some are not listed.
+/// Number of the table's rows that any transaction has locked; of very many some are not listed.
 fn locked(session: &mut Session) -> u64 {
     let count = "SELECT COUNT(DISTINCT partition_id, page, slot) FROM information_schema.vinga_locks \
                  WHERE table_name LIKE '%q'";
     session.lines(count)[0].parse().expect("a number")
 }
 
-/// Runs a statement in a transaction that is rolled back; how many rows it has locked.
+/// Runs a statement in a transaction that is rolled back; returns how many rows it has locked.
 fn locked_by(session: &mut Session, other: &mut Session, statement: &str) -> u64 {
     session.query("BEGIN");
     session.query(statement);
@@ -44,7 +44,7 @@ fn no_more_rows_are_locked_than_are_wanted() {
     let cluster = TestCluster::start(1);
     let (mut s, mut other) = (cluster.connect(0), cluster.connect(0));
     fill(&mut s);
-    // So that reads lock, too.
+    // So that reads take locks too.
     s.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     s.query("CREATE VIEW waiting AS SELECT * FROM q WHERE state = 0");
     let keys: Vec<String> = (1..=500).map(|id| id.to_string()).collect();
@@ -70,17 +70,17 @@ fn no_more_rows_are_locked_than_are_wanted() {
     for (statement, rows) in exact {
         assert_eq!(locked_by(&mut s, &mut other, statement), rows, "{statement}");
     }
-    // What the SQL node leaves out by itself is locked before, and then some more at a time.
+    // Rows that the SQL node itself filters out are locked before that, a few more at a time.
     let own = "SELECT id FROM q WHERE note LIKE '%9' ORDER BY id LIMIT 1 FOR UPDATE";
     let count = locked_by(&mut s, &mut other, own);
     assert!((9..=16).contains(&count), "{count}: the ninth row is in the third portion");
-    // All are needed where there is no key with the order.
+    // All rows are needed if no key has the order.
     let count = locked_by(&mut s, &mut other, "SELECT id FROM q ORDER BY v DESC LIMIT 1 FOR UPDATE");
     assert!(count >= 500, "{count}");
     assert_eq!(s.lines("SELECT COUNT(*), SUM(state) FROM q"), [format!("{ROWS} 0")]);
 }
 
-/// Limits of prepared statements and procedures are known only when these run, and are others each time.
+/// Limits of prepared statements and procedures are known only when they run, and differ each time.
 #[test]
 fn a_limit_may_be_told_later() {
     let cluster = TestCluster::start(1);
@@ -97,7 +97,7 @@ fn a_limit_may_be_told_later() {
     }
 }
 
-/// More is locked and given as the server goes on, to the last row.
+/// More rows are locked and returned as the server continues, up to the last row.
 #[test]
 fn what_is_read_on_is_whole() {
     let cluster = TestCluster::start(1);
@@ -122,8 +122,8 @@ fn what_is_read_on_is_whole() {
     assert_eq!(s.lines("SELECT COUNT(*), MIN(id) FROM q WHERE note LIKE '%7'"), ["149 10017"]);
 }
 
-/// Workers that each take a job, do it and take the next: who finds one taken waits for that one only, and nobody does
-/// a job twice.
+/// Workers that each take a job, do it and take the next: a worker that finds a job taken waits only for that one, and
+/// no job is done twice.
 #[test]
 fn a_queue_is_worked_off() {
     const WORKERS: u32 = 4;
@@ -132,7 +132,7 @@ fn a_queue_is_worked_off() {
     s.query("CREATE TABLE q (id INT PRIMARY KEY, state INT NOT NULL, done_by INT) ENGINE=VINGA");
     s.query("CREATE TABLE done (id INT, worker INT, number INT AUTO_INCREMENT PRIMARY KEY) ENGINE=VINGA");
     s.query("INSERT INTO q SELECT seq, 0, NULL FROM seq_1_to_200");
-    // While one is being done, the others are free: also for who knows which.
+    // While one job is being done, the others are free for workers that select them directly.
     let mut first = cluster.connect(0);
     let mut second = cluster.connect(0);
     first.query("BEGIN");

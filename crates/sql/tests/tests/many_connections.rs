@@ -7,7 +7,7 @@ use vinga_sql_tests::servers::{REST_MAX, Servers};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 const CONNECTIONS: usize = 500;
-/// Threads of this test, each with its share of the connections.
+/// Number of threads of this test, each with its share of the connections.
 const THREADS: usize = 10;
 
 #[test]
@@ -20,7 +20,7 @@ fn five_hundred_connections() {
     session.query("INSERT INTO sum SELECT seq, 0 FROM seq_0_to_49");
     let before = servers.pools();
     let mut sessions: Vec<Session> = (0..CONNECTIONS).map(|_| servers.connect(0)).collect();
-    // All have a transaction open at the same time.
+    // All have an open transaction at the same time.
     thread::scope(|threads| {
         for (at, share) in sessions.chunks_mut(CONNECTIONS / THREADS).enumerate() {
             threads.spawn(move || {
@@ -36,7 +36,7 @@ fn five_hundred_connections() {
         for share in sessions.chunks_mut(CONNECTIONS / THREADS) {
             threads.spawn(move || {
                 for (place, session) in share.iter_mut().enumerate() {
-                    // Those of all threads meet here, in the same order.
+                    // The transactions of all threads conflict here, in the same order.
                     session.query(&format!("UPDATE sum SET n = n + 1 WHERE id = {place}"));
                     session.query("COMMIT");
                 }
@@ -48,7 +48,7 @@ fn five_hundred_connections() {
         [format!("{CONNECTIONS} {CONNECTIONS}")]
     );
     assert_eq!(session.lines("SELECT COUNT(*), MIN(n), MAX(n) FROM sum"), ["50 10 10"]);
-    // Half of them go in the middle of a transaction, half without one.
+    // Half of them are closed in the middle of a transaction, half without one.
     for session in sessions.iter_mut().step_by(2) {
         session.query("BEGIN");
         session.query("SELECT n FROM sum WHERE id = 7 LOCK IN SHARE MODE");
@@ -56,7 +56,7 @@ fn five_hundred_connections() {
     drop(sessions);
     servers.await_rest(&before);
     session.query("UPDATE sum SET n = 0");
-    // The server ends those of closed connections one after the other.
+    // The server ends the threads of closed connections one after another.
     let began = Instant::now();
     loop {
         let at_work = session.lines("SHOW STATUS LIKE 'vinga_sessions'");

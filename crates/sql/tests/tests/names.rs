@@ -1,4 +1,4 @@
-//! Names of tables and databases: where there may be tables, and where not.
+//! Names of tables and databases: where tables can be created, and where not.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster};
@@ -12,11 +12,11 @@ fn oracle(cluster: &TestCluster) -> Oracle {
     Oracle::new(|| cluster.sql_nodes[0].connect().expect("it answers"))
 }
 
-/// The tables that the data nodes have, but for those of the engine itself.
+/// The tables at the data nodes, except those of the engine itself.
 fn tables(cluster: &TestCluster) -> Vec<String> {
     let address = cluster.data_node.as_ref().expect("it runs").address();
-    let native = vinga::blocking::Cluster::connect(address).expect("it is there");
-    let mut names = native.tables().expect("it is there");
+    let native = vinga::blocking::Cluster::connect(address).expect("it answers");
+    let mut names = native.tables().expect("it answers");
     names.retain(|name| !name.starts_with("vinga."));
     names.sort();
     names
@@ -63,7 +63,7 @@ fn there_are_no_tables_of_data_nodes_in_databases_of_the_server_or_with_a_point(
         }
     }
     assert_eq!(tables(&cluster), ["test.t"]);
-    // A table's name may have one.
+    // A table's name may contain one.
     session.query("CREATE TABLE `x.y` (a INT)");
     session.query("RENAME TABLE `x.y` TO `x.z`");
     assert_eq!(session.lines("SHOW TABLES"), ["t", "x.z"]);
@@ -83,7 +83,7 @@ fn statements_do_not_reach_the_engines_own_database() {
     session.query("DROP DATABASE vinga");
     assert_eq!(session.error("DROP TABLE vinga.auto_increment").0, 1051);
     session.query("DROP TABLE IF EXISTS vinga.auto_increment");
-    // The counters are still there: what another SQL node gives comes after what this one has taken.
+    // The counters still exist: values that another SQL node generates come after those that this one has taken.
     other.query("INSERT INTO test.t VALUES (NULL)");
     assert_eq!(other.lines("SELECT COUNT(*), MAX(id) > 2 FROM test.t"), ["3 1"]);
 }
@@ -128,7 +128,7 @@ fn letter_case_counts_in_names_of_tables_and_databases() {
     }
     oracle.good("RENAME TABLE t9 TO t8, T9 TO t9, t8 TO T9");
     oracle.good("SELECT a FROM t9");
-    // One copies rows for it, the other does not, and says so.
+    // One copies rows for it, the other does not, which the result shows.
     let altered = oracle.ask("ALTER TABLE T9 ADD COLUMN c INT DEFAULT 5");
     assert_eq!(altered.map(|said| said.number()), [0, 0]);
     oracle.good("SELECT b, c FROM T9 ORDER BY b");
@@ -151,12 +151,12 @@ fn letter_case_counts_in_names_of_tables_and_databases() {
     assert_eq!(tables(&cluster), ["tables_of_v.t9", "zz.t"]);
 }
 
-/// Another SQL node does not know of it.
+/// Another SQL node does not know the database.
 #[test]
 fn what_has_the_name_of_another_nodes_table_stays() {
     let cluster = TestCluster::start(2);
     let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
-    // With it the database is there, too.
+    // The table creates the database there too.
     here.query("CREATE TABLE test.first (a INT PRIMARY KEY) ENGINE=VINGA");
     there.query("CREATE TABLE test.own (a INT) ENGINE=InnoDB");
     there.query("CREATE TRIGGER test.twice BEFORE INSERT ON test.own FOR EACH ROW SET NEW.a = NEW.a * 2");

@@ -1,5 +1,6 @@
-//! Tables that native clients have made, in SQL: the same values whoever has written them, by whatever key they are
-//! found; listings, dumps, changes of their definitions by either side; and those that SQL can't say.
+//! Tables that native clients have created, in SQL: the values are the same no matter who has written them, and by
+//! which key they are searched; listings, dumps, changes of their definitions by either side; and tables that SQL can't
+//! represent.
 
 use std::path::PathBuf;
 use vinga::blocking::Cluster;
@@ -12,10 +13,10 @@ const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: true };
 
 fn native(cluster: &TestCluster) -> Cluster {
     let address = cluster.data_node.as_ref().expect("it runs").address();
-    Cluster::connect(address).expect("the data node is there")
+    Cluster::connect(address).expect("the data node answers")
 }
 
-/// A cluster whose SQL nodes hear of definitions: the database has come to all of them.
+/// A cluster whose SQL nodes receive schema events: the database has reached all of them.
 fn cluster_of(sql_nodes: usize) -> TestCluster {
     let cluster = TestCluster::start(sql_nodes);
     for node in 0..sql_nodes {
@@ -31,7 +32,7 @@ fn varchar(bytes_max: u16) -> ColumnType {
     ColumnType::VarChar { bytes_max }
 }
 
-/// A type, and values of it in ascending order: as native clients and as SQL statements have them.
+/// A type, and values of it in ascending order: in the forms for native clients and for SQL statements.
 struct Case {
     column_type: ColumnType,
     values: Vec<(Value, String)>,
@@ -41,7 +42,7 @@ fn case<V: Into<Value>>(column_type: ColumnType, values: impl IntoIterator<Item 
     Case { column_type, values: values.into_iter().map(|(value, said)| (value.into(), said)).collect() }
 }
 
-/// Values that are written between quotes, by what is parsed.
+/// Values whose SQL form is the quoted text that is parsed.
 fn parsed<V: Into<Value> + std::str::FromStr>(column_type: ColumnType, texts: &[&str]) -> Case
 where
     V::Err: std::fmt::Debug,
@@ -58,7 +59,7 @@ fn bytes(column_type: ColumnType, values: &[&[u8]]) -> Case {
     case(column_type, values.iter().map(|value| (Value::Bytes(value.to_vec()), format!("x'{}'", hex(value)))))
 }
 
-/// All types at their ends.
+/// All types, with their minimum and maximum values.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for size in [1_u8, 2, 3, 4, 8] {
@@ -117,13 +118,13 @@ fn cases() -> Vec<Case> {
     let words = ["", " ", "A", "a", "a\t", "a ", "ab", "aé", "b", "é", "中文", "🙂🙂"];
     cases.push(texts(varchar(8), &words));
     cases.push(texts(varchar(300), &["", "a", &"é".repeat(150), &"🙂".repeat(75)]));
-    // Longer than a key can be of so many characters.
+    // Longer than a key of this many characters can be.
     cases.push(texts(varchar(1000), &["", "a", &"b".repeat(1000)]));
     cases.push(bytes(ColumnType::VarBinary { bytes_max: 4 }, &[b"", &[0], &[0, 0], b"a", &[0xff; 4]]));
     cases
 }
 
-/// A table with a column of a type for each way to find a row.
+/// A table with one column of a type for each kind of key.
 fn by_all_keys(name: &str, column_type: ColumnType) -> NewTable {
     NewTable::new(name)
         .column("v", column_type)
@@ -135,7 +136,7 @@ fn by_all_keys(name: &str, column_type: ColumnType) -> NewTable {
         .ordered_index("by_o", &["o"])
 }
 
-/// The rows in ascending order of the first column, which has an index of that name.
+/// The rows in ascending order of the first column, which has an index with its name.
 fn rows(native: &Cluster, table: &Table) -> Vec<Record> {
     let scan = native.scan(table, |scan| scan.index("by_o").in_order()).expect("it can be scanned");
     scan.collect::<vinga::Result<_>>().expect("it has an end")
@@ -185,12 +186,12 @@ fn each_type_is_the_same_on_both_sides() {
                 let behind = format!("SELECT COUNT(*) FROM {name} FORCE INDEX (by_o) WHERE o > {said}");
                 assert_eq!(session.lines(&behind), [(values.len() - 1 - id).to_string()], "{what}");
                 let found: Record =
-                    native.get(table, value.clone()).expect("it is a key").expect("it is there");
+                    native.get(table, value.clone()).expect("it is a key").expect("it exists");
                 assert_eq!(found["id"], Value::from(id as i64), "{what}");
                 let found: Option<Record> = native.get_by(table, "by_u", value.clone()).expect("it is a key");
-                assert_eq!(found.expect("it is there")["id"], Value::from(id as i64), "{what}");
+                assert_eq!(found.expect("it exists")["id"], Value::from(id as i64), "{what}");
             }
-            // NULL, which is no key of a unique index, and sorts before all.
+            // NULL, which is not an entry of a unique index, and sorts before all other values.
             session.query(&format!("UPDATE {name} SET u = NULL, o = NULL ORDER BY id DESC LIMIT 2"));
             assert_eq!(
                 session.lines(&format!("SELECT COUNT(*) FROM {name} WHERE u IS NULL AND o IS NULL")),
@@ -201,7 +202,7 @@ fn each_type_is_the_same_on_both_sides() {
             assert_eq!(nulls, 2, "{column_type}");
             let last = values.len() - 1;
             let back = Update::new().set("u", values[last].0.clone()).set("o", Value::Null);
-            native.update(table, values[last].0.clone(), &back).expect("it is there");
+            native.update(table, values[last].0.clone(), &back).expect("it exists");
             let found = format!("SELECT id, o IS NULL FROM {name} WHERE u = {}", values[last].1);
             assert_eq!(session.lines(&found), [format!("{last} 1")], "{column_type}");
             session.query(&format!("DELETE FROM {name} WHERE v = {}", values[0].1));
@@ -209,7 +210,7 @@ fn each_type_is_the_same_on_both_sides() {
             assert!(found.is_none(), "{column_type}");
         }
     }
-    // Long ones, which are in no key.
+    // Long values, which are in no key.
     for (number, column_type) in [ColumnType::Text, ColumnType::Blob].into_iter().enumerate() {
         let name = format!("long{number}");
         let definition = NewTable::new(format!("test.{name}"))
@@ -274,7 +275,7 @@ fn a_value_that_has_no_room_natively_is_refused_and_not_found() {
     }
 }
 
-/// A table as programs have them, and what SQL says of it.
+/// A typical table of native programs, and its SQL definition.
 fn shop(native: &Cluster) -> Table {
     let definition = NewTable::new("shop.orders")
         .column("id", ColumnType::Integer { bytes: 8, signed: false })
@@ -326,7 +327,7 @@ fn listings_and_dumps_have_them() {
     let cluster = cluster_of(2);
     let native = native(&cluster);
     shop(&native);
-    // One that SQL can't say beside it, and one that only has odd names.
+    // A table that SQL can't represent in the same database, and one that only has odd names.
     native
         .create_table(
             NewTable::new("shop.wide").column("c", ColumnType::Char { bytes: 256 }).primary_key(&["c"]),
@@ -396,21 +397,21 @@ fn listings_and_dumps_have_them() {
     };
     let all = String::from_utf8_lossy(&dump(&["--all-databases"])).into_owned();
     assert!(all.contains("CREATE TABLE `orders`") && all.contains("cüstomer 6"), "{}", &all[..500]);
-    // It comes in at the other SQL node, as tables of its own.
+    // It is loaded at the other SQL node, which creates its own tables.
     std::fs::write(&file.0, dump(&["--databases", "shop"])).expect("a file can be written");
     session.query("DROP TABLE shop.orders, shop.`a``b c/d`");
     let input = std::fs::File::open(&file.0).expect("it was written just now");
     run(program("mariadb").args(["--no-defaults", "--user=root"]).arg(socket(1)).stdin(input));
     assert_eq!(session.lines(DIGEST), digest);
     assert_eq!(session.query("SHOW CREATE TABLE shop.orders")[0][1], SHOP);
-    // Native clients go on with them: no column was added.
-    let orders = native.table("shop.orders").expect("it is there again");
+    // Native clients continue with them: no column was added.
+    let orders = native.table("shop.orders").expect("it exists again");
     assert_eq!(orders.definition().columns.len(), 6);
-    let row: Record = native.get_by(&orders, "by_code", "0007").expect("a key").expect("it is there");
+    let row: Record = native.get_by(&orders, "by_code", "0007").expect("a key").expect("it exists");
     assert_eq!(row["id"], Value::from(7_u64));
 }
 
-/// A file that goes away with the test.
+/// A file that is removed at the end of the test.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
@@ -444,7 +445,7 @@ fn statements_read_and_change_rows_by_their_keys() {
     assert_eq!(plan(&mut session, between), "range PRIMARY");
     assert_eq!(plan(&mut session, "SELECT * FROM shop.orders WHERE code = '0100'"), "const by_code");
     other.query("UPDATE shop.orders SET note = CONCAT('changed ', id), sum = sum + 1 WHERE customer LIKE 'cüstomer 2%'");
-    let row: Record = native.get(&orders, 9_u64).expect("a key").expect("it is there");
+    let row: Record = native.get(&orders, 9_u64).expect("a key").expect("it exists");
     assert_eq!(
         (&row["note"], row["sum"].clone()),
         (&"changed 9".into(), "10.25".parse::<Decimal>().expect("one").into())
@@ -458,7 +459,7 @@ fn statements_read_and_change_rows_by_their_keys() {
     assert!(row.is_none(), "it was replaced");
     session.query("DELETE o FROM shop.orders o JOIN (SELECT 1000 AS id UNION SELECT 1) d ON o.id = d.id");
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["498"]);
-    // No hash has keys with NULL.
+    // Hash indexes do not contain keys with NULL.
     session.query("CREATE TABLE test.h (id INT PRIMARY KEY, a INT, b INT, UNIQUE KEY k (a, b) USING HASH)");
     session.query(
         "INSERT INTO test.h VALUES (1, NULL, 1), (2, NULL, 1), (3, 1, NULL), (4, 1, 1), (5, NULL, NULL)",
@@ -481,7 +482,7 @@ fn statements_read_and_change_rows_by_their_keys() {
     session.query("LOCK TABLES shop.orders WRITE");
     session.query("UPDATE shop.orders SET note = 'held' WHERE id = 30");
     session.query("UNLOCK TABLES");
-    let row: Record = native.get(&orders, 30_u64).expect("a key").expect("it is there");
+    let row: Record = native.get(&orders, 30_u64).expect("a key").expect("it exists");
     assert_eq!(row["note"], "held".into());
 }
 
@@ -497,28 +498,28 @@ fn sql_changes_their_definitions() {
     session.query("INSERT INTO shop.twin SELECT * FROM shop.orders");
     assert_eq!(other.query("SHOW CREATE TABLE shop.twin")[0][1], SHOP.replace("`orders`", "`twin`"));
     assert_eq!(other.lines(&DIGEST.replace("orders", "twin")), digest);
-    // Another name: it is still the native client's table.
+    // With another name it is still the native client's table.
     other.query("RENAME TABLE shop.orders TO shop.moved");
     assert_eq!(session.query("SHOW CREATE TABLE shop.moved")[0][1], SHOP.replace("`orders`", "`moved`"));
     let stale = native.get::<Record>(&orders, 1_u64).expect_err("it has another name");
     assert_eq!(stale.code(), ErrorCode::StaleTable);
     session.query("RENAME TABLE shop.moved TO shop.orders");
     assert_eq!(other.lines(DIGEST), digest);
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     assert!(orders.definition().attachment.is_empty());
-    // An ALTER makes it one of SQL, and native clients go on.
+    // An ALTER turns it into a table of SQL, and native clients continue.
     session.query("ALTER TABLE shop.orders ADD COLUMN more INT NULL, DROP COLUMN note, ADD KEY (more)");
     let stale = native.get::<Record>(&orders, 1_u64).expect_err("it has another definition");
     assert_eq!(stale.code(), ErrorCode::StaleTable);
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     let columns: Vec<&str> = orders.definition().columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(columns, ["id", "customer", "sum", "at", "code", "more"]);
     native
         .update(&orders, 1_u64, &Update::new().set("more", 5).set("customer", "native"))
-        .expect("it is there");
+        .expect("it exists");
     assert_eq!(other.lines("SELECT id FROM shop.orders WHERE customer = 'native' AND more = 5"), ["1"]);
     assert_eq!(other.lines("SELECT id FROM shop.orders WHERE code = '0499'"), ["499"]);
-    // So does one to another engine, and back.
+    // So does an ALTER to another engine, and back.
     shop_table_of_text(&native);
     for engine in ["InnoDB", "VINGA"] {
         session.query(&format!("ALTER TABLE shop.texts ENGINE={engine}"));
@@ -543,12 +544,12 @@ fn truncated_tables_are_empty_and_go_on() {
     let mut other = cluster.connect(1);
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["500"]);
     session.query("TRUNCATE TABLE shop.orders");
-    let orders = native.table("shop.orders").expect("it is there");
+    let orders = native.table("shop.orders").expect("it exists");
     for session in [&mut session, &mut other] {
         assert_eq!(session.lines("SELECT COUNT(*) FROM shop.orders"), ["0"]);
     }
     session.query("INSERT INTO shop.orders (id, customer, code) VALUES (1, 'x', 'a')");
-    native.truncate_table("shop.orders").expect("it is there");
+    native.truncate_table("shop.orders").expect("it exists");
     assert_eq!(other.lines("SELECT COUNT(*) FROM shop.orders"), ["0"]);
     other.query("INSERT INTO shop.orders (id, customer, code) VALUES (2, 'x', 'a')");
     let stale = native.get::<Record>(&orders, 2_u64).expect_err("it is another table");
@@ -581,9 +582,9 @@ fn native_changes_of_the_definition_are_seen_at_once() {
         for session in &mut sessions {
             assert_eq!(session.lines("EXECUTE read_a"), ["10"], "round {round}");
         }
-        // An index comes, and a column has another name.
+        // An index is added, and a column is renamed.
         let mut altered = NewTable::from(table.definition().clone()).ordered_index("by_a", &["a"]);
-        altered.rename_column("a", "c").expect("it is there");
+        altered.rename_column("a", "c").expect("it exists");
         native.alter_table(&table, altered).expect("it can be altered");
         for session in &mut sessions {
             assert_eq!(
@@ -593,7 +594,7 @@ fn native_changes_of_the_definition_are_seen_at_once() {
             );
             assert_eq!(session.error("SELECT a FROM t").0, 1054);
         }
-        native.drop_table("test.t").expect("it is there");
+        native.drop_table("test.t").expect("it exists");
         for session in &mut sessions {
             assert_eq!(session.error("SELECT c FROM t").0, 1146);
             assert!(!session.lines("SHOW TABLES").contains(&"t".to_owned()));
@@ -646,13 +647,13 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
         session.query("CREATE TABLE other (id INT PRIMARY KEY)");
         assert_eq!(session.error("RENAME TABLE other TO t").0, 1050);
         session.query("DROP TABLE other");
-        // It may have another name, and be dropped.
+        // It can be renamed and dropped.
         session.query("RENAME TABLE t TO other");
-        native.table("test.other").expect("it is there");
+        native.table("test.other").expect("it exists");
         session.query("DROP TABLE other");
         assert_eq!(native.table("test.other").expect_err("it is dropped").code(), ErrorCode::NoSuchTable);
     }
-    // A database that has one stays, and SQL says which.
+    // A database with such a table is not dropped, and SQL reports the table.
     native
         .create_table(table().column("c ", INT).named("kept.hidden").primary_key(&["id"]))
         .expect("it is new");
@@ -669,21 +670,21 @@ fn what_sql_can_not_say_is_nowhere_listed_and_says_why() {
     while session.lines("SHOW DATABASES LIKE 'kept'").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    native.drop_table("kept.hidden").expect("it is there");
+    native.drop_table("kept.hidden").expect("it exists");
     session.query("DROP DATABASE kept");
     assert_eq!(native.database("kept").expect_err("it is dropped").code(), ErrorCode::NoSuchDatabase);
-    // Known ones exist as usual.
+    // Tables that SQL can represent exist as usual.
     native.create_table(table().primary_key(&["id"])).expect("it is new");
     assert_eq!(session.error("CREATE TABLE t (id INT PRIMARY KEY)").0, 1050);
     session.query("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)");
     assert_eq!(session.lines("SHOW TABLES"), ["t"]);
-    // Altered so that SQL can say it no more, and again.
-    let table = native.table("test.t").expect("it is there");
+    // Altered so that SQL can't represent it any more, and back.
+    let table = native.table("test.t").expect("it exists");
     let altered = NewTable::from(table.definition().clone()).unique_index("primary", &["id"]);
     let table = native.alter_table(&table, altered).expect("it can be altered");
     assert_eq!(session.lines("SHOW TABLES"), [""; 0]);
     let mut altered = NewTable::from(table.definition().clone());
-    altered.drop_index(IndexKind::Unique, "primary").expect("it is there");
+    altered.drop_index(IndexKind::Unique, "primary").expect("it exists");
     native.alter_table(&table, altered).expect("it can be altered");
     assert_eq!(session.lines("SHOW TABLES"), ["t"]);
     session.query("DROP TABLE t");

@@ -1,12 +1,12 @@
-//! Tables of SQL that native clients change: whatever a native client could do to a row, SQL finds it afterwards by
-//! each of its values, unique keys hold, and what was computed or checked still is; or the client has refused with a
-//! name and a reason.
+//! Tables of SQL that native clients change: after each change of a row that a native client can make, SQL finds the
+//! row by each of its values, unique keys are enforced, and computed or checked columns are correct; or the client has
+//! refused the change with a name and a reason.
 
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, Record, Table, Update, Value, WriteBatch};
 use vinga_sql_tests::{Session, TestCluster};
 
-/// One kind of column: how SQL declares it, a first value as SQL writes it, and one that a native client gives.
+/// One kind of column: its SQL declaration, a first value in SQL, and a value that a native client sets.
 struct Kind {
     name: &'static str,
     declared: &'static str,
@@ -14,7 +14,7 @@ struct Kind {
     native: Value,
     /// The same value in SQL.
     same: &'static str,
-    /// Whether native clients can give it in the column of a key.
+    /// Whether native clients can set it in the column of a key.
     is_settable: bool,
 }
 
@@ -113,14 +113,14 @@ fn row(id: i32, value: Value) -> Record {
     Record::new([("id", Value::from(id)), ("v", value), ("n", 0.into())])
 }
 
-/// Rows that SQL finds by a value of `v`: by each key over it, and with none.
+/// Rows that SQL finds by a value of `v`: by each key on it, and without a key.
 fn found(session: &mut Session, table: &str, value: &str) -> Vec<Vec<String>> {
     ["FORCE INDEX (by_v)", "FORCE INDEX (by_v_n)", "IGNORE INDEX (by_v, by_v_n)"]
         .map(|hint| session.lines(&format!("SELECT id FROM {table} {hint} WHERE v = {value} ORDER BY id")))
         .to_vec()
 }
 
-/// All changes of a table whose `v` is unique, and what SQL has of them.
+/// All changes of a table with a unique `v`, and the resulting rows in SQL.
 fn change(session: &mut Session, native: &Cluster, kind: &Kind) {
     let Kind { declared, first, native: value, same, is_settable, .. } = kind;
     let name = &format!("t_{}", kind.name);
@@ -129,7 +129,7 @@ fn change(session: &mut Session, native: &Cluster, kind: &Kind) {
     ));
     session.query(&format!("INSERT INTO {name} VALUES (1, {first}, 0), (2, NULL, 0)"));
     let full_name = format!("test.{name}");
-    let table = native.table(&full_name).expect("it is there");
+    let table = native.table(&full_name).expect("it exists");
     let set = || Update::new().set("v", value.clone());
 
     // Changes of other columns, and to NULL, are always possible.
@@ -154,16 +154,16 @@ fn change(session: &mut Session, native: &Cluster, kind: &Kind) {
     assert_eq!(found(session, name, same), vec![vec!["1".to_owned()]; 3], "{name}");
     assert_eq!(found(session, name, first), vec![Vec::<String>::new(); 3], "{name}");
     assert_eq!(
-        native.get_by(&table, "by_v", value.clone()).expect("it is read").expect("it is there")["id"],
+        native.get_by(&table, "by_v", value.clone()).expect("it is read").expect("it exists")["id"],
         1.into()
     );
-    // The unique key holds between both.
+    // The unique key is enforced between both sides.
     let (number, _) = session.error(&format!("INSERT INTO {name} VALUES (5, {same}, 0)"));
     assert_eq!(number, 1062, "{name}");
     let duplicate = native.insert(&table, &row(6, value.clone())).unwrap_err();
     assert_eq!(duplicate.code(), ErrorCode::DuplicateKey, "{name}: {duplicate}");
-    native.delete(&table, 1).expect("it is there");
-    native.write(&table, &row(7, value.clone())).expect("nobody has it");
+    native.delete(&table, 1).expect("it exists");
+    native.write(&table, &row(7, value.clone())).expect("no row has this key");
     assert_eq!(found(session, name, same), vec![vec!["7".to_owned()]; 3], "{name}");
     session.query(&format!("UPDATE {name} SET v = {first} WHERE v = {same}"));
     assert_eq!(found(session, name, first), vec![vec!["7".to_owned()]; 3], "{name}");
@@ -180,7 +180,7 @@ fn sql_finds_what_native_clients_have_changed() {
     }
 }
 
-/// Random values of the collations whose sort keys native clients make: the order and the equality of SQL.
+/// Random values in collations whose sort keys native clients build: the order and the equality are the same as in SQL.
 #[test]
 fn sort_keys_are_those_of_sql() {
     let cluster = TestCluster::start(1);
@@ -193,7 +193,7 @@ fn sort_keys_are_those_of_sql() {
             "CREATE OR REPLACE TABLE r (id INT PRIMARY KEY, v VARCHAR(8) CHARACTER SET {charset} COLLATE {collation}, \
              n INT NOT NULL, KEY by_v (v))"
         ));
-        let table = native.table("test.r").expect("it is there");
+        let table = native.table("test.r").expect("it exists");
         let mut texts = Vec::new();
         for id in 0..300 {
             let text: String = (0..random.usize(0..7))
@@ -228,7 +228,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
     let mut session = cluster.connect(0);
     let make = |session: &mut Session, name: &str, definition: &str| -> Table {
         session.query(&format!("CREATE TABLE {name} {definition}"));
-        native.table(&format!("test.{name}")).expect("it is there")
+        native.table(&format!("test.{name}")).expect("it exists")
     };
     let set = |column: &str, value: i32| Update::new().set(column, value);
 
@@ -264,7 +264,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
 
     let virtual_only =
         make(&mut session, "virtual_only", "(id INT PRIMARY KEY, a INT, w INT AS (a + 1) VIRTUAL)");
-    native.insert(&virtual_only, &Record::new([("id", 1), ("a", 4)])).expect("nothing is stored of w");
+    native.insert(&virtual_only, &Record::new([("id", 1), ("a", 4)])).expect("w is not stored");
     assert_eq!(session.lines("SELECT w FROM virtual_only"), ["5"]);
 
     let history = make(&mut session, "history", "(id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING");
@@ -312,7 +312,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
         "'g'",
     );
 
-    // Values that SQL would not have stored.
+    // Values that SQL would not store.
     let values = make(
         &mut session,
         "vals",
@@ -347,7 +347,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
     native.insert(&values, &right).expect("SQL would have stored it");
     assert_eq!(session.lines("SELECT e, s, t, f FROM vals"), ["b a,b äöü 1.5"]);
 
-    // The bytes of a BIT have room for sums that the column has not.
+    // The bytes of a BIT have room for sums that do not fit the column.
     let bits = make(&mut session, "bits", "(id INT PRIMARY KEY, some BIT(5), byte BIT(8))");
     let row = Record::new([("id", 1.into()), ("some", Value::Bit(25)), ("byte", Value::Bit(25))]);
     native.insert(&bits, &row).expect("both have room");
@@ -355,7 +355,7 @@ fn what_sql_alone_keeps_is_left_to_it() {
     native.update(&bits, 1, &Update::new().add("byte", 20)).expect("it has room");
     assert_eq!(session.lines("SELECT some + 0, byte + 0 FROM bits"), ["25 45"]);
 
-    // A counter gets past values that native clients have given.
+    // A counter skips values that native clients have used.
     let numbered = make(&mut session, "numbered", "(id INT AUTO_INCREMENT PRIMARY KEY, a INT)");
     session.query("INSERT INTO numbered (a) VALUES (1)");
     for id in 2..40 {

@@ -1,6 +1,5 @@
-//! Numbers that `AUTO_INCREMENT` gives where statements at another SQL node give some by hand, out of the range that
-//! this one has: no row is lost, overwritten, or taken for another one, and no number that was generated is a
-//! duplicate.
+//! Numbers that `AUTO_INCREMENT` generates while statements at another SQL node give numbers of this node's range
+//! explicitly: no row is lost, overwritten, or mistaken for another one, and no generated number is a duplicate.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,15 +7,15 @@ use std::thread;
 use vinga_sql_tests::{Session, TestCluster};
 
 const DUPLICATE: u16 = 1062;
-/// Statements of each session of the crowd.
+/// Number of statements of each session of the crowd.
 const STATEMENTS: usize = 250;
 
-/// The number of the last row that a session has made.
+/// The number of the last row that a session has inserted.
 fn last_number(session: &mut Session) -> u64 {
     session.lines("SELECT LAST_INSERT_ID()")[0].parse().expect("a number")
 }
 
-/// Node 1 has the numbers from 1 on, of which it has used the first. Node 0 gives some of the next ones by hand.
+/// Node 1 has the numbers from 1 on, and has used the first. Node 0 gives some of the next ones explicitly.
 fn meet(cluster: &TestCluster, columns: &str) -> [Session; 2] {
     let [mut giver, mut taker] = [cluster.connect(0), cluster.connect(1)];
     giver.query("DROP TABLE IF EXISTS a");
@@ -106,13 +105,13 @@ fn numbers_of_a_statement_of_many_rows_follow_each_other_behind_those_of_others(
         ("INSERT IGNORE INTO a (s) VALUES (10), (11), (12), (13)", 4, false, false),
         ("REPLACE INTO a (s) VALUES (10), (11), (12), (13)", 4, false, false),
         ("INSERT INTO a (s) VALUES (10), (11), (12), (13) ON DUPLICATE KEY UPDATE s = 0", 4, false, false),
-        // Of more rows than are sent together.
+        // More rows than are sent together.
         ("INSERT INTO a (s) SELECT seq FROM seq_10_to_5009", 5000, false, false),
         ("INSERT INTO a (s) SELECT seq FROM seq_10_to_5009", 5000, false, true),
     ] {
         for is_transaction in [false, true] {
             let [mut giver, mut taker] = meet(&cluster, "id INT AUTO_INCREMENT PRIMARY KEY");
-            // In the middle of what the last one takes.
+            // In the middle of those that the last one takes.
             giver.query("INSERT INTO a VALUES (3000, -3000)");
             if is_transaction {
                 taker.query("BEGIN");
@@ -158,7 +157,7 @@ fn a_duplicate_of_another_key_stays_one() {
     let seen = giver.lines("SELECT u, s FROM a WHERE u IS NOT NULL ORDER BY id");
     assert_eq!(seen, ["5 56", "7 57"]);
     assert_eq!(giver.lines("SELECT id FROM a WHERE s = 56"), [first.to_string()]);
-    // A number that is given by hand is a duplicate if it is there, and stays what it is.
+    // A number that is given explicitly is a duplicate if it exists, and is not replaced.
     assert_eq!(taker.error("INSERT INTO a (id, s) VALUES (2, 1)").0, DUPLICATE);
     assert_eq!(taker.error("INSERT INTO a (id, s) VALUES (NULL, 1), (3, 1)").0, DUPLICATE);
     assert_eq!(taker.error("SET STATEMENT INSERT_ID = 7 FOR INSERT INTO a (s) VALUES (1)").0, DUPLICATE);
@@ -191,7 +190,7 @@ fn triggers_and_functions_see_the_number_that_the_row_has() {
     }
 }
 
-/// What a log has can't become something else afterwards: of several rows in one statement it says so, once.
+/// Logged values can't be replaced afterwards: of several rows in one statement an error is reported, once.
 #[test]
 fn a_binary_log_has_the_numbers_that_the_rows_have() {
     let cluster = TestCluster::start_with(2, &[], &[("log_bin", "changes"), ("server_id", "1")]);
@@ -211,11 +210,11 @@ fn a_binary_log_has_the_numbers_that_the_rows_have() {
         let before = giver.lines("SELECT COUNT(*) FROM a");
         if let Err(error) = taker.try_query(&insert) {
             assert_eq!(error.number(), Some(DUPLICATE), "{error}");
-            assert_eq!(giver.lines("SELECT COUNT(*) FROM a"), before, "nothing of it stays");
+            assert_eq!(giver.lines("SELECT COUNT(*) FROM a"), before, "nothing of it is stored");
             failures += 1;
             taker.query(&insert);
         }
-        // Among those that this one takes next.
+        // One of the numbers that this node takes next.
         giver.query(&format!("INSERT INTO a VALUES ({}, -1)", last_number(&mut taker) + 2));
     }
     assert_eq!(failures, 1, "from then on the node knows");
@@ -226,7 +225,8 @@ fn a_binary_log_has_the_numbers_that_the_rows_have() {
     assert!(events.iter().any(|event| event[2].contains("Write_rows")), "rows were logged");
 }
 
-/// A table without a key that has the number as a unique one: two rows may have the same, as in any such table.
+/// A table without a primary key, whose number is not in a unique key: two rows may have the same number, as in any
+/// such table.
 #[test]
 fn rows_that_may_be_equal_are_no_duplicates() {
     let cluster = TestCluster::start(2);
@@ -255,7 +255,7 @@ fn both_nodes_use_a_small_column_to_its_end() {
     assert_eq!(first.lines("SELECT COUNT(*) FROM a"), [(inserted[0] + inserted[1]).to_string()]);
 }
 
-/// A number that a node gives by hand above all others is behind what the other one generates from then on.
+/// After a node has given a number above all others explicitly, the other node generates only greater numbers.
 #[test]
 fn the_counter_is_moved_for_all_nodes() {
     let cluster = TestCluster::start(2);
@@ -273,15 +273,15 @@ fn the_counter_is_moved_for_all_nodes() {
     assert_eq!(first.lines("SELECT id FROM a WHERE s = 3"), ["5001"]);
 }
 
-/// What a session of the crowd has been told of its rows: by what they are known, the number that each has.
+/// The numbers that the sessions of the crowd know, by the names of the rows.
 type Told = BTreeMap<String, u64>;
 
-/// One statement of a random kind, whose rows are known by `name` and a number behind it.
+/// A statement of a random kind, whose rows are named by `name` and a number after it.
 fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &mut Told) {
     let rows = random.usize(1..5);
     let names: Vec<String> = (0..rows).map(|row| format!("{name}-{row}")).collect();
     if random.u8(..3) == 0 {
-        // By hand, where the other node is at work.
+        // An explicit number, near those that the other node generates.
         let most = session.lines("SELECT IFNULL(MAX(id), 0) FROM a")[0].parse::<u64>().expect("a number");
         let number = (most + random.u64(1..20)).saturating_sub(random.u64(..40)).max(1);
         match session.try_query(&format!("INSERT INTO a VALUES ({number}, '{}')", names[0])) {
@@ -308,7 +308,7 @@ fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &
         Ok(answer) => {
             assert!(answer.affected == rows as u64 || kind == 5, "{statement}: {}", answer.affected);
         }
-        // Rows whose numbers were told before they were sent.
+        // Rows whose numbers were reported before they were sent.
         Err(error) if kind == 5 => {
             assert_eq!(error.number(), Some(DUPLICATE), "{statement}: {error}");
             if in_transaction {
@@ -324,7 +324,7 @@ fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &
     }
     told.insert(names[0].clone(), first);
     for (row, name) in names.iter().enumerate().skip(1) {
-        // Those that are written one by one may have gone around a row of others.
+        // Rows that are written one by one may have skipped numbers of other rows.
         let number = if kind < 2 { first + row as u64 } else { 0 };
         told.insert(name.clone(), number);
     }

@@ -1,5 +1,6 @@
-//! The data node goes before, during and after statements, for a while or for good: everything that it was needed for
-//! fails in time, with Vinga's number and the data node's address, and nothing of an incarnation is seen in the next.
+//! The data node fails before, during and after statements, temporarily or for good: everything that requires it fails
+//! in time, with Vinga's error number and the data node's address, and nothing of an incarnation is visible in the
+//! next.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,11 +19,11 @@ fn timed(session: &mut Session, statement: &str) -> Result<Answer, SqlError> {
     result
 }
 
-/// Runs a statement that must fail in time because of the data node: 1296 or 1297, with Vinga's sentence.
+/// Runs a statement that must fail in time because of the data node: with error 1296 or 1297, and Vinga's message.
 #[track_caller]
 fn fails(session: &mut Session, statement: &str) -> String {
     match timed(session, statement) {
-        Ok(answer) => panic!("{statement} must fail, and says {answer:?}"),
+        Ok(answer) => panic!("{statement} must fail, but returns {answer:?}"),
         Err(error) => {
             assert!(matches!(error.number(), Some(1296 | 1297)), "{statement}: {error}");
             error.to_string()
@@ -30,7 +31,7 @@ fn fails(session: &mut Session, statement: &str) -> String {
     }
 }
 
-/// Runs a statement again until it goes well.
+/// Repeats a statement until it succeeds.
 #[track_caller]
 fn returns(session: &mut Session, statement: &str) {
     let began = Instant::now();
@@ -83,27 +84,27 @@ fn before_and_after_statements() {
     }
     fails(&mut fresh, "SELECT * FROM t WHERE id = 1");
     fails(&mut fresh, "SELECT * FROM never_seen");
-    // What needs no data node goes on.
+    // Statements that need no data node continue.
     assert_eq!(session.lines("SELECT 1 + 1"), ["2"]);
     session.query("CREATE TABLE own (id INT PRIMARY KEY) ENGINE=InnoDB");
     session.query("INSERT INTO own VALUES (1)");
-    // It comes back, empty.
+    // It comes back, without data.
     servers.data.restart();
     returns(&mut session, TABLE);
     assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["0"]);
     assert_eq!(session.lines("EXECUTE one USING 1"), [""; 0]);
     session.query("INSERT INTO t (a) VALUES (1)");
-    assert_eq!(fresh.lines("SELECT id, a FROM t"), ["1 1"], "auto-increment begins anew");
+    assert_eq!(fresh.lines("SELECT id, a FROM t"), ["1 1"], "auto-increment starts again");
     servers.check_alive();
 }
 
 #[test]
 fn in_the_middle_of_transactions() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
-    // The tables are made by the other SQL node: here those of open transactions are held.
+    // The other SQL node creates the tables: on this one, open transactions lock them.
     let mut setup = servers.connect(1);
     fill(&mut setup);
-    // Transactions that have read; read with locks; written.
+    // Transactions that have read, have read with locks, and have written.
     let beginnings = [
         "SELECT a FROM t WHERE id = 1",
         "SELECT a FROM t WHERE id = 2 FOR UPDATE",
@@ -119,7 +120,7 @@ fn in_the_middle_of_transactions() {
     fails(&mut sessions[2], "COMMIT");
     servers.data.restart();
     fill(&mut setup);
-    // The transaction that was told is over; a new one goes well.
+    // The transaction that got the error has ended; a new one succeeds.
     for session in &mut sessions[1..] {
         session.query("ROLLBACK");
         returns(session, "SELECT COUNT(*) FROM t");
@@ -131,7 +132,7 @@ fn in_the_middle_of_transactions() {
     servers.check_alive();
 }
 
-/// Whatever finds out that a transaction is lost ends it.
+/// Any statement that finds out that a transaction is lost ends the transaction.
 #[test]
 fn a_transaction_that_is_lost_is_over() {
     let mut servers = Servers::start(PROGRAM, 1, &[]);
@@ -180,8 +181,8 @@ fn a_transaction_that_is_lost_is_over() {
     servers.check_alive();
 }
 
-/// Each of these has done something in an incarnation of the data node, and goes on in the next, in which there is a
-/// table of the same name and columns: at its end nothing of it may have been done.
+/// Each of these has done something in an incarnation of the data node, and continues in the next, which contains a
+/// table with the same name and columns: at its end none of its changes may exist.
 #[test]
 fn transactions_across_two_lives_fail() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
@@ -205,13 +206,13 @@ fn transactions_across_two_lives_fail() {
     assert_eq!(setup.lines("SELECT COUNT(*) FROM t"), ["20000"]);
 }
 
-/// What takes long is begun, and the data node is killed in the middle of it.
+/// Long statements, in the middle of which the data node is killed.
 #[test]
 fn during_statements() {
     let mut servers = Servers::start(PROGRAM, 1, &[]);
     let mut setup = servers.connect(0);
     let long = [
-        // It takes a moment, the others many seconds.
+        // The first takes a moment, the others many seconds.
         "ALTER TABLE t ADD COLUMN c INT",
         "SELECT SUM(SLEEP(0.001)) FROM t",
         "INSERT INTO t (a, b) SELECT seq, SLEEP(0.001) FROM seq_1_to_20000",
@@ -232,20 +233,20 @@ fn during_statements() {
             servers.data.kill();
             running.join().expect("it does not panic")
         });
-        // On a quick machine the first is over by then.
+        // On a fast machine the first has ended by then.
         if at == 0 && said.is_ok() {
             servers.data.restart();
             continue;
         }
         let said = said.expect_err(statement);
         assert!(matches!(said.number(), Some(1296 | 1297 | 1412)), "{statement}: {said}");
-        assert_eq!(session.lines("SELECT 1"), ["1"], "the session goes on after {statement}");
+        assert_eq!(session.lines("SELECT 1"), ["1"], "the session continues after {statement}");
         servers.data.restart();
     }
     servers.check_alive();
 }
 
-/// The data node hangs: its connections stay, but nothing answers.
+/// The data node hangs: its connections stay open, but it does not answer.
 #[test]
 fn a_data_node_that_is_silent() {
     let mut servers = Servers::start(PROGRAM, 1, &[]);

@@ -1,9 +1,9 @@
-//! Ranges of a key that are read against its order: the rows that InnoDB gives, and no others are asked for.
+//! Ranges of a key that are read in descending order: the same rows as with InnoDB, and no others are requested.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Queries of a seed, unless `VINGA_QUERIES` says otherwise.
+/// Default number of queries for a seed (`VINGA_QUERIES`).
 const QUERIES: u64 = 3_000;
 
 #[test]
@@ -31,7 +31,7 @@ fn only_the_rows_of_the_range_come() {
         upwards.reverse();
         assert_eq!(s.lines(&down), upwards, "{range}");
         assert_eq!(upwards.len() as u64, rows, "{range}");
-        // An empty range above all rows: one row tells the server so.
+        // An empty range above all rows: the server needs one row to find that out.
         let for_nothing = u64::from(range.contains("k > 200000")) * 64;
         let came = s.growth("scanned_rows", &down);
         assert!((rows..=rows + for_nothing).contains(&came), "{came} rows came for {rows}: {range}");
@@ -39,7 +39,7 @@ fn only_the_rows_of_the_range_come() {
         let ranges = 1 + range.matches(" OR ").count() as u64;
         assert!(trips_down <= trips_up + 2 * ranges, "{trips_down} round trips, upwards {trips_up}: {range}");
     }
-    // Nor are others looked at: the row that is read for an empty range need not fulfil the condition.
+    // Nor are other rows examined: the row that is read for an empty range need not fulfil the condition.
     let looked_at = |s: &mut Session, query: &str| {
         let rows = "SELECT SUM(VALUE) FROM information_schema.VINGA_COUNTERS WHERE COUNTER = 'rows scanned'";
         let before: u64 = s.lines(rows)[0].parse().expect("a number");
@@ -48,12 +48,12 @@ fn only_the_rows_of_the_range_come() {
     };
     for condition in ["k > 200000", "k > 200000 AND v = 5", "k > 104990 AND v = 5"] {
         let query = format!("SELECT k FROM t FORCE INDEX (k) WHERE {condition} ORDER BY k DESC LIMIT 1");
-        // Statistics that are asked for meanwhile look at rows, too.
+        // Concurrent requests for statistics also examine rows.
         let least = (0..5).map(|_| looked_at(&mut s, &query)).min().expect("several times");
-        assert!(least < 100, "{least} rows were looked at: {query}");
+        assert!(least < 100, "{least} rows were examined: {query}");
         assert!(s.lines(&query).is_empty());
     }
-    // What lies below the range is not locked.
+    // Rows below the range are not locked.
     s.query("BEGIN");
     assert_eq!(
         s.lines("SELECT k FROM t FORCE INDEX (k) WHERE k > 104998 ORDER BY k DESC FOR UPDATE"),
@@ -62,7 +62,7 @@ fn only_the_rows_of_the_range_come() {
     other.query("UPDATE t SET v = 2 WHERE id <= 104998 AND id > 104900");
     assert_eq!(other.error("UPDATE t SET v = 2 WHERE id = 104999").0, 1205);
     s.query("COMMIT");
-    // Few rows of a long range.
+    // A few rows of a long range.
     let limited = "SELECT k FROM t WHERE k > 100000 ORDER BY k DESC LIMIT 3";
     assert_eq!(s.lines(limited), ["105000", "104999", "104998"]);
     assert!(s.growth("scanned_rows", limited) < 200);
@@ -128,7 +128,7 @@ fn random_ranges_come_as_they_come_from_innodb() {
         if random.bool() {
             wanted = format!("{wanted} AND {}", condition(&mut random));
         }
-        // Among equal keys there is no order: these columns only.
+        // Equal keys have no order among them: only these columns are selected.
         oracle.good(&format!(
             "SELECT {key} FROM r FORCE INDEX (k{at}) WHERE {wanted} ORDER BY {}{limit}{lock} /* {seed}: {number} */",
             order.join(", ")

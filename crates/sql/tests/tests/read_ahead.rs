@@ -1,14 +1,14 @@
-//! Inner tables of joins without a buffer and of subqueries: their rows are read together, and are what they are with
-//! InnoDB, also when the statement changes them under way; rows that are read for nothing keep nobody waiting.
+//! Inner tables of joins without a buffer, and of subqueries: their rows are read together, with the same results as
+//! with InnoDB, even if the statement changes them at the same time; rows that are read unnecessarily block no one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Statements of the random test; `VINGA_JOINS` sets another number.
+/// Number of statements of the random test; `VINGA_JOINS` sets another number.
 const STATEMENTS: u64 = 400;
-/// Statements between changes of the tables.
+/// Number of statements between changes of the tables.
 const SAME_TABLES: u64 = 10;
 
 fn round_trips(session: &mut Session) -> u64 {
@@ -31,7 +31,7 @@ impl Random {
             3 => "x.v % 2 = 0".to_owned(),
             4 => format!("MOD(x.id, {}) = 1", 2 + number % 5),
             5 => "y.v < x.k".to_owned(),
-            // A union of keys, each with a handler of its own.
+            // A union of keys, each with a separate handler.
             6 => format!("(x.id = {number} OR x.v = {})", number % 11),
             _ => format!("x.id BETWEEN {number} AND {}", number + 40),
         }
@@ -88,7 +88,7 @@ fn random_joins_and_subqueries_are_those_of_innodb() {
     for number in 0..environment::number("VINGA_JOINS").unwrap_or(STATEMENTS) {
         if number % SAME_TABLES == 0 {
             fill(&mut oracle, &mut random);
-            // With and without buffers of joins.
+            // With and without join buffers.
             oracle.good(&format!("SET join_cache_level = {}", random.0.u32(0..7)));
             let level = random.one(&["READ-COMMITTED", "REPEATABLE-READ"]);
             oracle.good(&format!("SET tx_isolation = '{level}'"));
@@ -137,7 +137,7 @@ fn inner_rows_cost_few_round_trips() {
     assert_eq!(session.lines("SELECT COUNT(*) FROM y"), ["100"]);
 }
 
-/// Rows of an inner table that the statement has no need of are not waited for, though they lie beside those that it
+/// The statement does not wait for rows of an inner table that it does not need, even if they are next to those that it
 /// reads.
 #[test]
 fn nobody_waits_for_rows_that_are_not_wanted() {
@@ -152,7 +152,7 @@ fn nobody_waits_for_rows_that_are_not_wanted() {
     other.query("UPDATE x JOIN y ON y.id = x.id SET y.v = 7 WHERE MOD(x.id, 2) = 1");
     one.query("COMMIT");
     assert_eq!(one.lines("SELECT SUM(v = 7), SUM(v = -1) FROM y"), ["100 100"]);
-    // Under READ COMMITTED what was locked for nothing is free before the end of the transaction.
+    // Under READ COMMITTED, rows that were locked unnecessarily are released before the end of the transaction.
     other.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     other.query("BEGIN");
     other
@@ -162,7 +162,7 @@ fn nobody_waits_for_rows_that_are_not_wanted() {
     other.query("ROLLBACK");
 }
 
-/// The same where a table between, or the condition of an outer join, says that they are not wanted.
+/// The same where a table in between, or the condition of an outer join, excludes these rows.
 #[test]
 fn nobody_waits_for_rows_behind_those_that_are_not_wanted() {
     let cluster = TestCluster::start(1);
@@ -185,8 +185,8 @@ fn nobody_waits_for_rows_behind_those_that_are_not_wanted() {
     assert_eq!(one.lines("SELECT SUM(v = 2), SUM(v = -1) FROM z"), ["50 50"]);
 }
 
-/// A row that was let go of is locked and read anew when it is asked for again, and one that was wanted once stays
-/// locked: others change rows meanwhile.
+/// A row that was released is locked and read again when it is requested again, and one that was needed once stays
+/// locked: others change rows at the same time.
 #[test]
 fn rows_that_are_met_again_and_again_lose_no_changes() {
     let cluster = TestCluster::start(1);
@@ -196,7 +196,7 @@ fn rows_that_are_met_again_and_again_lose_no_changes() {
     one.query("CREATE TABLE y (id INT PRIMARY KEY, v INT, w INT) ENGINE=VINGA");
     one.query("SET join_cache_level = 0");
     other.query("SET vinga_lock_wait = 0");
-    // Both rows of y are met by each second row of x, and wanted by the last or the first two only.
+    // Every second row of x leads to each of the rows of y, and only the last or the first two rows of x need them.
     for wanted in ["seq >= 4999", "seq <= 2"] {
         one.query("DELETE FROM x");
         one.query("DELETE FROM y");

@@ -1,4 +1,4 @@
-//! What is not supported is said, and nothing is done that is almost the same.
+//! Unsupported features are reported, and are not replaced by something similar.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster};
@@ -31,7 +31,7 @@ fn how_long_a_query_wants_to_wait_for_locks() {
             session.query("UNLOCK TABLES");
         }
     }
-    // Where the server is the one that waits.
+    // Here the server itself waits.
     session.query("ALTER TABLE t WAIT 5 ADD COLUMN b INT");
     session.query("LOCK TABLES t WRITE NOWAIT");
     session.query("UNLOCK TABLES");
@@ -79,7 +79,7 @@ fn refusals_are_told_without_words_that_are_not_true() {
         assert_eq!(told.len(), 1, "{definition}: {told:?}");
         assert!(told[0].starts_with("Error 1235 VINGA does not support this yet"), "{told:?}");
     }
-    // Two of the bytes of a key are the length of a value whose length varies.
+    // Two of the bytes of a key are the length of a value of variable length.
     for (key, bytes) in [("a", 3070), ("a, b", 3068), ("a, c", 3070)] {
         let definition =
             |a| format!("(a VARBINARY({a}), b VARBINARY(8), c BINARY(8), KEY ({key})) ENGINE=VINGA");
@@ -89,13 +89,13 @@ fn refusals_are_told_without_words_that_are_not_true() {
         assert!(sentence.contains(&format!("max key length is {bytes} bytes")), "{sentence}");
         session.query(&format!("CREATE OR REPLACE TABLE r {}", definition(a)));
     }
-    // Of texts the sort keys count, which are given less room instead.
+    // For texts, the sort keys count, which get less room instead.
     let mut oracle = Oracle::new(|| cluster.sql_nodes[0].connect().expect("it answers"));
     oracle.good("CREATE TABLE t (a VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY)");
     oracle.good("INSERT INTO t VALUES (REPEAT('k', 768))");
 }
 
-/// The server shortens such a key itself before an engine is asked.
+/// The server itself shortens such a key before it calls an engine.
 #[test]
 fn a_key_that_is_too_long_is_said_to_be() {
     let cluster = TestCluster::start(1);
@@ -122,13 +122,13 @@ fn a_consistent_snapshot_is_warned_of() {
         "{told:?}"
     );
     other.query("INSERT INTO t VALUES (1)");
-    assert_eq!(session.lines("SELECT * FROM t"), ["1"], "as the warning says");
+    assert_eq!(session.lines("SELECT * FROM t"), ["1"], "as the warning states");
     session.query("COMMIT");
     session.query("START TRANSACTION");
     assert_eq!(warnings(&mut session), [""; 0]);
 }
 
-/// The data nodes keep the server's definition of a table as a whole.
+/// The data nodes store the server's definition of a table as a whole.
 #[test]
 fn a_definition_that_is_too_long_is_refused_in_the_servers_words() {
     let cluster = TestCluster::start(1);

@@ -1,4 +1,4 @@
-//! What the statements ask of the data nodes, as the status counters tell it, and that they give the right rows.
+//! What statements request from the data nodes, according to the status counters, and that their rows are correct.
 
 use vinga_sql_tests::{Session, TestCluster};
 
@@ -6,14 +6,13 @@ fn counter(session: &mut Session, name: &str) -> u64 {
     session.query(&format!("SHOW GLOBAL STATUS LIKE 'vinga_{name}'"))[0][1].parse().expect("a number")
 }
 
-/// The one in the middle: statistics are asked for now and then, too, and an answer may be there before it is waited
-/// for.
+/// The median: statistics are also requested now and then, and an answer may arrive before it is waited for.
 fn usual(mut tries: [u64; 3]) -> u64 {
     tries.sort_unstable();
     tries[1]
 }
 
-/// By how much a counter usually grows with a statement that `statement` makes for each try.
+/// The usual growth of a counter during a statement; `statement` returns the text for each try.
 fn growth(session: &mut Session, name: &str, statement: impl Fn(u32) -> String) -> u64 {
     let mut one = |attempt| {
         let before = counter(session, name);
@@ -62,14 +61,14 @@ fn changes_of_locked_rows_travel_with_the_next_request() {
     s.query("DELETE FROM p WHERE id = 14");
     assert_eq!(s.lines("SELECT id FROM p WHERE id IN (11, 12, 13, 14, 15)"), ["15"]);
     s.query("UPDATE p SET v = v + 1000 WHERE id = 4");
-    assert_eq!(s.lines("SELECT COUNT(*), SUM(v > 1000) FROM p"), ["996 7"], "a scan sees it, too");
+    assert_eq!(s.lines("SELECT COUNT(*), SUM(v > 1000) FROM p"), ["996 7"], "a scan sees it too");
     assert_eq!(other.lines("SELECT COUNT(*), SUM(v > 1000) FROM p"), ["1000 0"]);
     s.query("UPDATE p SET v = v + 1000 WHERE id = 5");
     let before = counter(&mut s, "round_trips");
     s.query("COMMIT");
     assert_eq!(counter(&mut s, "round_trips") - before, 1, "with the last change");
     assert_eq!(other.lines("SELECT COUNT(*), SUM(v > 1000) FROM p"), ["996 8"]);
-    // Many rows, and a range of which the end is met.
+    // Many rows, and a range whose end is reached.
     s.query("BEGIN");
     s.query("UPDATE p SET v = -1 WHERE id BETWEEN 101 AND 400");
     s.query("DELETE FROM p WHERE id BETWEEN 301 AND 400");
@@ -142,7 +141,7 @@ fn whole_unique_keys_are_read_without_a_scan() {
     assert_eq!(growth(&mut s, "key_batches", same("SELECT id FROM t WHERE u IN (10, 20, 30)")), 1);
     let plan = s.lines("EXPLAIN SELECT id, v FROM t WHERE u IN (10, 20, 30)").join("");
     assert!(plan.contains("Batched keys"), "{plan}");
-    // NULL is many values.
+    // NULL matches many rows.
     assert_eq!(s.lines("SELECT COUNT(*) FROM t WHERE u IS NULL"), ["10"]);
     assert_eq!(s.lines("SELECT COUNT(*) FROM t WHERE u IS NULL OR u = 10"), ["11"]);
     assert_eq!(s.lines("SELECT COUNT(*) FROM t a JOIN t b ON a.u <=> b.u WHERE a.id IN (100, 200)"), ["20"]);
@@ -184,7 +183,7 @@ fn ranges_of_other_keys_are_one_scan() {
     assert_eq!(s.lines(backwards).join(" "), "25 15 5 23");
     let open = "SELECT COUNT(*), SUM(id) FROM t FORCE INDEX (PRIMARY) WHERE id < 3 OR id BETWEEN 5 AND 6 OR id > 998";
     assert_eq!(s.lines(open), ["6 2013"]);
-    // More ranges than one scan takes.
+    // More ranges than one scan can have.
     let many: Vec<String> =
         (0..3000).map(|n| format!("(id BETWEEN {} AND {})", 3 * n + 1, 3 * n + 2)).collect();
     let many = format!("SELECT COUNT(*) FROM t FORCE INDEX (PRIMARY) WHERE {}", many.join(" OR "));
@@ -195,7 +194,7 @@ fn ranges_of_other_keys_are_one_scan() {
     assert_eq!(s.lines("SELECT COUNT(*) FROM t WHERE k IN (2, 4) AND v = -1 FOR UPDATE"), ["200"]);
     s.query("COMMIT");
     assert_eq!(s.lines("SELECT COUNT(*) FROM t WHERE v = -1"), ["200"]);
-    // The inner table of a join: each outer row gets its own.
+    // The inner table of a join: each outer row gets its own rows.
     let join = "SELECT a.id, b.id FROM p a STRAIGHT_JOIN t b FORCE INDEX (k) ON b.k = a.v WHERE a.id IN (1, 2, 3) AND b.id < 20 \
                 UNION ALL SELECT a.id, b.id FROM p a STRAIGHT_JOIN t b FORCE INDEX (k) ON b.k = a.v % 2 WHERE a.id IN (4, 6) \
                 AND b.id < 20 ORDER BY 1, 2";

@@ -1,5 +1,5 @@
-//! Statements that read while other sessions write: rows fulfil the condition, are met once, and stay as they were
-//! read.
+//! Statements that read while other sessions write: rows fulfil the condition, are found once, and keep the values that
+//! were read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,8 +7,8 @@ use vinga_sql_tests::{Session, TestCluster};
 
 const ROWS: u64 = 3000;
 
-/// Runs `read` until others have made so many changes, each by a statement that is given a random number below
-/// [`ROWS`].
+/// Runs `read` until other sessions have made a number of changes, each by a statement that is built from a random
+/// number below [`ROWS`].
 fn while_others_write(
     cluster: &TestCluster,
     change: impl Fn(u64, &mut fastrand::Rng) -> String + Sync,
@@ -37,7 +37,7 @@ fn while_others_write(
     });
 }
 
-/// Ends the writers, also when a reader panics.
+/// Stops the writers, even if a reader panics.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -61,7 +61,7 @@ fn rows_that_are_sorted_fulfil_the_condition() {
     let mut session = filled(&cluster);
     let change = |row, _: &mut fastrand::Rng| format!("UPDATE t SET state = 1 - state WHERE id = {row}");
     while_others_write(&cluster, change, || {
-        // With a text in them rows are not sorted themselves: the server asks for them again.
+        // Rows that contain a text are not sorted themselves: the server requests them again.
         for condition in ["state = 0", "state = 0 AND k > 100", "state + 0 = 0"] {
             let wrong = session.lines(&format!(
                 "SELECT COUNT(*) FROM (SELECT state, b FROM t WHERE {condition} ORDER BY k + 0 LIMIT 100000) x WHERE state <> 0"
@@ -85,7 +85,7 @@ fn rows_are_counted_once_while_they_move_in_an_index() {
     });
 }
 
-/// What a transaction has read stays so to its end, whichever command has read it.
+/// Rows that a transaction has read stay unchanged to its end, no matter which statement has read them.
 #[test]
 fn what_was_read_stays() {
     let cluster = TestCluster::start(1);
@@ -117,7 +117,7 @@ fn what_was_read_stays() {
             other.query("UPDATE s SET v = 0 WHERE id = 1");
         }
     }
-    // Below nobody waits.
+    // Below this level no one waits.
     session.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     session.query("BEGIN");
     session.query("SET @v = (SELECT v FROM s WHERE id = 1)");
@@ -129,8 +129,8 @@ fn round_trips(session: &mut Session) -> u64 {
     session.query("SHOW STATUS LIKE 'vinga_round_trips'")[0][1].parse().expect("a number")
 }
 
-/// Sorts that remember positions, updates of the key that is read by, updates and deletions of several tables, unions
-/// of indexes: none asks for each row again.
+/// Sorts that remember positions, updates of the key by which they read, multi-table updates and deletes, unions of
+/// indexes: none requests each row again.
 #[test]
 fn positions_cost_no_round_trip_a_row() {
     let cluster = TestCluster::start(1);
@@ -146,7 +146,7 @@ fn positions_cost_no_round_trip_a_row() {
             "SELECT SUM(k) FROM (SELECT k FROM t FORCE INDEX (k) WHERE k BETWEEN 1 AND 3000 ORDER BY k DESC LIMIT 5000) x",
             30,
         ),
-        // The rows of the second table are read one by one by the join; what comes after is not.
+        // The join reads the rows of the second table one by one; later steps do not.
         (
             "UPDATE t JOIN u ON u.id = t.id SET t.state = 2, u.k = 1, u.b = CONCAT(u.b, 'y') WHERE t.id <= 1000",
             1100,
@@ -162,7 +162,7 @@ fn positions_cost_no_round_trip_a_row() {
     assert_eq!(session.lines("SELECT COUNT(*) FROM t WHERE state = 2"), ["1000"]);
 }
 
-/// Of a table with many columns those travel that are used.
+/// Of a table with many columns only the used ones are sent.
 #[test]
 fn columns_that_are_not_used_stay_where_they_are() {
     let cluster = TestCluster::start(1);
@@ -190,7 +190,7 @@ fn columns_that_are_not_used_stay_where_they_are() {
     assert!(narrow * 20 < all, "{narrow} bytes beside {all}");
 }
 
-/// A key that is found again by its primary key under another name must not be changed.
+/// A key by which rows are found again under another name of the table must not be changed.
 #[test]
 fn a_primary_key_that_changes_under_two_names_is_refused() {
     let cluster = TestCluster::start(1);

@@ -1,19 +1,18 @@
-//! Random queries over tables with indexes of all kinds say of Vinga's tables what they say of InnoDB's, whichever way
-//! the optimizer takes through them: by ranges, by jumps from value to value, by several indexes, by other tables'
-//! rows.
+//! Random queries on tables with indexes of all kinds have the same results on Vinga's tables as on InnoDB's, with all
+//! kinds of plans: ranges, jumps from value to value, several indexes, rows of other tables.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
 
-/// Rows of a table.
+/// Number of rows in a table.
 const ROWS: u32 = 300;
-/// Queries of a seed, unless `VINGA_QUERIES` says otherwise.
+/// Default number of queries for a seed (`VINGA_QUERIES`).
 const QUERIES: u64 = 3_000;
 
 const TABLES: [&str; 2] = ["one", "two"];
 
-/// Columns, and values that they have: no two are equal, for which of them a group is shown by is nobody's promise.
+/// Columns, and their values: no two of them are equal, as it is not defined by which one a group would be shown.
 const COLUMNS: [(&str, &[&str]); 7] = [
     ("id", &["1", "17", "150", "151", "299", "300", "301"]),
     ("a", &["-1", "0", "1", "2", "3"]),
@@ -87,7 +86,7 @@ impl Queries {
         format!("{function}{alias}.{column})")
     }
 
-    /// One whose rows are the same set whatever the way through the tables.
+    /// A query whose set of rows does not depend on the plan.
     fn query(&mut self) -> String {
         let table = self.any(&TABLES);
         let depth = self.random.u32(0..3);
@@ -167,13 +166,13 @@ fn fill(oracle: &mut Oracle, queries: &mut Queries) {
         let said = oracle.same(format!("SELECT COUNT(*) FROM {table}"));
         assert_eq!(said, Said::Good(0, 0, 0, vec![ROWS.to_string()]));
     }
-    // Statistics decide about the way.
+    // Statistics determine the plan.
     for table in TABLES {
         oracle.ask(format!("ANALYZE TABLE {table}"));
     }
 }
 
-/// What was said, without the order of rows if the query wants none.
+/// A result without the order of rows, if the query does not specify one.
 fn in_order(said: Said, query: &str) -> Said {
     match said {
         Said::Good(affected, number, warnings, mut rows) if !query.contains("ORDER BY") => {
@@ -184,8 +183,8 @@ fn in_order(said: Said, query: &str) -> Said {
     }
 }
 
-/// The same query by no index. Jumping from value to value the server itself loses rows, or shows some twice, with
-/// InnoDB, too: where InnoDB's answers differ by the way there is nothing to compare but the way without indexes.
+/// The same query without indexes. When the server jumps from value to value it loses rows, or returns some twice, with
+/// InnoDB too: if InnoDB's results depend on the plan, only those without indexes can be compared.
 fn without_indexes(query: &str) -> String {
     let hinted = |query: String, table: &str| {
         ["x", "y"].iter().fold(query, |query, alias| {
@@ -218,7 +217,7 @@ fn random_queries_say_what_they_say_of_innodb() {
     }
 }
 
-/// Ways that are taken seldom: from value to value of an index, within ranges.
+/// Rare plans: jumps from value to value of an index, within ranges.
 #[test]
 fn values_of_an_index_are_jumped_through() {
     let cluster = TestCluster::start(1);
@@ -240,8 +239,8 @@ fn values_of_an_index_are_jumped_through() {
     }
 }
 
-/// Whichever way leads to a row, its virtual columns are made for it: the server leaves that to the engine where it
-/// asks for ranges.
+/// Virtual columns are computed for each row, by whatever plan it is read: the server leaves that to the engine when it
+/// reads ranges.
 #[test]
 fn virtual_columns_are_made_of_each_row() {
     let cluster = TestCluster::start(1);

@@ -1,5 +1,5 @@
-//! A SQL node that is stopped while others change tables and databases ends as it should: what its engine's own threads
-//! are at is over before the server takes itself apart.
+//! A SQL node that is stopped while others change tables and databases ends cleanly: the work of its engine's own
+//! threads ends before the server frees its resources.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

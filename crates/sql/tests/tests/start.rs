@@ -1,4 +1,4 @@
-//! A SQL node starts, whether data nodes answer or not.
+//! A SQL node starts even if no data node answers.
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use vinga_sqlnode::ScopedSqlNode;
 
 #[test]
 fn a_sql_node_starts_and_works_without_data_nodes() {
-    // A port that nobody listens at.
+    // A port on which no one listens.
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let began = Instant::now();

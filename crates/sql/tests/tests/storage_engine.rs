@@ -1,13 +1,12 @@
-//! The suite `storage_engine`, which MariaDB has for the authors of storage engines, with its parts for transactions
-//! and partitions: what Vinga's engine answers to hundreds of statements is compared with what is expected of any
-//! engine.
+//! The suite `storage_engine`, which MariaDB provides for the authors of storage engines, with its parts for
+//! transactions and partitions: the results of hundreds of statements with Vinga's engine are compared with those
+//! expected of any engine.
 //!
-//! What is expected to differ lies in `crates/sql/tests/storage_engine`, an *overlay* of the suite: `<test>.rdiff` is
-//! put on the suite's expected result as a patch, `disabled.def` names tests that are not run.
-//! docs/storage-engine-suite.md says of each why. A test that answers otherwise than the two together say fails, also
-//! if it has become better.
+//! Expected differences are in `crates/sql/tests/storage_engine`, an *overlay* of the suite: `<test>.rdiff` is applied
+//! to the suite's expected result as a patch, `disabled.def` lists tests that are not run. docs/storage-engine-suite.md
+//! explains each of them. A test whose result differs from the patched one fails, even if the result has improved.
 //!
-//! The suite's own list of disabled tests is left away: those are run, too.
+//! The suite's own list of disabled tests is not used: those tests are run too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +18,12 @@ use vinga_sql_tests::{installation, packaged, source};
 
 /// The suite and its parts, as folders below its own.
 const PARTS: [&str; 3] = ["", "trx", "parts"];
-/// Kilobytes of address space of each program that is run.
+/// Maximum address space of each program, in kilobytes.
 const ADDRESS_SPACE: &str = "4000000";
-/// Of what a run has printed, so much of the end is shown when it failed.
+/// How many bytes of the end of a run's output are shown when it failed.
 const SHOWN: usize = 30_000;
 
-/// A folder that goes away with the test.
+/// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -33,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// Builds a tree that the test program takes for an installation: links, and copies of the suite and the overlay.
+/// Builds a tree that the test program accepts as an installation: links, and copies of the suite and the overlay.
 fn make_tree(tree: &Path) {
     let link = |from: PathBuf, to: &str| symlink(from, tree.join(to)).expect("the folder is new");
     for folder in ["lib/mysql/plugin", "mysql-test"] {
@@ -50,7 +49,7 @@ fn make_tree(tree: &Path) {
             link(stock.join(&name), &format!("mysql-test/{name}"));
         }
     }
-    // The test program writes beside what it finds.
+    // The test program writes next to the files that it finds.
     for part in PARTS {
         let suite = stock.join("suite/storage_engine").join(part);
         copy(&suite, &tree.join("mysql-test/suite/storage_engine").join(part), "disabled.def");
@@ -62,7 +61,7 @@ fn make_tree(tree: &Path) {
     }
 }
 
-/// Copies the files of a folder, but one.
+/// Copies the files of a folder except one.
 fn copy(from: &Path, to: &Path, left_out: &str) {
     fs::create_dir_all(to).expect("a folder can be made");
     for file in files(from) {
@@ -78,13 +77,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("a folder can be read").path()).filter(|path| path.is_file()).collect()
 }
 
-/// The names of a folder's files with such an ending, without it.
+/// The names of a folder's files with such an ending, without the ending.
 fn names(folder: &Path, ending: &str) -> BTreeSet<String> {
     let name = |path: PathBuf| path.file_name()?.to_str()?.strip_suffix(ending).map(str::to_owned);
     files(folder).into_iter().filter_map(name).collect()
 }
 
-/// Runs the suite; what was printed, and whether it went well.
+/// Runs the suite; returns its output, and whether it succeeded.
 fn run(tree: &Path, data_node: &str) -> (String, bool) {
     let suites: Vec<String> = PARTS.map(|part| format!("{}-vinga", suite_name(part))).to_vec();
     let mut command: Command = installation().command(Path::new("sh"));
@@ -98,7 +97,7 @@ fn run(tree: &Path, data_node: &str) -> (String, bool) {
     command.args(["--force", "--max-test-fail=0", "--retry=0", "--nowarnings"]);
     command.args(["--testcase-timeout=2", "--suite-timeout=8", "--max-save-core=0", "--max-save-datadir=0"]);
     command.env("VINGA_DATA_NODE", data_node).current_dir(tree.join("mysql-test"));
-    let output = command.output().expect("perl is there");
+    let output = command.output().expect("perl is installed");
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success())
 }
 
@@ -106,7 +105,7 @@ fn suite_name(part: &str) -> String {
     Path::new("storage_engine").join(part).to_string_lossy().trim_end_matches('/').to_owned()
 }
 
-/// The tests of a part that ended so.
+/// The tests of a part with this result.
 fn ended(printed: &str, part: &str, how: &str) -> BTreeSet<String> {
     let begin = format!("{}-vinga.", suite_name(part));
     let test = |line: &str| {
@@ -116,7 +115,7 @@ fn ended(printed: &str, part: &str, how: &str) -> BTreeSet<String> {
     printed.lines().filter_map(test).collect()
 }
 
-/// The tests that a list leaves out.
+/// The tests that a list disables.
 fn disabled(list: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(list).unwrap_or_default();
     text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
@@ -126,7 +125,7 @@ fn disabled(list: &Path) -> BTreeSet<String> {
 fn the_suite_for_storage_engines_differs_as_is_known() {
     let folder = Folder(std::env::temp_dir().join(format!("vinga-suite-{}", std::process::id())));
     make_tree(&folder.0);
-    // The order of rows that were not sorted depends on it.
+    // The order of unsorted rows depends on it.
     let data_node = LocalNode::start_with(&[("PartitionsPerNode", "1")]).expect("a data node starts");
     let (printed, went_well) = run(&folder.0, data_node.address());
     let end = &printed[printed.ceil_char_boundary(printed.len().saturating_sub(SHOWN))..];
@@ -142,8 +141,7 @@ fn the_suite_for_storage_engines_differs_as_is_known() {
 
 #[test]
 fn each_difference_is_explained() {
-    let page =
-        fs::read_to_string(source("../../../docs/storage-engine-suite.md")).expect("there is such a page");
+    let page = fs::read_to_string(source("../../../docs/storage-engine-suite.md")).expect("the page exists");
     for part in PARTS {
         let folder = source("storage_engine").join(part);
         for test in names(&folder, ".rdiff").union(&disabled(&folder.join("disabled.def"))) {

@@ -1,5 +1,5 @@
-//! Statements that fire triggers or call functions, and changes that fail in the middle of a statement that goes on:
-//! what is undone, and what stays, is what it is with InnoDB.
+//! Statements that fire triggers or call functions, and changes that fail in the middle of a statement that continues:
+//! the same changes are undone or kept as with InnoDB.
 
 use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::oracle::Oracle;
@@ -7,7 +7,7 @@ use vinga_sql_tests::oracle::Oracle;
 const DUPLICATE: u16 = 1062;
 const SIGNALLED: u16 = 1644;
 
-/// Tables, and the rows in them before each trial.
+/// Tables, and their rows before each trial.
 const TABLES: [&str; 3] = [
     "CREATE TABLE m (id INT PRIMARY KEY, v INT, u INT UNIQUE)",
     "CREATE TABLE tt (a INT PRIMARY KEY)",
@@ -23,7 +23,7 @@ const ROWS: [&str; 5] = [
 const LOOKS: [&str; 3] =
     ["SELECT * FROM m ORDER BY id", "SELECT * FROM tt ORDER BY a", "SELECT * FROM lg ORDER BY e, f"];
 
-/// How a trial is a transaction: what is said before its statements and behind them.
+/// The transaction of a trial: statements before and after those of the trial.
 const SURROUNDINGS: [&[&[&str]; 2]; 4] = [
     &[&[], &[]],
     &[&["BEGIN"], &["COMMIT"]],
@@ -46,13 +46,13 @@ impl Trials {
         Trials { _cluster: cluster, oracle }
     }
 
-    /// Statements, in all surroundings; each says with Vinga what it says with InnoDB, and leaves the same rows. How
-    /// many of them failed with this number.
+    /// Runs statements in all surroundings; each has the same result with Vinga as with InnoDB, and leaves the same
+    /// rows. Returns how many of them failed with this error number.
     #[track_caller]
     fn run(&mut self, statements: &[&str], number: u16) -> usize {
         let mut failed = 0;
         for [begin, end] in SURROUNDINGS {
-            // Triggers would fire with these, too.
+            // Otherwise triggers would fire for these too.
             for statement in ["SET @quiet = 1"].iter().chain(&ROWS).chain(&["SET @quiet = 0"]).chain(*begin) {
                 self.oracle.good(statement);
             }
@@ -123,7 +123,7 @@ fn a_statement_that_fails_is_undone_with_what_its_functions_did() {
         "DO f(901, 2)",
         "SELECT f(902, 902), f(903, 3)",
     ];
-    // DO tells no errors.
+    // DO reports no errors.
     assert_eq!(trials.run(&statements, DUPLICATE), (statements.len() - 1) * SURROUNDINGS.len());
 }
 
@@ -147,7 +147,7 @@ fn a_handler_undoes_the_change_that_failed_and_no_other() {
         "INSERT INTO lg VALUES (NEW.a, 0);",
     ] {
         trials.trigger("AFTER INSERT ON tt", &format!("BEGIN {caught} {body} END;"));
-        // What the main statement meets is not the trigger's business.
+        // Errors of the main statement do not affect the trigger.
         assert_eq!(trials.run(&rows, DUPLICATE), SURROUNDINGS.len(), "{body}");
     }
     trials.trigger("AFTER INSERT ON tt", "SET @quiet = 0;");
@@ -165,7 +165,7 @@ fn a_handler_undoes_the_change_that_failed_and_no_other() {
     }
 }
 
-/// What is no sub-statement, but goes on in the same way.
+/// Statements that are not sub-statements, but continue in the same way.
 #[test]
 fn an_update_that_is_ignored_leaves_the_row() {
     let mut trials = Trials::start();

@@ -1,4 +1,4 @@
-//! Triggers are a SQL node's own, but go with their tables whoever drops these.
+//! Triggers belong to a SQL node, but are dropped with their tables no matter which node drops these.
 
 use vinga_sql_tests::TestCluster;
 
@@ -33,7 +33,7 @@ fn triggers_go_with_a_table_that_another_node_drops() {
         ),
         ["after_other", "before_other"]
     );
-    // The name is free again, and nothing keeps the database.
+    // The name is free again, and nothing prevents the database from being dropped.
     there.query("CREATE TRIGGER d.before_t BEFORE INSERT ON d.t FOR EACH ROW SET NEW.v = 2");
     there.query("INSERT INTO d.t VALUES (4, 0)");
     assert_eq!(here.lines("SELECT v FROM d.t WHERE id = 4"), ["2"]);

@@ -1,10 +1,10 @@
-//! INSERT IGNORE, REPLACE, ON DUPLICATE KEY UPDATE and LOAD DATA of many rows: what they change, count and warn of is
-//! what it is with InnoDB, and they cost no round trip a row.
+//! INSERT IGNORE, REPLACE, ON DUPLICATE KEY UPDATE and LOAD DATA of many rows: their changes, counts and warnings are
+//! the same as with InnoDB, and they do not cost a round trip for each row.
 
 use vinga_sql_tests::oracle::Oracle;
 use vinga_sql_tests::{Session, TestCluster, environment};
 
-/// Rounds of the random test; `VINGA_UPSERTS` sets another number.
+/// Number of rounds of the random test; `VINGA_UPSERTS` sets another number.
 const ROUNDS: u64 = 60;
 
 fn oracle(cluster: &TestCluster) -> Oracle {
@@ -22,7 +22,7 @@ const TABLES: [&str; 5] = [
 struct Random(fastrand::Rng);
 
 impl Random {
-    /// A number of few, so that keys are met again and again.
+    /// One of a few numbers, so that there are many duplicates.
     fn number(&mut self, values: i32) -> i32 {
         self.0.i32(0..values)
     }
@@ -84,7 +84,7 @@ fn all(oracle: &mut Oracle) {
 fn random_statements_do_and_count_as_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
-    // Texts that are too long or NULLs are no errors of the statements that ignore them; warnings are the same.
+    // Texts that are too long, or NULLs, are not errors of statements with IGNORE; warnings are the same.
     oracle.good("SET sql_mode = ''");
     oracle.good("SET max_error_count = 10000");
     let seed = environment::seed();
@@ -121,7 +121,7 @@ fn random_statements_do_and_count_as_innodb() {
     }
 }
 
-/// What an update takes of the row of the query is that of its own row, however many are sent together.
+/// An update uses the values of its own row of the query, even if many rows are sent together.
 #[test]
 fn updates_of_rows_of_a_query_see_their_own() {
     let cluster = TestCluster::start(1);
@@ -172,12 +172,12 @@ fn many_rows_cost_few_round_trips() {
         let spent = round_trips(&mut session) - before;
         assert!(spent * 50 <= ROWS, "{spent} round trips: {statement}");
     }
-    // Of its rows 1 to 5000 have seq + 1 + seq, the others seq.
+    // Rows 1 to 5000 contain seq + 1 + seq, the others seq.
     let sum = (1..=ROWS).map(|n| 3 * n + 1).sum::<u64>();
     assert_eq!(session.lines("SELECT COUNT(*), SUM(v) FROM t"), [format!("{} {sum}", 2 * ROWS)]);
 }
 
-/// What deals with a duplicate must find the row as the statement itself has left it.
+/// The handling of a duplicate must find the row as the statement itself has changed it.
 #[test]
 fn a_key_may_come_again_and_again() {
     let cluster = TestCluster::start(1);

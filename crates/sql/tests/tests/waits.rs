@@ -1,4 +1,4 @@
-//! How long statements wait for the locks of rows, and which of them they let go of.
+//! How long statements wait for the locks of rows, and which locks they release.
 
 use vinga_sql_tests::{Session, TestCluster};
 
@@ -14,7 +14,7 @@ fn filled(cluster: &TestCluster) -> (Session, Session) {
 
 const LOCKED: u16 = 1205;
 
-/// One where a lock is waited for until it is let go, however busy the machine is.
+/// A cluster in which a lock is waited for until it is released, no matter how busy the machine is.
 fn patient_cluster() -> TestCluster {
     TestCluster::start_with(
         1,
@@ -47,7 +47,7 @@ fn locked_rows_are_passed_over() {
     ] {
         assert_eq!(session.lines(query), rows, "{query}");
     }
-    // Nobody skips in another statement of the same session, nor in one without the words.
+    // Locked rows are not skipped in another statement of the same session, nor in one without SKIP LOCKED.
     session.query("SET vinga_lock_wait = 50");
     assert_eq!(session.error("SELECT id FROM q WHERE id = 1 FOR UPDATE").0, LOCKED);
     holder.query("DELETE FROM q WHERE id = 2");
@@ -78,7 +78,7 @@ fn workers_take_a_job_each() {
                         );
                         let Some(id) = job.first() else {
                             worker.query("ROLLBACK");
-                            // Others may hold the last ones, and give none back.
+                            // Other workers may hold the last jobs, and return none.
                             return done;
                         };
                         worker.query(&format!("UPDATE jobs SET state = 1 WHERE id = {id}"));
@@ -88,7 +88,7 @@ fn workers_take_a_job_each() {
                 })
             })
             .collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends well")).collect()
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker succeeds")).collect()
     });
     let mut each = done.clone();
     each.sort();
@@ -113,7 +113,7 @@ fn a_wait_ends_when_the_statement_says_so() {
         "SELECT id FROM q WHERE id = 1 FOR UPDATE WAIT 1",
     ] {
         assert_eq!(session.error(query).0, LOCKED, "{query}");
-        // What it has locked is free again.
+        // Its own locks are released.
         assert_eq!(holder.lines("SELECT COUNT(*) FROM q FOR UPDATE NOWAIT"), ["20"], "{query}");
     }
     assert_eq!(
@@ -139,7 +139,7 @@ fn rows_that_are_not_wanted_are_let_go_of() {
             session.query("ROLLBACK");
         }
     }
-    // Above, what was read stays as it was.
+    // Above this level, rows that were read stay unchanged.
     session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     session.query("BEGIN");
     session.query("UPDATE q SET v = 1 WHERE name LIKE '%n1'");
@@ -147,7 +147,8 @@ fn rows_that_are_not_wanted_are_let_go_of() {
     session.query("ROLLBACK");
 }
 
-/// An UPDATE does not wait for rows that it does not want, and sees those that it wants as they are when it has them.
+/// An UPDATE does not wait for rows that it does not need, and sees those that it needs in the state in which it locks
+/// them.
 #[test]
 fn rows_that_others_have_locked_are_looked_at_before() {
     let cluster = patient_cluster();
@@ -160,7 +161,7 @@ fn rows_that_others_have_locked_are_looked_at_before() {
     assert_eq!(session.error("UPDATE q SET v = 5 WHERE name LIKE '%n1'").0, LOCKED);
     holder.query("COMMIT");
     assert_eq!(session.lines("SELECT id, v FROM q WHERE v > 0 ORDER BY id"), ["2 5", "3 5"]);
-    // Who waits gets the row as it is then, which may be one that it does not want any more.
+    // A statement that waits gets the row in its new state, which may not fulfil its condition any more.
     session.query("SET vinga_lock_wait = -1");
     holder.query("BEGIN");
     holder.query("UPDATE q SET name = 'gone' WHERE id = 4");
@@ -175,12 +176,12 @@ fn rows_that_others_have_locked_are_looked_at_before() {
             std::thread::yield_now();
         }
         holder.query("COMMIT");
-        waiting.join().expect("it ends well");
+        waiting.join().expect("it succeeds");
     });
     assert_eq!(holder.lines("SELECT id FROM q WHERE v = 9"), ["6"]);
 }
 
-/// An UPDATE waits for some of its rows, one after the other: those behind are changed, too.
+/// An UPDATE waits for some of its rows, one after another: the rows after them are changed too.
 #[test]
 fn rows_behind_those_that_are_waited_for_are_changed_too() {
     let cluster = patient_cluster();
@@ -202,7 +203,7 @@ fn rows_behind_those_that_are_waited_for_are_changed_too() {
         let statement = format!("UPDATE q SET v = v * 1 + 1 {rows}");
         std::thread::scope(|scope| {
             let waiting =
-                scope.spawn(|| session.connection().query(&statement).expect("it ends well").affected);
+                scope.spawn(|| session.connection().query(&statement).expect("it succeeds").affected);
             other.await_waiter();
             first.query("COMMIT");
             second.query("COMMIT");

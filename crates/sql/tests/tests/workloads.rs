@@ -1,11 +1,11 @@
-//! The usual loads, for a moment each: that they run, not how fast.
+//! The usual benchmarks, for a moment each: checks that they run, not how fast.
 
 use std::process::Command;
 use vinga_sql_tests::{TestCluster, packaged, program, run, source};
 
 const ROWS: u32 = 2_000;
 
-/// Sysbench with a script on the table of a SQL node.
+/// Sysbench with a script, on the tables of a SQL node.
 fn sysbench(cluster: &TestCluster, node: usize, script: &str) -> Command {
     let mut command = program("sysbench");
     let stock = packaged("usr/share/sysbench").join(format!("{script}.lua"));
@@ -22,7 +22,7 @@ fn stock(cluster: &TestCluster, node: usize, script: &str) -> Command {
     command
 }
 
-/// Statements that were run; none has failed.
+/// Checks that statements were run, and that none has failed.
 fn check(text: &str) {
     let queries = text.lines().find_map(|line| line.trim().strip_prefix("queries:")).expect(text);
     let count: u64 = queries.split_whitespace().next().and_then(|count| count.parse().ok()).expect(text);

@@ -1,4 +1,4 @@
-//! Rows are read and changed.
+//! Entries that read and change rows.
 
 use super::layout::{DirectChange, RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
@@ -11,7 +11,7 @@ use vinga::LockWait;
 
 pub(super) unsafe extern "C" fn cursor_new(table: *const OpenTable) -> Option<Box<Cursor>> {
     calm(|| {
-        // SAFETY: the table is there, and counted once more for the cursor.
+        // SAFETY: the table is open; its count is raised by one for the cursor.
         let table = unsafe {
             Arc::increment_strong_count(table);
             Arc::from_raw(table)
@@ -34,12 +34,12 @@ pub(super) unsafe extern "C" fn use_columns(
     count: u32,
     names_rows: u8,
 ) {
-    // SAFETY: the list is there during the call.
+    // SAFETY: the list is valid during the call.
     let places = unsafe { array(places, count) };
     calm(|| cursor.use_columns(places, names_rows != 0));
 }
 
-/// `vinga_wait`
+/// Takes a `vinga_wait`.
 pub(super) unsafe extern "C" fn set_wait(cursor: &mut Cursor, wait: u8, milliseconds: u32) {
     let wait = match wait {
         1 => LockWait::NoWait,
@@ -67,7 +67,7 @@ pub(super) unsafe extern "C" fn end_deferred(cursor: &mut Cursor) {
 }
 
 pub(super) unsafe extern "C" fn set_condition(cursor: &mut Cursor, program: *const u8, bytes: usize) -> i32 {
-    // SAFETY: the program is there during the call.
+    // SAFETY: the program is valid during the call.
     let program = unsafe { array(program, bytes as u32) };
     calm(|| cursor.set_condition(program)) as i32
 }
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn batch_add(
     value: *const u8,
     bytes: u32,
 ) -> i32 {
-    // SAFETY: the key is there during the call.
+    // SAFETY: the key is valid during the call.
     let value = unsafe { array(value, bytes) };
     number_of(calm(|| Some(cursor.add_to_batch(key as usize, value))), |()| 0)
 }
@@ -101,14 +101,14 @@ pub(super) unsafe extern "C" fn batch_add_range(
     high_bytes: u32,
     high_is_excluded: u32,
 ) -> i32 {
-    // SAFETY: both ends are there during the call.
+    // SAFETY: both ends are valid during the call.
     let (low, high) =
         unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
     let added = calm(|| Some(cursor.add_range_to_batch(key as usize, low, high)));
     number_of(added, |has_room| if has_room { 0 } else { BATCH_FULL })
 }
 
-/// What a call without a session returns; `None` stands for a panic.
+/// The result code of a call without a session; `None` stands for a panic.
 fn number_of<T>(result: Option<Result<T>>, number: impl FnOnce(T) -> i32) -> i32 {
     match result {
         Some(Ok(value)) => number(value),
@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn scan_range(cursor: &Cursor) -> u32 {
     calm(|| cursor.range().into())
 }
 
-/// A sum of `VINGA_RANGE` numbers.
+/// Takes a sum of `VINGA_RANGE` numbers.
 fn range_options_of(options: u8) -> RangeOptions {
     RangeOptions { is_descending: options & 1 != 0, in_order: options & 2 != 0, is_short: options & 4 != 0 }
 }
@@ -184,7 +184,7 @@ fn numbered_of(when: u8) -> Numbered {
 entries! {
     fn read_key(cursor: &mut Cursor; session, key: u32, value: *const u8, bytes: u32, lock: u8, record: RecordOut) {
         let record = record.of(cursor.table());
-        // SAFETY: the key is there during the call.
+        // SAFETY: the key is valid during the call.
         let value = unsafe { array(value, bytes) };
         let is_found = cursor.read_key(session, key as usize, value, lock_of(lock), record)?;
         Ok(Found { is_found, otherwise: ha::KEY_NOT_FOUND })
@@ -214,7 +214,7 @@ entries! {
         // SAFETY: the server gives room for a position.
         let position = unsafe { std::slice::from_raw_parts_mut(position, bytes) };
         let record = record.of(cursor.table());
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         unsafe { cursor.position(session, record, position) }
     }
 
@@ -239,7 +239,7 @@ entries! {
 
     fn range_begin(cursor: &mut Cursor; session, key: u32, low: *const u8, low_bytes: u32, low_is_excluded: u32,
                    high: *const u8, high_bytes: u32, high_is_excluded: u32, options: u8, lock: u8, enough: u32) {
-        // SAFETY: both ends are there during the call.
+        // SAFETY: both ends are valid during the call.
         let range = unsafe {
             (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded))
         };
@@ -284,14 +284,14 @@ entries! {
         if when & WRITE_PORTIONS != 0 {
             session.commit_in_portions();
         }
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         unsafe { cursor.insert(session, record, when & WRITE_LATER == 0, numbered_of(when))? };
         session.commit_portion()
     }
 
     fn defer_row(cursor: &mut Cursor; session, record: RecordIn) {
         let record = record.of(cursor.table());
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         Ok(match unsafe { cursor.defer(session, record)? } {
             Deferral::Done => 0,
             Deferral::Full => DEFERRED_FULL,
@@ -323,24 +323,24 @@ entries! {
 
     fn update(cursor: &mut Cursor; session, before: RecordIn, after: RecordIn, places: *const u16, count: u32) {
         let (before, after) = (before.of(cursor.table()), after.of(cursor.table()));
-        // SAFETY: the list is there during the call.
+        // SAFETY: the list is valid during the call.
         let places = unsafe { array(places, count) };
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         unsafe { cursor.update(session, before, after, places)? };
-        // A row that was there is done with its update.
+        // An existing row is finished with its update, so the portion may end here.
         session.commit_portion()
     }
 
     fn erase(cursor: &mut Cursor; session, record: RecordIn) {
         let record = record.of(cursor.table());
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         unsafe { cursor.erase(session, record) }
     }
 
     fn change_directly(cursor: &mut Cursor; session, change: &DirectChange, found: &mut u64, changed: &mut u64) {
-        // SAFETY: what it points to is there during the call.
+        // SAFETY: what it points to is valid during the call.
         let (candidates, what) = unsafe { change.read(cursor.table()) };
-        // SAFETY: long values that the record points to are there during the call.
+        // SAFETY: long values that the record points to are valid during the call.
         match unsafe { cursor.change_directly(session, candidates, what, change.keeps_locks())? } {
             Some(touched) => {
                 (*found, *changed) = (touched.found, touched.changed);

@@ -1,4 +1,4 @@
-//! Tables are made, changed and found.
+//! Entries that create, change and look up tables.
 
 use super::entries;
 use super::layout::{Definition, NameTaker, Slice};

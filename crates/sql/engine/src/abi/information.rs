@@ -1,4 +1,4 @@
-//! What the data nodes, and this node, tell of themselves, as texts.
+//! Information about the data nodes and this node, as rows of texts.
 
 use super::layout::{NameTaker, RowTaker, Slice};
 use super::{calm, entries};
@@ -30,13 +30,13 @@ fn text_of(value: &InfoValue) -> String {
     }
 }
 
-/// A note about what is missing has a sentence in its first column and nothing in the others.
+/// Whether a row is a note about missing information: a sentence in its first column, and nothing in the others.
 fn is_note(row: &[InfoValue]) -> bool {
     let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
     row.len() > 1 && row[1..].iter().all(is_empty)
 }
 
-/// Data nodes do not know which of their clients are SQL nodes: this one knows its own connections.
+/// Names the connections of this SQL node. Data nodes do not know which of their clients are SQL nodes.
 fn name_own(node: &Node, info: &mut InfoRows) {
     for row in &mut info.rows {
         if let [InfoValue::Number(id), InfoValue::Text(kind), ..] = row.as_mut_slice()
@@ -56,7 +56,7 @@ fn nothing() -> InfoValue {
     InfoValue::Text(String::new())
 }
 
-/// Transactions of this SQL node's sessions get the numbers of their connections; those of others get none.
+/// Fills in connection numbers for the transactions of this SQL node's sessions; those of other nodes get none.
 fn add_connections(node: &Node, info: &mut InfoRows) {
     let connections = node.connections_of_transactions();
     for row in info.rows.iter_mut().filter(|row| !is_note(row)) {
@@ -65,7 +65,8 @@ fn add_connections(node: &Node, info: &mut InfoRows) {
     }
 }
 
-/// Indexes get their names, locks the API nodes and connections of their transactions, and those in the way.
+/// Fills in the names of indexes, and for locks the API nodes and connections of their transactions and of the
+/// transactions that block them.
 fn add_holders(session: &mut Session, info: &mut InfoRows) {
     let connections = session.node().connections_of_transactions();
     let mut names: HashMap<(String, u64), String> = HashMap::new();
@@ -86,12 +87,12 @@ fn add_holders(session: &mut Session, info: &mut InfoRows) {
     }
 }
 
-/// The API node in a transaction's name, `T145.34567.12`.
+/// The API node in a transaction's name, such as `T145.34567.12`.
 fn api_node_of(transaction: &str) -> Option<u64> {
     transaction.strip_prefix('T')?.split('.').next()?.parse().ok()
 }
 
-/// What the users of a table call one of its indexes; its number if the table has gone meanwhile.
+/// The SQL name of one of the table's indexes; its number if the table has been dropped meanwhile.
 fn index_name(session: &mut Session, table: &str, id: u64) -> String {
     let described = session.describe(table).ok();
     let index = described.as_ref().and_then(|table| table.definition().index(u16::try_from(id).ok()?));

@@ -1,6 +1,7 @@
-//! What is passed between the halves: structs, texts, records and keys, as `vinga_engine.h` has them.
+//! The data that is passed between the halves of the plugin: structs, texts, records and keys, as `vinga_engine.h`
+//! declares them.
 //!
-//! Only the C side makes the pointers in these; what they point to is there during the call that they are passed to.
+//! Only the C side creates the pointers in these; they are valid during the call to which they are passed.
 
 use crate::auto_increment;
 use crate::cursor::{self, Candidates};
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use vinga::sql_rules::{ColumnRules, SortKeys, Values};
 use vinga::{ColumnType, Lock};
 
-/// Bytes that somebody else owns.
+/// Bytes that this struct does not own.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slice {
@@ -23,48 +24,48 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Of bytes that outlive its use.
+    /// Refers to bytes that outlive its use.
     pub fn of(bytes: &[u8]) -> Self {
         Slice { bytes: bytes.as_ptr(), length: bytes.len() }
     }
 
-    /// The bytes.
+    /// The bytes; empty if there are none.
     pub fn get(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: see the head of this file.
+        // SAFETY: the C side made the pointer, and it is valid during the call (see the top of this file).
         unsafe { std::slice::from_raw_parts(self.bytes, self.length) }
     }
 
-    /// The bytes as a text.
+    /// The bytes as a text; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.get()).into_owned()
     }
 }
 
-/// A record of the server that is read.
+/// A record of the server, to be read.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct RecordIn(*const u8);
 
 impl RecordIn {
-    /// The record, which is one of this table.
+    /// The record's bytes. It must be a record of this table.
     pub fn of<'a>(self, table: &OpenTable) -> &'a [u8] {
-        // SAFETY: the C side gives records of the table that stands beside them.
+        // SAFETY: the C side passes records of the table that it passes with them.
         unsafe { std::slice::from_raw_parts(self.0, table.plan.record_bytes()) }
     }
 }
 
-/// A record of the server that is written.
+/// A record of the server, to be written.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct RecordOut(NonNull<u8>);
 
 impl RecordOut {
-    /// The record, which is one of this table.
+    /// The record's bytes. It must be a record of this table.
     pub fn of<'a>(self, table: &OpenTable) -> &'a mut [u8] {
-        // SAFETY: as above, and nobody else uses it during the call.
+        // SAFETY: as above, and nothing else uses it during the call.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), table.plan.record_bytes()) }
     }
 }
@@ -129,7 +130,7 @@ pub struct Definition {
     no_logging: u8,
     read_backup: u8,
     keeps_history: u8,
-    /// -1 if there is none.
+    /// -1 if there is no such column.
     auto_increment_column: i32,
 }
 
@@ -147,15 +148,15 @@ pub struct DirectChange {
 }
 
 impl DirectChange {
-    /// Whether rows that do not fulfil the condition are locked, too.
+    /// Whether rows that do not fulfil the condition are locked too.
     pub fn keeps_locks(&self) -> bool {
         self.keeps_locks != 0
     }
 
-    /// What it means for this table.
+    /// Translates it into a change of this table.
     ///
     /// # Safety
-    /// All that it points to outlives the result.
+    /// Everything that it points to outlives the result.
     pub unsafe fn read<'a>(&self, table: &OpenTable) -> (Candidates, cursor::DirectChange<'a>) {
         let candidates = match self.candidates {
             1 => Candidates::Keys,
@@ -164,7 +165,7 @@ impl DirectChange {
         };
         let change = match self.record {
             None => cursor::DirectChange::Delete,
-            // SAFETY: it is a record of the table, and the lists are as long as they are said to be.
+            // SAFETY: it is a record of the table, and the lists have the given lengths.
             Some(record) => unsafe {
                 cursor::DirectChange::Update {
                     record: std::slice::from_raw_parts(record.as_ptr(), table.plan.record_bytes()),
@@ -231,19 +232,19 @@ pub struct Settings {
     pub spin_us: u32,
 }
 
-/// Takes a name, or other bytes, of which it makes a copy.
+/// Receives a name or other bytes, and copies them.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct NameTaker(unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32);
 
 impl NameTaker {
     pub(crate) fn take(self, context: *mut c_void, name: &[u8]) -> i32 {
-        // SAFETY: the C side gives a context that fits its function, which copies.
+        // SAFETY: the C side passes a context that fits its function, which copies the bytes.
         unsafe { (self.0)(context, name.as_ptr(), name.len()) }
     }
 }
 
-/// Takes a row of texts, of which it makes copies; anything but 0 stops.
+/// Receives a row of texts and copies them; a result other than 0 stops the sender.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct RowTaker(unsafe extern "C" fn(*mut c_void, *const Slice, u32) -> i32);
@@ -253,7 +254,7 @@ impl RowTaker {
         RowTaker(take)
     }
 
-    /// Passes a row on.
+    /// Passes on a row.
     pub(crate) fn take(self, context: *mut c_void, row: &[Slice]) -> i32 {
         // SAFETY: as above.
         unsafe { (self.0)(context, row.as_ptr(), row.len() as u32) }
@@ -310,7 +311,7 @@ impl Column {
 }
 
 impl Column {
-    /// What native clients have to keep to.
+    /// The rules that native clients must follow.
     fn rules(&self) -> ColumnRules {
         let chars_max = u32::try_from(self.limit).unwrap_or(u32::MAX);
         let utf8 = |char_bytes| Values::Utf8 { char_bytes, chars_max, bytes_max: self.values_bytes_max };
@@ -338,7 +339,7 @@ impl Column {
 
 impl Key {
     fn read(&self) -> definition::Key {
-        // SAFETY: the parts are there during the call.
+        // SAFETY: the parts are valid during the call.
         let parts = unsafe { array(self.parts, self.part_count) };
         definition::Key {
             name: self.name.text(),
@@ -361,7 +362,7 @@ impl Key {
 
 impl Definition {
     pub fn read(&self) -> Result<Description> {
-        // SAFETY: all that it points to is there during the call.
+        // SAFETY: everything that it points to is valid during the call.
         let (columns, keys, default_record) = unsafe {
             (
                 array(self.columns, self.column_count),
@@ -388,7 +389,7 @@ impl Definition {
 }
 
 /// # Safety
-/// So many of them are there as long as they are used.
+/// `first` points to `count` values that stay valid as long as the result is used.
 pub unsafe fn array<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 {
         return &[];
@@ -400,7 +401,7 @@ pub unsafe fn array<'a, T>(first: *const T, count: u32) -> &'a [T] {
 /// An end of a range.
 ///
 /// # Safety
-/// The bytes are there as long as they are used.
+/// `bytes` points to `length` bytes that stay valid as long as the result is used.
 pub unsafe fn end_of<'a>(bytes: *const u8, length: u32, is_excluded: u32) -> End<'a> {
     if bytes.is_null() {
         return End::Open;

@@ -1,19 +1,19 @@
-//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which says what each entry means. A change here is a change
-//! there.
+//! The Rust side of `crates/sql/plugin/vinga_engine.h`, which documents each entry. A change on one side must be
+//! made on both.
 //!
-//! | module | has |
+//! | module | contents |
 //! |---|---|
-//! | [`layout`] | what is passed: structs, texts, records, keys |
+//! | [`layout`] | the data that is passed: structs, texts, records, keys |
 //! | [`sessions`] | the node as a whole, sessions, transactions |
-//! | [`definitions`] | tables are made, changed, found |
+//! | [`definitions`] | creating, changing and looking up tables |
 //! | [`tables`] | open tables: statistics, auto-increment values |
-//! | [`cursors`] | rows are read and changed |
-//! | [`information`] | what the data nodes tell of themselves |
+//! | [`cursors`] | reading and changing rows |
+//! | [`information`] | information about the data nodes |
 //!
-//! An entry is written with [`entries!`]: a function of Rust, whose references are the C side's pointers, that gives a
-//! [`Result`]. Around it: a null session is refused, what fails is remembered in the session, and a panic, an error of
-//! ours, ends the statement with an internal error, not the server. Entries that can't fail catch panics with `calm`.
-//! Only where the allocator of this side has nothing left the process ends: Rust does not unwind then.
+//! An entry is written with [`entries!`]: a Rust function that takes the C side's pointers as references and returns a
+//! [`Result`]. The macro adds the rest: a null session is refused, a failure is stored in the session, and a panic (a
+//! bug of ours) ends the statement with an internal error, not the server. Entries that can't fail catch panics with
+//! `calm`. Only if the allocator of this side runs out of memory does the process end, as Rust does not unwind then.
 
 mod cursors;
 mod definitions;
@@ -31,7 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const INTERFACE: u32 = 13;
 
-/// What an entry returns if it does not fail.
+/// The result of an entry that did not fail.
 trait Outcome {
     fn number(self) -> i32;
 }
@@ -48,7 +48,7 @@ impl Outcome for i32 {
     }
 }
 
-/// What a read returns.
+/// The result of a read: whether there was a row.
 struct Found {
     is_found: bool,
     otherwise: i32,
@@ -60,7 +60,7 @@ impl Outcome for Found {
     }
 }
 
-/// Runs something for a session; what fails is remembered there.
+/// Runs `work` for a session, and stores a failure in the session.
 #[inline]
 fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Session) -> Result<T>) -> i32 {
     let Some(session) = session else { return ha::NO_CONNECTION };
@@ -70,7 +70,7 @@ fn enter<T: Outcome>(session: Option<&mut Session>, work: impl FnOnce(&mut Sessi
     }
 }
 
-/// Runs something; a panic is an error, as whose cause nothing is known the whole transaction is lost.
+/// Runs `work`; a panic becomes an error that ends the whole transaction, as its cause is not known.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = text_of(&*panic);
@@ -83,7 +83,7 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an internal error of the storage engine: {}", panic_text(panic))
 }
 
-/// Writes a warning into the server's log, if the engine was started.
+/// Writes a warning into the server's log, if the engine has been started.
 fn warn(text: &str) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Some(node) = node() {
@@ -104,13 +104,13 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// Runs something that can't fail; a panic, which the log tells of, gives the default.
+/// Runs `work`, which can't fail; a panic is logged and gives the default.
 #[inline]
 fn calm<T: Default>(work: impl FnOnce() -> T) -> T {
     calm_or(T::default(), work)
 }
 
-/// The same with something else for a panic.
+/// Like [`calm`], with another result for a panic.
 #[inline]
 fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
@@ -119,8 +119,8 @@ fn calm_or<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Entries for a session, which may fail. `in` names the session among the arguments of the C function; it comes after
-/// those before `;`.
+/// Defines entries for a session, which may fail. The session stands behind the `;` among the arguments of the C
+/// function, and those before it come first.
 macro_rules! entries {
     ($(fn $name:ident($($before:ident: $before_type:ty),*; $session:ident $(, $after:ident: $after_type:ty)*) $work:block)*) => {
         $(pub(super) unsafe extern "C" fn $name(
@@ -143,7 +143,7 @@ pub struct Interface {
     entries: [*const (); NAMES.len()],
 }
 
-// SAFETY: it has nothing but addresses of functions, and is never changed.
+// SAFETY: it contains only addresses of functions, and is never changed.
 unsafe impl Sync for Interface {}
 
 macro_rules! interface {
@@ -168,7 +168,7 @@ interface! {
     information: information status;
 }
 
-/// The functions behind `vinga_engine.h`.
+/// The function table that `vinga_engine.h` declares.
 #[unsafe(no_mangle)]
 pub extern "C" fn vinga_engine_interface() -> *const Interface {
     &raw const INTERFACE_TABLE

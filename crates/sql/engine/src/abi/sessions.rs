@@ -1,4 +1,4 @@
-//! The node as a whole, sessions and their transactions.
+//! Entries for the node as a whole, for sessions and for their transactions.
 
 use super::layout::{Counters, RecordOut, Settings, Slice};
 use super::{calm, calm_or, entries, guarded, internal_error};
@@ -78,10 +78,10 @@ pub(super) unsafe extern "C" fn session_free(session: Option<Box<Session>>) {
     calm(|| drop(session));
 }
 
-/// From another thread than that which uses the session: nothing but its waiter is touched.
+/// Called from a thread other than the session's: only its waiter is touched.
 pub(super) unsafe extern "C" fn session_kill(session: *const Session) {
     calm(|| {
-        // SAFETY: the session is there; the waiter may be used by any thread.
+        // SAFETY: the session is alive; its waiter may be used by any thread.
         let waiter = unsafe { Arc::clone((*session).waiter()) };
         waiter.kill();
     });

@@ -1,4 +1,4 @@
-//! Open tables: what the optimizer asks, and auto-increment values.
+//! Entries for open tables: statistics for the optimizer, and auto-increment values.
 
 use super::layout::{Definition, Statistics, ValueRequest, end_of};
 use super::{calm, calm_or, enter, entries, internal_error};
@@ -8,7 +8,7 @@ use crate::table::OpenTable;
 use std::sync::Arc;
 
 pub(super) unsafe extern "C" fn table_close(table: *const OpenTable) {
-    // SAFETY: it was made by `table_open`, which counted it.
+    // SAFETY: it was made by `table_open`, which raised its count.
     calm(|| drop(unsafe { Arc::from_raw(table) }));
 }
 
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn rows_in_range(
     high_is_excluded: u32,
     has_choice: u8,
 ) -> u64 {
-    // SAFETY: both ends are there during the call.
+    // SAFETY: both ends are valid during the call.
     let (low, high) =
         unsafe { (end_of(low, low_bytes, low_is_excluded), end_of(high, high_bytes, high_is_excluded)) };
     let key = key as usize;
@@ -52,7 +52,7 @@ pub(super) unsafe extern "C" fn rows_in_range(
     .max(1)
 }
 
-/// Without a session it tells what is known already.
+/// Without a session it returns what is known already.
 pub(super) unsafe extern "C" fn statistics(
     session: Option<&mut Session>,
     table: &OpenTable,

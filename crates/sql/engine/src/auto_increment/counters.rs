@@ -1,7 +1,7 @@
 //! The table of the counters at the data nodes.
 //!
-//! A row is a counter: `next`, the lowest value that nobody has; the greatest number of all stands for "none is left".
-//! Its key is the table's birth, with the highest bit set for the counter of the hidden primary key.
+//! A row is a counter: `next`, the lowest unused value; `u64::MAX` means that none is left. Its key is the table's
+//! birth, with the highest bit set for the counter of the hidden primary key.
 
 use crate::failure::{Failure, ha};
 use crate::holding_off::HoldingOff;
@@ -9,13 +9,13 @@ use std::thread;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
 
-/// The table of the counters.
+/// The name of the table of the counters.
 const TABLE: &str = "vinga.auto_increment";
-/// How often something is tried when others move the counter at the same moment.
+/// Maximum number of attempts while others move the counter at the same moment.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// Attempts at something that others do at the same moment, with a pause between two of them that grows: who tries
-/// again at once mostly meets the same.
+/// Counts attempts at an operation that others run at the same moment, with growing pauses between them: an immediate
+/// retry would mostly conflict again.
 #[derive(Default)]
 struct Attempts {
     made: u32,
@@ -23,10 +23,10 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// One has failed: pauses before the next.
+    /// Pauses after a failed attempt.
     ///
     /// # Errors
-    /// This error, if it was the last one, or trying again does not help.
+    /// This error, if it was the last attempt, or if another attempt can't help.
     fn once_more(&mut self, error: vinga::Error) -> vinga::Result<()> {
         self.made += 1;
         let is_race = matches!(error.code(), ErrorCode::DuplicateKey | ErrorCode::TableExists);
@@ -39,7 +39,7 @@ impl Attempts {
     }
 }
 
-/// The table, which is made by whoever needs it first.
+/// The table; the first user creates it.
 fn table(cluster: &Cluster) -> vinga::Result<Table> {
     const BIGINT: ColumnType = ColumnType::Integer { bytes: 8, signed: false };
     let mut attempts = Attempts::default();
@@ -64,10 +64,10 @@ fn number(row: &Record) -> vinga::Result<u64> {
     }
 }
 
-/// Takes so many values from a counter: the first, and where they end. Near the end of all values it is one.
+/// Takes `count` values from a counter: the first, and their end. Near the end of all values it takes one.
 ///
 /// # Errors
-/// `NumericOverflow` if none is left; why it could not be moved.
+/// `NumericOverflow` if none is left; other errors if the counter could not be moved.
 pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)> {
     let table = table(cluster)?;
     let (mut attempts, mut count) = (Attempts::default(), count);
@@ -96,18 +96,18 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
     }
 }
 
-/// What became of a counter that was to be moved.
+/// Result of moving a counter.
 pub enum Moved {
-    /// It is where it was to be.
+    /// It was moved to this value.
     To(u64),
-    /// It was there, or further on, already.
+    /// It was at this value, the wanted one or a later one, already.
     Was(u64),
 }
 
 /// Moves a counter to `end` if it is lower than `next`.
 ///
 /// # Errors
-/// Why it could not be moved.
+/// If it could not be moved.
 pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64) -> vinga::Result<Moved> {
     let table = table(cluster)?;
     let mut attempts = Attempts::default();
@@ -128,16 +128,16 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64) -> vinga::Resul
     }
 }
 
-/// Where a counter stands; `None` if nobody has taken or given a value yet.
+/// The value of a counter; `None` if no value has been taken or given yet.
 ///
 /// # Errors
-/// Why it could not be read.
+/// If it could not be read.
 pub fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
     let table = table(cluster)?;
     cluster.get(&table, key)?.as_ref().map(number).transpose()
 }
 
-/// What a statement is told of an error here.
+/// The failure that is reported to a statement for an error here.
 pub fn failure(error: &vinga::Error, otherwise: impl FnOnce(&vinga::Error) -> Failure) -> Failure {
     match error.code() {
         ErrorCode::NumericOverflow => Failure::new(ha::AUTO_INCREMENT_READ_FAILED, "all values are used up"),

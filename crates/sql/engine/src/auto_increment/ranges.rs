@@ -1,32 +1,32 @@
-//! What a SQL node has of one counter's values, and what it takes of them: nothing but arithmetic.
+//! The values that a SQL node has of one counter, and how it takes them: only arithmetic.
 
-/// Values that a statement wants.
+/// The values that a statement wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueRequest {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// From one to the next (`auto_increment_increment`), at least 1.
+    /// Distance between two values (`auto_increment_increment`), at least 1.
     pub step: u64,
-    /// Where the first of all lies (`auto_increment_offset`), if the step is greater than 1.
+    /// Offset of the first value (`auto_increment_offset`), if the step is greater than 1.
     pub offset: u64,
-    /// The greatest value that the column can have.
+    /// The column's maximum.
     pub max: u64,
 }
 
 impl ValueRequest {
-    /// One value, whichever is next.
+    /// One value, the next one.
     pub fn one() -> Self {
         ValueRequest { count: 1, step: 1, offset: 1, max: u64::MAX }
     }
 
-    /// The same for so many values, at least one.
+    /// The same request for `count` values, at least one.
     pub fn of(self, count: u64) -> Self {
         ValueRequest { count: count.max(1), ..self }
     }
 
     /// The first value for it that is not less than `from`. With an offset greater than the step the server's
-    /// arithmetic wraps around, and it counts once more from what it is given, so this does the same. What would be
-    /// beyond the column's end is left for the server to refuse.
+    /// arithmetic wraps around and counts once more from the given value, so this does the same. A value beyond the
+    /// column's maximum is left for the server to refuse.
     fn first(&self, from: u64) -> u64 {
         if self.step <= 1 || from == 0 || from >= self.max || self.step > !from {
             return from;
@@ -39,7 +39,7 @@ impl ValueRequest {
         if first < from || first >= self.max { from } else { first }
     }
 
-    /// Where values go on behind so many of them, the first of which is this one, as InnoDB counts it.
+    /// Where values continue behind `count` of them, of which `first` is the first, as InnoDB counts.
     fn behind(&self, first: u64, count: u64) -> u64 {
         if self.step <= 1 {
             return first.saturating_add(count);
@@ -49,19 +49,19 @@ impl ValueRequest {
         whole.saturating_add(offset).saturating_add(count.saturating_mul(self.step))
     }
 
-    /// The last of so many values.
+    /// The last of `count` values.
     fn last(&self, first: u64, count: u64) -> Option<u64> {
         first.checked_add((count - 1).checked_mul(self.step.max(1))?)
     }
 
-    /// How many values of the counter it may take.
+    /// How many values of the counter it may use up.
     pub fn span(&self) -> u64 {
         let step = self.step.max(1);
         self.count.saturating_mul(step).saturating_add(step - 1)
     }
 }
 
-/// Values from `begin` below `end`, of which those from `next` on are free.
+/// Values from `begin` below `end`; those from `next` on are free.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Range {
     begin: u64,
@@ -79,26 +79,26 @@ impl Range {
     }
 }
 
-/// See the head of this file.
+/// The ranges of one counter that this node has.
 #[derive(Default, Debug)]
 pub struct Ranges {
     own: Range,
-    /// The range behind it, if it has been fetched.
+    /// The range behind `own`, if it has been fetched.
     spare: Option<Range>,
-    /// Values of the range that came last.
+    /// Number of values in the range that was fetched last.
     size: u64,
-    /// The counter at the data nodes is at least this.
+    /// Lower bound of the counter at the data nodes.
     known: u64,
     /// Behind all values that were given or taken: no value below it is given out, whichever range it is in.
     floor: u64,
-    /// Values that are taken from the counter beyond the next one that is given by hand.
+    /// How many values are taken from the counter beyond an explicit value, at the next one.
     slack: u64,
 }
 
 impl Ranges {
-    /// Takes values that follow each other at the request's steps: the first, and how many. That is less than was asked
-    /// for if these are the last ones of all, and none if the first would be greater than the column's greatest. `None`
-    /// if more values have to be fetched.
+    /// Takes values that follow each other at the request's steps: the first, and how many. There are fewer than
+    /// requested if these are the last values of all, and none if the first is greater than the column's maximum.
+    /// `None` if more values have to be fetched.
     pub fn take(&mut self, request: &ValueRequest) -> Option<(u64, u64)> {
         loop {
             let own = &mut self.own;
@@ -109,7 +109,7 @@ impl Ranges {
                     return Some((first, 0));
                 }
                 let is_enough = request.last(first, request.count).is_some_and(|last| last < own.end);
-                // Behind the last range of all there is none.
+                // There is no range behind the last one.
                 let count = match own.end {
                     _ if is_enough => request.count,
                     u64::MAX if first < own.end => (own.end - 1 - first) / request.step.max(1) + 1,
@@ -130,20 +130,20 @@ impl Ranges {
         }
     }
 
-    /// Whether more than half of the range is used, there is none behind it, and one is of use.
+    /// Whether more than half of the range is used up, no other range is behind it, and one would be useful.
     pub fn is_half_used(&self, request: &ValueRequest) -> bool {
         let Range { next, end, .. } = self.own;
         let left = end - next.max(self.floor).min(end);
         self.spare.is_none() && end <= request.max && left < self.size.div_ceil(2)
     }
 
-    /// How many values are fetched at a time, if it is not more than `usual`: not all that a small column has are one
-    /// node's.
+    /// How many values are fetched at a time, if not more than `usual`: a single node does not take all values of a
+    /// small column.
     pub fn portion(&self, request: &ValueRequest, usual: u64) -> u64 {
         usual.min(request.max.saturating_sub(self.known) / 8 + 1).max(request.span())
     }
 
-    /// A range has come from the counter.
+    /// Adds a range that was taken from the counter.
     pub fn add(&mut self, begin: u64, end: u64) {
         self.known = self.known.max(end);
         self.size = end - begin;
@@ -155,33 +155,34 @@ impl Ranges {
         }
     }
 
-    /// A value was given: it is never given out here any more. What the counter at the data nodes has to be moved to,
-    /// if it may be lower: behind the value, and how many values more are taken on this occasion, for those that
-    /// follow.
+    /// Registers an explicit value: it is never generated here any more. Returns the value to which the counter at the
+    /// data nodes has to be moved if it may be lower (behind the explicit value), and how many further values are taken
+    /// with that move, for the values that follow.
     pub fn use_value(&mut self, value: u64) -> Option<(u64, u64)> {
         let next = value.saturating_add(1);
         self.floor = self.floor.max(next);
         (next > self.known).then_some((next, self.slack))
     }
 
-    /// The counter was moved to `end`; the values from `begin` on are this node's. Who gives one value after the other
-    /// pays for ever fewer of these moves, and who gives a single one takes no values away from others.
+    /// Notes that the counter was moved to `end`; the values from `begin` on are this node's. A client that gives one
+    /// value after another pays for ever fewer of these moves, and one that gives a single value takes no values away
+    /// from other nodes.
     pub fn move_behind(&mut self, begin: u64, end: u64, slack_max: u64) {
         self.known = self.known.max(end);
         self.slack = (self.slack * 2).clamp(1, slack_max.max(1));
-        // Another statement may have moved it meanwhile.
+        // Another statement may have moved it in the meantime.
         if begin >= self.own.end && begin < end {
             self.size = end - begin;
             (self.own, self.spare) = (Range::new(begin, end), None);
         }
     }
 
-    /// The counter at the data nodes was found there.
+    /// Notes a value of the counter that was read at the data nodes.
     pub fn learn(&mut self, next: u64) {
         self.known = self.known.max(next);
     }
 
-    /// A row that others have made has this value: leaves the range that has it. Whether there was one.
+    /// Abandons the range with this value, for which a row exists; returns whether this node had such a range.
     pub fn leave(&mut self, value: u64) -> bool {
         let is_own = self.own.has(value);
         if is_own {
@@ -195,7 +196,7 @@ impl Ranges {
         is_own || is_spare
     }
 
-    /// The next value, if it is one of this node's.
+    /// The next value, if this node has it.
     pub fn peek(&self) -> Option<u64> {
         let of = |range: Range| {
             let next = range.next.max(self.floor);
@@ -204,7 +205,7 @@ impl Ranges {
         of(self.own).or_else(|| self.spare.and_then(of))
     }
 
-    /// No value below this one is given out.
+    /// The lowest value that may be given out.
     pub fn floor(&self) -> u64 {
         self.floor.max(1)
     }
@@ -241,12 +242,12 @@ mod tests {
     #[test]
     fn a_value_that_was_given_is_never_given_out() {
         let mut ranges = ranges(1, 10);
-        assert_eq!(ranges.use_value(3), None, "the data nodes know");
+        assert_eq!(ranges.use_value(3), None, "the data nodes know this value");
         assert_eq!(ranges.take(&request(1, INT)), Some((4, 1)));
         assert_eq!(ranges.use_value(100), Some((101, 0)));
         assert_eq!(ranges.take(&request(1, INT)), None);
         ranges.move_behind(101, 101, 256);
-        // A range that was on its way.
+        // A range that was being fetched.
         ranges.add(10, 105);
         assert_eq!(ranges.take(&request(1, INT)), Some((101, 1)));
         assert_eq!(ranges.use_value(50), None);
@@ -273,7 +274,7 @@ mod tests {
         let mut ranges = ranges(u64::MAX - 2, u64::MAX);
         assert_eq!(ranges.take(&request(5, u64::MAX)), Some((u64::MAX - 2, 2)));
         assert_eq!(ranges.take(&request(1, u64::MAX)), None);
-        assert_eq!(ranges.use_value(u64::MAX), None, "the counter is there already");
+        assert_eq!(ranges.use_value(u64::MAX), None, "the counter has this value already");
         assert_eq!(Ranges::default().use_value(u64::MAX), Some((u64::MAX, 0)));
     }
 

@@ -1,5 +1,5 @@
-//! The least and the greatest value that rows which pass can have in each column: what is left of a condition that is
-//! too long or too deep.
+//! The least and the greatest value that each column can have in rows that pass: replaces a condition that is too long
+//! or too deep.
 
 use super::tree::Tree;
 use std::cmp::Ordering;
@@ -8,17 +8,17 @@ use vinga::ColumnId;
 use vinga::filter::{Constant, Expression};
 use vinga_program::comparison::Comparison;
 
-/// Where the values of a column lie; `None` is no end.
+/// The range of a column's values; `None` means that it has no end there.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Interval {
     low: Option<Constant>,
     high: Option<Constant>,
 }
 
-/// Of some columns, where the values of rows that pass lie; all of them are not NULL.
+/// For some columns, the range of their values in rows that pass; none of them is NULL there.
 pub(super) type Bounds = BTreeMap<ColumnId, Interval>;
 
-/// Those of a condition.
+/// The bounds of a condition.
 pub(super) fn bounds(tree: &Tree) -> Bounds {
     match tree {
         Tree::All(children) => {
@@ -47,7 +47,7 @@ pub(super) fn bounds(tree: &Tree) -> Bounds {
     }
 }
 
-/// A condition that says no more than this.
+/// A condition that means exactly these bounds.
 pub(super) fn within(bounds: Bounds) -> Tree {
     let test = |(column, interval)| {
         let value = Expression::Column(column);
@@ -111,7 +111,7 @@ fn of_test(test: &Expression) -> Option<(ColumnId, Interval)> {
     }
 }
 
-/// How two constants compare; `None` if they are not of the same kind.
+/// How two constants compare; `None` if they are of different kinds.
 fn order(left: &Constant, right: &Constant) -> Option<Ordering> {
     let integer = |constant: &Constant| match *constant {
         Constant::Int(value) => Some(i128::from(value)),
@@ -125,7 +125,7 @@ fn order(left: &Constant, right: &Constant) -> Option<Ordering> {
     }
 }
 
-/// The end that lets fewer pass, where both hold; if it is not known which that is, one of them.
+/// The stricter of two bounds that both hold; one of them if they can't be compared.
 fn narrower(one: Option<Constant>, other: Option<Constant>, wanted: Ordering) -> Option<Constant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if order(&other, &one) == Some(wanted) { other } else { one }),
@@ -133,7 +133,7 @@ fn narrower(one: Option<Constant>, other: Option<Constant>, wanted: Ordering) ->
     }
 }
 
-/// The end that lets more pass, where one of both holds; none if it is not known which that is.
+/// The weaker of two bounds of which one holds; none if they can't be compared.
 fn wider(one: Option<Constant>, other: Option<Constant>, wanted: Ordering) -> Option<Constant> {
     let (one, other) = (one?, other?);
     let order = order(&other, &one)?;

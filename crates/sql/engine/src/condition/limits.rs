@@ -1,16 +1,17 @@
-//! Makes a condition fit the limits of filters. What does not fit lets more rows pass:
+//! Makes a condition fit the limits of filters. A condition that does not fit is weakened, so that it lets more rows
+//! pass:
 //!
-//! - of an AND the parts stay that fit, short ones first;
-//! - an OR stays if each of its parts does, be it in a weaker form;
-//! - else the least and the greatest values stay that its rows can have in each column: so `IN` becomes `BETWEEN`;
-//! - else nothing is left of it.
+//! - of an AND, the parts that fit are kept, short ones first;
+//! - an OR is kept if each of its parts fits, perhaps weakened;
+//! - otherwise the least and the greatest value of each column in its rows are kept: so `IN` becomes `BETWEEN`;
+//! - otherwise it is dropped.
 
 use super::bounds::{bounds, within};
 use super::tree::Tree;
 use vinga::filter::{Constant, Expression};
 use vinga_program::filter::{DEPTH_MAX, NODES_MAX};
 
-/// What a filter may have: encoded bytes, nodes and levels.
+/// The room for a filter, or its size: encoded bytes, nodes and levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Room {
     bytes: usize,
@@ -18,11 +19,11 @@ pub(super) struct Room {
     levels: usize,
 }
 
-/// Bytes of what stands before the program: a version and the number of parameters.
+/// Bytes in front of the program: a version and the number of parameters.
 const HEAD_BYTES: usize = 2;
 
 impl Room {
-    /// That of a whole filter.
+    /// The room for a whole filter.
     pub(super) fn of_filter(bytes: usize) -> Self {
         Room { bytes: bytes.saturating_sub(HEAD_BYTES), nodes: NODES_MAX, levels: DEPTH_MAX }
     }
@@ -36,13 +37,13 @@ impl Room {
         needed.bytes <= self.bytes && needed.nodes <= self.nodes && needed.levels <= self.levels
     }
 
-    /// A node that stands above others.
+    /// The size with a parent node added.
     fn above(self) -> Room {
         let own = own_room();
         Room { bytes: self.bytes + own.bytes, nodes: self.nodes + own.nodes, levels: self.levels + 1 }
     }
 
-    /// What is left for others beside it.
+    /// The room that is left for others beside it.
     fn without(self, used: Room) -> Room {
         Room {
             bytes: self.bytes.saturating_sub(used.bytes),
@@ -51,12 +52,12 @@ impl Room {
         }
     }
 
-    /// A part for one of so many.
+    /// An equal share of the room for one of `of` parts.
     fn share(self, of: usize) -> Room {
         Room { bytes: self.bytes / of, nodes: self.nodes / of, levels: self.levels }
     }
 
-    /// What is left beneath a node.
+    /// The room that is left beneath a node.
     fn beneath(self) -> Option<Room> {
         let own = own_room();
         Some(Room {
@@ -77,7 +78,7 @@ impl Room {
 
 const NO_ROOM: Room = Room { bytes: 0, nodes: 0, levels: 0 };
 
-/// Of a node without its children: its kind, and their number, of up to three bytes.
+/// Maximum size of a node without its children: its kind, and their number, of up to three bytes.
 fn own_room() -> Room {
     Room { bytes: 4, nodes: 1, levels: 1 }
 }
@@ -91,7 +92,7 @@ fn room_of(tree: &Tree) -> Room {
     }
 }
 
-/// What an expression needs, at most.
+/// Maximum size of an expression.
 fn room_of_expression(expression: &Expression) -> Room {
     let each = |parts: &[&Expression]| {
         parts.iter().map(|part| room_of_expression(part)).fold(NO_ROOM, Room::and).above()
@@ -122,9 +123,9 @@ fn room_of_expression(expression: &Expression) -> Room {
     }
 }
 
-/// See the head of this file.
+/// Weakens conditions until they fit.
 pub(super) struct Shrinker {
-    /// Nothing was left away yet.
+    /// Nothing was weakened or dropped so far.
     pub(super) is_whole: bool,
 }
 
@@ -150,7 +151,7 @@ impl Shrinker {
             Tree::Any(children) => {
                 let beneath = room.beneath();
                 let whole = Tree::Any(children);
-                // The bounds are cheap, and those of a part that went are gone.
+                // The bounds are cheap to compute, and must be taken before the parts are consumed.
                 let hull = self.hull(&whole, room);
                 match (beneath, whole) {
                     (Some(beneath), Tree::Any(children)) => self.shrink_any(children, beneath).or(hull),
@@ -175,7 +176,7 @@ impl Shrinker {
         }
     }
 
-    /// Parts of which all have to hold, within room for all of them.
+    /// Shrinks parts that all have to hold, within room for all of them.
     fn shrink_all(&mut self, mut children: Vec<Tree>, room: Room) -> Option<Tree> {
         children.sort_by_cached_key(|child| room_of(child).bytes);
         let mut rest = room;
@@ -190,7 +191,8 @@ impl Shrinker {
         (!all.is_everything()).then_some(all)
     }
 
-    /// Parts of which one has to hold: each gets an equal part of the room, and what shorter ones have left.
+    /// Shrinks parts of which one has to hold: each gets an equal share of the room, and the room that shorter parts
+    /// left.
     fn shrink_any(&mut self, mut children: Vec<Tree>, room: Room) -> Option<Tree> {
         children.sort_by_cached_key(|child| room_of(child).bytes);
         let mut rest = room;

@@ -1,4 +1,4 @@
-//! Programs are read as they are meant, and what does not fit the limits lets more rows pass, never fewer.
+//! Programs are decoded correctly, and conditions that do not fit the limits let more rows pass, never fewer.
 
 use super::limits::Room;
 use super::*;
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use vinga::ColumnId;
 use vinga::filter::{column, not};
 
-/// Columns 0 to 3 of integers; 4 and 5 of bytes, of which 4 has a sort key, in column 14, of up to three bytes.
+/// Columns 0 to 3 are integers; 4 and 5 are bytes, of which 4 has a sort key of up to three bytes, in column 14.
 struct Model;
 
 impl Columns for Model {
@@ -151,7 +151,7 @@ fn nothing_is_equal_to_null() {
     program().column(5).code(b'0').code(b'p').is_whole(never());
 }
 
-/// 7 and a half is above 7: what is less than it is at most 7.
+/// 7.5 is above 7: values less than it are at most 7.
 #[test]
 fn constants_between_values_are_equal_to_none() {
     let compared = |side, code| program().column(1).int(7).code(side).code(code);
@@ -184,7 +184,7 @@ fn texts_are_compared_by_their_sort_keys() {
     compared(4, "abcd", b'=').is_whole(never());
     compared(4, "abcd", b'<').is_whole(column(14).at_most("ABC"));
     compared(4, "abcd", b'>').is_whole(column(14).greater_than("ABC"));
-    // Without a sort key it is the server's business, but the rest is not.
+    // Without a sort key the server checks it, but the data nodes check the rest.
     assert_eq!(compared(5, "ab", b'<').read(), None);
     let beside =
         program().sort_column(5).sort_key(5, "ab").code(b'<').column(1).int(7).code(b'=').count(b'&', 2);
@@ -232,7 +232,7 @@ fn long_lists_become_ranges() {
     assert_eq!(long(b'J').read(), None);
     let texts = (0..10_000).fold(program().column(5), |program, at| program.bytes(&format!("text {at}")));
     texts.count(b'I', 10_000).is_part(column(5).between("text 0", "text 9999"));
-    // Beside others each stays as long as there is room.
+    // Beside other terms each is kept whole as long as there is room.
     let terms =
         (0..5_000i64).fold(program(), |program, at| program.column((at % 2) as u16).int(at).code(b'='));
     let Some(Condition { filter: Expression::Or(parts), is_whole: false }) = terms.count(b'|', 5_000).read()
@@ -295,7 +295,7 @@ fn what_is_no_program_is_refused() {
     }
 }
 
-/// What an expression says of a row; `None` is unknown.
+/// The value of an expression for a row; `None` is unknown.
 fn evaluate(expression: &Expression, row: &[Option<i64>; 4]) -> Option<bool> {
     let value = |expression: &Expression| match expression {
         Expression::Column(id) => row[usize::from(id.0)],

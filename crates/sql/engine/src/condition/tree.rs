@@ -1,38 +1,38 @@
-//! A condition between what the C++ side has said and the filter: AND, OR and tests of columns.
+//! The intermediate form of a condition, between the C++ side's program and the filter: AND, OR and tests of columns.
 
 use std::collections::BTreeMap;
 use vinga::ColumnId;
 use vinga::filter::{Constant, Expression, not};
 use vinga_program::comparison::Comparison;
 
-/// See the head of this file.
+/// A condition as a tree.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Tree {
-    /// Rows that pass all; without any, all rows.
+    /// Rows that pass all of these; if there are none, all rows.
     All(Vec<Tree>),
-    /// Rows that pass one; without any, none.
+    /// Rows that pass one of these; if there are none, no rows.
     Any(Vec<Tree>),
     /// A condition of the filter that is neither AND nor OR.
     Test(Expression),
 }
 
-/// Where a constant stands among the values of a column.
+/// The position of a constant among the values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
-    /// It is one of them.
+    /// It is a value of the column.
     At,
-    /// It is more than this one, and less than the next.
+    /// It is greater than this value, and less than the next.
     Above,
-    /// It is less than this one, and more than the one before.
+    /// It is less than this value, and greater than the one before.
     Below,
 }
 
-/// What is compared.
+/// An operand of a comparison.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Operand {
     Column(ColumnId),
     Constant(Constant, Side),
-    /// The data nodes do not have it.
+    /// The data nodes do not have this value.
     Unknown,
 }
 
@@ -79,7 +79,7 @@ impl Tree {
         one_of(with_lists(parts)).unwrap_or_else(Tree::Any)
     }
 
-    /// The same as a filter.
+    /// The tree as a filter.
     pub(super) fn into_expression(self) -> Expression {
         let each = |children: Vec<Tree>| children.into_iter().map(Tree::into_expression).collect();
         match self {
@@ -90,12 +90,12 @@ impl Tree {
     }
 }
 
-/// The only one, or all.
+/// The tree if there is exactly one, otherwise all of them.
 fn one_of(mut trees: Vec<Tree>) -> Result<Tree, Vec<Tree>> {
     if trees.len() == 1 { Ok(trees.remove(0)) } else { Err(trees) }
 }
 
-/// Makes one list of all values that a column may be equal to.
+/// Merges all values that a column may be equal to into one list.
 fn with_lists(parts: Vec<Tree>) -> Vec<Tree> {
     let mut lists: BTreeMap<ColumnId, Vec<Expression>> = BTreeMap::new();
     let mut others = Vec::with_capacity(parts.len());
@@ -125,7 +125,7 @@ fn in_list(column: ColumnId, mut members: Vec<Expression>) -> Expression {
     if members.len() == 1 { value.equal(members.remove(0)) } else { value.is_in(members) }
 }
 
-/// A comparison of a column with a constant or another column; `None` if one of both is not known.
+/// A comparison of a column with a constant or another column; `None` if one of them is not known.
 pub(super) fn compare(comparison: Comparison, left: Operand, right: Operand) -> Option<Tree> {
     let Operand::Column(column) = left else { return None };
     let column = Expression::Column(column);
@@ -138,7 +138,7 @@ pub(super) fn compare(comparison: Comparison, left: Operand, right: Operand) -> 
         Operand::Constant(constant, side) => (Expression::Constant(constant), side),
         Operand::Unknown => return None,
     };
-    // Not NULL, so it is the same and needs less.
+    // The constant is not NULL, so it is equivalent and smaller.
     let comparison = if comparison == Comparison::NullSafeEqual { Comparison::Equal } else { comparison };
     let beside = match (side, comparison) {
         (Side::At, _) => comparison,
@@ -218,14 +218,14 @@ pub(super) fn is_in(value: Operand, members: Vec<Operand>, wanted: bool) -> Opti
     Some(match (wanted, constants.is_empty()) {
         (true, true) => Tree::nothing(),
         (true, false) => Tree::Test(in_list(column, constants)),
-        // It is not false for any row, but unknown.
+        // It is false for no row, but unknown.
         (false, _) if has_null => Tree::nothing(),
         (false, true) => Tree::Test(Expression::Column(column).is_not_null()),
         (false, false) => Tree::Test(not(in_list(column, constants))),
     })
 }
 
-/// Rows whose bytes begin so, or not.
+/// Rows whose bytes begin with the prefix, or do not.
 pub(super) fn starts_with(value: Operand, prefix: Operand, wanted: bool) -> Option<Tree> {
     let (Operand::Column(column), Operand::Constant(prefix, Side::At)) = (value, prefix) else { return None };
     if prefix == Constant::Null {

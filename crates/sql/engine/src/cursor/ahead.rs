@@ -1,8 +1,8 @@
-//! Rows that are read before the server asks for them, as it is likely to (`read_ahead.cc` in the plugin).
+//! Rows that are read before the server asks for them, because it is likely to (`read_ahead.cc` in the plugin).
 //!
-//! They are a batch of keys. What the statement changes afterwards is known ([`Session::has_changed`]); such a row is
-//! read once more by whoever asks for it. Changes of others do not matter: a row that was read without a lock is one
-//! that was committed while the statement ran, as any other, and one with a lock stays.
+//! They are a batch of keys. Later changes by the statement itself are known ([`Session::has_changed`]); the caller
+//! reads such a row again. Changes by others do not matter: a row that was read without a lock was committed while the
+//! statement ran, like any other, and a row with a lock can't be changed by others.
 
 use super::{Cursor, Source, put_row};
 use crate::failure::{Failure, Result};
@@ -10,14 +10,14 @@ use crate::plan::Projection;
 use crate::session::Session;
 use vinga::Lock;
 
-/// What has come of a row that was read ahead.
+/// Result of asking for a row that was read ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ahead {
-    /// It is shown.
+    /// The row was shown.
     Row,
-    /// There is none.
+    /// There is no such row.
     NoRow,
-    /// The statement has changed it since.
+    /// The statement has changed the row since then.
     Changed,
 }
 
@@ -25,7 +25,7 @@ impl Cursor {
     /// Reads all rows of the batch, to be asked for later.
     ///
     /// # Errors
-    /// Why nothing was read.
+    /// If the rows could not be read.
     pub fn run_ahead(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         session.remember_changes();
         self.ahead_shown.clear();
@@ -37,7 +37,7 @@ impl Cursor {
     /// Shows a row of the batch.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn row_ahead(&mut self, session: &mut Session, at: usize, record: &mut [u8]) -> Result<Ahead> {
         if !self.show_of_batch(session, at, record)? {
             return Ok(Ahead::NoRow);
@@ -50,10 +50,11 @@ impl Cursor {
         Ok(if session.has_changed(self.name_of(&key)) { Ahead::Changed } else { Ahead::Row })
     }
 
-    /// Puts a row of the batch into a record, if it is as it was read; the row that was shown last stays the last one.
+    /// Puts a row of the batch into a record, if the statement has not changed it; the row that was shown last stays
+    /// the last one.
     ///
     /// # Errors
-    /// As for a row of a data node.
+    /// If the row is not well-formed.
     pub fn peek_ahead(&self, session: &Session, at: usize, record: &mut [u8]) -> Result<bool> {
         let Some((projection, row)) = self.bytes_of_batch(session, at)? else { return Ok(false) };
         let key = projection.key_of(&self.table.plan, row)?;
@@ -75,7 +76,7 @@ impl Cursor {
         Ok(row.map(|row| (&*reads.projection, row)))
     }
 
-    /// Lets go of the rows of the batch that nobody has asked for.
+    /// Releases the locks of rows of the batch that were not asked for.
     pub fn unlock_ahead(&mut self, session: &mut Session) {
         if self.batch_is_copied {
             for (hold, shown) in self.holds.iter().zip(&self.ahead_shown) {
@@ -87,11 +88,11 @@ impl Cursor {
         self.ahead_shown.clear();
     }
 
-    /// Puts a row that the open scan has brought already into a record: the one at `place`, at first the one that
-    /// [`Cursor::next`] would show. The place behind it; `None` if no more have come.
+    /// Puts a row that the open scan has already received into a record: the one at `place`, or with `None` the one
+    /// that [`Cursor::next`] would show. Returns the place behind it; `None` if no more rows have been received.
     ///
     /// # Errors
-    /// As for a row of a data node.
+    /// If the row is not well-formed.
     pub fn peek(&self, place: Option<usize>, record: &mut [u8]) -> Result<Option<usize>> {
         let Some(open) = &self.scan else { return Ok(None) };
         let found = match &open.source {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use vinga::{Lock, OperationNumber};
 
 impl Cursor {
-    /// Executes reads that were defined and copies their rows.
+    /// Executes reads that were defined, and copies their rows.
     fn take_rows(&mut self, session: &mut Session, numbers: &[OperationNumber], lock: RowLock) -> Result<()> {
         session.execute_reads()?;
         self.begin_copies(Arc::clone(&self.projection));
@@ -46,7 +46,7 @@ impl Cursor {
         self.batch_again = None;
     }
 
-    /// Adds a range of a key's ordered index. False if there is no room for another one behind it.
+    /// Adds a range of a key's ordered index. False if there is no room for another range after it.
     ///
     /// # Errors
     /// If the key has no such index, or a value is too long for it.
@@ -60,7 +60,7 @@ impl Cursor {
     /// Begins to read all ranges of the batch in one scan.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// If the scan can't begin.
     pub fn begin_batch_scan(
         &mut self,
         session: &mut Session,
@@ -75,15 +75,15 @@ impl Cursor {
         begun
     }
 
-    /// Adds a whole unique key in the server's form; all of a batch are of the same one.
+    /// Adds a complete unique key in the server's form; all keys of a batch must belong to the same index.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a unique key.
     pub fn add_to_batch(&mut self, index: usize, value: &[u8]) -> Result<()> {
         self.batch_index = index;
         let begin = self.batch_keys.len();
         match self.table.plan.key_of_server(index, value, self.table.server(), &mut self.batch_keys) {
-            // The key of no row: an empty one is never sent.
+            // This key belongs to no row: an empty one is stored, and never sent.
             Err(failure) if matches!(failure.number, ha::INDEX_COLUMN_TOO_LONG | ha::KEY_NOT_FOUND) => {
                 self.batch_keys.truncate(begin);
             }
@@ -93,12 +93,12 @@ impl Cursor {
         Ok(())
     }
 
-    /// Keys of the batch.
+    /// Number of keys in the batch.
     pub(super) fn batch_len(&self) -> usize {
         self.batch_ends.len()
     }
 
-    /// A key of the batch, empty if no row can have it.
+    /// A key of the batch; empty if no row can have it.
     pub(super) fn batch_key(&self, index: usize) -> &[u8] {
         let begin = index.checked_sub(1).map_or(0, |before| self.batch_ends[before]);
         &self.batch_keys[begin..self.batch_ends[index]]
@@ -107,14 +107,14 @@ impl Cursor {
     /// Reads all rows of the batch in one round trip.
     ///
     /// # Errors
-    /// Why nothing was read.
+    /// If the rows could not be read.
     pub fn run_batch(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         self.batch_shown = 0;
         self.batch_again = None;
         self.read_batch(session, lock, 0)
     }
 
-    /// Reads the rows of the batch from this key on; there are none of the keys before.
+    /// Reads the rows of the batch from this key on; those before it count as absent.
     fn read_batch(&mut self, session: &mut Session, lock: Lock, from: usize) -> Result<()> {
         session.node().counters.batches.fetch_add(1, Ordering::Relaxed);
         let count = self.batch_ends.len();
@@ -136,7 +136,7 @@ impl Cursor {
                 }
                 self.take_rows(session, &numbers, row_lock)?;
             }
-            // Keys of no rows were not sent.
+            // Keys that no row can have were not sent.
             let mut found = std::mem::take(&mut self.places).into_iter().zip(std::mem::take(&mut self.holds));
             for index in 0..count {
                 let was_sent = index >= from && !self.batch_key(index).is_empty();
@@ -156,7 +156,7 @@ impl Cursor {
                 continue;
             }
             reads.batch.push_encoded(key).map_err(|error| session.node().failure(&error))?;
-            // Which of the batch it is.
+            // The place of the row in the batch.
             self.places.push(Some(sent..sent));
             sent += 1;
         }
@@ -183,10 +183,11 @@ impl Cursor {
         Ok(())
     }
 
-    /// Shows a row of the batch, one behind those that were shown before; false if there is none with that key.
+    /// Shows a row of the batch, which must be behind those that were shown before; false if there is none with that
+    /// key.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn batch_row(&mut self, session: &mut Session, index: usize, record: &mut [u8]) -> Result<bool> {
         if let Some(lock) = self.batch_again.take() {
             self.read_batch(session, lock, index)?;

@@ -15,7 +15,7 @@ impl Cursor {
     /// `record` is a record of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// Why it was not added, or a change before it failed.
+    /// If the row could not be added, or an earlier change failed.
     pub unsafe fn insert(
         &mut self,
         session: &mut Session,
@@ -35,13 +35,13 @@ impl Cursor {
     }
 
     /// Replaces a row that was read with a lock. Only these columns (by their places) may differ, and only they are
-    /// looked at; all columns are there if one of them belongs to the primary key.
+    /// looked at; if one of them belongs to the primary key, the record must contain all columns.
     ///
     /// # Safety
     /// Both are records of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// Why it was not replaced, or a change before it failed.
+    /// If the row could not be replaced, or an earlier change failed.
     pub unsafe fn update(
         &mut self,
         session: &mut Session,
@@ -89,14 +89,14 @@ impl Cursor {
     /// `record` is a record of this table.
     ///
     /// # Errors
-    /// Why it was not removed, or a change before it failed.
+    /// If the row could not be removed, or an earlier change failed.
     pub unsafe fn erase(&mut self, session: &mut Session, record: &[u8]) -> Result<()> {
         self.key.clear();
         let server = session.node().server;
         // SAFETY: as the caller promises.
         unsafe { self.key_of_record(record, &server)? };
         session.note_change(|| self.name_of(&self.key));
-        // A reader may hold the entry of a unique index.
+        // A reader may hold a lock on the entry of a unique index.
         let may_fail = self.table.plan.has_unique_index();
         let when = if may_fail { When::InStatement } else { When::InTransaction };
         session.change(&self.table, OperationKind::Delete, &self.key, &[], when)?;

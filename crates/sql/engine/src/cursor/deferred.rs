@@ -1,16 +1,16 @@
-//! Rows that a statement adds, and goes on if their keys are there: `INSERT IGNORE`, `REPLACE`, `ON DUPLICATE KEY
+//! Rows of a statement that continues when their keys exist already: `INSERT IGNORE`, `REPLACE`, `ON DUPLICATE KEY
 //! UPDATE`.
 //!
-//! The server wants to know of each row at once whether it was added. Asked for each that would be a round trip a row,
-//! so rows are *deferred*: the server takes each for added, they are sent together, and of those that were duplicates
-//! after all it is told then (`deferred_rows.cc` in the plugin), in their order.
+//! The server wants to know of each row at once whether it was inserted. This would cost a round trip for each row, so
+//! rows are *deferred*: the server treats each as inserted, they are sent together, and those that turn out to be
+//! duplicates are reported to it then (`deferred_rows.cc` in the plugin), in their order.
 //!
-//! Invariant: no two deferred rows have the same key, of any unique one. So what becomes of one does not depend on
-//! another of the same batch, and it makes no difference that all of them are tried before any duplicate is dealt with:
-//! who deals with a duplicate removes rows with its keys, or changes them and leaves their keys as they are.
+//! Invariant: no two deferred rows have the same value of any unique key. So the outcome of one does not depend on
+//! another of the same batch, and all of them can be tried before any duplicate is handled: handling a duplicate
+//! removes rows with its keys, or changes them without changing their keys.
 //!
-//! Rows that are in the way by their primary keys are read and locked together, too, so that who deals with them finds
-//! them at hand. They are there as they are until the statement changes them, which [`Session::has_changed`] knows.
+//! Rows that conflict by their primary keys are also read and locked together, so that they are at hand when the
+//! duplicates are handled. They are valid until the statement changes them, which [`Session::has_changed`] reports.
 
 use super::Cursor;
 use super::kept_rows::{Kept, KeptRows};
@@ -22,37 +22,37 @@ use std::ops::Range;
 use std::sync::Arc;
 use vinga::{Lock, OperationKind};
 
-/// Rows that are sent together, at most.
+/// Maximum number of rows that are sent together.
 const ROWS_MAX: usize = 1024;
-/// Their bytes, at most.
+/// Maximum size of these rows in bytes.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// What has come of a row that was to be deferred.
+/// Result of deferring a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deferral {
-    /// It waits.
+    /// The row waits.
     Done,
-    /// It waits, and those that wait are to be sent now.
+    /// The row waits, and all waiting rows must be sent now.
     Full,
-    /// It does not: one that waits has one of its keys. Those are to be sent first.
+    /// The row does not wait, as a waiting row has one of its keys. The waiting rows must be sent first.
     Conflict,
 }
 
-/// See the head of this file.
+/// The deferred rows of a cursor, and the duplicates among those that were sent.
 #[derive(Default)]
 pub struct DeferredRows {
     images: Vec<u8>,
     places: Vec<Range<usize>>,
-    /// The keys of these rows.
+    /// The unique keys of these rows.
     names: RowSet,
-    /// Which of the rows that were sent were duplicates, and of which of the server's keys.
+    /// The duplicates: the number of the row, and which of the server's keys existed.
     duplicates: Vec<(usize, usize)>,
-    /// Rows that are in the way, by the primary key.
+    /// Rows that conflict with these by the primary key.
     in_the_way: KeptRows,
 }
 
 impl DeferredRows {
-    /// Forgets all.
+    /// Forgets all rows.
     pub fn clear(&mut self) {
         self.images.clear();
         self.places.clear();
@@ -63,13 +63,13 @@ impl DeferredRows {
 }
 
 impl Cursor {
-    /// Takes a row that is to be added with others.
+    /// Takes a row that is to be inserted with others.
     ///
     /// # Safety
     /// `record` is a record of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// If it can't be a row.
+    /// If the record is not a valid row.
     pub unsafe fn defer(&mut self, session: &mut Session, record: &[u8]) -> Result<Deferral> {
         let hidden = self.new_hidden_key(session)?;
         let plan = &self.table.plan;
@@ -94,8 +94,8 @@ impl Cursor {
         Ok(if is_full { Deferral::Full } else { Deferral::Done })
     }
 
-    /// Sends the deferred rows; how many were duplicates. With `locks_rows` those are locked that are in the way by
-    /// their primary keys. If it fails, the second value says at which of the rows, if it is the failure of one.
+    /// Sends the deferred rows; returns how many were duplicates. With `locks_rows` the rows that conflict by their
+    /// primary keys are locked. For a failure that concerns one row, the second value is the number of that row.
     pub fn send_deferred(
         &mut self,
         session: &mut Session,
@@ -143,7 +143,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Locks and keeps the rows that are in the way by the primary key.
+    /// Locks and keeps the rows that conflict by the primary key.
     fn lock_duplicates(&mut self, session: &mut Session, deferred: &mut DeferredRows) -> Result<()> {
         let layout = self.table.plan.layout();
         let primary = self.table.plan.primary();
@@ -165,21 +165,21 @@ impl Cursor {
         Ok(())
     }
 
-    /// Puts a duplicate among the rows that were sent last into a record: which of the rows it was, and which of the
-    /// server's keys was there. `None` if there are no more.
+    /// Puts a duplicate among the rows that were sent last into a record: returns the number of the row, and which of
+    /// the server's keys existed. `None` if there are no more.
     ///
     /// # Errors
-    /// As for a row of a data node.
+    /// If the row is not well-formed.
     pub fn duplicate_row(&mut self, at: usize, record: &mut [u8]) -> Result<Option<(usize, usize)>> {
         let Some(&(row, key)) = self.deferred.duplicates.get(at) else { return Ok(None) };
         self.table.plan.read_image(&self.deferred.images[self.deferred.places[row].clone()], record)?;
         Ok(Some((row, key)))
     }
 
-    /// Shows the row that is in the way of a duplicate by the primary key; false if it is not at hand as it is now.
+    /// Shows the row that conflicts with a duplicate by the primary key; false if its current state is not at hand.
     ///
     /// # Errors
-    /// As for a row of a data node.
+    /// If the row is not well-formed, or can't be read from the temporary file.
     pub fn show_row_in_the_way(&mut self, session: &Session, at: usize, record: &mut [u8]) -> Result<bool> {
         let Some(&(row, key)) = self.deferred.duplicates.get(at) else { return Ok(false) };
         if key != self.table.plan.primary() {
@@ -201,7 +201,7 @@ impl Cursor {
         }
     }
 
-    /// All rows that were sent have been dealt with.
+    /// Ends the handling of the rows that were sent.
     pub fn end_deferred(&mut self) {
         self.deferred.clear();
     }
@@ -211,7 +211,7 @@ impl Cursor {
         !self.deferred.places.is_empty()
     }
 
-    /// The primary key of a new row of a table that has none of its own; 0 for others.
+    /// The primary key of a new row of a table that has a hidden one; 0 for other tables.
     pub(super) fn new_hidden_key(&self, session: &Session) -> Result<u64> {
         match self.table.plan.has_hidden_key() {
             true => Ok(self.table.hidden_keys.take(session, &ValueRequest::one())?.0),

@@ -1,16 +1,16 @@
-//! Changes that are made where the rows are: `UPDATE` and `DELETE` whose condition the data nodes check and whose
-//! values are constants, or a column plus or minus one.
+//! Changes that the data nodes make themselves: `UPDATE` and `DELETE` whose conditions the data nodes can check and
+//! whose values are constants, or a column plus or minus a constant.
 //!
-//! The server would read each row under a lock, look at it, and send what becomes of it. Here the rows' primary keys
-//! are enough: given by the statement, or found by a scan that brings nothing else. For each key one request has the
+//! The server would read each row with a lock, check it, and send its new state. Here only the rows' primary keys are
+//! needed: given by the statement, or found by a scan that returns nothing else. For each key one request contains the
 //! change, on condition that the row fulfils the statement's condition when it is locked; so a row that others have
-//! changed since the scan is judged as it is then. In front of the change stands a locking read of the columns that are
-//! set, where the server has to know whether the row is another one afterwards, or where the rows that do not fulfil
-//! the condition are to stay locked, too.
+//! changed since the scan is checked in its current state. The change is preceded by a locking read of the columns that
+//! are set, if the server has to know whether the row differs afterwards, or if rows that do not fulfil the condition
+//! must stay locked too.
 //!
-//! Each key is changed once, however often the scan meets its row. Errors are those of single operations: the server
-//! undoes the statement then. A sum that does not fit its column is no error of the statement yet, for what becomes of
-//! it depends on the session: all is undone here, and the server goes row by row.
+//! Each key is changed once, even if the scan meets its row several times. Errors are those of single operations: the
+//! server undoes the statement then. A sum that does not fit its column is not yet an error of the statement, as its
+//! consequence depends on the session: everything is undone here, and the server processes the rows one by one.
 
 use super::{Cursor, RangeOptions};
 use crate::failure::{Failure, Result, ha};
@@ -22,17 +22,17 @@ use std::sync::atomic::Ordering;
 use vinga::{ColumnType, KeyRange, LockWait, OperationKind, OperationNumber, ScanRequest, Table};
 use vinga_program::update_program::{Action, Instruction, write as write_program};
 
-/// Keys of one request, at most.
+/// Maximum number of keys in one request.
 const KEYS_AT_ONCE: usize = 512;
 
 /// The rows that may be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Candidates {
-    /// All of the table.
+    /// All rows of the table.
     All,
-    /// Those whose primary keys were added to the batch.
+    /// Rows whose primary keys were added to the batch.
     Keys,
-    /// Those in the ranges of this key that were added to the batch.
+    /// Rows in the ranges of this key that were added to the batch.
     Ranges(usize),
 }
 
@@ -40,50 +40,50 @@ pub enum Candidates {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addition {
-    /// How much; a value that the column can have.
+    /// The amount; a value that the column can have.
     pub amount: u64,
-    /// The column's place; it is one of integers.
+    /// The place of the column, which is an integer column.
     pub place: u16,
     /// Whether it is subtracted: 0 or 1.
     pub is_subtracted: u8,
 }
 
-/// What is done with each row.
+/// The change of each row.
 #[derive(Clone, Copy, Debug)]
 pub enum DirectChange<'a> {
-    /// It is removed.
+    /// The row is removed.
     Delete,
-    /// It gets the values of these columns of a record, and sums.
+    /// The row gets the values of these columns of a record, and sums.
     Update {
         /// A record of the table, whose pointers point to values.
         record: &'a [u8],
         /// Columns whose values are taken from the record, by their places.
         places: &'a [u16],
-        /// Sums, of other columns.
+        /// Sums, for other columns.
         additions: &'a [Addition],
     },
 }
 
-/// How many rows there were.
+/// Numbers of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Touched {
-    /// That fulfilled the condition.
+    /// Rows that fulfilled the condition.
     pub found: u64,
-    /// That are other ones now, or gone.
+    /// Rows that differ now, or were removed.
     pub changed: u64,
 }
 
-/// A change, ready to be sent for any key.
+/// A change that is ready to be sent for any key.
 struct Prepared<'a> {
     change: DirectChange<'a>,
     kind: OperationKind,
     program: Vec<u8>,
     filter: Vec<u8>,
-    /// What is read before: to compare, or only to lock.
+    /// The columns that are read before the change: to compare them, or only to lock the row.
     seen: Option<Arc<Projection>>,
-    /// The read locks the row whether or not it fulfils the condition.
+    /// The read locks the row even if it does not fulfil the condition.
     keeps_locks: bool,
-    /// Room for a row as it was.
+    /// Buffer for the row before the change.
     before: Vec<u8>,
 }
 
@@ -92,10 +92,10 @@ impl Cursor {
     /// nothing was changed.
     ///
     /// # Safety
-    /// A record is one of this table, whose pointers point to values.
+    /// A record must be one of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// Why a row was not changed, or not found.
+    /// If a row could not be changed or read.
     pub unsafe fn change_directly(
         &mut self,
         session: &mut Session,
@@ -127,7 +127,7 @@ impl Cursor {
     }
 
     /// # Safety
-    /// As of [`Cursor::change_directly`].
+    /// As for [`Cursor::change_directly`].
     unsafe fn prepare_change<'a>(
         &mut self,
         session: &mut Session,
@@ -160,7 +160,7 @@ impl Cursor {
         Ok(Prepared { change, kind, program, filter, seen, keeps_locks, before: Vec::new() })
     }
 
-    /// The columns that show whether a row is another one afterwards; `None` if each one is.
+    /// The columns that show whether the change makes a row differ; `None` if every row differs.
     fn columns_to_compare(&self, places: &[u16], additions: &[Addition]) -> Option<Vec<u16>> {
         let plan = &self.table.plan;
         let always = |addition: &Addition| addition.amount != 0 && !plan.is_nullable(addition.place);
@@ -173,7 +173,7 @@ impl Cursor {
     }
 
     /// # Safety
-    /// As of [`Cursor::change_directly`].
+    /// As for [`Cursor::change_directly`].
     unsafe fn program_of(
         &self,
         session: &mut Session,
@@ -215,8 +215,8 @@ impl Cursor {
             .map(|at| self.batch_key(at).to_vec())
             .filter(|key| !key.is_empty())
             .collect();
-        // The ranges of a condition do not overlap, so no key is there twice; values that are the same in a collation
-        // may be.
+        // The ranges of a condition do not overlap, so no key occurs twice for that reason; but values that are equal
+        // in a collation may give the same key.
         keys.sort_unstable();
         keys.dedup();
         let mut all = Touched::default();
@@ -326,7 +326,7 @@ impl Cursor {
         Ok(Some(touched))
     }
 
-    /// Whether a row is another one after its change than it was when it was read before.
+    /// Whether a row differs after its change from the state that was read before.
     fn is_other(
         &self,
         session: &Session,
@@ -346,7 +346,7 @@ impl Cursor {
         projection.read(plan, row, &mut prepared.before)?;
         let is_sum =
             |addition: &Addition| addition.amount != 0 && !plan.is_null(addition.place, &prepared.before);
-        // SAFETY: the row lives as long as the answers of the request.
+        // SAFETY: the row lives as long as the results of the request.
         let differs = unsafe { plan.differs(&prepared.before, record, places)? };
         Ok(differs || additions.iter().any(is_sum))
     }

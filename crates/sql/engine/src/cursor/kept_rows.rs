@@ -1,16 +1,16 @@
-//! Rows that are kept for as long as a statement may ask for them by their positions.
+//! Rows that are kept as long as a statement may ask for them by their positions.
 //!
-//! The server names a row by its *position*, its primary key here, and asks for it again later: a sort that can't carry
-//! the rows with it, the updates and deletions of several tables, an update of the key that is read by. What it gets
-//! then is the row that it has read, not what somebody else has made of that meanwhile: else rows would come that do
-//! not fulfil the statement's condition. Nor does each cost a round trip.
+//! The server names a row by its *position*, here its primary key, and asks for it again later: for a sort that can't
+//! carry the rows with it, updates and deletions in several tables, or an update of the key by which it reads. It must
+//! then get the row that it has read, not a newer state from another transaction: otherwise it could get rows that do
+//! not fulfil the statement's condition. This also saves a round trip for each row.
 //!
-//! Rows lie behind each other in memory, and beyond [`MEMORY_MAX`] in a temporary file. A row that the statement itself
-//! has changed since is not taken from here; [`crate::session::Session::has_changed`] knows.
+//! Rows lie one after another in memory, and beyond [`MEMORY_MAX`] in a temporary file. A row that the statement itself
+//! has changed since is not taken from here; [`crate::session::Session::has_changed`] reports these.
 //!
-//! Of some positions the row is not at hand when the server names it (it comes from a join buffer): their keys are
-//! remembered, so that rows can be read many at a time when the first of them is asked for. The server asks for them in
-//! the order in which it named them, or sorted; [`KeptRows::upcoming`] finds out which.
+//! For some positions the row is not at hand when the server names it (it comes from a join buffer): their keys are
+//! stored, so that many rows can be read at a time when the first of them is requested. The server requests them in the
+//! order in which it named them, or sorted; [`KeptRows::upcoming`] finds out which.
 
 use crate::failure::{Failure, Result, TEMPORARY_FILE_FAILED};
 use crate::plan::Projection;
@@ -20,37 +20,37 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of rows that are kept in memory by one use of a table, at most.
+/// Maximum size in bytes of the rows that one use of a table keeps in memory.
 const MEMORY_MAX: usize = 16 << 20;
 
-/// Where temporary files are made.
+/// The folder for temporary files.
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where temporary files are made; the first call counts.
+/// Sets the folder for temporary files; only the first call has an effect.
 pub fn set_temporary_folder(folder: PathBuf) {
     let _ = FOLDER.set(folder);
 }
 
-/// Where a row lies: counted from the beginning of the file, with what is in memory behind that.
+/// Where a row lies: an offset from the beginning of the file, in which the bytes in memory follow those of the file.
 #[derive(Clone, Copy)]
 struct Place {
     begin: u64,
     length: u32,
-    /// Of its projection in the list of them.
+    /// Index into the list of projections.
     projection: u32,
 }
 
-/// What has become of a position.
+/// Result of looking up a position.
 pub enum Kept {
-    /// Its row is in the buffer that was given, as this projection has it.
+    /// The row was appended to the given buffer, in this projection.
     Row(Arc<Projection>),
     /// There was no such row when it was read.
     Gone,
-    /// Its row is not kept.
+    /// The row is not kept.
     Unknown,
 }
 
-/// See the head of this file.
+/// The kept rows of one use of a table.
 #[derive(Default)]
 pub struct KeptRows {
     places: RowMap<Option<Place>>,
@@ -58,16 +58,17 @@ pub struct KeptRows {
     memory: Vec<u8>,
     file: Option<File>,
     file_bytes: u64,
-    /// Keys of positions without a row, and which of them is asked for next, if they are in order.
+    /// The keys of positions without a row, and which of them is expected next; `is_sorted` tells whether they are
+    /// sorted.
     keys: Vec<Box<[u8]>>,
     next_key: usize,
     is_sorted: bool,
-    /// Why rows could not be kept: the server is told when it asks for one.
+    /// Why rows could not be kept: reported to the server when it asks for one.
     failure: Option<Failure>,
 }
 
 impl KeptRows {
-    /// Forgets all.
+    /// Forgets all rows.
     pub fn clear(&mut self) {
         if !self.is_empty() {
             *self = KeptRows::default();
@@ -79,7 +80,7 @@ impl KeptRows {
         self.places.is_empty() && self.keys.is_empty()
     }
 
-    /// Keeps a row, as this projection has it.
+    /// Keeps a row in this projection.
     pub fn keep(&mut self, name: RowName, projection: &Arc<Projection>, row: &[u8]) {
         if self.failure.is_some() {
             return;
@@ -105,12 +106,12 @@ impl KeptRows {
         self.places.insert(name, Some(Place { begin, length: row.len() as u32, projection }));
     }
 
-    /// There is no row with this name.
+    /// Notes that there is no row with this name.
     pub fn keep_gone(&mut self, name: RowName) {
         self.places.insert(name, None);
     }
 
-    /// A position was named whose row is not at hand.
+    /// Stores the key of a position whose row is not at hand.
     pub fn note_key(&mut self, key: &[u8]) {
         self.keys.push(key.into());
     }
@@ -124,7 +125,7 @@ impl KeptRows {
         at as u32
     }
 
-    /// Moves what is in memory into the file.
+    /// Moves the rows in memory to the file.
     fn write_out(&mut self) -> Result<()> {
         let failed = |error: std::io::Error| {
             Failure::new(TEMPORARY_FILE_FAILED, format!("rows can't be kept in a temporary file: {error}"))
@@ -140,7 +141,7 @@ impl KeptRows {
         Ok(())
     }
 
-    /// Appends a row that was kept to `out`.
+    /// Appends a kept row to `out`.
     ///
     /// # Errors
     /// `TEMPORARY_FILE_FAILED`.
@@ -166,7 +167,7 @@ impl KeptRows {
         Ok(Kept::Row(Arc::clone(&self.projections[place.projection as usize])))
     }
 
-    /// Keys of positions without rows that will be asked for next, this one first: at most so many.
+    /// The keys of positions without rows that will be requested next, this one first: at most `count`.
     pub fn upcoming(&mut self, key: &[u8], count: usize) -> &[Box<[u8]>] {
         let is_at = |keys: &[Box<[u8]>], at: usize| keys.get(at).is_some_and(|known| **known == *key);
         if !is_at(&self.keys, self.next_key) {
@@ -207,14 +208,14 @@ mod tests {
             Arc::new(Projection::new(&plan, &[1], None, true, 1)),
         );
         let mut kept = KeptRows::default();
-        // Four times as much as may be in memory.
+        // Four times as many as fit in memory.
         let rows = (4 * MEMORY_MAX / row(0).len()) as u32;
         for n in 0..rows {
             kept.keep(name(n), if n % 2 == 0 { &all } else { &one }, &row(n));
         }
         kept.keep_gone(name(rows));
         assert!(kept.memory.len() <= MEMORY_MAX && kept.file_bytes > 0);
-        // The last one lies in memory, the first one in the file: both may come once more.
+        // The last row lies in memory, the first one in the file: both may be kept again.
         kept.keep(name(rows - 1), &one, &row(7));
         kept.keep(name(0), &all, &row(8));
         let mut out = Vec::new();

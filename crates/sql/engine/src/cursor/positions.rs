@@ -10,17 +10,17 @@ use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::Lock;
 
-/// Rows that are read together where none of those that are asked for was kept, at most.
+/// Maximum number of rows that are read together if the requested one was not kept.
 const AHEAD: usize = 512;
 
 impl Cursor {
-    /// Bytes of a position: an encoded primary key, behind its length if that varies, filled up with zeros. So
-    /// positions are equal if and only if they are those of the same row.
+    /// Size of a position in bytes: an encoded primary key, after its length if that varies, padded with zeros. So two
+    /// positions are equal if and only if they belong to the same row.
     pub fn position_bytes(table: &OpenTable) -> usize {
         table.plan.key_bytes_max() + if table.plan.has_fixed_key() { 0 } else { 2 }
     }
 
-    /// Writes the position of a record, and keeps its row if that was read last, as the server may ask for it.
+    /// Writes the position of a record. Keeps the row if it was read last, as the server may ask for it.
     ///
     /// # Safety
     /// `record` is a record of this table; it was read last if the table has no primary key of its own.
@@ -42,7 +42,7 @@ impl Cursor {
         }
         let mut kept = std::mem::take(&mut self.kept);
         match self.shown_row() {
-            // What is in the record may have come from elsewhere, such as a join buffer.
+            // The contents of the record may come from elsewhere, such as a join buffer.
             Some((projection, row)) if *projection.key_of(&self.table.plan, row)? == *self.key => {
                 kept.keep(self.name_of(&self.key), projection, row);
             }
@@ -56,11 +56,11 @@ impl Cursor {
         RowName::new(self.table.number(), key)
     }
 
-    /// Shows the row at a position: the one that was read when the server asked for its position, if the statement has
-    /// not changed it since.
+    /// Shows the row at a position: the one that was read when the server asked for its position, unless the statement
+    /// has changed it since.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn read_position(
         &mut self,
         session: &mut Session,
@@ -84,7 +84,7 @@ impl Cursor {
         }
     }
 
-    /// Shows a row that was kept; `None` if it was not, or has not all that is used by now, false if it is gone.
+    /// Shows a kept row; `None` if it was not kept, or lacks columns that are used now; false if it does not exist.
     fn show_kept(&mut self, name: RowName, record: &mut [u8]) -> Result<Option<bool>> {
         self.begin_copies(Arc::clone(&self.projection));
         match self.kept.get(name, &mut self.rows)? {
@@ -98,8 +98,8 @@ impl Cursor {
         }
     }
 
-    /// Reads and keeps the rows that the server will ask for next, of those of which it knows the positions: the row
-    /// with `self.key` among them, if it is one of these.
+    /// Reads and keeps the rows that the server will ask for next, as far as their positions are known: among them the
+    /// row with `self.key`, if its position is known.
     fn read_ahead(&mut self, session: &mut Session, lock: Lock) -> Result<()> {
         let mut kept = std::mem::take(&mut self.kept);
         let keys = kept.upcoming(&self.key, AHEAD).to_vec();
@@ -117,7 +117,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Reads rows by their primary keys with one request, with what the transaction has changed.
+    /// Reads rows by their primary keys with one request; changes of the transaction that wait are sent with it.
     pub(super) fn read_keys(
         &self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! Scans: of all rows, of a range of an index, of many.
+//! Scans: of all rows, of a range of an index, of many ranges.
 
 use super::{Checked, Cursor, Hold, OpenScan, RangeOptions, ScanLock, Shown, Source, put_row, table_of};
 use crate::condition;
@@ -23,7 +23,8 @@ impl OpenScan {
 }
 
 impl Cursor {
-    /// Sets the condition that the data nodes check in scans, none if the program is empty; what they check of it.
+    /// Sets the condition that the data nodes check in scans, or none if the program is empty; returns how much they
+    /// check.
     pub fn set_condition(&mut self, program: &[u8]) -> Checked {
         let server = self.table.server();
         self.condition = match program {
@@ -40,7 +41,7 @@ impl Cursor {
     /// Begins to read all rows.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// If the scan can't begin.
     pub fn begin_scan(&mut self, session: &mut Session, lock: ScanLock) -> Result<()> {
         let projection = Arc::clone(&self.projection);
         let request = self.request(session, &projection)?;
@@ -50,7 +51,7 @@ impl Cursor {
     /// Begins to read a range of an ordered index.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// If the scan can't begin.
     pub fn begin_range(
         &mut self,
         session: &mut Session,
@@ -71,13 +72,13 @@ impl Cursor {
         options: RangeOptions,
         lock: ScanLock,
     ) -> Result<()> {
-        // Who locks a row looks once more whether it lies in the range.
+        // A locking scan checks again, once a row is locked, whether the row lies in the range.
         let projection = match lock.lock {
             Lock::None => Arc::clone(&self.projection),
             Lock::Shared | Lock::Exclusive => self.projection_with_key(key),
         };
         let request = self.request_ranges(session, &projection, key, ranges, options)?;
-        // One that is short goes on if its first row was not enough.
+        // A short scan continues if its first row was not enough.
         let enough = if lock.enough == 0 && options.is_short { 1 } else { lock.enough };
         self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
     }
@@ -117,10 +118,10 @@ impl Cursor {
         Ok(request)
     }
 
-    /// How many rows there are under the condition that was set: the data nodes count them.
+    /// The number of rows that fulfil the condition that was set; the data nodes count them.
     ///
     /// # Errors
-    /// Why that was not found out.
+    /// If the rows could not be counted.
     pub fn count_rows(&mut self, session: &mut Session) -> Result<u64> {
         let projection = Arc::clone(&self.projection);
         let request = self.request(session, &projection)?;
@@ -131,10 +132,10 @@ impl Cursor {
         Ok(rows)
     }
 
-    /// The same of the rows in the ranges of a key's ordered index that were added to the batch.
+    /// The number of rows in the ranges of a key's ordered index that were added to the batch, under that condition.
     ///
     /// # Errors
-    /// Why that was not found out.
+    /// If the rows could not be counted.
     pub fn count_ranges(&mut self, session: &mut Session, key: usize) -> Result<u64> {
         let projection = Arc::clone(&self.projection);
         let ranges = std::mem::take(&mut self.batch_ranges);
@@ -171,7 +172,7 @@ impl Cursor {
     /// Reads the next row of a scan; false at the end.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// If it ended early.
     #[inline]
     pub fn next(&mut self, session: &mut Session, record: &mut [u8]) -> Result<bool> {
         self.shown = Shown::Nothing;
@@ -233,7 +234,7 @@ impl Cursor {
         Ok(false)
     }
 
-    /// In which of the ranges of [`Cursor::begin_batch_scan`] the row lies that was read last, from 0.
+    /// In which of the ranges of [`Cursor::begin_batch_scan`] the row that was read last lies, from 0.
     pub fn range(&self) -> u16 {
         self.range
     }

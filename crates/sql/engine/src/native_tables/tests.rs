@@ -1,4 +1,4 @@
-//! Statements that are made of definitions, and what SQL can't say.
+//! Statements that are derived from definitions, and definitions that SQL can't represent.
 
 use super::{is_native, own_part};
 use crate::definition::split_own_part;
@@ -17,19 +17,19 @@ fn built(table: NewTable) -> TableDefinition {
     definition
 }
 
-/// The statement for a table.
+/// The statement that is derived for a table.
 fn statement(table: NewTable) -> String {
     let definition = built(table);
-    let made = own_part(&definition).expect("SQL can say it").into_owned();
+    let made = own_part(&definition).expect("SQL can represent it").into_owned();
     let (version, text) = split_own_part(&made).expect("it has the form of an attachment");
     assert_eq!(version.len(), 16, "the server copies as many bytes");
     String::from_utf8(text.to_vec()).expect("it is a text")
 }
 
-/// Why SQL can't say a table, without what all these sentences begin with.
+/// Why SQL can't represent a table, without the common beginning of these sentences.
 fn reason(table: NewTable) -> String {
-    let said = own_part(&built(table)).expect_err("SQL can't say it");
-    said.split_once(", and not for SQL: ").expect("it says so").1.to_owned()
+    let said = own_part(&built(table)).expect_err("SQL can't represent it");
+    said.split_once(", and not for SQL: ").expect("it has this beginning").1.to_owned()
 }
 
 fn keyed() -> NewTable {
@@ -88,7 +88,7 @@ fn keys_are_hashes_unless_an_ordered_index_has_their_name() {
 
 #[test]
 fn texts_that_are_too_wide_as_characters_are_said_otherwise() {
-    // In a key the widest becomes bytes, until the rest fits.
+    // In a key, the widest text becomes bytes until the rest fits.
     let table = NewTable::new("d.t")
         .column("a", varchar(500))
         .column("b", varchar(501))
@@ -100,14 +100,14 @@ fn texts_that_are_too_wide_as_characters_are_said_otherwise() {
         said.contains("(`a` varchar(500) NOT NULL,`b` varbinary(501) NOT NULL,`c` varchar(60)"),
         "{said}"
     );
-    // In a row it becomes long.
+    // In a row, it becomes a long value.
     let said = statement(keyed().column("a", varchar(7000)).column("b", varchar(8000)));
     assert!(said.contains("`a` varchar(7000) NOT NULL,`b` text NOT NULL"), "{said}");
     let said = statement(keyed().column("a", varchar(7498)));
     assert!(said.contains("`a` text"), "{said}");
     let said = statement(keyed().column("a", varchar(7497)));
     assert!(said.contains("`a` varchar(7497)"), "{said}");
-    // What is bytes already stays.
+    // Columns of bytes stay unchanged.
     let said = statement(keyed().column("a", ColumnType::VarBinary { bytes_max: 29_000 }));
     assert!(said.contains("`a` varbinary(29000)"), "{said}");
 }
@@ -151,17 +151,17 @@ fn what_sql_can_not_say_is_named() {
     for (table, expected) in cases {
         assert_eq!(reason(table), expected);
     }
-    // Names that merely look alike to who does not know the script are two.
+    // Names that look alike only to readers who do not know the script are different.
     statement(keyed().column("имя", BIGINT).column("код", BIGINT).column("名", BIGINT));
 }
 
 #[test]
 fn the_version_is_that_of_the_definition() {
     let version = |table| {
-        let made = own_part(&built(table)).expect("SQL can say it").into_owned();
+        let made = own_part(&built(table)).expect("SQL can represent it").into_owned();
         split_own_part(&made).expect("it has one").0.to_vec()
     };
-    // Whatever its name: a table that is renamed is the same.
+    // Independent of its name: a renamed table has the same version.
     assert_eq!(version(keyed()), version(keyed().named("d.other")));
     assert_ne!(version(keyed()), version(keyed().column("a", BIGINT)));
     assert_ne!(version(keyed()), version(keyed().ordered_index("PRIMARY", &["id"])));
@@ -172,16 +172,16 @@ fn an_attachment_of_a_sql_node_is_taken_as_it_is() {
     let mut definition = built(keyed());
     assert!(is_native(&definition));
     definition.attachment = b"some program's own".to_vec();
-    assert!(is_native(&definition), "others may attach what they like");
+    assert!(is_native(&definition), "others may attach anything");
     let own = [&[2][..], b"vv", &[0xfe, 0x01, 0x0a]].concat();
     definition.attachment = own.clone();
-    assert!(is_native(&definition), "without rules for native clients it is none of a SQL node");
+    assert!(is_native(&definition), "without rules for native clients it is not a table of a SQL node");
     definition.attachment = SqlRules::default().attachment(&own);
     assert!(!is_native(&definition));
-    assert_eq!(*own_part(&definition).expect("it is there"), own);
+    assert_eq!(*own_part(&definition).expect("it exists"), own);
 }
 
-/// Clients refuse such names, unless they are given a definition as it is.
+/// Clients refuse such names, unless they pass a definition unchanged.
 #[test]
 fn columns_of_others_are_not_said() {
     let mut definition = built(keyed());
@@ -190,6 +190,6 @@ fn columns_of_others_are_not_said() {
         column_type: BIGINT,
         nullable: true,
     });
-    let said = own_part(&definition).expect_err("SQL can't say it");
+    let said = own_part(&definition).expect_err("SQL can't represent it");
     assert!(said.ends_with("column '$own': names that begin with $ are reserved"), "{said}");
 }

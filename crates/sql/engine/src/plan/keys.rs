@@ -1,4 +1,4 @@
-//! Keys of the server to keys of the data nodes: whole ones, and the ends of ranges.
+//! Converts keys of the server to keys of the data nodes: complete ones, and the ends of ranges.
 
 use super::records::{in_row, put_fixed};
 use super::{Belongs, End, KeyPlan, KeyStep, Plan, Taken};
@@ -8,7 +8,7 @@ use crate::server::Server;
 use vinga::{ColumnId, KeyRange, OrderKey};
 
 impl Plan {
-    /// How many columns of a key a piece of it has, and whether that is a whole unique one without NULL.
+    /// How many columns of a key these bytes contain, and whether they are a complete unique key without NULL.
     pub fn parts_of(&self, key: usize, bytes: &[u8]) -> (usize, bool) {
         let Some(plan) = self.keys.get(key) else { return (0, false) };
         let mut rest = bytes;
@@ -26,7 +26,7 @@ impl Plan {
         (parts, plan.is_unique && !has_null && parts == plan.steps.len())
     }
 
-    /// The first column's value of a piece of a key, if that is an integer.
+    /// The value of the first column of a part of a key, if it is an integer.
     pub fn first_integer(
         &self,
         key: usize,
@@ -59,8 +59,9 @@ impl Plan {
         Ok(KeyRange::new(low.bound(&low_bytes), high.bound(&high_bytes)))
     }
 
-    /// Writes the key of an end of a range; what keys that begin so are to the range. A value whose sort key is longer
-    /// than any in the index is cut off: what begins with the rest is less than the value.
+    /// Writes the key of an end of a range; returns whether keys that begin with it belong to the range. A value whose
+    /// sort key is longer than any in the index is truncated: keys that begin with the truncated value are less than
+    /// the value.
     fn write_end(
         &self,
         plan: &KeyPlan,
@@ -81,7 +82,7 @@ impl Plan {
         })
     }
 
-    /// Writes the key of an ordered index; the column whose value was cut off, which is the last one then.
+    /// Writes a key of an ordered index; returns the column whose value was truncated, which is the last one written.
     fn write_order_key<'a>(
         &self,
         plan: &'a KeyPlan,
@@ -115,7 +116,7 @@ impl Plan {
         Ok(cut)
     }
 
-    /// Takes one column's value off a key of the server, as rows have it.
+    /// Takes one column's value off a key of the server, in the form in which rows contain it.
     fn take_value(
         &self,
         step: &KeyStep,
@@ -147,7 +148,7 @@ impl Plan {
             let is_whole = server.sort_key_within(self.collations[step.column], value, room, out)?;
             return Ok(if is_whole { Taken::Whole } else { Taken::Cut });
         }
-        // As with sort keys: no row has a longer one.
+        // As with sort keys: no row contains a longer value.
         let (value, taken) = match value.split_at_checked(step.room) {
             Some((begin, [_, ..])) => (begin, Taken::Cut),
             _ => (value, Taken::Whole),
@@ -157,8 +158,9 @@ impl Plan {
         Ok(taken)
     }
 
-    /// Gives the unique keys of a row to `take`, the primary one among them: the server's key, or the number of keys
-    /// for a hidden primary key, and bytes that are the same if and only if the values are. A key with NULL is none.
+    /// Passes the unique keys of a row to `take`, including the primary one: the number of the server's key (the number
+    /// of keys for a hidden primary key), and bytes that are equal if and only if the values are. Keys that contain
+    /// NULL are omitted.
     pub fn unique_keys(&self, image: &[u8], mut take: impl FnMut(usize, &[u8])) {
         let primary = self.primary.min(self.keys.len());
         take(primary, &self.layout.key_of(image));
@@ -196,11 +198,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the whole unique key that the server gives in its own form: as rows have it if it is the primary key,
-    /// else as the hidden table of the unique index has it.
+    /// Appends a complete unique key, given in the server's form: in the form of rows if it is the primary key,
+    /// otherwise in the form of the unique index's hidden table.
     ///
     /// # Errors
-    /// `WRONG_COMMAND` if it is not a whole key, `KEY_NOT_FOUND` if there can be no such row.
+    /// `WRONG_COMMAND` if it is not a complete key, `KEY_NOT_FOUND` if no such row can exist.
     pub fn key_of_server(&self, key: usize, value: &[u8], server: &Server, out: &mut Vec<u8>) -> Result<()> {
         let short = || Failure::new(ha::WRONG_COMMAND, "only whole unique keys can be looked up");
         let plan = self.keys.get(key).filter(|plan| plan.is_unique).ok_or_else(short)?;
@@ -255,8 +257,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The sort key of a value of the server's column, cut off where no row can have more, and whether that is all of
-    /// it; `None` if rows have none, or there is no memory for it.
+    /// The sort key of a value of the server's column, truncated where no row can have more, and whether it is
+    /// complete; `None` if rows have no sort key for it, or if there is no memory for it.
     pub fn sort_key_of(&self, place: usize, value: &[u8], server: &Server) -> Option<(Vec<u8>, bool)> {
         let (_, room) = self.sort_source(place)?;
         let mut key = Vec::new();
@@ -264,7 +266,7 @@ impl Plan {
         Some((key, is_whole))
     }
 
-    /// A value in the server's form as rows have it; `None` if it does not fit the column.
+    /// A value in the server's form, converted to that of rows; `None` if it does not fit the column.
     pub fn stored_value(&self, place: usize, value: &[u8]) -> Option<Vec<u8>> {
         let step = self.steps.get(place)?;
         match step.form {

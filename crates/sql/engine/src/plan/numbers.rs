@@ -4,7 +4,7 @@ use super::{Plan, Step};
 use vinga::ColumnType;
 use vinga_base::row_layout::{ColumnLayout, Place};
 
-/// Where the column is in a row, and in what form.
+/// The position and the form of the column in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     /// Its place among the server's columns.
@@ -16,7 +16,7 @@ pub(super) struct Number {
 
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// Little-endian, of so many bytes.
+    /// Little-endian, of this many bytes.
     Integer(usize),
     Float,
     Double,
@@ -36,7 +36,7 @@ impl Number {
 }
 
 impl Plan {
-    /// The value of the auto-increment column of a row that has one above zero.
+    /// The value of the auto-increment column of a row, if it is greater than zero.
     pub fn number_of(&self, image: &[u8]) -> Option<u64> {
         let number = self.number.as_ref()?;
         let (fixed, _) = self.layout.split(image);
@@ -55,7 +55,7 @@ impl Plan {
         })
     }
 
-    /// Gives the auto-increment column of a row another value, which the column can have.
+    /// Sets the auto-increment column of a row to a value that the column can have.
     pub fn set_number(&self, image: &mut [u8], value: u64) {
         let Some(number) = &self.number else { return };
         let bytes = &mut image[number.offset..];
@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Whether a key of the server has the auto-increment column.
+    /// Whether the auto-increment column belongs to a key of the server.
     pub fn is_number_in(&self, key: usize) -> bool {
         let steps = self.keys.get(key).map(|key| key.steps.as_slice());
         self.number.is_some_and(|number| {

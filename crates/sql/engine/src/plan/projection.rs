@@ -1,10 +1,10 @@
-//! Projections: the columns that a statement uses, how they are asked for, and how what comes is put into the server's
-//! record.
+//! Projections: the columns that a statement uses, how they are requested, and how the received values are put into the
+//! server's record.
 //!
 //! A projection is a *selection* as `vinga_base::row_layout` describes it: the columns of the primary key, in its order
-//! and as the data nodes have them (sort keys of texts among them), then the columns that the statement reads. So the
-//! key of a row is the beginning of what came for it, whatever else was asked for, and a row can be named without its
-//! whole. Where nobody will name the rows the key is left out, and may be all that an entry of an index does not have.
+//! and as the data nodes store them (including sort keys of texts), then the columns that the statement reads. So the
+//! key of a row is always at the beginning of the received bytes, and a row can be named without its other columns. If
+//! rows need not be named the key is left out; it may be the only part that an index entry does not contain.
 
 use super::{Plan, Step};
 use crate::failure::{Failure, Result, ha};
@@ -13,23 +13,23 @@ use std::sync::OnceLock;
 use vinga::{ColumnId, Table};
 use vinga_base::row_layout::Place;
 
-/// How a selected column lies in a selection, and what becomes of it.
+/// How a selected column is stored in a selection, and which column of the server it is.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Its bytes if they are always as many; `None` if two bytes of length stand before them.
+    /// Its size in bytes if that is fixed; `None` if two bytes of length stand in front of it.
     fixed_bytes: Option<u16>,
-    /// The server's column that it is, by its place; `None` for one that the server does not know.
+    /// The place of the server's column; `None` for one that the server does not know.
     step: Option<usize>,
 }
 
-/// See the head of this file.
+/// The columns that are read, and the handles for reading them.
 #[derive(Debug)]
 pub struct Projection {
-    /// The server's columns that it has, by their places, ascending.
+    /// The server's columns in it, by their places, ascending.
     places: Vec<u16>,
-    /// `None` if it is all columns of the data nodes: then rows come whole.
+    /// `None` if it contains all columns of the data nodes: then whole rows are received.
     selection: Option<Selection>,
-    /// The table with this selection, as each connection of the pool knows it.
+    /// The table with this selection, for each connection of the pool.
     tables: Vec<OnceLock<Table>>,
 }
 
@@ -43,7 +43,7 @@ struct Selection {
 
 impl Projection {
     /// The projection of a table to these columns of the server, by their places, ascending, and to those of one of its
-    /// keys, for so many connections. Without the primary key if rows need no name.
+    /// keys, for this number of connections. Without the primary key if rows need not be named.
     pub fn new(
         plan: &Plan,
         places: &[u16],
@@ -53,9 +53,9 @@ impl Projection {
     ) -> Self {
         let of_key = key.and_then(|key| plan.keys.get(key)).map_or(&[][..], |key| &key.columns);
         let of_places = places.iter().map(|place| plan.steps[usize::from(*place)].id);
-        // Of a text the primary key has the sort key only, and the server the text.
+        // For a text the primary key contains only the sort key, but the server needs the text.
         let of_primary = plan.key.iter().map(|part| plan.steps[part.column].id);
-        // At least one column is asked for.
+        // At least one column must be requested.
         let names_rows = names_rows || (places.is_empty() && of_key.is_empty());
         let mut columns = if names_rows { plan.layout.key().to_vec() } else { Vec::new() };
         let key_columns = columns.len();
@@ -78,15 +78,15 @@ impl Projection {
         Projection { places: places.to_vec(), selection, tables }
     }
 
-    /// Whether it has these columns of the server, by their places.
+    /// Whether it contains these columns of the server, by their places.
     pub fn covers(&self, places: &[u16]) -> bool {
         places.iter().all(|place| self.places.binary_search(place).is_ok())
     }
 
-    /// The table with this selection over a connection, made of the whole table when it is asked for first.
+    /// The table with this selection over a connection, derived from the whole table at the first call.
     ///
     /// # Errors
-    /// Why it can't be made.
+    /// If it can't be created.
     #[inline]
     pub fn table(&self, slot: usize, whole: impl FnOnce() -> Result<Table>) -> Result<&Table> {
         let place = &self.tables[slot];
@@ -106,7 +106,7 @@ impl Projection {
     /// The encoded primary key of a row of this selection.
     ///
     /// # Errors
-    /// If it is none, which no data node sends.
+    /// If the row is not well-formed, which no data node sends.
     pub fn key_of<'a>(&self, plan: &Plan, row: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let Some(selection) = &self.selection else {
             let is_row = row.len() >= plan.layout.fixed_bytes();
@@ -123,11 +123,11 @@ impl Projection {
         Ok(Cow::Borrowed(&row[begin..row.len() - rest.len()]))
     }
 
-    /// Puts a row of this selection into a record; other columns stay as they are there. Long values stay where they
-    /// are: the record points to them.
+    /// Puts a row of this selection into a record; other columns of the record are unchanged. Long values are not
+    /// copied: the record points to them.
     ///
     /// # Errors
-    /// If it is none, or a value is longer than its column, which no data node sends.
+    /// If the row is not well-formed, or a value is longer than its column, which no data node sends.
     pub fn read(&self, plan: &Plan, row: &[u8], record: &mut [u8]) -> Result<()> {
         let Some(selection) = &self.selection else { return plan.read_image(row, record) };
         let nulls = selection.columns.len().div_ceil(8);

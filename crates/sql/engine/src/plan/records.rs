@@ -1,4 +1,4 @@
-//! Records of the server to rows of the data nodes, and back.
+//! Converts records of the server to rows of the data nodes, and back.
 
 use super::{Plan, Source, Step};
 use crate::definition::Form;
@@ -12,9 +12,9 @@ use vinga_base::schema::ROW_BYTES_MAX;
 /// A column of a row that gets another value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangedColumn {
-    /// Which.
+    /// The column.
     pub id: ColumnId,
-    /// Where the value stands among those of all; `None` for NULL.
+    /// The place of the value among the values of all columns; `None` for NULL.
     pub value: Option<Range<usize>>,
 }
 
@@ -51,13 +51,13 @@ impl Plan {
         }
     }
 
-    /// Appends the row of a record. `hidden_key` is its primary key if it has none of its own.
+    /// Appends the row of a record. `hidden_key` is the primary key of a table that has a hidden one.
     ///
     /// # Safety
     /// `record` is a record of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// If it is too long, or a sort key is.
+    /// If the row or a sort key is too long.
     pub unsafe fn write_image(
         &self,
         record: &[u8],
@@ -117,8 +117,8 @@ impl Plan {
         if out.len() - start > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(()) }
     }
 
-    /// Appends the values that a change of some of the server's columns gives to columns of the row, sort keys among
-    /// them, and says which columns get which of these bytes, or NULL.
+    /// Appends the values that columns of the row get when these columns of the server change, including sort keys;
+    /// returns which columns get which of these bytes, or NULL.
     ///
     /// # Safety
     /// Both are records of this table, whose pointers point to values.
@@ -150,7 +150,7 @@ impl Plan {
                 server.sort_key(self.collations[place], value, room, out)?;
                 Ok(Some(begin..out.len()))
             };
-            // A row that is there has a sort key that is short enough.
+            // The sort keys of an existing row are not too long.
             let (old, new) = (key_of(was)?, key_of(is)?);
             if old.map(|old| &out[old]) != new.clone().map(|new| &out[new]) {
                 changed.push(ChangedColumn { id, value: new });
@@ -177,13 +177,14 @@ impl Plan {
         Ok(false)
     }
 
-    /// What columns (by their places) get from a record, with the sort keys of texts; values are appended to `out`.
+    /// The values of columns (by their places) in a record, with the sort keys of texts; the bytes are appended to
+    /// `out`.
     ///
     /// # Safety
     /// `record` is a record of this table, whose pointers point to values.
     ///
     /// # Errors
-    /// If they, or a sort key, are too long.
+    /// If a value or a sort key is too long.
     pub unsafe fn write_values(
         &self,
         record: &[u8],
@@ -213,7 +214,7 @@ impl Plan {
         Ok(values)
     }
 
-    /// Puts beneath a NULL what the server has there: it compares records without looking at what is NULL.
+    /// Fills a NULL value with the bytes of the server's default: it compares records without looking at null bits.
     fn put_default(&self, step: &Step, record: &mut [u8]) {
         let bytes = match step.form {
             Form::Same | Form::Float | Form::Reversed | Form::Padded => step.bytes,
@@ -221,7 +222,7 @@ impl Plan {
                 let (length, begin) = read_length(&self.default_record, step.offset, length_bytes);
                 begin + length.min(step.bytes) - step.offset
             }
-            // A default that is long is no part of the record.
+            // A long default is not stored in the record.
             Form::Long(length_bytes) => {
                 record[step.offset..step.offset + usize::from(length_bytes)].fill(0);
                 return;
@@ -244,7 +245,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Puts a value into a record. A long one stays where it is: the record points to it.
+    /// Puts a value into a record. A long one is not copied: the record points to it.
     ///
     /// # Errors
     /// If it is longer than its column.
@@ -309,12 +310,12 @@ impl Plan {
     }
 }
 
-/// What of a value of the server rows have.
+/// The part of a server's value that rows contain.
 pub(super) fn in_row(form: Form, value: &[u8]) -> &[u8] {
     if form == Form::Padded { without_padding(value) } else { value }
 }
 
-/// A value without the spaces behind it: eight at a time, as most of a column may be spaces.
+/// A value without trailing spaces: eight at a time, as most of a column may be spaces.
 fn without_padding(value: &[u8]) -> &[u8] {
     let mut rest = value;
     while let Some((before, b"        ")) = rest.split_last_chunk::<8>() {
@@ -326,7 +327,7 @@ fn without_padding(value: &[u8]) -> &[u8] {
     rest
 }
 
-/// Puts a value of fixed size into a row, or a key.
+/// Puts a value of fixed size into a row or a key.
 pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
     if form == Form::Reversed {
         for (to, from) in out.iter_mut().zip(value.iter().rev()) {
@@ -334,7 +335,8 @@ pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
         }
     } else {
         out.copy_from_slice(value);
-        // The server makes a negative zero of what is too small for a FLOAT; keys are compared by their bytes.
+        // The server turns numbers that are too small for a FLOAT into a negative zero; keys are compared by their
+        // bytes.
         if form == Form::Float
             && let Some((0x80, rest)) = value.split_last()
             && rest.iter().all(|&byte| byte == 0)
@@ -344,7 +346,7 @@ pub(super) fn put_fixed(form: Form, value: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Appends what a column gets, as update programs have it; where it stands, `None` for NULL.
+/// Appends a column's new value in the form of update programs; returns its place, `None` for NULL.
 fn put_changed(step: &Step, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Option<Range<usize>>> {
     let Some(value) = value else { return Ok(None) };
     step.check(value)?;
@@ -354,7 +356,7 @@ fn put_changed(step: &Step, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<O
     if out.len() > ROW_BYTES_MAX { Err(row_too_long()) } else { Ok(Some(begin..out.len())) }
 }
 
-/// A length of 1 to 4 bytes, and where what follows it begins.
+/// A length of 1 to 4 bytes, and the offset of the bytes after it.
 fn read_length(record: &[u8], offset: usize, length_bytes: u8) -> (usize, usize) {
     let mut wide = [0; 4];
     let count = usize::from(length_bytes);

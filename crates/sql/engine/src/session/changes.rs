@@ -1,4 +1,4 @@
-//! Changes of rows: collected, sent, and what became of them.
+//! Changes of rows: collecting and sending them, and their results.
 
 use super::{Duplicate, Numbered, Pending, Session, When, wait};
 use crate::failure::{Failure, Result};
@@ -6,20 +6,20 @@ use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::{Error, ErrorCode, OperationKind, OperationNumber, Table};
 
-/// Changes that wait to be sent, at most.
+/// Maximum number of changes that wait to be sent.
 const PENDING_MAX: usize = 1024;
-/// Changes of a transaction when a whole table is copied or a bulk load is committed in portions.
+/// Number of changes in a transaction when a whole table is copied or a bulk load is committed in portions.
 const PORTION: usize = 256;
-/// Bytes of rows that wait to be sent, at most.
+/// Maximum size in bytes of the rows that wait to be sent.
 const PENDING_BYTES_MAX: usize = 256 * 1024;
 
 impl Session {
     /// Defines a change.
     ///
-    /// The body of an insert is an image, to be told about if there is a duplicate.
+    /// The body of an insert is an image, which is reported if it is a duplicate.
     ///
     /// # Errors
-    /// Why it, or one before it, failed.
+    /// If it, or an earlier change, failed.
     pub fn change(
         &mut self,
         table: &Arc<OpenTable>,
@@ -36,11 +36,11 @@ impl Session {
         Ok(())
     }
 
-    /// Defines a change whose error is its own alone; [`Session::execute_reads`] sends it, and
-    /// [`Session::outcome_alone`] tells of it.
+    /// Defines a change whose error undoes only this change; [`Session::execute_reads`] sends it, and
+    /// [`Session::outcome_alone`] returns its result.
     ///
     /// # Errors
-    /// Why it can't be defined.
+    /// If the operation can't be defined.
     pub fn define_alone(
         &mut self,
         handle: &Table,
@@ -58,10 +58,11 @@ impl Session {
         Ok(number)
     }
 
-    /// What has become of a change that was defined so and sent: the server's key that was there already, if any.
+    /// The result of a change that was defined with [`Session::define_alone`] and sent: the server's key that existed
+    /// already, if any.
     ///
     /// # Errors
-    /// Why else it failed.
+    /// If it failed for another reason.
     pub fn outcome_alone(&self, table: &OpenTable, number: OperationNumber) -> Result<Option<usize>> {
         let Some(transaction) = &self.transaction else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -74,7 +75,7 @@ impl Session {
         Err(self.failure_alone(table, &error))
     }
 
-    /// The failure of an operation whose error is its own alone.
+    /// The failure of an operation whose error undoes only this operation.
     #[cold]
     pub(super) fn failure_alone(&self, table: &OpenTable, error: &Error) -> Failure {
         let mut failure = self.node.failure(error);
@@ -83,16 +84,16 @@ impl Session {
         failure
     }
 
-    /// Puts a row (its image) where one with another key was: both are done at once, or neither.
+    /// Replaces a row with another key by this row (its image): both changes are made at once, or neither.
     ///
     /// # Errors
-    /// Why one of them, or a change before them, failed.
+    /// If one of them, or an earlier change, failed.
     pub fn replace(&mut self, table: &Arc<OpenTable>, key: &[u8], image: &[u8]) -> Result<()> {
         let place = self.next_number();
         self.define(table, OperationKind::Delete, key, &[], When::Now)?;
         let replaced = self.change(table, OperationKind::Insert, &[], image, When::Now);
         if matches!(&replaced, Err(failure) if !failure.is_doomed) {
-            // The statement may go on: the old row must be there again.
+            // The statement may continue: the old row must exist again.
             self.roll_back_to(place);
         }
         replaced
@@ -127,25 +128,26 @@ impl Session {
         Ok(())
     }
 
-    /// The rest of the statement is committed in portions: for copies of whole tables, and bulk loads that are not to
-    /// be one transaction.
+    /// Commits the rest of the statement in portions: for copies of whole tables, and for bulk loads that need not be
+    /// one transaction.
     pub fn commit_in_portions(&mut self) {
         self.is_portioned = true;
     }
 
-    /// A row is complete: commits what has been collected, if the statement is committed in portions and that is one.
+    /// Called when a row is complete: if the statement is committed in portions, commits the collected changes once
+    /// they are a portion.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     #[inline]
     pub fn commit_portion(&mut self) -> Result<()> {
         if self.is_portioned && self.portion >= PORTION { self.commit() } else { Ok(()) }
     }
 
-    /// Sends what waits to be sent.
+    /// Sends the waiting changes.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     pub fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -153,11 +155,11 @@ impl Session {
         self.execute_numbered()
     }
 
-    /// Others are about to commit with this transaction: sends what waits to be sent, and finds out whether the
-    /// transaction is still there.
+    /// Called before others commit together with this transaction: sends the waiting changes, and checks that the
+    /// transaction still exists.
     ///
     /// # Errors
-    /// Why one of the changes failed, or that the transaction is lost.
+    /// If one of the changes failed, or the transaction is lost.
     pub fn prepare(&mut self) -> Result<()> {
         self.check_lost()?;
         match (self.pending.is_empty(), self.has_operations) {
@@ -167,18 +169,18 @@ impl Session {
         }
     }
 
-    /// Whether something waits to be sent.
+    /// Whether changes wait to be sent.
     #[inline]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The present statement has ended, its transaction has not: sends what waits to be sent, if that may fail.
+    /// Ends the current statement, but not its transaction: sends the waiting changes if they may fail.
     ///
     /// # Errors
-    /// Why one of the changes failed.
+    /// If one of the changes failed.
     pub fn end_statement(&mut self) -> Result<()> {
-        // Nobody waits for the next statement to let go of a row.
+        // Others may wait for a row, so its release does not wait for the next statement.
         if self.has_unlocks || self.pending.iter().any(|pending| pending.when != When::InTransaction) {
             return self.execute_numbered();
         }
@@ -190,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Sends what was defined, reads too.
+    /// Sends the defined operations, including reads.
     pub(super) fn execute(&mut self) -> Result<()> {
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Ok(());
@@ -203,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Looks at the answers of all changes.
+    /// Checks the results of all changes.
     fn finish_statement(&mut self) -> Result<()> {
         let Some(transaction) = &self.transaction else { return Ok(()) };
         let failed = self
@@ -238,7 +240,7 @@ impl Session {
         failure
     }
 
-    /// The key of the last duplicate and its row (none if that was an update), if it was one of this table.
+    /// The key of the last duplicate and its row (empty if that was an update), if it was one of this table.
     pub fn duplicate(&self, table: &OpenTable) -> Option<(usize, &[u8])> {
         let found = self.duplicate.as_ref().filter(|found| found.table == table.name())?;
         Some((found.key, found.image.as_slice()))

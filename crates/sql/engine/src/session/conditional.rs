@@ -11,33 +11,33 @@ use vinga::{Error, ErrorCode, LockWait, OperationKind, OperationNumber, Table};
 pub struct ChangeIf<'a> {
     /// An update, or a delete.
     pub kind: OperationKind,
-    /// What an update does.
+    /// The program of an update.
     pub program: &'a [u8],
-    /// The condition as data nodes read it; empty for none.
+    /// The condition in the form for the data nodes; empty if there is none.
     pub filter: &'a [u8],
     /// The read before it locks the row even if that does not fulfil the condition.
     pub locks_all: bool,
-    /// How long the lock is waited for.
+    /// How long to wait for the lock.
     pub wait: LockWait,
 }
 
-/// What has become of such a change.
+/// Result of such a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Changed {
-    /// It was done.
+    /// The row was changed.
     Yes,
     /// There is no such row, or it does not fulfil the condition.
     NotFound,
-    /// A sum does not fit its column; the row is as it was.
+    /// A sum does not fit its column; the row is unchanged.
     Overflow,
 }
 
 impl Session {
-    /// Defines a change, and a locking read of what the row was before if that is to be `seen`. Errors of both are
-    /// theirs alone. [`Session::execute_reads`] sends them.
+    /// Defines a change, and a locking read of the row before the change if that is to be `seen`. An error of one of
+    /// them undoes only that operation. [`Session::execute_reads`] sends them.
     ///
     /// # Errors
-    /// Why they can't be defined.
+    /// If they can't be defined.
     pub fn define_change_if(
         &mut self,
         handle: &Table,
@@ -45,7 +45,7 @@ impl Session {
         change: &ChangeIf<'_>,
         key: &[u8],
     ) -> Result<(Option<OperationNumber>, OperationNumber)> {
-        // Their answers, and those of a second attempt, are not mixed with these.
+        // The results of those inserts, and of a second attempt at them, must not be mixed with these.
         if self.has_free_numbers() {
             self.flush()?;
         }
@@ -72,10 +72,10 @@ impl Session {
         Ok((read, number))
     }
 
-    /// What has become of a change that was defined so, and sent.
+    /// The result of a change that was defined with [`Session::define_change_if`] and sent.
     ///
     /// # Errors
-    /// Why it failed.
+    /// If it failed.
     pub fn outcome_of_change(
         &self,
         table: &OpenTable,
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// The row that such a read has given.
+    /// The row that such a read has returned.
     pub fn row_of_read(&self, read: OperationNumber) -> Option<&[u8]> {
         self.transaction.as_ref()?.row_bytes(read).ok()?
     }

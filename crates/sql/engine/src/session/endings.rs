@@ -1,4 +1,4 @@
-//! Ends of transactions and statements.
+//! Commit and rollback of transactions and statements.
 
 use super::{Session, ended};
 use crate::failure::{Failure, Result};
@@ -9,12 +9,12 @@ use vinga::blocking::Cluster;
 use vinga::{ErrorCode, OperationNumber};
 
 impl Session {
-    /// Commits, with what waits to be sent. A kill does not end this: whoever asks for a commit has to know what became
-    /// of it. But the changes of a statement that stands alone may wait for locks: then a kill asks the data nodes to
-    /// roll back, if nothing is decided yet.
+    /// Commits, together with the waiting changes. A kill does not end this, as the outcome of a commit must be known.
+    /// But the changes of a statement that stands alone may wait for locks: then a kill asks the data nodes to roll
+    /// back, if the outcome is not decided yet.
     ///
     /// # Errors
-    /// Why it was rolled back, or that this is not known.
+    /// If it was rolled back, or its outcome is not known.
     pub fn commit(&mut self) -> Result<()> {
         let committed = self.check_lost().and_then(|()| self.commit_numbered());
         self.forget();
@@ -50,7 +50,7 @@ impl Session {
         result
     }
 
-    /// Rolls back. What goes wrong with that is of no interest: the data nodes will.
+    /// Rolls back. Errors are ignored, as the data nodes will roll back anyway.
     pub fn roll_back(&mut self) {
         if let Some(transaction) = self.transaction.take()
             && self.has_operations
@@ -61,7 +61,7 @@ impl Session {
         self.is_lost = false;
     }
 
-    /// Undoes the present statement.
+    /// Undoes the current statement.
     pub fn roll_back_statement(&mut self) {
         if self.stands_alone {
             self.roll_back();
@@ -70,19 +70,19 @@ impl Session {
         }
     }
 
-    /// A place that can be gone back to.
+    /// The current position, to which the transaction can be rolled back.
     ///
     /// # Errors
-    /// Why a change before it failed.
+    /// If an earlier change failed.
     pub fn savepoint(&mut self) -> Result<OperationNumber> {
         self.flush()?;
         Ok(self.next_number())
     }
 
-    /// Undoes all that was done since a place.
+    /// Undoes everything since a savepoint.
     pub fn roll_back_to(&mut self, place: OperationNumber) {
         if let Some(transaction) = &mut self.transaction {
-            // Those that were not sent are dropped there.
+            // Operations that were not sent are dropped by this call.
             let undone = transaction.undo_to(place);
             self.pending.retain(|pending| pending.number < place);
             if undone.is_err() {
@@ -92,7 +92,7 @@ impl Session {
     }
 }
 
-/// The same, but a kill does not end it.
+/// Like [`wait`], but a kill does not end it.
 fn wait_to_the_end<F: Future>(
     node: &Node,
     waiter: &Waiter,

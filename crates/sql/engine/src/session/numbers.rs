@@ -1,8 +1,7 @@
-//! Rows whose generated auto-increment values others have used: they are written anew, see the head of
-//! [`crate::auto_increment`].
+//! Rows whose generated auto-increment values others have used: they are written again, see [`crate::auto_increment`].
 //!
-//! What is written anew are the inserts of the present statement that were sent together. Their values follow each
-//! other as before, and so do those of the whole statement if all of it was sent together.
+//! The inserts of the current statement that were sent together are written again. Their values are consecutive as
+//! before, and so are those of the whole statement if all of it was sent together.
 
 use super::{FIRST, Numbered, Pending, Session, When};
 use crate::auto_increment::ValueRequest;
@@ -11,27 +10,27 @@ use crate::table::OpenTable;
 use std::sync::Arc;
 use vinga::{OperationKind, OperationNumber};
 
-/// How often a batch of rows is written anew. Ranges grow with each attempt.
+/// How often a batch of rows is written again. Ranges grow with each attempt.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a session has to do with the auto-increment values of the present statement.
+/// A session's state for the auto-increment values of the current statement.
 #[derive(Default)]
 pub(super) struct Numbers {
-    /// How the statement wants its values.
+    /// How the statement takes its values.
     request: Option<ValueRequest>,
-    /// Of the insert that is defined next.
+    /// For the insert that is defined next.
     next: Numbered,
-    /// Rows that have to be written anew: where they begin among the operations, and they.
+    /// Rows that have to be written again, and their first operation.
     again: Option<Again>,
-    /// The value of the first row, as it was first, and as it is now.
+    /// The value of the first row: the original one, and the current one.
     first: Option<(u64, u64)>,
 }
 
 impl Numbers {
-    /// What is known of the row that is being defined, which is sent then.
+    /// What is known of the row that is being defined, given when it is sent.
     pub(super) fn take_next(&mut self, when: When) -> Numbered {
         match std::mem::take(&mut self.next) {
-            // Who sends a row at once hears of what it meets.
+            // The sender of a row that is sent at once gets its result itself.
             Numbered::Free if when == When::Now => Numbered::Fixed,
             numbered => numbered,
         }
@@ -45,29 +44,29 @@ struct Again {
 }
 
 impl Session {
-    /// The present statement takes values in this way.
+    /// Sets how the current statement takes values.
     pub fn note_value_request(&mut self, request: ValueRequest) {
         self.numbers.request = Some(request);
     }
 
-    /// What is known of the auto-increment value of the row that is inserted next.
+    /// Sets what is known about the auto-increment value of the row that is inserted next.
     pub fn number_next(&mut self, numbered: Numbered) {
         self.numbers.next = numbered;
     }
 
-    /// The value of the statement's first row that was written with another one than it was given with: before, and
-    /// now.
+    /// The value of the statement's first row that was written with another value than its original one: the original
+    /// value, and the current one.
     pub fn renumbered(&self) -> Option<(u64, u64)> {
         self.numbers.first
     }
 
-    /// Whether rows wait to be sent that may get other values.
+    /// Whether rows that may get other values wait to be sent.
     pub(super) fn has_free_numbers(&self) -> bool {
         self.pending.iter().any(|pending| pending.numbered == Numbered::Free)
     }
 
-    /// An insert was a duplicate in a key: if its value was generated and is in that key, the range of the value is
-    /// left, and the rows that were sent with it are kept if they can be written anew.
+    /// Handles an insert that was a duplicate in a key: if its value was generated and belongs to that key, the value's
+    /// range is abandoned, and the rows that were sent with it are kept if they can be written again.
     #[cold]
     pub(super) fn meet_number(&mut self, number: OperationNumber, key: usize) {
         let Some(row) = self.pending.iter().find(|pending| pending.number == number) else { return };
@@ -83,7 +82,7 @@ impl Session {
         let start = self.pending.partition_point(|pending| pending.number < self.statement_start);
         let rows = &self.pending[start..];
         let table = Arc::as_ptr(&row.table);
-        // Without a gap: nothing else was done between them.
+        // The numbers have no gap: there were no other operations between them.
         let are_inserts = rows.iter().zip(rows[0].number.0..).all(|(pending, number)| {
             !pending.image.is_empty() && Arc::as_ptr(&pending.table) == table && pending.number.0 == number
         });
@@ -94,13 +93,13 @@ impl Session {
         }
     }
 
-    /// Sends what was defined, and once more with other values if others have used those that it has.
+    /// Sends the defined operations; again with other values if others have used those that were sent.
     pub(super) fn execute_numbered(&mut self) -> Result<()> {
         self.numbers.again = None;
         for _ in 0..ATTEMPTS_MAX {
             let result = self.execute();
             let Some(again) = self.numbers.again.take() else { return result };
-            // A deadlock, or a node's failure, cost the transaction beside.
+            // A deadlock, or the failure of a node, has cost the transaction as well.
             if self.transaction.is_none() || self.is_lost {
                 return result;
             }
@@ -110,7 +109,7 @@ impl Session {
         self.execute()
     }
 
-    /// Commits, and once more with other values if others have used those of the rows that are sent with the commit.
+    /// Commits; again with other values if others have used those of the rows that are sent with the commit.
     pub(super) fn commit_numbered(&mut self) -> Result<()> {
         self.numbers.again = None;
         for _ in 0..ATTEMPTS_MAX {
@@ -126,8 +125,8 @@ impl Session {
         self.end_by_commit()
     }
 
-    /// If the commit were the first to hear of a row in the way, and it were not alone with its rows, all would be
-    /// lost.
+    /// Makes sure that a conflicting row is detected without losing other work: if the transaction contained more than
+    /// these rows, and the commit detected the conflict, everything would be lost.
     fn prepare_numbered(&mut self) -> Result<()> {
         if self.pending[0].number != FIRST {
             return self.flush();
@@ -140,7 +139,7 @@ impl Session {
         }
     }
 
-    /// Defines rows anew, with other values.
+    /// Defines rows again, with other values.
     fn define_again(&mut self, again: Again) -> Result<()> {
         let Again { rows, mut images, .. } = again;
         let table = Arc::clone(&rows[0].table);

@@ -1,4 +1,4 @@
-//! What a session reads: by keys, by scans, with locks and without.
+//! Reads of a session: by keys, by scans, with locks and without.
 
 use super::{Session, wait};
 use crate::failure::{Failure, Result};
@@ -8,36 +8,36 @@ use vinga::{
     ReadBatch, Record, RowBatch, RowCount, Scan, ScanRequest, Table,
 };
 
-/// How rows are locked that are read, and how long that is waited for.
+/// How rows that are read are locked, and how long to wait for the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowLock {
-    /// How each is held.
+    /// The lock on each row.
     pub lock: Lock,
-    /// For how long.
+    /// How long to wait for it.
     pub wait: LockWait,
 }
 
-/// What a read gave that may have had to lock its row.
+/// Result of a read that may have had to lock its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Given<'a> {
     /// The row.
     Row(&'a [u8]),
-    /// There is none.
+    /// There is no such row.
     NoRow,
-    /// Others have locked it: as it is committed, if that was asked for and there is such a version.
+    /// Others have locked it: its committed version, if that was requested and exists.
     NotLocked(Option<&'a [u8]>),
 }
 
 impl Session {
-    /// Whether reads have to look for changes of the transaction.
+    /// Whether reads have to take changes of the transaction into account.
     fn reads_within(&self) -> bool {
         self.has_operations && !self.is_portioned && self.transaction.is_some()
     }
 
-    /// Reads rows without locks, with what this session has changed. Errors of single keys are in the batch.
+    /// Reads rows without locks, including this session's changes. Errors of single keys are in the batch.
     ///
     /// # Errors
-    /// Why a change before it failed, or nothing could be read.
+    /// If an earlier change failed, or the read failed.
     #[inline]
     pub fn read(&mut self, batch: ReadBatch<Record>) -> Result<ReadBatch<Record>> {
         self.check_lost()?;
@@ -66,11 +66,11 @@ impl Session {
         }
     }
 
-    /// Reads rows by keys of a unique index, in bytes, with what this session has changed. With a lock they are held
-    /// to the end of the transaction.
+    /// Reads rows by encoded keys of a unique index, including this session's changes. With a lock the rows stay locked
+    /// until the end of the transaction.
     ///
     /// # Errors
-    /// Why a change before it failed, or nothing could be read.
+    /// If an earlier change failed, or the read failed.
     pub fn read_unique(
         &mut self,
         handle: &Table,
@@ -109,18 +109,18 @@ impl Session {
         failure
     }
 
-    /// Defines a read, perhaps with a lock, that sees what is pending; [`Session::locked_row`] has the row when
-    /// [`Session::execute_reads`] has been called.
+    /// Defines a read, perhaps with a lock, that sees the pending changes; [`Session::locked_row`] returns the row
+    /// after [`Session::execute_reads`].
     ///
     /// # Errors
-    /// Why it can't be defined.
+    /// If the operation can't be defined.
     pub fn define_locked(&mut self, handle: &Table, lock: RowLock, key: &[u8]) -> Result<OperationNumber> {
         let kind = match lock.lock {
             Lock::None => OperationKind::ReadCommitted,
             Lock::Shared => OperationKind::ReadShared,
             Lock::Exclusive => OperationKind::ReadExclusive,
         };
-        // Their answers, and those of a second attempt, are not mixed with that of the read.
+        // The results of those inserts, and of a second attempt at them, must not be mixed with that of the read.
         if self.has_free_numbers() {
             self.flush()?;
         }
@@ -134,10 +134,10 @@ impl Session {
         Ok(number)
     }
 
-    /// Sends what was defined, reads too.
+    /// Sends the defined operations, including reads.
     ///
     /// # Errors
-    /// Why a change failed, or everything.
+    /// If a change failed, or the whole transaction.
     pub fn execute_reads(&mut self) -> Result<()> {
         self.execute()
     }
@@ -145,7 +145,7 @@ impl Session {
     /// The row of a read that was defined and executed.
     ///
     /// # Errors
-    /// Why it was not read.
+    /// If the row could not be read.
     pub fn locked_row(&self, number: OperationNumber, lock: RowLock) -> Result<Given<'_>> {
         let Some(transaction) = &self.transaction else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
@@ -167,18 +167,18 @@ impl Session {
         }
     }
 
-    /// Lets go of a row that this read has locked, with the next request.
+    /// Releases a row that this read has locked, with the next request.
     pub fn unlock(&mut self, read: OperationNumber) {
         if let Some(transaction) = &mut self.transaction {
-            // If that is not possible it stays locked to the end of the transaction.
+            // If that is not possible the row stays locked until the end of the transaction.
             self.has_unlocks |= transaction.unlock(read).is_ok();
         }
     }
 
-    /// Begins a scan, with what this session has changed.
+    /// Begins a scan that includes this session's changes.
     ///
     /// # Errors
-    /// Why it can't begin.
+    /// If it can't begin.
     pub fn scan(&mut self, request: ScanRequest) -> Result<Scan> {
         let begun = if self.prepare_scan()? {
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
@@ -194,7 +194,7 @@ impl Session {
         begun.map_err(|error| self.node.failure(&error))
     }
 
-    /// Sends what the scan is to see; says whether it belongs to the transaction.
+    /// Sends the changes that the scan has to see; returns whether it belongs to the transaction.
     fn prepare_scan(&mut self) -> Result<bool> {
         self.check_lost()?;
         self.cluster()?;
@@ -205,10 +205,10 @@ impl Session {
         Ok(is_within)
     }
 
-    /// How many rows a scan would find, with what this session has changed.
+    /// The number of rows that a scan would find, including this session's changes.
     ///
     /// # Errors
-    /// Why they were not counted.
+    /// If they could not be counted.
     pub fn count(&mut self, request: ScanRequest) -> Result<u64> {
         let begun = if self.prepare_scan()? {
             let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
@@ -225,10 +225,10 @@ impl Session {
         self.sum_of_counts(counting)
     }
 
-    /// The sum of what the data nodes have counted.
+    /// The sum of the data nodes' counts.
     ///
     /// # Errors
-    /// Why they could not count all rows.
+    /// If they could not count all rows.
     pub(crate) fn sum_of_counts(&mut self, mut counting: RowCount) -> Result<u64> {
         let mut rows = 0;
         while let Some(more) = self.wait(counting.next())?.map_err(|error| self.node.failure(&error))? {
@@ -240,7 +240,7 @@ impl Session {
     /// Begins a scan whose rows are locked.
     ///
     /// # Errors
-    /// Why it can't begin.
+    /// If it can't begin.
     pub fn scan_locked(&mut self, request: ScanRequest, lock: RowLock) -> Result<LockingScan> {
         self.flush()?;
         self.transaction()?.set_lenient(true);
@@ -259,12 +259,12 @@ impl Session {
         }
     }
 
-    /// The next rows of a scan that locks them.
+    /// The next rows of a locking scan.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// If it ended early.
     pub fn next_locked(&mut self, scan: &mut LockingScan) -> Result<Option<LockedRows>> {
-        // At the end of the scan what was changed meanwhile need not be sent yet.
+        // At the end of the scan, changes made in the meantime need not be sent yet.
         match self.wait(scan.find()) {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return Ok(None),
@@ -283,10 +283,10 @@ impl Session {
         }
     }
 
-    /// Rows of a scan that locks them are let go of, and will come again: see [`LockingScan::put_back`].
+    /// Releases rows of a locking scan, which will be returned again later: see [`LockingScan::put_back`].
     ///
     /// # Errors
-    /// That the transaction is over.
+    /// If the transaction has ended.
     pub fn put_back(&mut self, scan: &mut LockingScan, rows: &mut LockedRows, from: usize) -> Result<()> {
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         scan.put_back(transaction, rows, from).map_err(|error| self.node.failure(&error))?;
@@ -297,7 +297,7 @@ impl Session {
     /// The next rows of a scan.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// If it ended early.
     pub fn next_rows(&mut self, scan: &mut Scan) -> Result<Option<RowBatch>> {
         let rows = self.wait(scan.next_batch())?;
         rows.map_err(|error| self.node.failure(&error))

@@ -1,6 +1,6 @@
-//! A data node as a process of its own, which a test can kill: `data_node_of_test SOCKET NAME=VALUE…`.
+//! A data node as a separate process, which a test can kill: `data_node_of_test SOCKET NAME=VALUE…`.
 //!
-//! It says where it listens in one line, and ends when it is asked to (SIGTERM), when it is killed, or with the test.
+//! It prints its address in one line, and ends on request (SIGTERM), when it is killed, or with the test.
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::PathBuf;

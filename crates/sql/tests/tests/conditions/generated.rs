@@ -6,7 +6,7 @@ pub struct Conditions {
     pub random: fastrand::Rng,
 }
 
-/// A condition, and whether it is one comparison whose warnings are the same in all engines.
+/// A condition, and whether it is a single comparison, whose warnings are the same in all engines.
 pub struct Wanted {
     pub text: String,
     pub is_single: bool,
@@ -84,7 +84,7 @@ impl Conditions {
                 let others: Vec<&Column> =
                     COLUMNS.iter().filter(|(_, _, other)| std::ptr::eq(*other, values)).collect();
                 let (other, ..) = others[self.random.usize(0..others.len())];
-                // The server refuses to compare some of these, and others have collations that do not go together.
+                // The server refuses to compare some of these, and others have incompatible collations.
                 if std::ptr::eq(values, TEXTS) && !name.ends_with(&other[..1]) && kind.contains("COLLATE") {
                     return format!("{name} {} {name}", operator(self));
                 }
@@ -122,7 +122,7 @@ impl Conditions {
         self.leaf()
     }
 
-    /// One within another, deeper than a filter may be.
+    /// A nested condition, deeper than a filter may be.
     fn deep(&mut self) -> String {
         let levels = self.random.usize(60..100);
         let mut text = self.leaf();

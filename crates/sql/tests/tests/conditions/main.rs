@@ -1,5 +1,6 @@
-//! Conditions that the data nodes check: whatever is asked of Vinga's tables finds the rows that it finds in InnoDB's,
-//! with no warning more; and what the data nodes are said to check as a whole leaves nothing for the SQL node to do.
+//! Conditions that the data nodes check: queries on Vinga's tables find the same rows as on InnoDB's, without
+//! additional warnings; and if the data nodes claim to check a whole condition, the SQL node does not have to filter
+//! any rows.
 
 mod generated;
 mod random;
@@ -45,7 +46,7 @@ impl Work {
         }
     }
 }
-/// A zone with summer time, which no server has of itself.
+/// A zone with summer time, which is not part of the server.
 fn make_zone(session: &mut Session) {
     for statement in [
         "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (4000, 'N')",
@@ -57,7 +58,7 @@ fn make_zone(session: &mut Session) {
         session.query(statement);
     }
 }
-/// What the data nodes check of a condition.
+/// How much of a condition the data nodes check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Checked {
     Nothing,
@@ -198,7 +199,7 @@ fn conditions_of_all_types_are_checked_by_data_nodes() {
         "i > 'x5'",
         "ti > DATE'2024-01-05'",
         "uu = '123e4567-e89b-12d3-a456-426655440000'",
-        // Two times of the zone have this local time, or none has.
+        // Two times of the zone have this local time, or none.
         "ts > '2024-10-27 02:30:00'",
         "ts > '2024-03-31 02:30:00'",
         "i XOR j",
@@ -208,7 +209,7 @@ fn conditions_of_all_types_are_checked_by_data_nodes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A condition of so many levels, by turns AND and OR.
+/// A condition with this many levels, alternating AND and OR.
 fn nested(levels: usize) -> String {
     let open = "(v > 5 OR (state < 3 AND ".repeat(levels / 2);
     format!("{open}v = 1{}", "))".repeat(levels / 2))
@@ -271,7 +272,7 @@ fn conditions_of_any_depth_and_length_find_the_right_rows() {
         oracle.good(&format!("UPDATE t SET v = v WHERE id < 5 AND {}", nested(levels)));
         oracle.good(&format!("DELETE FROM t WHERE id < 5 AND {}", nested(levels)));
     }
-    // A long list is not left away, but says between what its values are.
+    // A long list is not dropped, but replaced by the range of its values.
     let mut session = cluster.connect(0);
     session.query(&format!("USE {OURS}"));
     let numbers = list(20_000, |at| (at + 400).to_string());
@@ -285,7 +286,7 @@ fn conditions_of_any_depth_and_length_find_the_right_rows() {
     }
 }
 
-/// What the server makes ranges of it makes of Vinga's tables, too.
+/// The server uses ranges for the same conditions on Vinga's tables as on InnoDB's.
 #[test]
 fn prefixes_of_texts_are_ranges_of_an_index() {
     let cluster = TestCluster::start(1);

@@ -1,4 +1,4 @@
-//! Random conditions of all types say of Vinga's tables what they say of InnoDB's.
+//! Random conditions of all types have the same results on Vinga's tables as on InnoDB's.
 
 use crate::generated::{Conditions, Wanted};
 use crate::values::{COLUMNS, KEYS};
@@ -7,11 +7,11 @@ use vinga_sql_tests::TestCluster;
 use vinga_sql_tests::environment;
 use vinga_sql_tests::oracle::{Oracle, Said};
 
-/// Rows of the table of random conditions.
+/// Number of rows in the table of random conditions.
 const ROWS: u32 = 150;
-/// Conditions of a seed, unless `VINGA_QUERIES` says otherwise.
+/// Default number of conditions for a seed (`VINGA_QUERIES`).
 const CONDITIONS: u64 = 1_500;
-/// Conditions between changes of the session's settings.
+/// Number of conditions between changes of the session's settings.
 const SAME_SETTINGS: u64 = 40;
 
 fn fill(oracle: &mut Oracle, conditions: &mut Conditions) {
@@ -20,7 +20,7 @@ fn fill(oracle: &mut Oracle, conditions: &mut Conditions) {
         "CREATE TABLE t (id INT PRIMARY KEY, touched INT NOT NULL, {}, {KEYS}) CHARACTER SET utf8mb4",
         columns.join(", ")
     ));
-    // In a zone in which every time is one.
+    // In a zone in which every local time exists exactly once.
     oracle.good("SET time_zone = '+00:00'");
     for id in 1..=ROWS {
         let said = oracle.same(format!("INSERT IGNORE INTO t VALUES {}", conditions.row(id)));
@@ -29,7 +29,7 @@ fn fill(oracle: &mut Oracle, conditions: &mut Conditions) {
     oracle.ask("ANALYZE TABLE t");
 }
 
-/// Which way a statement goes.
+/// How a statement accesses the rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Scan,
@@ -37,17 +37,17 @@ enum Way {
     Change,
 }
 
-/// How the warnings of both have to compare.
+/// How the warnings of both engines must compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Warnings {
     Equal,
-    /// Of rows that the data nodes leave out nobody is warned.
+    /// There are no warnings for rows that the data nodes leave out.
     NotMore,
-    /// Who takes another way meets other rows.
+    /// Statements with another plan read other rows.
     Any,
 }
 
-/// What is wrong with the answers; empty if nothing is.
+/// How the results differ; empty if they do not.
 fn difference(ours: &Said, theirs: &Said, warned: Warnings) -> &'static str {
     let is_single = warned == Warnings::Equal;
     match (ours, theirs) {
@@ -67,15 +67,15 @@ fn difference(ours: &Said, theirs: &Said, warned: Warnings) -> &'static str {
             }
         }
         (Said::Bad(number, ..), Said::Bad(their_number, ..)) if number == their_number => "",
-        // A sum may be out of range in a row that the data nodes leave out, or a constant no date, which is met there
-        // first.
+        // A sum may be out of range in a row that the data nodes leave out, or a constant may not be a date, which the
+        // data nodes detect first.
         (Said::Good(..), Said::Bad(1690 | 1292, ..)) if !is_single => "",
         _ => "an error",
     }
 }
 
-/// Whether InnoDB finds the same by an index, which it need not have taken: in collations that pad, the server itself
-/// takes a range for a prefix that lacks what goes on with less than a space.
+/// Whether InnoDB finds the same rows by an index, which it need not have used: in collations with padding, the
+/// server's own range for a prefix lacks values that continue with a character less than a space.
 fn is_found_by_an_index(oracle: &mut Oracle, condition: &str, ours: &Said) -> bool {
     let [ours_by_scan, theirs_by_scan] =
         oracle.ask(format!("SELECT id FROM t USE INDEX () WHERE {condition} ORDER BY id"));

@@ -1,4 +1,4 @@
-//! The columns of the table of random conditions, and constants that stand beside them.
+//! The columns of the table of random conditions, and constants that are compared with them.
 
 /// A column of the table of random conditions: its name, its type, and values that it has.
 pub type Column = (&'static str, &'static str, &'static [&'static str]);
@@ -51,7 +51,7 @@ pub static TIMES: &[&str] = &[
     "'-10:00:00.25'",
     "'10:00:01'",
 ];
-/// Around the changes of a zone, too.
+/// Includes times around the changes of a zone.
 pub static TIMESTAMPS: &[&str] = &[
     "NULL",
     "0",
@@ -64,7 +64,7 @@ pub static TIMESTAMPS: &[&str] = &[
     "'1970-01-01 00:00:01'",
     "'2038-01-19 03:14:07'",
 ];
-// Lists of values are told apart by their addresses, which constants do not have.
+// Lists of values are distinguished by their addresses, which constants do not have.
 pub static TEXTS: &[&str] = &[
     "NULL", "''", "'a'", "'A'", "'a '", "'a\\tb'", "'ab'", "'á'", "'b'", "'ß'", "'ss'", "'5'", "'a\\t'",
     "' '", "'\\t'", "'zzzzz'",
@@ -140,7 +140,7 @@ pub static COLUMNS: &[Column] = &[
 pub const KEYS: &str = "KEY (i32), KEY (kb), KEY (tg), KEY (th), KEY (tu), KEY (tp), KEY (tc), KEY (lg), KEY (ls), KEY (cu), KEY (dt), \
      KEY (n, ts), KEY (vb), KEY (e)";
 
-/// Constants beside values of the column.
+/// Constants between or beyond the values of the column.
 pub static ODD_NUMBERS: &[&str] = &[
     "1.5",
     "-0.5",
@@ -208,7 +208,7 @@ pub static ODD_TIMES: &[&str] = &[
     "CAST('2024-01-05 10:00:00.5' AS DATETIME(1))",
     "FROM_DAYS(739256)",
 ];
-/// What the server warns of.
+/// Values for which the server raises warnings.
 pub static BAD_TIMES: &[&str] =
     &["'garbage'", "'2024-02-30'", "'2024-13-01'", "'99:99:99'", "''", "'2024-01-05 10:00:00x'"];
 pub static BAD_NUMBERS: &[&str] = &["'abc'", "'5x'", "''", "1/0"];

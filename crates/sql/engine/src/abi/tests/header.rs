@@ -1,12 +1,12 @@
-//! `vinga_engine.h` and this side say the same: each struct has the same fields in the same order, of the same types;
-//! each entry the same parameters and result; each number that has a name the same value. Both are read as texts, so
-//! that nothing has to be generated, or written a third time.
+//! Checks that `vinga_engine.h` and the Rust side agree: each struct has the same fields in the same order and of the
+//! same types; each entry has the same parameters and result; each named number has the same value. Both are parsed as
+//! texts, so that nothing has to be generated or written a third time.
 
 use super::super::{INTERFACE, NAMES};
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../../../../plugin/vinga_engine.h");
-/// Where this side has structs, entries and numbers.
+/// The files of the Rust side that contain structs, entries and numbers.
 const SOURCES: [&str; 10] = [
     include_str!("../mod.rs"),
     include_str!("../layout.rs"),
@@ -20,10 +20,10 @@ const SOURCES: [&str; 10] = [
     include_str!("../../cursor/direct.rs"),
 ];
 
-/// A function: its parameters' types, and its result's.
+/// A function: the types of its parameters, and of its result.
 type Signature = (Vec<String>, String);
 
-/// A text without comments; of Rust, without attributes too.
+/// A source text without comments; for Rust, also without attributes.
 fn bare(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -42,7 +42,7 @@ fn camel(name: &str) -> String {
     name.split('_').map(part).collect()
 }
 
-/// A type of C, without `const`; pointers begin with a star.
+/// A C type without `const`; pointers begin with a star.
 fn c_type(text: &str) -> String {
     let stars = text.matches('*').count();
     let name = text.replace("const", "").replace('*', "");
@@ -61,7 +61,7 @@ fn c_type(text: &str) -> String {
     "*".repeat(stars) + &plain
 }
 
-/// The same of a type of Rust: references, boxes and what may be null are pointers.
+/// A Rust type in the form of [`c_type`]: references, boxes and nullable values are pointers.
 fn rust_type(text: &str) -> String {
     let text = text.trim();
     for pointer in ["&mut ", "&", "*const ", "*mut ", "Box<", "NonNull<"] {
@@ -80,7 +80,7 @@ fn rust_type(text: &str) -> String {
     }
 }
 
-/// What stands between the bracket that the text begins with and its counterpart, and what is behind that.
+/// Splits a text that begins with a bracket into the part within the brackets and the part behind them.
 fn within(text: &str) -> (&str, &str) {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -96,13 +96,13 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "void")
 }
 
-/// A parameter or field of C: its type, and its name.
+/// A parameter or field in C: its type and its name.
 fn c_declaration(text: &str) -> (String, String) {
     let at = text.rfind(|c: char| !c.is_alphanumeric() && c != '_').expect("a type before the name");
     (c_type(&text[..=at]), text[at + 1..].to_owned())
 }
 
-/// `(*name)(parameters)` behind a result's type.
+/// Parses `(*name)(parameters)` behind the type of a result.
 fn c_pointer(text: &str) -> Option<(String, Signature)> {
     let (result, rest) = text.split_once("(*")?;
     let (name, rest) = rest.split_once(')')?;
@@ -110,7 +110,7 @@ fn c_pointer(text: &str) -> Option<(String, Signature)> {
     Some((name.to_owned(), (parameters, c_type(result))))
 }
 
-/// The fields of the header's structs by their names here; functions among them as `fn`.
+/// The fields of the header's structs by their Rust names; functions among them as `fn`.
 fn c_structs() -> BTreeMap<String, Vec<(String, String)>> {
     let header = bare(HEADER);
     let structs = header.split("typedef struct ").skip(1).filter_map(|text| {
@@ -162,7 +162,7 @@ fn rust_structs() -> BTreeMap<String, Vec<(String, String)>> {
     structs
 }
 
-/// The entries' signatures, by their names.
+/// The entries' signatures by their names.
 fn rust_entries() -> BTreeMap<String, Signature> {
     let mut entries = BTreeMap::new();
     for source in SOURCES.map(bare) {
@@ -210,7 +210,8 @@ fn entries_have_the_same_types_in_the_same_order() {
     }
 }
 
-/// Numbers with names, in both: those here have the names of the header without `VINGA_` in their documentation.
+/// Named numbers have equal values on both sides. The doc comment of a constant here begins with its name in the
+/// header.
 #[test]
 fn numbers_are_the_same() {
     let header = bare(HEADER);

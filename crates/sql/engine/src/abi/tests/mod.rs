@@ -1,11 +1,11 @@
-//! What holds for all entries.
+//! Rules that hold for all entries.
 
 mod header;
 
 use super::{calm, calm_or, guarded, internal_error};
 use crate::failure::ha;
 
-/// The files of entries.
+/// The files that contain entries.
 const FILES: [&str; 5] = [
     include_str!("../sessions.rs"),
     include_str!("../definitions.rs"),
@@ -31,7 +31,8 @@ fn a_panic_where_nothing_can_fail_gives_what_is_harmless() {
     assert_eq!(calm(|| 3), 3);
 }
 
-/// An entry that is no [`super::entries!`] one catches panics by itself: its body is in one of these.
+/// Entries that are not defined with [`super::entries!`] catch panics themselves: their bodies are in one of these
+/// calls.
 #[test]
 fn each_entry_catches_panics() {
     let mut seen = 0;
