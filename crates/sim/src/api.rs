@@ -211,7 +211,7 @@ impl World {
             return;
         }
         match payload {
-            Payload::Bytes(bytes) => {
+            Payload::Bytes(bytes) | Payload::Epochs(bytes) => {
                 self.pipes[pipe.0].take(bytes.len());
                 self.mix(self.now() ^ (api as u64 + 1) << 56);
                 self.mix_bytes(&bytes);

@@ -40,7 +40,6 @@ pub const EXPECTED: &[&str] = &[
     "operation that may not wait finds its row locked",
     "operation waits for an earlier one of its transaction",
     "partial rollback keeps the lock",
-    "prepare for a chain that is not the present one",
     "promoted backup locks a prepared row",
     "promoted backup shows a committed version",
     "read of a batch refused because too many rows wait for its API node",

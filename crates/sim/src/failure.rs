@@ -10,14 +10,18 @@
 use crate::agenda::Time;
 use crate::pipe::Payload;
 use crate::thread::ThreadId;
+use crate::topology::first_view;
 use crate::world::{Event, World};
 use std::collections::BTreeMap;
 use vinga_base::NodeId;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
 
 /// A data node that has died.
 pub struct Failure {
     node: u8,
+    /// The view without it, and without those that died before.
+    view: ClusterView,
     /// When it died.
     pub(crate) at: Time,
     /// Markers that have come to each thread.
@@ -27,6 +31,11 @@ pub struct Failure {
 }
 
 impl World {
+    /// The view without all data nodes that have died.
+    fn newest_view(&self) -> ClusterView {
+        self.failures.last().map_or_else(|| first_view(&self.profile), |failure| failure.view.clone())
+    }
+
     /// A data node dies.
     pub(crate) fn kill_node(&mut self, node: u8) {
         self.note(|| format!("data node {node} dies"));
@@ -49,7 +58,8 @@ impl World {
             }
         }
         let at = self.now();
-        self.failures.push(Failure { node, at, markers: BTreeMap::new(), late: None });
+        let view = self.newest_view().without(&[NodeId(node)]);
+        self.failures.push(Failure { node, view, at, markers: BTreeMap::new(), late: None });
         let failure = self.failures.len() as u32 - 1;
         let slow = if self.random.bool() { 30_000 } else { 1_000 };
         let detected = self.now() + self.random.u64(200..slow);
@@ -120,8 +130,8 @@ impl World {
         }
         self.threads[id.0].failures_received += 1;
         let node = self.failures[failure as usize].node;
+        let view = self.failures[failure as usize].view.clone();
         let thread = &mut self.threads[id.0];
-        let view = thread.executor.view().without(&[NodeId(node)]);
         let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
         let (sender, low) = (thread.driver(), view.number().0 as u8);
         let mut frame = Vec::new();

@@ -9,6 +9,8 @@
 use crate::agenda::Time;
 use fastrand::Rng;
 use std::collections::VecDeque;
+use vinga_wire::SignalNumber;
+use vinga_wire::frame::Frames;
 
 /// Which pipe.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,6 +21,9 @@ pub struct PipeId(pub usize);
 pub enum Payload {
     /// Bytes of frames; a frame may be spread over several payloads.
     Bytes(Vec<u8>),
+    /// Bytes of frames that are sent again and again, whatever else happens: epochs. A thread that has nothing else to
+    /// handle is at rest.
+    Epochs(Vec<u8>),
     /// Everything that was put in before a failure has come out: the number of the failure.
     FailureMarker(u32),
     /// The connection is closed; nothing follows.
@@ -36,6 +41,28 @@ pub struct Delay {
     pub one_in: u32,
     /// ... for up to so many microseconds more.
     pub held_up: u64,
+}
+
+impl Payload {
+    /// Whole frames.
+    pub fn of_frames(bytes: Vec<u8>) -> Self {
+        let has_only_epochs = Frames(&bytes).all(|frame| frame.signal() == Some(SignalNumber::EpochOrder));
+        if has_only_epochs { Payload::Epochs(bytes) } else { Payload::Bytes(bytes) }
+    }
+
+    /// The first part of these bytes, which keeps the others.
+    pub fn split_off(&mut self, random: &mut Rng) -> Option<Self> {
+        let (bytes, part): (_, fn(Vec<u8>) -> Self) = match self {
+            Payload::Bytes(bytes) => (bytes, Payload::Bytes),
+            Payload::Epochs(bytes) => (bytes, Payload::Epochs),
+            Payload::FailureMarker(_) | Payload::End => return None,
+        };
+        if bytes.len() < 2 {
+            return None;
+        }
+        let rest = bytes.split_off(random.usize(1..bytes.len()));
+        Some(part(core::mem::replace(bytes, rest)))
+    }
 }
 
 impl Delay {
@@ -95,7 +122,7 @@ impl Pipe {
 
     /// Puts something in; says when it arrives, unless that is not known yet.
     pub fn put(&mut self, now: Time, random: &mut Rng, payload: Payload) -> Option<Piece> {
-        if let Payload::Bytes(bytes) = &payload {
+        if let Payload::Bytes(bytes) | Payload::Epochs(bytes) = &payload {
             self.under_way += bytes.len();
         }
         match &mut self.cut {

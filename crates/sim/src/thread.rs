@@ -128,7 +128,11 @@ impl Thread {
     pub fn is_idle(&self) -> bool {
         self.orders.is_empty()
             && self.executor.is_idle()
-            && self.inboxes.values().all(|inbox| inbox.payloads.is_empty())
+            && self
+                .inboxes
+                .values()
+                .flat_map(|inbox| &inbox.payloads)
+                .all(|p| matches!(p, Payload::Epochs(_)))
     }
 
     /// The lane to an API node, made if there is none.
@@ -225,10 +229,17 @@ impl World {
                 }
                 continue;
             };
-            for _ in 0..self.random.usize(1..=self.profile.appetite) {
+            let mut appetite = self.random.usize(1..=self.profile.appetite);
+            while appetite > 0 {
+                appetite -= 1;
                 let inbox = self.threads[id.0].inboxes.get_mut(&pipe);
                 match inbox.and_then(|inbox| inbox.payloads.pop_front()) {
                     Some(Payload::Bytes(bytes)) => self.feed_piece(id, pipe, bytes),
+                    Some(Payload::Epochs(bytes)) => {
+                        // Epochs may be shorter than turns here; the thread must keep up.
+                        appetite += 1;
+                        self.feed_piece(id, pipe, bytes);
+                    }
                     Some(Payload::FailureMarker(failure)) => {
                         self.threads[id.0]
                             .inboxes
@@ -325,7 +336,7 @@ impl World {
             let bytes = std::mem::take(self.threads[id.0].executor.outbox().lane_mut(LaneId::thread(other)));
             if !bytes.is_empty() {
                 let pipe = self.rings[&(id, self.thread_of(node, other))];
-                self.put(pipe, at, Payload::Bytes(bytes));
+                self.put(pipe, at, Payload::of_frames(bytes));
             }
         }
         let lanes: Vec<(u8, LaneId)> = self.threads[id.0].node_lanes.iter().map(|(&n, &l)| (n, l)).collect();
@@ -385,15 +396,17 @@ impl World {
         }
     }
 
-    /// Puts bytes into a pipe, perhaps in pieces.
-    pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, mut bytes: Vec<u8>) {
+    /// Puts whole frames into a pipe, perhaps in pieces.
+    pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, bytes: Vec<u8>) {
+        let mut payload = Payload::of_frames(bytes);
         if self.profile.faults.contains(&crate::profile::Fault::SplitFrames) {
-            while bytes.len() > 1 && self.random.bool() {
-                let rest = bytes.split_off(self.random.usize(1..bytes.len()));
-                self.put(pipe, at, Payload::Bytes(std::mem::replace(&mut bytes, rest)));
+            while self.random.bool()
+                && let Some(piece) = payload.split_off(&mut self.random)
+            {
+                self.put(pipe, at, piece);
             }
         }
-        self.put(pipe, at, Payload::Bytes(bytes));
+        self.put(pipe, at, payload);
     }
 
     /// After a turn: what always holds of the blocks, briefly every time and fully now and then.
