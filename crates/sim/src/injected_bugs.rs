@@ -11,7 +11,7 @@ pub use vinga_kernel::InjectedBug;
 pub const IS_BUILT_IN: bool = cfg!(feature = "injected-bugs");
 
 /// A hunted rule must be noticed within so many seeds, whichever is the first.
-pub const SEEDS_MAX: u64 = 600;
+pub const SEEDS_MAX: u64 = 1500;
 
 /// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/hazards.rs` show
 /// them.
@@ -23,7 +23,7 @@ pub const SEEDS_MAX: u64 = 600;
 /// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait
 ///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
-pub const SHOWN_BY_STORIES: &[InjectedBug] = &[
+pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
     InjectedBug::ResolveShowsPrepared,
     InjectedBug::ReconnectDoesNotWait,
@@ -63,9 +63,9 @@ pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
 }
 
 /// Breaks one rule after the other, each for at most [`SEEDS_MAX`] seeds; or for as many as are given, and then those
-/// of [`SHOWN_BY_STORIES`] too. `on_verdict` is told of each.
+/// of [`SHOWN_BY_SCENARIOS`] too. `on_verdict` is told of each.
 pub fn hunt_all(from: u64, seeds: Option<u64>, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
-    let hunted = InjectedBug::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_STORIES.contains(m));
+    let hunted = InjectedBug::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_SCENARIOS.contains(m));
     let verdicts = hunted.map(|&bug| {
         let verdict = hunt(bug, from, seeds.unwrap_or(SEEDS_MAX));
         on_verdict(&verdict);
