@@ -412,7 +412,7 @@ impl World {
     /// After a turn: what always holds of the blocks, briefly every time and fully now and then.
     fn check_invariants(&mut self, id: ThreadId) {
         self.turns += 1;
-        let is_full = self.turns % FULL_CHECK_TURNS == 0;
+        let is_full = self.turns.is_multiple_of(FULL_CHECK_TURNS);
         let scrutiny = if is_full { Scrutiny::Full } else { Scrutiny::Brief };
         self.threads[id.0].executor.host().check_invariants(scrutiny);
     }

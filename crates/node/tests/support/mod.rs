@@ -310,7 +310,7 @@ impl Cluster {
                 self.held.keep(*to, bytes);
             }
             if moved.is_empty() {
-                let scrutiny = if self.runs % 16 == 0 { Scrutiny::Full } else { Scrutiny::Brief };
+                let scrutiny = if self.runs.is_multiple_of(16) { Scrutiny::Full } else { Scrutiny::Brief };
                 self.executors.values().for_each(|executor| executor.host().check_invariants(scrutiny));
                 return;
             }
