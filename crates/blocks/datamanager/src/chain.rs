@@ -5,16 +5,15 @@
 //! until `CompleteOrder` (a successor may need it); what is only prepared here was aborted, and the order to abort it
 //! got lost with a replica between, so it is undone first. Thus a row has at most one hidden version.
 
+use crate::DataManager;
+use crate::apply::Insert;
 use crate::operation::{Change, OperationName, State};
-use crate::prepare::{Answers, PENDING};
-use crate::tables::Table;
+use crate::prepare::Answers;
 use crate::unique::IndexChangesPart;
-use crate::{DataManager, rows};
+use crate::versions::RowPlace;
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
-use vinga_fragment::fragment::NewRow;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PREPARED_REPLICATED, PrepareHead,
@@ -26,7 +25,7 @@ use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
 impl DataManager {
     /// Whether an operation goes on to another replica.
     pub(crate) fn is_forwarded(&self, handle: Handle) -> bool {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         record.change != Change::None && record.chain.next(self.settings.node).is_some()
     }
 
@@ -44,7 +43,7 @@ impl DataManager {
         epoch: Epoch,
         decided_in: ViewNumber,
     ) {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         let next = record.chain.next(self.settings.node).expect("the caller has checked");
         if !cx.view().has_since(next, decided_in) {
             // The coordinator learns of the failure as well and rolls the transaction back.
@@ -55,8 +54,8 @@ impl DataManager {
         let store = &mut self.store;
         let fragment = store.tables.current_mut(table).fragment_mut(partition);
         let hash = fragment.key_hash(&store.pages, &store.chunks, row);
-        let record = &self.operations[handle];
-        let transaction = &self.transactions[record.transaction];
+        let record = &self.versions.operations[handle];
+        let transaction = &self.versions.transactions[record.transaction];
         let table = self.store.tables.current(table);
         let (kind, version) = match &record.change {
             Change::Insert => {
@@ -148,7 +147,7 @@ impl DataManager {
         let hash = KeyHash(operation.head.hash.get());
         let partition = table.partitions.of(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
-        if let Some(known) = self.find_change(table, partition, row, id, name) {
+        if let Some(known) = self.find_change(RowPlace { table: table_id, partition, row }, id, name) {
             cx.mark("forwarded prepare came twice");
             return Ok(known);
         }
@@ -170,7 +169,7 @@ impl DataManager {
                 self.resolve_earlier(cx, table_id, partition, other, id);
             }
         }
-        if self.rows.used() == self.rows.capacity() {
+        if self.versions.rows.used() == self.versions.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
         let fragment = self.store.tables.current(table_id).fragment(partition);
@@ -180,8 +179,8 @@ impl DataManager {
             return Err(ErrorCode::InternalError);
         }
         let handle = self.make_record(head, kind, name, false)?;
-        self.operations[handle].table = table_id;
-        self.operations[handle].partition = partition;
+        self.versions.operations[handle].table = table_id;
+        self.versions.operations[handle].partition = partition;
         let change = match self.make_change(cx, handle, kind, row, hash, operation) {
             Ok(change) => change,
             Err(code) => {
@@ -189,9 +188,10 @@ impl DataManager {
                 return Err(code);
             }
         };
-        let state = self.row_state(table_id, partition, row).expect("there was room");
-        self.attach(handle, state);
-        self.push_change(handle, change);
+        let place = RowPlace { table: table_id, partition, row };
+        let state = self.store.row_state(&mut self.versions, place).expect("there was room");
+        self.versions.attach(handle, state);
+        self.versions.push_change(handle, change);
         Ok(handle)
     }
 
@@ -205,25 +205,17 @@ impl DataManager {
         hash: KeyHash,
         operation: &Operation<'_>,
     ) -> Result<Change, ErrorCode> {
-        let (table, partition) = (self.operations[handle].table, self.operations[handle].partition);
+        let (table, partition) =
+            (self.versions.operations[handle].table, self.versions.operations[handle].partition);
         match kind {
             OperationKind::Insert => {
-                let store = &mut self.store;
-                let fragment = store.tables.current_mut(table).fragment_mut(partition);
-                fragment
-                    .insert_row_at(
-                        &mut store.pages,
-                        &mut store.chunks,
-                        Purpose::Ordinary,
-                        row,
-                        NewRow { hash, image: operation.body, header: PENDING },
-                    )
-                    .map_err(|_| ErrorCode::DataMemoryFull)?;
-                self.enter_row(table, partition, hash, row)?;
+                let new =
+                    Insert { table, partition, row: Some(row), hash, image: operation.body, epoch: None };
+                self.store.insert(&self.versions, new)?;
                 Ok(Change::Insert)
             }
             OperationKind::Delete => Ok(Change::Delete),
-            _ => self.make_version(cx, table, partition, row, operation.body),
+            _ => self.make_version(cx, RowPlace { table, partition, row }, operation.body),
         }
     }
 
@@ -236,11 +228,11 @@ impl DataManager {
         row: RowId,
         newcomer: TransactionId,
     ) {
-        let table = self.store.tables.current(table);
-        let Some(state) = self.state_of(table, partition, row) else { return };
-        while let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) {
-            let record = &self.operations[newest];
-            if self.transactions[record.transaction].id == newcomer {
+        let place = RowPlace { table, partition, row };
+        let Some(state) = self.store.state_of(&self.versions, place) else { return };
+        while let Some(newest) = self.versions.rows.get(state).and_then(|r| r.newest_change) {
+            let record = &self.versions.operations[newest];
+            if self.versions.transactions[record.transaction].id == newcomer {
                 return;
             }
             match record.state {
@@ -263,18 +255,12 @@ impl DataManager {
 
     /// The change that an operation has made of a row already. Not the transaction's operations are gone through, of
     /// which there may be many, but the row's changes, which come in the order of their names.
-    fn find_change(
-        &self,
-        table: &Table,
-        partition: PartitionId,
-        row: RowId,
-        id: TransactionId,
-        name: OperationName,
-    ) -> Option<Handle> {
-        let mut next = self.rows[self.state_of(table, partition, row)?].newest_change;
+    fn find_change(&self, place: RowPlace, id: TransactionId, name: OperationName) -> Option<Handle> {
+        let state = self.store.state_of(&self.versions, place)?;
+        let mut next = self.versions.rows[state].newest_change;
         while let Some(at) = next {
-            let record = &self.operations[at];
-            if record.name() < name || self.transactions[record.transaction].id != id {
+            let record = &self.versions.operations[at];
+            if record.name() < name || self.versions.transactions[record.transaction].id != id {
                 return None;
             }
             if record.name() == name {
@@ -283,17 +269,6 @@ impl DataManager {
             next = record.older_change;
         }
         None
-    }
-
-    /// The state record of a row, which need not be there.
-    fn state_of(&self, table: &Table, partition: PartitionId, row: RowId) -> Option<Handle> {
-        if !table.fragment(partition).rows().is_live(row) {
-            return None;
-        }
-        match self.store.reference(table, partition, row) {
-            0 => None,
-            reference => Some(self.row_state_at(reference)),
-        }
     }
 
     /// Sends the gathered answers of one transaction and empties them.
@@ -354,9 +329,6 @@ impl DataManager {
 
     /// Whether readers of a backup are shown the version of a decided operation: for statistics and tests.
     pub fn hidden_versions(&self) -> usize {
-        self.rows
-            .iter()
-            .filter(|(_, row)| row.newest_change.is_some_and(|o| rows::is_committed(&self.operations[o])))
-            .count()
+        self.versions.hidden()
     }
 }

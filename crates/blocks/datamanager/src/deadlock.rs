@@ -48,17 +48,17 @@ impl Probes {
 impl DataManager {
     /// Sends probes for what has begun to wait some time ago.
     pub(crate) fn send_probes(&mut self, cx: &mut Context<'_>) {
-        self.probes.left = PROBES_MAX;
-        while let Some(&(began, handle)) = self.probes.waiting.front() {
+        self.locks.probes.left = PROBES_MAX;
+        while let Some(&(began, handle)) = self.locks.probes.waiting.front() {
             if cx.now().since(began) < PROBE_AFTER {
                 return;
             }
             if let Some(entry) = self.waiting_entry(handle) {
-                if self.probes.left == 0 {
+                if self.locks.probes.left == 0 {
                     cx.mark("more long waits than probes");
                     return;
                 }
-                let transaction = &self.transactions[self.operations[handle].transaction];
+                let transaction = &self.versions.transactions[self.versions.operations[handle].transaction];
                 let probe = DeadlockProbe {
                     initiator: U64::new(transaction.id.0),
                     asked: U64::new(transaction.id.0),
@@ -69,8 +69,8 @@ impl DataManager {
                 };
                 self.pass_on(cx, entry, &probe);
             }
-            self.probes.waiting.pop_front();
-            if let Some(record) = self.operations.get_mut(handle) {
+            self.locks.probes.waiting.pop_front();
+            if let Some(record) = self.versions.operations.get_mut(handle) {
                 record.is_noted = false;
             }
         }
@@ -79,21 +79,21 @@ impl DataManager {
     /// The entry with which an operation waits, if it still does: for the same lock as when that was noted, or, since
     /// that row has gone, for another one.
     fn waiting_entry(&self, handle: Handle) -> Option<Handle> {
-        let record = self.operations.get(handle)?;
+        let record = self.versions.operations.get(handle)?;
         match record.state {
             State::Waiting { .. } => {}
             State::Prepared | State::Committed { .. } => return None,
         }
         let entry = record.lock?;
-        let (_, is_granted) = self.locks.entry(entry)?;
+        let (_, is_granted) = self.locks.table.entry(entry)?;
         (!is_granted).then_some(entry)
     }
 
     /// Asks those that are in the way of a waiting entry, or finds that the cycle is closed.
     fn pass_on(&mut self, cx: &mut Context<'_>, entry: Handle, probe: &DeadlockProbe) {
-        let mut blockers = core::mem::take(&mut self.probes.blockers);
+        let mut blockers = core::mem::take(&mut self.locks.probes.blockers);
         blockers.clear();
-        self.locks.for_each_blocker(entry, |blocker| blockers.push(blocker));
+        self.locks.table.for_each_blocker(entry, |blocker| blockers.push(blocker));
         if blockers.contains(&TransactionId(probe.initiator.get())) {
             cx.mark("deadlock over several data managers");
             let coordinator = Address(probe.coordinator.get());
@@ -104,17 +104,17 @@ impl DataManager {
                 self.ask(cx, blocker, probe);
             }
         }
-        self.probes.blockers = blockers;
+        self.locks.probes.blockers = blockers;
     }
 
     /// Asks one transaction, through its coordinator.
     fn ask(&mut self, cx: &mut Context<'_>, blocker: TransactionId, probe: &DeadlockProbe) {
-        let Some(transaction) = self.find_transaction(blocker) else { return };
-        if probe.steps.get() == 0 || self.probes.left == 0 {
+        let Some(transaction) = self.versions.find_transaction(blocker) else { return };
+        if probe.steps.get() == 0 || self.locks.probes.left == 0 {
             return;
         }
-        self.probes.left -= 1;
-        let acting = self.transactions[transaction].actor.acting;
+        self.locks.probes.left -= 1;
+        let acting = self.versions.transactions[transaction].actor.acting;
         let age = |id: TransactionId| (id.number(), id);
         let is_younger = age(blocker) > age(TransactionId(probe.youngest.get()));
         cx.frame(SignalNumber::DeadlockProbeOrder, Address(acting.get())).put(&DeadlockProbe {
@@ -128,7 +128,7 @@ impl DataManager {
 
     pub(crate) fn on_deadlock_probe_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (probe, _) = frame.head::<DeadlockProbe>()?;
-        let entries: Vec<Handle> = self.locks.waits_of(TransactionId(probe.asked.get())).collect();
+        let entries: Vec<Handle> = self.locks.table.waits_of(TransactionId(probe.asked.get())).collect();
         for entry in entries {
             self.pass_on(cx, entry, probe);
         }
@@ -141,9 +141,10 @@ impl DataManager {
             return Some(());
         }
         // One after the other: who is refused may have been in the way of the transaction's next one.
-        let next = |manager: &Self| manager.locks.waits_of(TransactionId(order.transaction.get())).next();
+        let next =
+            |manager: &Self| manager.locks.table.waits_of(TransactionId(order.transaction.get())).next();
         while let Some(entry) = next(self) {
-            let (locker, _) = self.locks.entry(entry).expect("it waits");
+            let (locker, _) = self.locks.table.entry(entry).expect("it waits");
             self.statistics.deadlocks += 1;
             self.refuse_waiting(cx, locker.operation, ErrorCode::Deadlock);
         }

@@ -13,14 +13,15 @@ impl DataManager {
     pub(crate) fn take_over_partitions(&mut self, cx: &mut Context<'_>) {
         let view = cx.view();
         let promoted: Vec<Handle> = self
+            .versions
             .rows
             .iter()
-            .filter(|(_, row)| row.lock == LockRef::NONE && self.is_primary_of(view, row.partition))
+            .filter(|(_, row)| row.lock == LockRef::NONE && self.is_primary_of(view, row.place.partition))
             .map(|(handle, _)| handle)
             .collect();
         for state in promoted {
-            let Some(newest) = self.rows.get(state).and_then(|r| r.newest_change) else { continue };
-            match self.operations[newest].state {
+            let Some(newest) = self.versions.rows.get(state).and_then(|r| r.newest_change) else { continue };
+            match self.versions.operations[newest].state {
                 State::Committed { epoch, .. } => {
                     cx.mark("promoted backup shows a committed version");
                     if !cx.has_bug(InjectedBug::PromotedHidesCommitted) {
@@ -38,10 +39,10 @@ impl DataManager {
 
     /// Gives the prepared changes of a row its lock; they were ordered by the old primary, so nobody is in the way.
     fn lock_prepared(&mut self, state: Handle) {
-        let mut next = self.rows[state].newest_change;
+        let mut next = self.versions.rows[state].newest_change;
         while let Some(handle) = next {
             self.lock_fresh(handle, state);
-            next = self.operations[handle].older_change;
+            next = self.versions.operations[handle].older_change;
         }
     }
 }

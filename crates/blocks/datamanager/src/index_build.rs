@@ -12,7 +12,9 @@
 //! When memory is refused, all that was built of the index is dropped, and the build is [refused](BuiltIndex).
 
 use crate::DataManager;
-use crate::index_keys::{KeyList, Places, Versions};
+use crate::index_keys::{KeyList, Places, RowKeys};
+use crate::store::Store;
+use crate::versions::Versions;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
@@ -105,7 +107,7 @@ impl DataManager {
         let found = self.store.tables.current(table);
         let order =
             OrderKey::new(&found.layout, &index.columns).expect("a checked index has columns of its table");
-        self.index_work.builds.push_back(Build {
+        self.schema.index_work.builds.push_back(Build {
             table,
             index: FragmentIndex::new(index.id, order.clone()),
             order,
@@ -118,13 +120,13 @@ impl DataManager {
     /// A build that has ended since the last call; then operations of the table find the index, or nothing is left of
     /// it.
     pub fn take_built_index(&mut self) -> Option<BuiltIndex> {
-        self.index_work.built.pop_front()
+        self.schema.index_work.built.pop_front()
     }
 
     /// Takes an index away from a table, a half-built one too; its memory is freed in slices. If the table has no such
     /// index, nothing happens.
     pub fn drop_index(&mut self, table: u32, index: u16) {
-        let work = &mut self.index_work;
+        let work = &mut self.schema.index_work;
         if let Some(at) = work.builds.iter().position(|b| b.table == table && b.index.id() == index) {
             let build = work.builds.remove(at).expect("it was found");
             work.dropped.push(build.index);
@@ -140,18 +142,18 @@ impl DataManager {
     }
 
     fn drop_slice(&mut self) -> bool {
-        let Some(last) = self.index_work.dropped.last_mut() else { return false };
+        let Some(last) = self.schema.index_work.dropped.last_mut() else { return false };
         if last.tree.release_slice(&mut self.store.pages, DROP_PAGES) {
-            self.index_work.dropped.pop();
+            self.schema.index_work.dropped.pop();
         }
-        !self.index_work.dropped.is_empty()
+        !self.schema.index_work.dropped.is_empty()
     }
 
     fn build_slice(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(build) = self.index_work.builds.front_mut() else { return false };
+        let Some(build) = self.schema.index_work.builds.front_mut() else { return false };
         let (table, index) = (build.table, build.index.id());
         if !build.has_begun {
-            if self.rows.iter().any(|(_, row)| row.table == table) {
+            if self.versions.rows.iter().any(|(_, row)| row.place.table == table) {
                 cx.mark("index build waits for completes");
                 return false;
             }
@@ -160,7 +162,7 @@ impl DataManager {
         let result = match self.build_some(cx.slice_units()) {
             Ok(false) => return true,
             Ok(true) => {
-                self.index_work.builds.pop_front();
+                self.schema.index_work.builds.pop_front();
                 Ok(())
             }
             Err(code) => {
@@ -169,36 +171,23 @@ impl DataManager {
                 Err(code)
             }
         };
-        self.index_work.built.push_back(BuiltIndex { table, index, result });
-        !self.index_work.is_empty()
+        self.schema.index_work.built.push_back(BuiltIndex { table, index, result });
+        !self.schema.index_work.is_empty()
     }
 
     /// Goes on with the first build; true at its end.
     fn build_some(&mut self, mut units: u32) -> Result<bool, ErrorCode> {
         while units > 0 {
-            let IndexWork { builds, batch, .. } = &mut self.index_work;
+            let IndexWork { builds, batch, .. } = &mut self.schema.index_work;
             let build = builds.front_mut().expect("the caller has checked");
-            let table = self.store.tables.current_mut(build.table);
+            let table = self.store.tables.current(build.table);
             if usize::from(build.partition.0) >= table.partitions_end() {
                 return Ok(true);
             }
             let mut is_whole = true;
             if table.has_fragment(build.partition) {
-                let fragment = table.fragment_mut(build.partition);
-                let places = Places {
-                    chunks: &self.store.chunks,
-                    layout: fragment.layout(),
-                    rows: fragment.rows(),
-                    operations: &self.operations,
-                    states: &self.rows,
-                };
-                is_whole = build.gather(&places, &self.store.pages, batch);
+                is_whole = self.store.build_entries(&self.versions, build, batch)?;
                 units = units.saturating_sub(ROW_UNITS * batch.rows.len() as u32 + 1);
-                build.enter(&places, &mut self.store.pages, batch)?;
-                if is_whole {
-                    let empty = FragmentIndex::new(build.index.id(), build.order.clone());
-                    fragment.add_index(core::mem::replace(&mut build.index, empty));
-                }
             }
             if is_whole {
                 build.partition.0 += 1;
@@ -206,6 +195,31 @@ impl DataManager {
             }
         }
         Ok(false)
+    }
+}
+
+impl<L> Store<L> {
+    /// Enters the next rows of a fragment in the index that is built for it. True if they were the last; then the index
+    /// belongs to the fragment.
+    ///
+    /// # Errors
+    /// [`ErrorCode::DataMemoryFull`]; some of the rows may be entered.
+    fn build_entries(
+        &mut self,
+        versions: &Versions,
+        build: &mut Build,
+        batch: &mut Batch,
+    ) -> Result<bool, ErrorCode> {
+        let Store { pages, chunks, tables, .. } = self;
+        let fragment = tables.current_mut(build.table).fragment_mut(build.partition);
+        let places = Places { chunks, layout: fragment.layout(), rows: fragment.rows(), versions };
+        let is_whole = build.gather(&places, pages, batch);
+        build.enter(&places, pages, batch)?;
+        if is_whole {
+            let empty = FragmentIndex::new(build.index.id(), build.order.clone());
+            fragment.add_index(core::mem::replace(&mut build.index, empty));
+        }
+        Ok(is_whole)
     }
 }
 
@@ -242,7 +256,7 @@ impl Build {
             tree.prefetch_leaf(pool, keys.key(at), approach);
         }
         for (at, &row) in rows.iter().enumerate() {
-            let mut source = Versions::new(*places, &self.order, key);
+            let mut source = RowKeys::new(*places, &self.order, key);
             tree.insert(pool, Purpose::Ordinary, &mut source, keys.key(at), row)
                 .map_err(|_| ErrorCode::DataMemoryFull)?;
         }

@@ -1,13 +1,13 @@
 //! The keys that rows have in ordered indexes: of the version in the slot, and of those that open operations have made.
 
 use crate::DataManager;
-use crate::operation::{Change, OperationRecord};
-use crate::rows::RowState;
+use crate::operation::Change;
+use crate::versions::Versions;
 use alloc::vec::Vec;
 use vinga_base::RowId;
 use vinga_base::order_key::OrderKey;
 use vinga_base::page_pool::PagePool;
-use vinga_base::pool::{Handle, Pool};
+use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowLayout;
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::fragment::Fragment;
@@ -56,7 +56,7 @@ pub struct KeyScratch {
     pub replaced: KeyList,
     /// Changes of a row, newest first.
     pub changes: Vec<Handle>,
-    /// Where [`Versions`] makes keys.
+    /// Where [`RowKeys`] makes keys.
     pub key: Vec<u8>,
 }
 
@@ -66,8 +66,7 @@ pub struct Places<'a> {
     pub chunks: &'a ChunkStore,
     pub layout: &'a RowLayout,
     pub rows: &'a RowStore,
-    pub operations: &'a Pool<OperationRecord>,
-    pub states: &'a Pool<RowState>,
+    pub versions: &'a Versions,
 }
 
 impl<'a> Places<'a> {
@@ -78,8 +77,7 @@ impl<'a> Places<'a> {
             chunks: &data_manager.store.chunks,
             layout: fragment.layout(),
             rows: fragment.rows(),
-            operations: &data_manager.operations,
-            states: &data_manager.rows,
+            versions: &data_manager.versions,
         }
     }
 
@@ -102,22 +100,21 @@ impl<'a> Places<'a> {
         match self.rows.row(pool, row).operation().0 {
             0 => None,
             reference => {
-                let state =
-                    self.states.handle_at(reference).expect("a row's header names a live state record");
-                self.states[state].newest_change
+                let state = self.versions.row_state_at(reference);
+                self.versions.rows[state].newest_change
             }
         }
     }
 
     /// A chain of changes, newest first.
     pub fn changes(&self, newest: Option<Handle>) -> impl Iterator<Item = Handle> + use<'a> {
-        let operations = self.operations;
+        let operations = &self.versions.operations;
         core::iter::successors(newest, |&at| operations[at].older_change)
     }
 
     /// The images of a chain of changes, newest first.
     pub fn images(&self, newest: Option<Handle>) -> impl Iterator<Item = &'a RowVersion> + use<'a> {
-        let operations = self.operations;
+        let operations = &self.versions.operations;
         self.changes(newest).filter_map(|at| match &operations[at].change {
             Change::Replace(image) => Some(image),
             Change::Insert | Change::Delete => None,
@@ -167,7 +164,7 @@ impl<'a> Places<'a> {
 }
 
 /// Names the keys of all versions of rows to an index: see `index_entries`.
-pub struct Versions<'a> {
+pub struct RowKeys<'a> {
     places: Places<'a>,
     order: &'a OrderKey,
     /// The row of which keys are being removed, and the keys of it that are left, from a place on.
@@ -181,11 +178,11 @@ pub struct Versions<'a> {
     key: &'a mut Vec<u8>,
 }
 
-impl<'a> Versions<'a> {
+impl<'a> RowKeys<'a> {
     /// A source of the keys of one index. `key` is where they are made.
     #[inline]
     pub fn new(places: Places<'a>, order: &'a OrderKey, key: &'a mut Vec<u8>) -> Self {
-        Versions {
+        RowKeys {
             places,
             order,
             removing: None,
@@ -197,9 +194,9 @@ impl<'a> Versions<'a> {
     }
 }
 
-impl KeySource for Versions<'_> {
+impl KeySource for RowKeys<'_> {
     fn keys(&mut self, pool: &PagePool, row: RowId, mut each: impl FnMut(&[u8])) {
-        let Versions { places, order, removing, key, .. } = self;
+        let RowKeys { places, order, removing, key, .. } = self;
         if let Some((_, keys, from)) = removing.filter(|removing| removing.0 == row) {
             return (from..keys.len()).for_each(|at| each(keys.key(at)));
         }

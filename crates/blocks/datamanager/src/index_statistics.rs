@@ -5,7 +5,7 @@
 //! the index has grown or shrunk by a tenth since the last one.
 
 use crate::DataManager;
-use crate::index_keys::{Places, Versions};
+use crate::index_keys::{Places, RowKeys};
 use crate::range_scan::{RANGE_UNITS, measure};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -128,7 +128,7 @@ impl DataManager {
         let fragment = table.fragment(asked.partition);
         let index = fragment.ordered_index(asked.index).ok_or(gone)?;
         let mut key = Vec::new();
-        let mut source = Versions::new(Places::of(self, fragment), index.order(), &mut key);
+        let mut source = RowKeys::new(Places::of(self, fragment), index.order(), &mut key);
         let pages = &self.store.pages;
         if let Some((sample, ways)) = &mut asked.sample
             && *ways < WAYS

@@ -2,7 +2,7 @@
 //! anything, and nothing on the way of a request comes here.
 
 use crate::DataManager;
-use crate::index_keys::{Places, Versions};
+use crate::index_keys::{Places, RowKeys};
 use crate::operation::State;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -75,14 +75,16 @@ impl DataManager {
     /// Calls `see` with the locks of all transactions, those that are waited for first, `most` of them at the most;
     /// returns how many more there are. It takes as long as there are locks that are seen.
     pub fn inspect_locks(&self, now: Tick, most: usize, mut see: impl FnMut(RowLock<'_>)) -> usize {
-        let is_waiting = |at: Handle| matches!(self.operations[at].state, State::Waiting { .. });
-        let usual = self.waiting.iter().filter_map(|&(began, at)| match self.operations.get(at)?.state {
-            State::Waiting { since, .. } if since == began => Some(at),
-            _ => None,
+        let is_waiting = |at: Handle| matches!(self.versions.operations[at].state, State::Waiting { .. });
+        let usual = self.locks.waiting.iter().filter_map(|&(began, at)| {
+            match self.versions.operations.get(at)?.state {
+                State::Waiting { since, .. } if since == began => Some(at),
+                _ => None,
+            }
         });
-        let waiting = usual.chain(self.bounded_waits.iter().map(|&(_, at)| at));
-        let held = self.transactions.iter().flat_map(|(_, transaction)| {
-            core::iter::successors(transaction.operations, |&at| self.operations[at].next)
+        let waiting = usual.chain(self.locks.bounded_waits.iter().map(|&(_, at)| at));
+        let held = self.versions.transactions.iter().flat_map(|(_, transaction)| {
+            core::iter::successors(transaction.operations, |&at| self.versions.operations[at].next)
         });
         let all = waiting.chain(held.filter(|&at| !is_waiting(at)));
         let mut seen = 0;
@@ -90,26 +92,26 @@ impl DataManager {
             seen += 1;
             see(lock);
         }
-        (self.locks.used().1 as usize).saturating_sub(seen)
+        (self.locks.table.used().1 as usize).saturating_sub(seen)
     }
 
     /// The lock of an operation, if it holds one or waits for one.
     fn row_lock(&self, at: Handle, now: Tick) -> Option<RowLock<'_>> {
-        let operation = &self.operations[at];
-        let row = &self.rows[operation.row_state?];
-        let (locker, is_granted) = self.locks.entry(operation.lock?)?;
+        let operation = &self.versions.operations[at];
+        let row = &self.versions.rows[operation.row_state?];
+        let (locker, is_granted) = self.locks.table.entry(operation.lock?)?;
         let mut others =
-            self.locks.holders(row.lock).filter(|holder| holder.transaction != locker.transaction);
+            self.locks.table.holders(row.lock).filter(|holder| holder.transaction != locker.transaction);
         let blocker = if is_granted { None } else { others.next() };
-        let own_name = self.store.tables.current(row.table).name.as_str();
+        let own_name = self.store.tables.current(row.place.table).name.as_str();
         let of_index = TableDefinition::index_of_hidden(own_name)
             .and_then(|(table, index)| Some((self.store.tables.name_of(table)?, Some(index))));
         let (table, index) = of_index.unwrap_or((own_name, None));
         Some(RowLock {
             table,
             index,
-            partition: row.partition,
-            row: row.row,
+            partition: row.place.partition,
+            row: row.place.row,
             is_exclusive: locker.mode == LockMode::Exclusive,
             transaction: locker.transaction,
             operation: operation.number,
@@ -258,7 +260,7 @@ impl DataManager {
             }
         }
         let (mut scratch, mut key) = (Vec::new(), Vec::new());
-        let mut source = Versions::new(places, index.order(), &mut scratch);
+        let mut source = RowKeys::new(places, index.order(), &mut scratch);
         let mut cursor = index.tree.cursor(pages, &mut source, Range::ALL, Direction::Ascending);
         let mut expected = expected.into_iter();
         loop {
@@ -284,13 +286,13 @@ impl DataManager {
     pub fn describe_rest(&self) -> String {
         let mut text = format!(
             "{} row states, {} markers, {} waiting, locks {:?}",
-            self.rows.used(),
+            self.versions.rows.used(),
             self.markers.len(),
             self.waiting(),
-            self.locks.used(),
+            self.locks.table.used(),
         );
-        for (_, operation) in self.operations.iter() {
-            let transaction = &self.transactions[operation.transaction];
+        for (_, operation) in self.versions.operations.iter() {
+            let transaction = &self.versions.transactions[operation.transaction];
             text += &format!(
                 "; operation {}.{} of {:?} ({:?}, {:?}, chain {:?})",
                 operation.number,

@@ -16,16 +16,16 @@ const ROWS_COMPARED_MAX: u64 = 500;
 impl DataManager {
     /// See `vinga_kernel::Block::check_invariants`.
     pub(crate) fn check(&self, scrutiny: Scrutiny) {
-        let (operations, transactions) = (self.operations.used(), self.transactions.used());
-        assert_eq!(self.by_id.len(), transactions as usize, "each transaction is found by its id");
+        let (operations, transactions) = (self.versions.operations.used(), self.versions.transactions.used());
+        assert_eq!(self.versions.known(), transactions as usize, "each transaction is found by its id");
         assert!(transactions <= operations, "no transaction is without an operation");
-        assert!(self.rows.used() <= operations, "no row state is without an operation");
-        assert!(self.ready.is_empty(), "what could run has run");
+        assert!(self.versions.rows.used() <= operations, "no row state is without an operation");
+        assert!(self.locks.ready.is_empty(), "what could run has run");
         if scrutiny == Scrutiny::Full {
             self.check_transactions();
             self.check_rows();
             self.check_locks();
-            if self.memory().rows < ROWS_COMPARED_MAX && self.index_work.is_empty() {
+            if self.memory().rows < ROWS_COMPARED_MAX && self.schema.index_work.is_empty() {
                 self.inspect_indexes().expect("indexes agree with rows");
             }
         }
@@ -33,13 +33,13 @@ impl DataManager {
 
     fn check_transactions(&self) {
         let mut listed = 0;
-        for (handle, transaction) in self.transactions.iter() {
+        for (handle, transaction) in self.versions.transactions.iter() {
             let id = transaction.id;
-            assert_eq!(self.find_transaction(id), Some(handle), "{id:?} is found by its id");
+            assert_eq!(self.versions.find_transaction(id), Some(handle), "{id:?} is found by its id");
             let (mut waiting, mut next) = (0, transaction.operations);
             assert!(next.is_some(), "{id:?} has an operation here");
             while let Some(at) = next {
-                let operation = &self.operations[at];
+                let operation = &self.versions.operations[at];
                 assert_eq!(
                     operation.transaction, handle,
                     "{id:?}: operation {} is its own",
@@ -56,12 +56,12 @@ impl DataManager {
             }
             assert_eq!(waiting, transaction.waiting, "{id:?}: operations that wait");
         }
-        assert_eq!(listed, self.operations.used(), "each operation is listed by its transaction");
+        assert_eq!(listed, self.versions.operations.used(), "each operation is listed by its transaction");
     }
 
     fn check_rows(&self) {
         let mut named: BTreeMap<Handle, u32> = BTreeMap::new();
-        for (_, operation) in self.operations.iter() {
+        for (_, operation) in self.versions.operations.iter() {
             match operation.row_state {
                 Some(state) => *named.entry(state).or_default() += 1,
                 None => assert!(operation.change == Change::None, "a change names its row"),
@@ -70,16 +70,20 @@ impl DataManager {
                 assert!(operation.change == Change::None, "nothing is changed before the lock is held");
             }
         }
-        assert_eq!(named.len(), self.rows.used() as usize, "each row state is named by an operation");
-        for (handle, row) in self.rows.iter() {
-            let what = (row.table, row.partition, row.row);
+        assert_eq!(
+            named.len(),
+            self.versions.rows.used() as usize,
+            "each row state is named by an operation"
+        );
+        for (handle, row) in self.versions.rows.iter() {
+            let what = row.place;
             assert_eq!(named.get(&handle), Some(&row.operations), "operations that name row {what:?}");
-            let table = self.store.tables.current(row.table);
+            let table = self.store.tables.current(what.table);
             // A lock may outlive its row until its transaction ends.
             if row.newest_change.is_some() {
-                let is_live = table.fragment(row.partition).rows().is_live(row.row);
+                let is_live = table.fragment(what.partition).rows().is_live(what.row);
                 assert!(is_live, "row {what:?} is changed and there");
-                let reference = self.store.reference(table, row.partition, row.row);
+                let reference = self.store.reference(table, what.partition, what.row);
                 assert_eq!(reference, handle.index(), "the header of row {what:?} names its state");
             }
             self.check_changes(handle, row.newest_change);
@@ -89,11 +93,11 @@ impl DataManager {
     /// The changes of a row: newest first, all of one transaction, all prepared or all committed and not shown.
     fn check_changes(&self, state: Handle, newest: Option<Handle>) {
         let Some(newest) = newest else { return };
-        let first = &self.operations[newest];
+        let first = &self.versions.operations[newest];
         let mut next = Some(newest);
         let mut newer = None;
         while let Some(at) = next {
-            let operation = &self.operations[at];
+            let operation = &self.versions.operations[at];
             let name = operation.name();
             assert_eq!(operation.row_state, Some(state), "change {name:?} names its row");
             assert_eq!(operation.transaction, first.transaction, "one transaction at a time changes a row");
@@ -108,12 +112,13 @@ impl DataManager {
 
     fn check_locks(&self) {
         let mut entries = 0;
-        for (handle, operation) in self.operations.iter() {
+        for (handle, operation) in self.versions.operations.iter() {
             let Some(entry) = operation.lock else { continue };
             entries += 1;
-            let (locker, is_granted) = self.locks.entry(entry).expect("an operation's lock is in the table");
+            let (locker, is_granted) =
+                self.locks.table.entry(entry).expect("an operation's lock is in the table");
             assert_eq!(locker.operation, handle, "a lock's entry names its operation");
-            let transaction = &self.transactions[operation.transaction];
+            let transaction = &self.versions.transactions[operation.transaction];
             assert_eq!(locker.transaction, transaction.id, "a lock's entry names its transaction");
             assert!(
                 is_granted || matches!(operation.state, State::Waiting { .. }),
@@ -122,6 +127,10 @@ impl DataManager {
                 transaction.id
             );
         }
-        assert_eq!(self.locks.used().1, entries, "each entry of the lock table belongs to an operation");
+        assert_eq!(
+            self.locks.table.used().1,
+            entries,
+            "each entry of the lock table belongs to an operation"
+        );
     }
 }

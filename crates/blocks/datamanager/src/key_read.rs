@@ -6,7 +6,8 @@
 //! passes over a whole batch of them.) Nothing is allocated and no record is made.
 
 use crate::DataManager;
-use crate::rows::{Version, Viewer};
+use crate::store::Version;
+use crate::versions::Viewer;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
@@ -216,7 +217,8 @@ impl DataManager {
         }
         for &(key, hash, partition) in &group[..count] {
             let row = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, key);
-            let version = row.and_then(|row| self.visible(table, partition, row, lookup.viewer));
+            let version =
+                row.and_then(|row| self.store.visible(&self.versions, table, partition, row, lookup.viewer));
             let passes = |v: &Version<'_>| {
                 lookup.filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
             };

@@ -8,7 +8,7 @@
 //!
 //! # Versions of a row
 //! The slot of a row always holds the version that readers are shown. What open operations would make of it stands in
-//! their records, newest last, linked from the row's state record ([`rows::RowState`]), whose index stands in the row's
+//! their records, newest last, linked from the row's state record ([`versions::RowState`]), whose index stands in the row's
 //! header; the header of a row without operations holds 0, which is all that a reader of an untouched row looks at.
 //! A row that an open operation inserts has its slot already, marked *pending*: nobody but its own transaction sees it.
 //!
@@ -18,9 +18,19 @@
 //! has begun another operation on the same row or key (`resolve_earlier`), or because it becomes primary itself
 //! (`failure`).
 //!
+//! # Parts
+//! | part | what it has | who changes it |
+//! |---|---|---|
+//! | `store` | pages, chunks, tables with their fragments and indexes | rows: `apply` alone; tables: `schema` |
+//! | `versions` | transactions, their operations, states of the rows that these name | `prepare`, `chain`, `commit`, `abort` |
+//! | `locks` | lock table, queues of those that wait | `waiting`, `deadlock` |
+//! | `scans` | scans that are open | `scan`, `scan_slice`, `range_scan` |
+//! | `schema` | index builds, the round that waits for them | `schema`, `index_build` |
+//!
 //! # What the invariants are
 //! No operation record outlives its transaction (but markers); no lock outlives its operation; a row's header is 0
-//! exactly if no operation names the row; all pools return to zero at rest ([`DataManager::is_at_rest`]).
+//! exactly if no operation names the row; all pools return to zero at rest ([`DataManager::is_at_rest`]). `invariants`
+//! checks them.
 #![no_std]
 
 extern crate alloc;
@@ -28,6 +38,7 @@ extern crate alloc;
 extern crate std;
 
 mod abort;
+mod apply;
 mod chain;
 mod clients;
 mod commit;
@@ -40,39 +51,39 @@ mod index_statistics;
 pub mod inspect;
 mod invariants;
 mod key_read;
+mod locks;
 mod one_phase;
 mod operation;
 mod prepare;
 mod range_scan;
-mod rows;
 mod scan;
 mod scan_slice;
 mod schema;
+mod store;
 pub mod table_usage;
 mod tables;
 mod unique;
+mod versions;
 mod waiting;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+pub use apply::{RowEvent, RowListener, Rows};
+pub use versions::RowPlace;
+
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use deadlock::Probes;
 use index_build::IndexWork;
-use index_keys::KeyScratch;
 use index_statistics::StatisticsRequests;
-use operation::{OperationRecord, TransactionRecord};
+use locks::Locks;
 use prepare::Answers;
 use range_scan::RangeScratch;
-use rows::RowState;
 use scan::Scans;
 use schema::Building;
-use tables::Tables;
-use vinga_base::id_map::IdMap;
+use store::Store;
+use versions::Versions;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
-use vinga_base::pool::{Handle, Pool};
+use vinga_base::pool::Pool;
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
-use vinga_fragment::chunk_store::ChunkStore;
-use vinga_fragment::lock_table::LockTable;
-use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span, Tick};
+use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span};
 use vinga_wire::view::{ReplicaGroup, ViewChange};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
@@ -106,37 +117,24 @@ pub struct DataManager {
     /// Newest epoch of any commit here.
     epoch: Epoch,
     store: Store,
-    operations: Pool<OperationRecord>,
-    transactions: Pool<TransactionRecord>,
-    by_id: IdMap,
-    /// States of rows with operations.
-    rows: Pool<RowState>,
-    locks: LockTable<Handle>,
-    /// Waiting operations in the order in which they began to wait, with the time: of those that wait as long as is
-    /// usual.
-    waiting: VecDeque<(Tick, Handle)>,
-    /// Waiting operations that say themselves how long they may wait, by when that is over.
-    bounded_waits: BTreeSet<(Tick, Handle)>,
-    probes: Probes,
+    versions: Versions,
+    locks: Locks,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: BTreeMap<TransactionId, Epoch>,
     scans: Scans,
-    index_work: IndexWork,
-    /// What a round of a schema change waits for.
-    building: Option<Building>,
+    schema: Schema,
     index_statistics: StatisticsRequests,
     scratch: Scratch,
     answers: Answers,
-    /// Operations that got their lock, or lost their row, and run again before anything newer.
-    ready: VecDeque<Handle>,
     statistics: Statistics,
 }
 
-/// Everything that holds rows: apart from the records, so that both can be borrowed at once.
-struct Store {
-    pages: PagePool,
-    chunks: ChunkStore,
-    tables: Tables,
+/// What changes of tables have left to be done.
+#[derive(Default)]
+struct Schema {
+    index_work: IndexWork,
+    /// What a round of a schema change waits for.
+    building: Option<Building>,
 }
 
 /// Buffers that are used again and again, so that nothing is allocated per operation.
@@ -145,7 +143,6 @@ struct Scratch {
     image: Vec<u8>,
     selection: Vec<ColumnId>,
     key: Vec<u8>,
-    keys: KeyScratch,
     range: RangeScratch,
 }
 
@@ -206,23 +203,15 @@ impl DataManager {
         let operations = settings.operations_max;
         DataManager {
             epoch: Epoch(0),
-            store: Store { pages, chunks: ChunkStore::new(), tables: Tables::new(settings.tables_max) },
-            operations: Pool::new(operations),
-            transactions: Pool::new(settings.transactions_max),
-            by_id: IdMap::new(settings.transactions_max),
-            rows: Pool::new(operations),
-            locks: LockTable::new(operations, operations),
-            waiting: VecDeque::new(),
-            bounded_waits: BTreeSet::new(),
-            probes: Probes::default(),
+            store: Store::new(pages, settings.tables_max),
+            versions: Versions::new(operations, settings.transactions_max),
+            locks: Locks::new(operations),
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
-            index_work: IndexWork::default(),
-            building: None,
+            schema: Schema::default(),
             index_statistics: StatisticsRequests::default(),
             scratch: Scratch::default(),
             answers: Answers::default(),
-            ready: VecDeque::new(),
             statistics: Statistics::default(),
             settings,
         }
@@ -247,21 +236,18 @@ impl DataManager {
 
     /// Whether nothing is left of any transaction or scan: what must hold at rest.
     pub fn is_at_rest(&self) -> bool {
-        self.operations.used() == 0
-            && self.transactions.used() == 0
-            && self.rows.used() == 0
+        self.versions.is_empty()
             && !self.store.tables.iter().any(|(_, table)| table.has_named_rows())
-            && self.locks.used() == (0, 0)
-            && self.bounded_waits.is_empty()
+            && self.locks.is_empty()
             && self.markers.is_empty()
             && self.scans.is_empty()
-            && self.index_work.is_empty()
+            && self.schema.index_work.is_empty()
             && self.index_statistics.is_empty()
     }
 
     /// Operations that wait for a lock; some of them may have it since.
     pub fn waiting(&self) -> usize {
-        self.waiting.len() + self.bounded_waits.len()
+        self.locks.waits()
     }
 
     /// Newest epoch of any commit here.
@@ -289,7 +275,7 @@ impl DataManager {
         let chunks = self.store.chunks.usage();
         let mut usage = MemoryUsage {
             chunk_bytes: u64::from(chunks.pages) * PAGE_BYTES as u64 + chunks.heap_bytes,
-            ordered_index_bytes: self.index_work.bytes(),
+            ordered_index_bytes: self.schema.index_work.bytes(),
             ..MemoryUsage::default()
         };
         for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
@@ -317,9 +303,9 @@ impl DataManager {
             }
         }
         [
-            usage("operations", &self.operations),
-            usage("transactions", &self.transactions),
-            usage("row states", &self.rows),
+            usage("operations", &self.versions.operations),
+            usage("transactions", &self.versions.transactions),
+            usage("row states", &self.versions.rows),
             self.scans.usage(),
         ]
     }
@@ -369,7 +355,7 @@ impl Block for DataManager {
         let removals = self.remove_table_slice(cx);
         let statistics = self.statistics_slice(cx);
         let indexes = self.index_work_slice(cx);
-        if self.building.is_some() {
+        if self.schema.building.is_some() {
             self.report_builds(cx);
         }
         scans || removals || statistics || indexes

@@ -6,14 +6,13 @@
 //! it dies with it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the
 //! ordinary way.
 
+use crate::apply::Insert;
 use crate::prepare::{Answers, image_error, run_update, send_row};
-use crate::{DataManager, operation::OperationName, rows::Version};
+use crate::store::Version;
+use crate::versions::RowPlace;
+use crate::{DataManager, operation::OperationName};
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::Purpose;
-use vinga_base::pool::Handle;
-use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
-use vinga_fragment::fragment::NewRow;
-use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
+use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
@@ -42,7 +41,7 @@ impl DataManager {
         cx.view().owned_by(self.settings.owner).replicas().is_only(own)
             && Address(head.actor.coordinator.get()).node() == own
             && view == cx.view().number().0 as u8
-            && self.find_transaction(TransactionId(head.transaction.get())).is_none()
+            && self.versions.find_transaction(TransactionId(head.transaction.get())).is_none()
     }
 
     /// Tries the one-phase commit; false if the operation must be prepared in the ordinary way.
@@ -119,6 +118,7 @@ impl DataManager {
         {
             return Err(Obstacle::Ordinary);
         }
+        let place = |row| RowPlace { table: table_id, partition, row };
         let version = row.map(|row| self.store.slot(table, partition, row));
         let filter = self.read_options(table, operation.selection, operation.filter)?;
         if let (Some(filter), Some(version)) = (&filter, version)
@@ -145,25 +145,22 @@ impl DataManager {
                 {
                     return Err(Obstacle::Ordinary);
                 }
-                let header = RowHeader { epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
-                let store = &mut self.store;
-                let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
-                fragment
-                    .insert_row(
-                        &mut store.pages,
-                        &mut store.chunks,
-                        Purpose::Ordinary,
-                        NewRow { hash, image: operation.body, header },
-                    )
-                    .map_err(|_| ErrorCode::DataMemoryFull)
-                    .and_then(|row| self.enter_row(table_id, partition, hash, row))?;
+                let new = Insert {
+                    table: table_id,
+                    partition,
+                    row: None,
+                    hash,
+                    image: operation.body,
+                    epoch: Some(epoch),
+                };
+                self.store.insert(&self.versions, new)?;
             }
             (OperationKind::Write, Some((row, version))) => {
                 let after = Version::of(&table.layout, operation.body);
                 if table.unique.follows(&table.layout, Some(version), Some(after)) {
                     return Err(Obstacle::Ordinary);
                 }
-                self.overwrite(table_id, partition, row, operation.body, epoch)?;
+                self.store.overwrite(&self.versions, place(row), operation.body, epoch)?;
             }
             (OperationKind::Update, Some((row, version))) => {
                 let mut after = core::mem::take(&mut self.scratch.image);
@@ -174,7 +171,9 @@ impl DataManager {
                         if table.unique.follows(&table.layout, Some(version), Some(image)) {
                             Err(Obstacle::Ordinary)
                         } else {
-                            self.overwrite(table_id, partition, row, &after, epoch).map_err(Obstacle::from)
+                            self.store
+                                .overwrite(&self.versions, place(row), &after, epoch)
+                                .map_err(Obstacle::from)
                         }
                     }
                     Err(code) => Err(code.into()),
@@ -186,10 +185,7 @@ impl DataManager {
                 if table.unique.follows(&table.layout, Some(version), None) {
                     return Err(Obstacle::Ordinary);
                 }
-                self.leave_row(table_id, partition, row);
-                let store = &mut self.store;
-                let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
-                fragment.remove_row(&mut store.pages, &mut store.chunks, hash, row);
+                self.store.remove(&self.versions, place(row), Some(epoch));
             }
             (OperationKind::Update | OperationKind::Delete, None) => {
                 return Err(ErrorCode::NoSuchRow.into());
@@ -198,22 +194,6 @@ impl DataManager {
         }
         self.epoch = epoch;
         Ok(0)
-    }
-
-    /// Replaces a row that nobody else has.
-    fn overwrite(
-        &mut self,
-        table: u32,
-        partition: PartitionId,
-        row: RowId,
-        image: &[u8],
-        epoch: Epoch,
-    ) -> Result<(), ErrorCode> {
-        self.overwrite_row(table, partition, row, image)?;
-        let store = &mut self.store;
-        let fragment = store.tables.current(table).fragment(partition);
-        fragment.rows().row_mut(&mut store.pages, row).set_epoch(epoch);
-        Ok(())
     }
 
     fn send_one_row(
@@ -236,7 +216,7 @@ impl DataManager {
     ) {
         let id = TransactionId(head.transaction.get());
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
-        if let Some(transaction) = self.find_transaction(id) {
+        if let Some(transaction) = self.versions.find_transaction(id) {
             self.commit_as_primary(cx, transaction, epoch);
         }
         for answer in &mut answers.confirmed {
@@ -244,11 +224,5 @@ impl DataManager {
         }
         cx.mark("several operations committed with their prepare");
         answers.committed = Some(epoch);
-    }
-
-    /// The record of a transaction here.
-    #[inline]
-    pub(crate) fn find_transaction(&self, id: TransactionId) -> Option<Handle> {
-        self.transactions.handle_at(self.by_id.get(id.0)?)
     }
 }

@@ -6,20 +6,18 @@
 //! Operations of one signal are answered together as far as they are done at once.
 
 use crate::DataManager;
+use crate::apply::Insert;
 use crate::operation::{Change, OperationName, OperationRecord, Patience, State, TransactionRecord};
-use crate::rows::{Version, Viewer};
+use crate::store::Version;
 use crate::unique::IndexChanges;
+use crate::versions::{RowPlace, Viewer};
 use crate::waiting::Locked;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{ColumnId, Epoch, PartitionId, RowId, TransactionId};
-use vinga_fragment::fragment::NewRow;
 use vinga_fragment::lock_table::LockMode;
-use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
-use vinga_fragment::row_version::RowVersion;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_program::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::commit::{
@@ -156,7 +154,7 @@ impl DataManager {
             }
         };
         let patience = Patience::of(operation.head, cx.now());
-        self.operations[handle].patience = patience;
+        self.versions.operations[handle].patience = patience;
         match self.execute(cx, handle, operation, raw) {
             Executed::Done(flags) => {
                 if self.is_forwarded(handle) {
@@ -192,7 +190,7 @@ impl DataManager {
         error_is_local: bool,
     ) -> Result<Handle, ErrorCode> {
         let id = TransactionId(head.transaction.get());
-        let transaction = match self.find_transaction(id) {
+        let transaction = match self.versions.find_transaction(id) {
             Some(known) => known,
             None => {
                 let made = TransactionRecord {
@@ -203,9 +201,7 @@ impl DataManager {
                     waiting: 0,
                     marker: 0,
                 };
-                let made = self.transactions.insert(made).map_err(|_| ErrorCode::OutOfTransactions)?;
-                self.by_id.insert(id.0, made.index());
-                made
+                self.versions.add_transaction(made).ok_or(ErrorCode::OutOfTransactions)?
             }
         };
         let record = OperationRecord {
@@ -226,15 +222,15 @@ impl DataManager {
             waits_since: None,
             is_noted: false,
             chain: head.chain,
-            next: self.transactions[transaction].operations,
+            next: self.versions.transactions[transaction].operations,
         };
-        match self.operations.insert(record) {
+        match self.versions.operations.insert(record) {
             Ok(handle) => {
-                self.transactions[transaction].operations = Some(handle);
+                self.versions.transactions[transaction].operations = Some(handle);
                 Ok(handle)
             }
             Err(_) => {
-                self.forget_if_empty(transaction);
+                self.versions.forget_if_empty(transaction);
                 Err(ErrorCode::OutOfOperations)
             }
         }
@@ -265,20 +261,22 @@ impl DataManager {
         let head = operation.head;
         let table_id = head.table.get();
         let hash = KeyHash(head.hash.get());
-        let kind = self.operations[handle].kind;
+        let kind = self.versions.operations[handle].kind;
         let table = self.store.tables.get(cx, table_id, head.version.get())?;
         let partition = table.partitions.of(hash);
         if !self.is_primary_of(cx.view(), partition) {
             // Its coordinator was in an older view and rolls the transaction back when it adopts this one.
             return Err(ErrorCode::NodeFailure);
         }
-        self.operations[handle].chain = cx.view().partition(partition).replicas();
-        if kind.is_read() && cx.is_congested(self.transactions[self.operations[handle].transaction].api) {
+        self.versions.operations[handle].chain = cx.view().partition(partition).replicas();
+        if kind.is_read()
+            && cx.is_congested(self.versions.transactions[self.versions.operations[handle].transaction].api)
+        {
             cx.mark("read of a batch refused because too many rows wait for its API node");
             return Err(ErrorCode::Overloaded);
         }
-        self.operations[handle].table = table_id;
-        self.operations[handle].partition = partition;
+        self.versions.operations[handle].table = table_id;
+        self.versions.operations[handle].partition = partition;
         if kind == OperationKind::Unlock {
             return self.unlock_read(cx, handle, operation, raw);
         }
@@ -306,7 +304,7 @@ impl DataManager {
         let overtakes =
             kind == OperationKind::ReadCommitted && cx.has_bug(InjectedBug::ReadOvertakesOwnWaiter);
         if !overtakes && self.waits_for_own(handle, row) {
-            if mode.is_some() && !self.operations[handle].patience.may_wait() {
+            if mode.is_some() && !self.versions.operations[handle].patience.may_wait() {
                 return self.locked_by_others(cx, handle, operation, row);
             }
             cx.mark("operation waits for an earlier one of its transaction");
@@ -317,9 +315,10 @@ impl DataManager {
             self.send_visible(cx, handle, operation, row)?;
             return Ok(Executed::Done(OPERATION_SENT_ROW));
         };
-        if self.operations[handle].row_state.is_none() {
-            let state = self.row_state(table_id, partition, row).ok_or(ErrorCode::OutOfOperations)?;
-            self.attach(handle, state);
+        if self.versions.operations[handle].row_state.is_none() {
+            let place = RowPlace { table: table_id, partition, row };
+            let state = self.store.row_state(&mut self.versions, place).ok_or(ErrorCode::OutOfOperations)?;
+            self.versions.attach(handle, state);
             match self.lock(cx, handle, state, mode)? {
                 Locked::Granted => {}
                 Locked::Queued => {
@@ -340,7 +339,7 @@ impl DataManager {
         operation: &Operation<'_>,
         row: RowId,
     ) -> Result<Executed, ErrorCode> {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         if !record.kind.is_read() {
             return Ok(Executed::Locked(0));
         }
@@ -367,11 +366,12 @@ impl DataManager {
         operation: &Operation<'_>,
         row: RowId,
     ) -> Result<(), ErrorCode> {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         let table = self.store.tables.current(record.table);
         let filter = self.read_options(table, operation.selection, operation.filter)?;
         let found = self
-            .visible(table, record.partition, row, self.viewer(handle))
+            .store
+            .visible(&self.versions, table, record.partition, row, self.viewer(handle))
             .filter(|v| filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable)));
         self.send_row(cx, handle, operation, found);
         Ok(())
@@ -405,8 +405,8 @@ impl DataManager {
 
     /// What the operation's transaction sees: its own changes before this operation.
     fn viewer(&self, handle: Handle) -> Viewer {
-        let operation = &self.operations[handle];
-        Viewer { transaction: self.transactions[operation.transaction].id, before: operation.number }
+        let operation = &self.versions.operations[handle];
+        Viewer { transaction: self.versions.transactions[operation.transaction].id, before: operation.number }
     }
 
     /// Adds a row that nobody has: its slot is pending, and locked by the operation.
@@ -416,25 +416,18 @@ impl DataManager {
         hash: KeyHash,
         operation: &Operation<'_>,
     ) -> Result<Executed, ErrorCode> {
-        let (table_id, partition) = (self.operations[handle].table, self.operations[handle].partition);
-        if self.rows.used() == self.rows.capacity() {
+        let (table_id, partition) =
+            (self.versions.operations[handle].table, self.versions.operations[handle].partition);
+        if self.versions.rows.used() == self.versions.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
-        let store = &mut self.store;
-        let fragment = store.tables.current_mut(table_id).fragment_mut(partition);
-        let row = fragment
-            .insert_row(
-                &mut store.pages,
-                &mut store.chunks,
-                Purpose::Ordinary,
-                NewRow { hash, image: operation.body, header: PENDING },
-            )
-            .map_err(|_| ErrorCode::DataMemoryFull)?;
-        self.enter_row(table_id, partition, hash, row)?;
-        let state = self.row_state(table_id, partition, row).expect("there was room");
-        self.attach(handle, state);
+        let new = Insert { table: table_id, partition, row: None, hash, image: operation.body, epoch: None };
+        let row = self.store.insert(&self.versions, new)?;
+        let place = RowPlace { table: table_id, partition, row };
+        let state = self.store.row_state(&mut self.versions, place).expect("there was room");
+        self.versions.attach(handle, state);
         self.lock_fresh(handle, state);
-        self.push_change(handle, Change::Insert);
+        self.versions.push_change(handle, Change::Insert);
         Ok(CHANGED)
     }
 
@@ -460,12 +453,13 @@ impl DataManager {
         operation: &Operation<'_>,
         after: &mut Vec<u8>,
     ) -> Result<Executed, ErrorCode> {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         let (table_id, partition, row, kind) = (record.table, record.partition, record.row, record.kind);
+        let place = RowPlace { table: table_id, partition, row };
         let viewer = self.viewer(handle);
         let table = self.store.tables.current(table_id);
         let options = self.read_options(table, operation.selection, operation.filter)?;
-        let seen = self.visible(table, partition, row, viewer);
+        let seen = self.store.visible(&self.versions, table, partition, row, viewer);
         if let (Some(filter), Some(version)) = (&options, seen)
             && !filter.matches(&table.layout, version.fixed, version.variable)
         {
@@ -483,18 +477,18 @@ impl DataManager {
             }
             (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
             (OperationKind::Insert | OperationKind::Write, _) => {
-                let change = self.make_version(cx, table_id, partition, row, operation.body)?;
-                self.push_change(handle, change);
+                let change = self.make_version(cx, place, operation.body)?;
+                self.versions.push_change(handle, change);
                 Ok(CHANGED)
             }
             (OperationKind::Update, Some(version)) => {
                 run_update(table, operation.body, version, after)?;
-                let change = self.make_version(cx, table_id, partition, row, after)?;
-                self.push_change(handle, change);
+                let change = self.make_version(cx, place, after)?;
+                self.versions.push_change(handle, change);
                 Ok(CHANGED)
             }
             (OperationKind::Delete, Some(_)) => {
-                self.push_change(handle, Change::Delete);
+                self.versions.push_change(handle, Change::Delete);
                 Ok(CHANGED)
             }
             (OperationKind::Update | OperationKind::Delete, None) => Err(ErrorCode::NoSuchRow),
@@ -504,12 +498,14 @@ impl DataManager {
         }
     }
 
-    /// Puts an image into chunks, so that a commit needs no memory.
-    pub(crate) fn store_image(&mut self, table: u32, image: &[u8]) -> Result<RowVersion, ErrorCode> {
-        let store = &mut self.store;
-        let layout = &store.tables.current(table).layout;
-        RowVersion::new(&mut store.pages, &mut store.chunks, Purpose::Ordinary, layout, image)
-            .map_err(|_| ErrorCode::DataMemoryFull)
+    /// An image as a change of a row, in chunks, so that a commit needs no memory.
+    pub(crate) fn make_version(
+        &mut self,
+        cx: &Context<'_>,
+        place: RowPlace,
+        image: &[u8],
+    ) -> Result<Change, ErrorCode> {
+        self.store.add_version(&self.versions, place, image, cx.bug()).map(Change::Replace)
     }
 
     /// Sends the API node the row that an operation has read, or that there is none.
@@ -520,8 +516,8 @@ impl DataManager {
         operation: &Operation<'_>,
         found: Option<Version<'_>>,
     ) {
-        let record = &self.operations[handle];
-        let transaction = &self.transactions[record.transaction];
+        let record = &self.versions.operations[handle];
+        let transaction = &self.versions.transactions[record.transaction];
         send_row(cx, self, transaction.id, transaction.api, record.number, operation, found);
     }
 }
@@ -579,7 +575,3 @@ pub fn image_error(error: RowError) -> ErrorCode {
         _ => ErrorCode::BadRow,
     }
 }
-
-/// The header of a row that is inserted but not committed.
-pub const PENDING: RowHeader =
-    RowHeader { epoch: Epoch(0), flags: RowFlags::PENDING_INSERT, operation: OperationRef::NONE };

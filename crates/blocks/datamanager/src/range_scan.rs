@@ -12,10 +12,10 @@
 //! Between slices the scan remembers number of the range, key and row id of the last entry that it has dealt with, and
 //! seeks what is behind it, whether the entry is still there or not.
 
-use crate::index_keys::{Places, Versions};
-use crate::rows::Version;
+use crate::index_keys::{Places, RowKeys};
 use crate::scan::{Asked, Options, Progress, ScanHead, Sliced, refuse, take_options};
 use crate::scan_slice::Answer;
+use crate::store::Version;
 use crate::tables::Table;
 use crate::{DataManager, Store};
 use alloc::vec::Vec;
@@ -287,7 +287,7 @@ impl DataManager {
         let RangeScratch { source, version, entry: key, restored } = scratch;
         restored.clear();
         restored.resize(looking.table.layout.fixed_bytes(), 0);
-        let mut source = Versions::new(places, index.order(), source);
+        let mut source = RowKeys::new(places, index.order(), source);
         // Of most rows that a filter looks at nothing more is wanted.
         source.decisive_byte = looking.scan.filter.as_ref().and_then(Program::first_byte);
         source.needs_rows = !looking.is_covered;
@@ -359,7 +359,7 @@ impl DataManager {
         range: u16,
         progress: &mut Progress,
         answer: &mut Answer<'_>,
-        source: &mut Versions<'_>,
+        source: &mut RowKeys<'_>,
         version_key: &mut Vec<u8>,
         entry_key: &mut Vec<u8>,
     ) -> Option<Sliced> {
@@ -393,12 +393,13 @@ impl DataManager {
         &'a self,
         looking: &Looking<'a>,
         entry: &Entry,
-        source: &mut Versions<'_>,
+        source: &mut RowKeys<'_>,
         version_key: &mut Vec<u8>,
         entry_key: &mut Vec<u8>,
     ) -> Option<Version<'a>> {
         let Looking { scan, table, index, takes_any_version, .. } = *looking;
-        let version = self.visible_in_use(table, scan.partition, entry.row(), scan.viewer)?;
+        let version =
+            self.store.visible_in_use(&self.versions, table, scan.partition, entry.row(), scan.viewer)?;
         if !takes_any_version {
             version_key.clear();
             index.order().write_row(&table.layout, version.fixed, version.variable, version_key);

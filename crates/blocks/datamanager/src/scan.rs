@@ -9,13 +9,13 @@
 //! A scan that counts goes through the same, but adds up what it would send ([`Tally`]); it never waits for requests.
 
 use crate::range_scan::{RangeRequest, RangeScan};
-use crate::rows::{Viewer, scan_viewer};
+use crate::versions::Viewer;
 use crate::{DataManager, PoolUsage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
-use vinga_kernel::{Context, Tick};
+use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_program::filter::Program;
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
 use vinga_wire::scan::{COUNT_ROWS, ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
@@ -481,4 +481,13 @@ pub(crate) fn refuse(cx: &mut Context<'_>, api: Address, scan: u32, next_row: Ro
         code: U16::new(code as u16),
         unused: U16::ZERO,
     });
+}
+
+/// Whether a scan's own later changes count as well: a deliberate bug.
+fn scan_viewer(cx: &Context<'_>, viewer: Viewer) -> Viewer {
+    if cx.has_bug(InjectedBug::ScanSeesLaterOwnChanges) {
+        Viewer { before: u32::MAX, ..viewer }
+    } else {
+        viewer
+    }
 }

@@ -4,8 +4,8 @@
 //! ([`Program::select`](vinga_program::filter::Program::select)), those with operations one by one on the version that
 //! the scan may see. What passes is copied into the answer, or counted.
 
-use crate::rows::Version;
 use crate::scan::{Progress, ScanHead, Sliced};
+use crate::store::Version;
 use crate::tables::Table;
 use crate::{DataManager, Store};
 use core::cmp::Ordering;
@@ -206,7 +206,7 @@ impl DataManager {
 
     /// What the scan sees of a row that operations name, if that passes.
     fn passing_version<'a>(&'a self, scan: &ScanHead, table: &'a Table, row: RowId) -> Option<Version<'a>> {
-        let version = self.visible(table, scan.partition, row, scan.viewer)?;
+        let version = self.store.visible(&self.versions, table, scan.partition, row, scan.viewer)?;
         let passes = |filter: &Program| filter.matches(&table.layout, version.fixed, version.variable);
         scan.filter.as_ref().is_none_or(passes).then_some(version)
     }

@@ -46,7 +46,8 @@ impl DataManager {
                 } else {
                     ordered.iter().for_each(|index| self.begin_index_build(table, index));
                     let indexes = ordered.iter().map(|index| index.id).collect();
-                    self.building = Some(Building { requester, round, table, indexes, result: Ok(()) });
+                    self.schema.building =
+                        Some(Building { requester, round, table, indexes, result: Ok(()) });
                     self.report_builds(cx);
                 }
             }
@@ -106,7 +107,7 @@ impl DataManager {
     /// the others to be dropped when the change is undone.
     pub(crate) fn report_builds(&mut self, cx: &mut Context<'_>) {
         while let Some(built) = self.take_built_index() {
-            if let Some(building) = &mut self.building
+            if let Some(building) = &mut self.schema.building
                 && building.table == built.table
             {
                 building.indexes.retain(|&index| index != built.index);
@@ -114,7 +115,7 @@ impl DataManager {
             }
         }
         if let Some(Building { requester, round, result, .. }) =
-            self.building.take_if(|building| building.indexes.is_empty())
+            self.schema.building.take_if(|building| building.indexes.is_empty())
         {
             answer(cx, requester, round, result);
         }
@@ -144,7 +145,7 @@ impl DataManager {
         if let Some(table) = self.store.tables.find_mut(name.table) {
             table.is_gone = true;
             self.close_scans_of_table(cx, name.table);
-            self.index_work.forget_table(name.table);
+            self.schema.index_work.forget_table(name.table);
         }
     }
 
@@ -156,7 +157,7 @@ impl DataManager {
             answer(cx, requester, round, Ok(()));
             return !self.store.tables.removals.is_empty();
         };
-        if self.rows.iter().any(|(_, row)| row.table == id) {
+        if self.versions.rows.iter().any(|(_, row)| row.place.table == id) {
             // Records of the last transactions wait for their completion.
             cx.mark("table removal waits for completes");
             return false;

@@ -8,7 +8,8 @@
 use crate::DataManager;
 use crate::operation::Change;
 use crate::prepare::Answers;
-use crate::rows::{Version, Viewer};
+use crate::store::Version;
+use crate::versions::Viewer;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use vinga_base::ColumnId;
@@ -180,7 +181,7 @@ impl IndexChanges {
 impl DataManager {
     /// Answers that an operation is prepared, with what has to follow it.
     pub(crate) fn confirm(&self, cx: &mut Context<'_>, handle: Handle, flags: u8, answers: &mut Answers) {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         answers.confirmed.push(record.name().answer(0, flags));
         if record.change == Change::None {
             return;
@@ -190,8 +191,9 @@ impl DataManager {
         if table.unique.0.is_empty() {
             return;
         }
-        let viewer = Viewer { transaction: self.transactions[record.transaction].id, before: record.number };
-        let old = self.visible(table, record.partition, record.row, viewer);
+        let viewer =
+            Viewer { transaction: self.versions.transactions[record.transaction].id, before: record.number };
+        let old = self.store.visible(&self.versions, table, record.partition, record.row, viewer);
         let new = match &record.change {
             Change::Insert => Some(self.store.slot(table, record.partition, record.row)),
             Change::Replace(image) => Some(self.store.image(image)),

@@ -39,7 +39,7 @@ impl DataManager {
         mode: LockMode,
     ) -> Result<Locked, ErrorCode> {
         let mode = if cx.has_bug(InjectedBug::SharedDoesNotBlockExclusive) { LockMode::Shared } else { mode };
-        if !self.operations[handle].patience.may_wait() {
+        if !self.versions.operations[handle].patience.may_wait() {
             return Ok(self.try_lock(cx, handle, state, mode));
         }
         let (entry, is_granted) = self.take_lock(handle, state, mode);
@@ -47,7 +47,7 @@ impl DataManager {
             return Ok(Locked::Granted);
         }
         self.statistics.lock_waits += 1;
-        while let Some(deadlock) = self.locks.find_deadlock(entry) {
+        while let Some(deadlock) = self.locks.table.find_deadlock(entry) {
             self.statistics.deadlocks += 1;
             if deadlock.operation == handle {
                 cx.mark("deadlock: the newcomer is the victim");
@@ -57,39 +57,42 @@ impl DataManager {
             self.refuse_waiting(cx, deadlock.operation, ErrorCode::Deadlock);
         }
         // The victim's place in the queue may have been all that was in the way.
-        let is_granted = self.locks.entry(entry).is_some_and(|(_, granted)| granted);
+        let is_granted = self.locks.table.entry(entry).is_some_and(|(_, granted)| granted);
         Ok(if is_granted { Locked::Granted } else { Locked::Queued })
     }
 
     fn locker(&self, handle: Handle, mode: LockMode) -> Locker {
-        let transaction = self.transactions[self.operations[handle].transaction].id;
+        let transaction = self.versions.transactions[self.versions.operations[handle].transaction].id;
         Locker { operation: handle, transaction, mode }
     }
 
     fn take_lock(&mut self, handle: Handle, state: Handle, mode: LockMode) -> (Handle, bool) {
         let locker = self.locker(handle, mode);
-        let at = self.rows[state].lock;
-        let taken = self.locks.lock(at, state, locker).expect("the lock table is as large as the pools");
-        self.rows[state].lock = taken.row;
-        self.operations[handle].lock = Some(taken.entry);
+        let at = self.versions.rows[state].lock;
+        let taken =
+            self.locks.table.lock(at, state, locker).expect("the lock table is as large as the pools");
+        self.versions.rows[state].lock = taken.row;
+        self.versions.operations[handle].lock = Some(taken.entry);
         (taken.entry, taken.granted)
     }
 
     /// Takes a row's lock for an operation that may not wait for it.
     fn try_lock(&mut self, cx: &mut Context<'_>, handle: Handle, state: Handle, mode: LockMode) -> Locked {
         let locker = self.locker(handle, mode);
-        let at = self.rows[state].lock;
-        match self.locks.try_lock(at, state, locker).expect("the lock table is as large as the pools") {
+        let at = self.versions.rows[state].lock;
+        match self.locks.table.try_lock(at, state, locker).expect("the lock table is as large as the pools") {
             Some(taken) => {
-                self.rows[state].lock = taken.row;
-                self.operations[handle].lock = Some(taken.entry);
+                self.versions.rows[state].lock = taken.row;
+                self.versions.operations[handle].lock = Some(taken.entry);
                 Locked::Granted
             }
             None => {
                 cx.mark("operation that may not wait finds its row locked");
                 self.statistics.locks_denied += 1;
-                if self.operations[handle].patience.skips() && cx.has_bug(InjectedBug::SkipLeavesQueueEntry) {
-                    let left = self.locks.lock(at, state, locker);
+                if self.versions.operations[handle].patience.skips()
+                    && cx.has_bug(InjectedBug::SkipLeavesQueueEntry)
+                {
+                    let left = self.locks.table.lock(at, state, locker);
                     left.expect("the lock table is as large as the pools");
                 }
                 Locked::Denied
@@ -106,8 +109,8 @@ impl DataManager {
     /// Whether an earlier operation of the same transaction waits for the row's lock: what it will do must be seen.
     /// Then this one waits too, not for a lock but for that operation.
     pub(crate) fn waits_for_own(&self, handle: Handle, row: RowId) -> bool {
-        let operation = &self.operations[handle];
-        if self.transactions[operation.transaction].waiting == 0 {
+        let operation = &self.versions.operations[handle];
+        if self.versions.transactions[operation.transaction].waiting == 0 {
             return false;
         }
         let table = self.store.tables.current(operation.table);
@@ -115,10 +118,10 @@ impl DataManager {
         if reference == 0 {
             return false;
         }
-        let state = Some(self.row_state_at(reference));
+        let state = Some(self.versions.row_state_at(reference));
         let mut next = operation.next;
         while let Some(earlier) = next {
-            let earlier = &self.operations[earlier];
+            let earlier = &self.versions.operations[earlier];
             if matches!(earlier.state, State::Waiting { .. }) && earlier.row_state == state {
                 return true;
             }
@@ -129,20 +132,20 @@ impl DataManager {
 
     /// An operation of a transaction need not wait any more: those that wait for it may go on.
     fn run_followers(&mut self, id: TransactionId) {
-        let Some(transaction) = self.find_transaction(id) else { return };
-        if self.transactions[transaction].waiting == 0 {
+        let Some(transaction) = self.versions.find_transaction(id) else { return };
+        if self.versions.transactions[transaction].waiting == 0 {
             return;
         }
         let mut followers = Vec::new();
-        let mut next = self.transactions[transaction].operations;
+        let mut next = self.versions.transactions[transaction].operations;
         while let Some(at) = next {
-            let record = &self.operations[at];
+            let record = &self.versions.operations[at];
             if record.lock.is_none() && matches!(record.state, State::Waiting { .. }) {
                 followers.push(at);
             }
             next = record.next;
         }
-        self.ready.extend(followers.into_iter().rev());
+        self.locks.ready.extend(followers.into_iter().rev());
     }
 
     /// Keeps an operation until its lock is granted, or an earlier one that it waits for has run.
@@ -155,21 +158,21 @@ impl DataManager {
             .chunks
             .store(&mut store.pages, Purpose::Ordinary, raw)
             .map_err(|_| ErrorCode::DataMemoryFull)?;
-        let record = &mut self.operations[handle];
+        let record = &mut self.versions.operations[handle];
         // If its row has gone, and come back with somebody else's lock, it is the same wait that goes on, and its end
         // stands in the queue of time-outs. Were it entered again each time, the queue would grow as long as the wait
         // lasts.
         let goes_on = record.waits_since.is_some();
         let since = *record.waits_since.get_or_insert(cx.now());
         record.state = State::Waiting { request, since };
-        self.transactions[record.transaction].waiting += 1;
+        self.versions.transactions[record.transaction].waiting += 1;
         match (record.kind, record.patience) {
             // It waits for another one of its transaction, which some time-out ends.
             (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {}
             (_, Patience::Usual) if goes_on => {}
-            (_, Patience::Usual) => self.waiting.push_back((since, handle)),
+            (_, Patience::Usual) => self.locks.waiting.push_back((since, handle)),
             (_, Patience::Until(end)) => {
-                self.bounded_waits.insert((end, handle));
+                self.locks.bounded_waits.insert((end, handle));
             }
             (_, Patience::NoWait | Patience::SkipLocked | Patience::ElseCommitted) => {
                 unreachable!("an operation that may not wait does not")
@@ -177,65 +180,67 @@ impl DataManager {
         }
         // One that is noted already is asked about whatever it waits for when that is due.
         if !mem::replace(&mut record.is_noted, true) {
-            self.probes.note(cx.now(), handle);
+            self.locks.probes.note(cx.now(), handle);
         }
         Ok(())
     }
 
     /// An operation waits no longer. What it came as, if it has waited.
     fn stop_waiting(&mut self, handle: Handle) -> Option<ChunkRef> {
-        let record = &mut self.operations[handle];
+        let record = &mut self.versions.operations[handle];
         let State::Waiting { request, .. } = record.state else { return None };
         record.state = State::Prepared;
         if let Patience::Until(end) = record.patience {
-            self.bounded_waits.remove(&(end, handle));
+            self.locks.bounded_waits.remove(&(end, handle));
         }
-        self.transactions[record.transaction].waiting -= 1;
+        self.versions.transactions[record.transaction].waiting -= 1;
         Some(request)
     }
 
     /// Lets go of an operation's lock and place in the queue; who may go on now is noted as ready.
     pub(crate) fn unlock(&mut self, handle: Handle) {
-        let Some(entry) = self.operations[handle].lock.take() else { return };
-        let ready = &mut self.ready;
-        if self.locks.release(entry, |_, granted| ready.push_back(granted.operation)) {
-            let state = self.operations[handle].row_state.expect("a lock belongs to a row");
-            self.rows[state].lock = LockRef::NONE;
+        let Some(entry) = self.versions.operations[handle].lock.take() else { return };
+        let ready = &mut self.locks.ready;
+        if self.locks.table.release(entry, |_, granted| ready.push_back(granted.operation)) {
+            let state = self.versions.operations[handle].row_state.expect("a lock belongs to a row");
+            self.versions.rows[state].lock = LockRef::NONE;
         }
     }
 
     /// A row has ceased to exist: its waiters run again from the index probe.
     pub(crate) fn rerun_waiters(&mut self, cx: &mut Context<'_>, state: Handle) {
-        let lock = self.rows[state].lock;
+        let lock = self.versions.rows[state].lock;
         if lock == LockRef::NONE {
             return;
         }
-        while let Some(waiter) = self.locks.take_waiter(lock) {
+        while let Some(waiter) = self.locks.table.take_waiter(lock) {
             cx.mark("waiter of a vanished row runs again");
-            self.operations[waiter.operation].lock = None;
-            self.detach(waiter.operation);
+            self.versions.operations[waiter.operation].lock = None;
+            self.store.detach(&mut self.versions, waiter.operation);
             if !cx.has_bug(InjectedBug::WaitersOfVanishedRowLost) {
-                self.ready.push_back(waiter.operation);
+                self.locks.ready.push_back(waiter.operation);
             }
         }
     }
 
     /// Runs everything that need not wait any more.
     pub(crate) fn run_ready(&mut self, cx: &mut Context<'_>) {
-        while let Some(handle) = self.ready.pop_front() {
+        while let Some(handle) = self.locks.ready.pop_front() {
             self.run_again(cx, handle);
         }
     }
 
     fn run_again(&mut self, cx: &mut Context<'_>, handle: Handle) {
         // It may have been aborted since, or have run, or wait for a lock by now.
-        let Some(record) = self.operations.get(handle) else { return };
-        if record.lock.is_some_and(|entry| self.locks.entry(entry).is_some_and(|(_, granted)| !granted)) {
+        let Some(record) = self.versions.operations.get(handle) else { return };
+        if record.lock.is_some_and(|entry| self.locks.table.entry(entry).is_some_and(|(_, granted)| !granted))
+        {
             return;
         }
         let (name, is_local) = (record.name(), record.error_is_local);
         let (transaction, skips) = (record.transaction, record.patience.skips());
-        let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        let (id, actor) =
+            (self.versions.transactions[transaction].id, self.versions.transactions[transaction].actor);
         let Some(request) = self.stop_waiting(handle) else { return };
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
@@ -269,10 +274,11 @@ impl DataManager {
 
     /// Refuses an operation that waits for a lock.
     pub(crate) fn refuse_waiting(&mut self, cx: &mut Context<'_>, handle: Handle, code: ErrorCode) {
-        let record = &self.operations[handle];
+        let record = &self.versions.operations[handle];
         let (name, is_local) = (record.name(), record.error_is_local);
         let transaction = record.transaction;
-        let (id, actor) = (self.transactions[transaction].id, self.transactions[transaction].actor);
+        let (id, actor) =
+            (self.versions.transactions[transaction].id, self.versions.transactions[transaction].actor);
         self.drop_operation(handle);
         let mut answers = Answers::default();
         answers.refuse(name, code, is_local);
@@ -283,7 +289,7 @@ impl DataManager {
     /// Refuses what has waited too long.
     pub(crate) fn check_lock_timeouts(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
-        while let Some(&(end, handle)) = self.bounded_waits.first() {
+        while let Some(&(end, handle)) = self.locks.bounded_waits.first() {
             if now < end {
                 break;
             }
@@ -291,15 +297,15 @@ impl DataManager {
             self.statistics.lock_timeouts += 1;
             self.refuse_waiting(cx, handle, ErrorCode::LockTimeout);
         }
-        while let Some(&(began, handle)) = self.waiting.front() {
-            let still_waits = match self.operations.get(handle).map(|o| o.state) {
+        while let Some(&(began, handle)) = self.locks.waiting.front() {
+            let still_waits = match self.versions.operations.get(handle).map(|o| o.state) {
                 Some(State::Waiting { since, .. }) => since == began,
                 Some(State::Prepared | State::Committed { .. }) | None => false,
             };
             if still_waits && now.since(began) < self.settings.lock_timeout {
                 break;
             }
-            self.waiting.pop_front();
+            self.locks.waiting.pop_front();
             if still_waits {
                 cx.mark("lock wait timed out");
                 self.statistics.lock_timeouts += 1;
@@ -311,42 +317,37 @@ impl DataManager {
 
     /// Frees an operation's record and everything that it holds, but undoes no change (it has none left).
     pub(crate) fn drop_operation(&mut self, handle: Handle) {
-        assert!(self.operations[handle].change == Change::None, "a change is undone or installed first");
+        assert!(
+            self.versions.operations[handle].change == Change::None,
+            "a change is undone or installed first"
+        );
         if let Some(request) = self.stop_waiting(handle) {
             self.store.chunks.free(&mut self.store.pages, request);
         }
         self.unlock(handle);
-        self.detach(handle);
-        let transaction = self.operations[handle].transaction;
+        self.store.detach(&mut self.versions, handle);
+        let transaction = self.versions.operations[handle].transaction;
         self.unlink(transaction, handle);
-        self.operations.remove(handle);
-        self.forget_if_empty(transaction);
+        self.versions.operations.remove(handle);
+        self.versions.forget_if_empty(transaction);
     }
 
     /// Takes an operation out of its transaction's list.
     fn unlink(&mut self, transaction: Handle, handle: Handle) {
-        let after = self.operations[handle].next;
-        let mut at = self.transactions[transaction].operations;
+        let after = self.versions.operations[handle].next;
+        let mut at = self.versions.transactions[transaction].operations;
         if at == Some(handle) {
-            self.transactions[transaction].operations = after;
+            self.versions.transactions[transaction].operations = after;
             return;
         }
         while let Some(previous) = at {
-            at = self.operations[previous].next;
+            at = self.versions.operations[previous].next;
             if at == Some(handle) {
-                self.operations[previous].next = after;
+                self.versions.operations[previous].next = after;
                 return;
             }
         }
         unreachable!("an operation is in its transaction's list");
-    }
-
-    /// Frees a transaction's record when it has no operation left.
-    pub(crate) fn forget_if_empty(&mut self, transaction: Handle) {
-        if self.transactions[transaction].operations.is_none() {
-            let gone = self.transactions.remove(transaction).expect("the caller holds it");
-            self.by_id.remove(gone.id.0);
-        }
     }
 
     /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they
@@ -360,9 +361,9 @@ impl DataManager {
     ) -> Result<Executed, ErrorCode> {
         let number = operation.body.first_chunk::<4>().ok_or(ErrorCode::MalformedSignal)?;
         let number = U32::from_bytes(*number).get();
-        let mut next = self.transactions[self.operations[handle].transaction].operations;
+        let mut next = self.versions.transactions[self.versions.operations[handle].transaction].operations;
         while let Some(at) = next {
-            let record = &self.operations[at];
+            let record = &self.versions.operations[at];
             next = record.next;
             let is_read = matches!(record.kind, OperationKind::ReadShared | OperationKind::ReadExclusive);
             if record.number != number || record.sub != 0 || !is_read {

@@ -162,6 +162,11 @@ impl Context<'_> {
         injected_bug::is_on(self.shared.bug, bug)
     }
 
+    /// The rule that this run breaks on purpose; `None` in builds without injected bugs.
+    pub fn bug(&self) -> Option<InjectedBug> {
+        self.shared.bug
+    }
+
     /// Records a coverage mark: a rare branch was taken. The simulator reports the marks that were never recorded.
     #[inline]
     pub fn mark(&mut self, name: &'static str) {

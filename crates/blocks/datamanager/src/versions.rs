@@ -1,0 +1,157 @@
+//! What open transactions have at this data manager: their operations, and the states of the rows that these name.
+//!
+//! The records refer to each other by handle. A transaction lists its operations; an operation that has found its row
+//! names the row's state; the state heads the list of the changes that were made of the row, newest first. The versions
+//! of a row that readers are not shown are in the records of these changes.
+
+use crate::operation::{Change, OperationRecord, State, TransactionRecord};
+use alloc::vec::Vec;
+use vinga_base::id_map::IdMap;
+use vinga_base::pool::{Handle, Pool};
+use vinga_base::{PartitionId, RowId, TransactionId};
+use vinga_fragment::lock_table::LockRef;
+
+/// Which row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RowPlace {
+    /// The table's id.
+    pub table: u32,
+    /// The partition of the cluster.
+    pub partition: PartitionId,
+    /// Its place in the fragment, the same on all replicas.
+    pub row: RowId,
+}
+
+/// The state of a row that operations name. Its pool index stands in the row's header.
+pub struct RowState {
+    pub place: RowPlace,
+    /// Operations that name it, waiters included.
+    pub operations: u32,
+    /// The newest change; older ones follow by `older_change`. At a backup, changes of one transaction at a time, too:
+    /// those of earlier ones were resolved before.
+    pub newest_change: Option<Handle>,
+    /// The row's lock; none at a backup, or when only waiters of an earlier row in this slot are left.
+    pub lock: LockRef,
+}
+
+/// Whose own changes count, and which of them: those with lower numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Viewer {
+    pub transaction: TransactionId,
+    pub before: u32,
+}
+
+/// See the head of this file.
+pub struct Versions {
+    pub operations: Pool<OperationRecord>,
+    pub transactions: Pool<TransactionRecord>,
+    by_id: IdMap,
+    /// States of rows with operations: each operation names one row at most.
+    pub rows: Pool<RowState>,
+}
+
+impl Versions {
+    /// Room for so many operations, of so many transactions.
+    pub fn new(operations_max: u32, transactions_max: u32) -> Self {
+        Versions {
+            operations: Pool::new(operations_max),
+            transactions: Pool::new(transactions_max),
+            by_id: IdMap::new(transactions_max),
+            rows: Pool::new(operations_max),
+        }
+    }
+
+    /// Whether nothing of any transaction is left.
+    pub fn is_empty(&self) -> bool {
+        self.operations.used() == 0 && self.transactions.used() == 0 && self.rows.used() == 0
+    }
+
+    /// Number of transactions that are found by their ids.
+    pub fn known(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// The record of a transaction here.
+    #[inline]
+    pub fn find_transaction(&self, id: TransactionId) -> Option<Handle> {
+        self.transactions.handle_at(self.by_id.get(id.0)?)
+    }
+
+    /// Adds the record of a transaction that has none. `None` if the pool is empty.
+    pub fn add_transaction(&mut self, record: TransactionRecord) -> Option<Handle> {
+        let id = record.id;
+        let made = self.transactions.insert(record).ok()?;
+        self.by_id.insert(id.0, made.index());
+        Some(made)
+    }
+
+    /// Removes the record of a transaction that has no operation here any more.
+    pub fn forget_if_empty(&mut self, transaction: Handle) {
+        let record = &self.transactions[transaction];
+        if record.operations.is_none() {
+            assert!(record.waiting == 0, "only operations wait");
+            self.by_id.remove(record.id.0);
+            self.transactions.remove(transaction);
+        }
+    }
+
+    /// The operations of a transaction; that which came last is first.
+    pub fn operations_of(&self, transaction: Handle) -> Vec<Handle> {
+        let first = self.transactions[transaction].operations;
+        core::iter::successors(first, |&at| self.operations[at].next).collect()
+    }
+
+    /// The state record behind the reference in a row's header.
+    #[inline]
+    pub fn row_state_at(&self, reference: u32) -> Handle {
+        self.rows.handle_at(reference).expect("a row's header names a live state record")
+    }
+
+    /// The changes of a row, newest first.
+    pub fn changes(&self, newest: Option<Handle>) -> impl Iterator<Item = Handle> {
+        core::iter::successors(newest, |&at| self.operations[at].older_change)
+    }
+
+    /// The newest change of a row that fulfils a condition.
+    pub fn own_change(&self, state: Handle, condition: impl Fn(&OperationRecord) -> bool) -> Option<&Change> {
+        self.changes(self.rows[state].newest_change)
+            .map(|at| &self.operations[at])
+            .find(|operation| condition(operation))
+            .map(|operation| &operation.change)
+    }
+
+    /// Links an operation to a row's state.
+    pub fn attach(&mut self, operation: Handle, state: Handle) {
+        let row = &mut self.rows[state];
+        row.operations += 1;
+        let operation = &mut self.operations[operation];
+        assert!(operation.row_state.is_none(), "an operation names one row");
+        operation.row_state = Some(state);
+        operation.row = row.place.row;
+    }
+
+    /// Makes a change the newest of its row.
+    pub fn push_change(&mut self, operation: Handle, change: Change) {
+        let state = self.operations[operation].row_state.expect("a change names a row");
+        let row = &mut self.rows[state];
+        let record = &mut self.operations[operation];
+        assert!(record.change == Change::None, "an operation changes its row once");
+        record.change = change;
+        record.older_change = row.newest_change.replace(operation);
+    }
+
+    /// Unlinks the newest change from its row; returns it.
+    pub fn pop_change(&mut self, operation: Handle) -> Change {
+        let state = self.operations[operation].row_state.expect("a change names a row");
+        let older = self.operations[operation].older_change.take();
+        let newest = core::mem::replace(&mut self.rows[state].newest_change, older);
+        assert!(newest == Some(operation), "changes are undone newest first");
+        core::mem::replace(&mut self.operations[operation].change, Change::None)
+    }
+
+    /// Changes that are committed and that readers are not shown.
+    pub fn hidden(&self) -> usize {
+        let is_committed = |at: Handle| matches!(self.operations[at].state, State::Committed { .. });
+        self.rows.iter().filter(|(_, row)| row.newest_change.is_some_and(is_committed)).count()
+    }
+}
