@@ -415,7 +415,7 @@ mod tests {
 
     impl Fixture {
         fn image(&self, v: u64) -> Vec<u8> {
-            let image = [U64::new(1), U64::new(v)].map(|n| n.to_bytes()).concat();
+            let image = [U64::new(1), U64::new(v)].map(U64::to_bytes).concat();
             self.layout.check_image(&image).expect("a row of the table");
             image
         }
