@@ -91,7 +91,8 @@ impl Coordinator {
     /// The transaction that waits for this answer; `None` if it does not wait any more.
     #[inline]
     fn find_answered(&self, head: &PreparedHead) -> Option<Handle> {
-        let handle = self.find_record(head.record.get(), TransactionId(head.transaction.get()))?;
+        let handle =
+            self.transactions.find_record(head.record.get(), TransactionId(head.transaction.get()))?;
         matches!(self.transactions[handle].state, State::Preparing { .. }).then_some(handle)
     }
 
@@ -120,7 +121,9 @@ impl Coordinator {
     pub(crate) fn on_commit_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<CommitBody>()?;
         let id = TransactionId(body.transaction.get());
-        let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
+        let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else {
+            return Some(());
+        };
         if let State::Committing { outstanding } = self.transactions[handle].state
             && self.participant_ended(handle, body.owner)
         {
@@ -136,7 +139,9 @@ impl Coordinator {
     pub(crate) fn on_abort_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<AbortBody>()?;
         let id = TransactionId(body.transaction.get());
-        let Some(handle) = self.find_record(body.actor.record.get(), id) else { return Some(()) };
+        let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else {
+            return Some(());
+        };
         match self.transactions[handle].state {
             State::Preparing { .. } if body.from.get() != WHOLE_TRANSACTION => {
                 if body.flags.get() & ABORT_ONE != 0 {

@@ -102,7 +102,7 @@ impl Coordinator {
     /// manager may have decided it, its answer tells; it is sent immediately, even if operations wait for locks.
     /// Returns false if no batch is under way, or the transaction rolls back already.
     fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
-        let Some(handle) = self.find(id) else { return false };
+        let Some(handle) = self.transactions.find(id) else { return false };
         match self.transactions[handle].state {
             State::Open { .. } | State::RollingBack { .. } => false,
             State::Preparing { last: false, .. } => {
@@ -129,7 +129,7 @@ impl Coordinator {
         api: Address,
         head: &TransactionHead,
     ) -> Result<Handle, ErrorCode> {
-        let known = self.find(id);
+        let known = self.transactions.find(id);
         if head.flags.get() & FLAG_START == 0 {
             let handle = known.ok_or(ErrorCode::TransactionAborted)?;
             return match self.transactions[handle].state {
@@ -149,12 +149,9 @@ impl Coordinator {
             cx.mark("too many unconfirmed outcomes");
             return Err(ErrorCode::Overloaded);
         }
-        let handle = self
-            .transactions
-            .insert(Transaction::new(id, api, cx.now()))
-            .map_err(|_| ErrorCode::OutOfTransactions)?;
+        let transaction = Transaction::new(id, api, cx.now());
+        let handle = self.transactions.insert(transaction).ok_or(ErrorCode::OutOfTransactions)?;
         client.open += 1;
-        self.by_id.insert(id.0, handle.index());
         Ok(handle)
     }
 

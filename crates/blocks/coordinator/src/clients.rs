@@ -95,7 +95,7 @@ impl Coordinator {
                 && !cx.has_bug(InjectedBug::SeenOutcomesKeepMarkers)
             {
                 let replicas = cx.view().owned_by(marker).replicas();
-                self.marker_drops.extend(replicas.nodes().map(|node| (marker.at(node), ended.id)));
+                self.lazy_orders.drop_marker(marker, replicas, ended.id);
             }
         }
     }
@@ -121,7 +121,7 @@ impl Coordinator {
             return Some(());
         }
         let request = question.request.get();
-        if let Some(handle) = self.find(id) {
+        if let Some(handle) = self.transactions.find(id) {
             cx.mark("outcome asked while the transaction is under way");
             self.transactions[handle].special_mut().asked = Some((requester, request));
             return Some(());

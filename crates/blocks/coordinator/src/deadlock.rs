@@ -41,7 +41,7 @@ impl Coordinator {
 
     /// A transaction that data managers work for: no other waits.
     fn find_preparing(&self, id: TransactionId) -> Option<Handle> {
-        let handle = self.find(id)?;
+        let handle = self.transactions.find(id)?;
         matches!(self.transactions[handle].state, State::Preparing { .. }).then_some(handle)
     }
 

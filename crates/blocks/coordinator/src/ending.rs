@@ -108,9 +108,8 @@ impl Coordinator {
             // A replica group that is only on this node drops its records at commit: a successor that would need them
             // can exist only after this node has failed, and then they are lost as well.
             if participant.holds && participant.changes && participant.is_replicated {
-                let (owner, id) = (participant.owner, transaction.id);
                 let replicas = participant.replicas(view);
-                self.completes.extend(replicas.nodes().map(|node| (owner.at(node), id)));
+                self.lazy_orders.complete(participant.owner, replicas, transaction.id);
             }
         }
     }
@@ -135,8 +134,7 @@ impl Coordinator {
 
     /// Answers the API node and removes the transaction's records.
     fn finish(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome, number: u32) {
-        let transaction = self.transactions.remove(handle).expect("it was open until now");
-        self.by_id.remove(transaction.id.0);
+        let transaction = self.transactions.remove(handle);
         self.participants.remove(transaction.participants);
         answer(cx, &transaction, outcome, number);
         if let Some((requester, request)) = transaction.special().and_then(|special| special.asked) {

@@ -45,7 +45,7 @@ impl Coordinator {
             for ended in client.outcomes {
                 if let Some(marker) = ended.marker {
                     let replicas = cx.view().owned_by(marker).replicas();
-                    self.marker_drops.extend(replicas.nodes().map(|node| (marker.at(node), ended.id)));
+                    self.lazy_orders.drop_marker(marker, replicas, ended.id);
                 }
             }
         }
@@ -86,8 +86,7 @@ impl Coordinator {
     /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided ones
     /// are ended without it.
     pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
-        self.completes.retain(|(data_manager, _)| !change.has_lost(data_manager.node()));
-        self.marker_drops.retain(|(data_manager, _)| !change.has_lost(data_manager.node()));
+        self.lazy_orders.forget_lost(change);
         let touched: Vec<Handle> = self
             .transactions
             .iter()

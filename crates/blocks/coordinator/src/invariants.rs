@@ -8,18 +8,19 @@ use vinga_kernel::Scrutiny;
 impl Coordinator {
     /// See `vinga_kernel::Block::check_invariants`.
     pub(crate) fn check(&self, scrutiny: Scrutiny) {
-        assert_eq!(
-            self.by_id.len(),
-            self.transactions.used() as usize,
-            "each transaction is found by its id, and nothing else is"
-        );
+        self.transactions.check_ids();
         if scrutiny < Scrutiny::Full {
             return;
         }
         let mut participants = 0;
         let mut open: BTreeMap<u32, u32> = BTreeMap::new();
         for (handle, transaction) in self.transactions.iter() {
-            assert_eq!(self.find(transaction.id), Some(handle), "{:?} is found by its id", transaction.id);
+            assert_eq!(
+                self.transactions.find(transaction.id),
+                Some(handle),
+                "{:?} is found by its id",
+                transaction.id
+            );
             participants += self.participants.of(transaction.participants).count();
             *open.entry(transaction.id.owner()).or_default() += 1;
             self.check_transaction(transaction);

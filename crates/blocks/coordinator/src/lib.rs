@@ -4,7 +4,8 @@
 //! managers own the rows, sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
 //! (`unique`), gathers the answers (`answers`), and ends the transaction on request or when it has to (`ending`). It
 //! keeps outcomes until the API node has confirmed them (`clients`), and continues when data nodes or API nodes fail
-//! (`failure`); `participants` are the replica groups that take part. The signals are described in `vinga_wire::{transaction,
+//! (`failure`). What it has: `transactions`, their `participants`, `clients` with their outcomes, `tables`, and
+//! `lazy_orders` that are sent once a turn. The signals are described in `vinga_wire::{transaction,
 //! commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
 //! A transaction's states:
@@ -35,23 +36,23 @@ mod ending;
 mod failure;
 pub mod inspect;
 mod invariants;
+mod lazy_orders;
 mod participants;
 mod stages;
 mod tables;
 mod transaction;
+mod transactions;
 mod unique;
 
-use alloc::vec::Vec;
 use clients::Clients;
+use lazy_orders::LazyOrders;
 use participants::Participants;
 use tables::Tables;
-use transaction::Transaction;
-use vinga_base::id_map::IdMap;
-use vinga_base::pool::{Handle, Pool};
-use vinga_base::{Epoch, Incarnation, NodeId, TransactionId};
+use transactions::Transactions;
+use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// What a coordinator is configured with.
 #[derive(Clone, Debug)]
@@ -90,16 +91,11 @@ const CHECK_INTERVAL: Span = Span::from_millis(100);
 pub struct Coordinator {
     settings: Settings,
     epoch: Epoch,
-    transactions: Pool<Transaction>,
-    by_id: IdMap,
+    transactions: Transactions,
     participants: Participants,
     clients: Clients,
     tables: Tables,
-    /// Transactions that are committed on all replicas of a chain, so that their records there can be dropped:
-    /// (data manager, id).
-    completes: Vec<(Address, TransactionId)>,
-    /// Transactions whose outcome is confirmed and whose marker can be dropped: (data manager, id).
-    marker_drops: Vec<(Address, TransactionId)>,
+    lazy_orders: LazyOrders,
     statistics: Statistics,
 }
 
@@ -122,13 +118,11 @@ impl Coordinator {
         let transactions = settings.transactions_max;
         Coordinator {
             epoch: settings.epoch,
-            transactions: Pool::new(transactions),
-            by_id: IdMap::new(transactions),
+            transactions: Transactions::new(transactions),
             participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
             tables: Tables::default(),
-            completes: Vec::new(),
-            marker_drops: Vec::new(),
+            lazy_orders: LazyOrders::default(),
             statistics: Statistics::default(),
             settings,
         }
@@ -140,24 +134,9 @@ impl Coordinator {
         Some(())
     }
 
-    fn find(&self, id: TransactionId) -> Option<Handle> {
-        self.transactions.handle_at(self.by_id.get(id.0)?)
-    }
-
-    /// The transaction that an answer of a data manager is for: `record` is only a hint, the id decides.
-    #[inline]
-    fn find_record(&self, record: u32, id: TransactionId) -> Option<Handle> {
-        let handle = self.transactions.handle_at(record)?;
-        (self.transactions[handle].id == id).then_some(handle)
-    }
-
     /// Whether no record of any transaction is left, as must be the case at rest.
     pub fn is_at_rest(&self) -> bool {
-        self.transactions.used() == 0
-            && self.participants.used() == 0
-            && self.by_id.is_empty()
-            && self.completes.is_empty()
-            && self.marker_drops.is_empty()
+        self.transactions.used() == 0 && self.participants.used() == 0 && self.lazy_orders.is_empty()
     }
 
     /// Outcomes that API nodes have not confirmed yet.
@@ -167,7 +146,7 @@ impl Coordinator {
 
     /// Transaction records in use, the highest number ever in use, and the capacity.
     pub fn transaction_pool(&self) -> (u32, u32, u32) {
-        (self.transactions.used(), self.transactions.used_max(), self.transactions.capacity())
+        self.transactions.usage()
     }
 
     /// Bytes of memory that this instance holds.
@@ -179,25 +158,6 @@ impl Coordinator {
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
-}
-
-/// Transaction ids in one list signal, at most.
-const LIST_MAX: usize = 512;
-
-/// Sends gathered (data manager, transaction) pairs, one signal for each data manager, and empties the list.
-fn send_lists(cx: &mut Context<'_>, signal: SignalNumber, list: &mut Vec<(Address, TransactionId)>) {
-    list.sort_unstable();
-    for run in list.chunk_by(|(a, _), (b, _)| a == b) {
-        for ids in run.chunks(LIST_MAX) {
-            let mut writer = cx.frame(signal, ids[0].0);
-            writer
-                .put(&vinga_wire::commit::TransactionList { count: vinga_wire::U32::new(ids.len() as u32) });
-            for (_, id) in ids {
-                writer.put(&vinga_wire::U64::new(id.0));
-            }
-        }
-    }
-    list.clear();
 }
 
 impl Block for Coordinator {
@@ -238,12 +198,7 @@ impl Block for Coordinator {
 
     /// Sends what was gathered lazily.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.completes.is_empty() {
-            send_lists(cx, SignalNumber::CompleteOrder, &mut self.completes);
-        }
-        if !self.marker_drops.is_empty() {
-            send_lists(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
-        }
+        self.lazy_orders.send(cx);
         false
     }
 

@@ -73,7 +73,7 @@ impl DataManager {
                 self.store.remove(&self.versions, place, None);
                 self.rerun_waiters(cx, state);
                 // There is no row left to be locked.
-                self.unlock(handle);
+                self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
             }
             Change::Replace(image) => self.store.drop_version(&self.versions, place, image),

@@ -56,7 +56,7 @@ impl DataManager {
             let record = &self.versions.operations[handle];
             let dies_with_coordinator = record.chain.is_only(own) && coordinator == own;
             if record.kind.is_change() && !dies_with_coordinator {
-                self.unlock(handle);
+                self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
                 self.versions.operations[handle].state = State::Committed { epoch, shown: true };
             } else {

@@ -222,18 +222,9 @@ impl DataManager {
             waits_since: None,
             is_noted: false,
             chain: head.chain,
-            next: self.versions.transactions[transaction].operations,
+            next: None,
         };
-        match self.versions.operations.insert(record) {
-            Ok(handle) => {
-                self.versions.transactions[transaction].operations = Some(handle);
-                Ok(handle)
-            }
-            Err(_) => {
-                self.versions.forget_if_empty(transaction);
-                Err(ErrorCode::OutOfOperations)
-            }
-        }
+        self.versions.add_operation(transaction, record).ok_or(ErrorCode::OutOfOperations)
     }
 
     /// Executes an operation whose record is made: finds the row, locks it, does what is asked. `raw` is the operation

@@ -86,13 +86,48 @@ impl Versions {
     }
 
     /// Removes the record of a transaction that has no operation here any more.
-    pub fn forget_if_empty(&mut self, transaction: Handle) {
+    fn forget_if_empty(&mut self, transaction: Handle) {
         let record = &self.transactions[transaction];
         if record.operations.is_none() {
             assert!(record.waiting == 0, "only operations wait");
             self.by_id.remove(record.id.0);
             self.transactions.remove(transaction);
         }
+    }
+
+    /// Adds an operation to a transaction. `None` if the pool is empty; then a transaction that has no operation is gone,
+    /// too.
+    pub fn add_operation(&mut self, transaction: Handle, record: OperationRecord) -> Option<Handle> {
+        let record = OperationRecord { next: self.transactions[transaction].operations, ..record };
+        match self.operations.insert(record) {
+            Ok(made) => {
+                self.transactions[transaction].operations = Some(made);
+                Some(made)
+            }
+            Err(_) => {
+                self.forget_if_empty(transaction);
+                None
+            }
+        }
+    }
+
+    /// Removes an operation that changes nothing, and its transaction if it was the last one.
+    pub fn remove_operation(&mut self, operation: Handle) {
+        let removed = self.operations.get(operation).expect("the caller holds it");
+        assert!(removed.change == Change::None, "a change is undone or installed first");
+        assert!(removed.row_state.is_none() && removed.lock.is_none(), "it has let go of its row");
+        let (transaction, after) = (removed.transaction, removed.next);
+        let first = self.transactions[transaction].operations;
+        if first == Some(operation) {
+            self.transactions[transaction].operations = after;
+        } else {
+            let before = core::iter::successors(first, |&at| self.operations[at].next)
+                .find(|&at| self.operations[at].next == Some(operation))
+                .expect("an operation is in its transaction's list");
+            self.operations[before].next = after;
+        }
+        self.operations.remove(operation);
+        self.forget_if_empty(transaction);
     }
 
     /// The operations of a transaction; that which came last is first.

@@ -5,15 +5,13 @@
 //! ([`DataManager::run_ready`], at the end of every signal that may have freed a lock).
 
 use crate::DataManager;
-use crate::operation::{Change, Patience, State};
+use crate::operation::{Change, State};
 use crate::prepare::{Answers, Executed};
-use alloc::vec::Vec;
-use core::mem;
+use vinga_base::RowId;
 use vinga_base::page_pool::Purpose;
 use vinga_base::pool::Handle;
-use vinga_base::{RowId, TransactionId};
-use vinga_fragment::chunk_store::{CHUNK_BYTES_MAX, ChunkRef};
-use vinga_fragment::lock_table::{LockMode, LockRef, Locker};
+use vinga_fragment::chunk_store::CHUNK_BYTES_MAX;
+use vinga_fragment::lock_table::{LockMode, LockRef};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::OPERATION_HOLDS;
 use vinga_wire::operation::{Operation, OperationKind};
@@ -42,7 +40,7 @@ impl DataManager {
         if !self.versions.operations[handle].patience.may_wait() {
             return Ok(self.try_lock(cx, handle, state, mode));
         }
-        let (entry, is_granted) = self.take_lock(handle, state, mode);
+        let (entry, is_granted) = self.locks.take(&mut self.versions, handle, state, mode);
         if is_granted {
             return Ok(Locked::Granted);
         }
@@ -61,48 +59,23 @@ impl DataManager {
         Ok(if is_granted { Locked::Granted } else { Locked::Queued })
     }
 
-    fn locker(&self, handle: Handle, mode: LockMode) -> Locker {
-        let transaction = self.versions.transactions[self.versions.operations[handle].transaction].id;
-        Locker { operation: handle, transaction, mode }
-    }
-
-    fn take_lock(&mut self, handle: Handle, state: Handle, mode: LockMode) -> (Handle, bool) {
-        let locker = self.locker(handle, mode);
-        let at = self.versions.rows[state].lock;
-        let taken =
-            self.locks.table.lock(at, state, locker).expect("the lock table is as large as the pools");
-        self.versions.rows[state].lock = taken.row;
-        self.versions.operations[handle].lock = Some(taken.entry);
-        (taken.entry, taken.granted)
-    }
-
     /// Takes a row's lock for an operation that may not wait for it.
     fn try_lock(&mut self, cx: &mut Context<'_>, handle: Handle, state: Handle, mode: LockMode) -> Locked {
-        let locker = self.locker(handle, mode);
-        let at = self.versions.rows[state].lock;
-        match self.locks.table.try_lock(at, state, locker).expect("the lock table is as large as the pools") {
-            Some(taken) => {
-                self.versions.rows[state].lock = taken.row;
-                self.versions.operations[handle].lock = Some(taken.entry);
-                Locked::Granted
-            }
-            None => {
-                cx.mark("operation that may not wait finds its row locked");
-                self.statistics.locks_denied += 1;
-                if self.versions.operations[handle].patience.skips()
-                    && cx.has_bug(InjectedBug::SkipLeavesQueueEntry)
-                {
-                    let left = self.locks.table.lock(at, state, locker);
-                    left.expect("the lock table is as large as the pools");
-                }
-                Locked::Denied
-            }
+        if self.locks.try_take(&mut self.versions, handle, state, mode) {
+            return Locked::Granted;
         }
+        cx.mark("operation that may not wait finds its row locked");
+        self.statistics.locks_denied += 1;
+        let skips = self.versions.operations[handle].patience.skips();
+        if skips && cx.has_bug(InjectedBug::SkipLeavesQueueEntry) {
+            self.locks.queue_for_nobody(&self.versions, handle, state, mode);
+        }
+        Locked::Denied
     }
 
     /// Locks a row for a change that nobody can be in the way of: the row is new, or others were ordered before.
     pub(crate) fn lock_fresh(&mut self, handle: Handle, state: Handle) {
-        let (_, is_granted) = self.take_lock(handle, state, LockMode::Exclusive);
+        let (_, is_granted) = self.locks.take(&mut self.versions, handle, state, LockMode::Exclusive);
         assert!(is_granted, "nobody else can have locked the row");
     }
 
@@ -130,24 +103,6 @@ impl DataManager {
         false
     }
 
-    /// An operation of a transaction need not wait any more: those that wait for it may go on.
-    fn run_followers(&mut self, id: TransactionId) {
-        let Some(transaction) = self.versions.find_transaction(id) else { return };
-        if self.versions.transactions[transaction].waiting == 0 {
-            return;
-        }
-        let mut followers = Vec::new();
-        let mut next = self.versions.transactions[transaction].operations;
-        while let Some(at) = next {
-            let record = &self.versions.operations[at];
-            if record.lock.is_none() && matches!(record.state, State::Waiting { .. }) {
-                followers.push(at);
-            }
-            next = record.next;
-        }
-        self.locks.ready.extend(followers.into_iter().rev());
-    }
-
     /// Keeps an operation until its lock is granted, or an earlier one that it waits for has run.
     pub(crate) fn wait(&mut self, cx: &mut Context<'_>, handle: Handle, raw: &[u8]) -> Result<(), ErrorCode> {
         if raw.len() > CHUNK_BYTES_MAX {
@@ -158,53 +113,8 @@ impl DataManager {
             .chunks
             .store(&mut store.pages, Purpose::Ordinary, raw)
             .map_err(|_| ErrorCode::DataMemoryFull)?;
-        let record = &mut self.versions.operations[handle];
-        // If its row has gone, and come back with somebody else's lock, it is the same wait that goes on, and its end
-        // stands in the queue of time-outs. Were it entered again each time, the queue would grow as long as the wait
-        // lasts.
-        let goes_on = record.waits_since.is_some();
-        let since = *record.waits_since.get_or_insert(cx.now());
-        record.state = State::Waiting { request, since };
-        self.versions.transactions[record.transaction].waiting += 1;
-        match (record.kind, record.patience) {
-            // It waits for another one of its transaction, which some time-out ends.
-            (OperationKind::ReadCommitted | OperationKind::Unlock, _) => {}
-            (_, Patience::Usual) if goes_on => {}
-            (_, Patience::Usual) => self.locks.waiting.push_back((since, handle)),
-            (_, Patience::Until(end)) => {
-                self.locks.bounded_waits.insert((end, handle));
-            }
-            (_, Patience::NoWait | Patience::SkipLocked | Patience::ElseCommitted) => {
-                unreachable!("an operation that may not wait does not")
-            }
-        }
-        // One that is noted already is asked about whatever it waits for when that is due.
-        if !mem::replace(&mut record.is_noted, true) {
-            self.locks.probes.note(cx.now(), handle);
-        }
+        self.locks.begin_wait(&mut self.versions, handle, request, cx.now());
         Ok(())
-    }
-
-    /// An operation waits no longer. What it came as, if it has waited.
-    fn stop_waiting(&mut self, handle: Handle) -> Option<ChunkRef> {
-        let record = &mut self.versions.operations[handle];
-        let State::Waiting { request, .. } = record.state else { return None };
-        record.state = State::Prepared;
-        if let Patience::Until(end) = record.patience {
-            self.locks.bounded_waits.remove(&(end, handle));
-        }
-        self.versions.transactions[record.transaction].waiting -= 1;
-        Some(request)
-    }
-
-    /// Lets go of an operation's lock and place in the queue; who may go on now is noted as ready.
-    pub(crate) fn unlock(&mut self, handle: Handle) {
-        let Some(entry) = self.versions.operations[handle].lock.take() else { return };
-        let ready = &mut self.locks.ready;
-        if self.locks.table.release(entry, |_, granted| ready.push_back(granted.operation)) {
-            let state = self.versions.operations[handle].row_state.expect("a lock belongs to a row");
-            self.versions.rows[state].lock = LockRef::NONE;
-        }
     }
 
     /// A row has ceased to exist: its waiters run again from the index probe.
@@ -241,7 +151,7 @@ impl DataManager {
         let (transaction, skips) = (record.transaction, record.patience.skips());
         let (id, actor) =
             (self.versions.transactions[transaction].id, self.versions.transactions[transaction].actor);
-        let Some(request) = self.stop_waiting(handle) else { return };
+        let Some(request) = self.locks.stop_waiting(&mut self.versions, handle) else { return };
         let raw = self.store.chunks.bytes(&self.store.pages, request).to_vec();
         self.store.chunks.free(&mut self.store.pages, request);
         let mut rest = raw.as_slice();
@@ -269,7 +179,7 @@ impl DataManager {
             }
         }
         self.send_answers(cx, id, &actor, &mut answers);
-        self.run_followers(id);
+        self.locks.run_followers(&self.versions, id);
     }
 
     /// Refuses an operation that waits for a lock.
@@ -283,7 +193,7 @@ impl DataManager {
         let mut answers = Answers::default();
         answers.refuse(name, code, is_local);
         self.send_answers(cx, id, &actor, &mut answers);
-        self.run_followers(id);
+        self.locks.run_followers(&self.versions, id);
     }
 
     /// Refuses what has waited too long.
@@ -321,33 +231,12 @@ impl DataManager {
             self.versions.operations[handle].change == Change::None,
             "a change is undone or installed first"
         );
-        if let Some(request) = self.stop_waiting(handle) {
+        if let Some(request) = self.locks.stop_waiting(&mut self.versions, handle) {
             self.store.chunks.free(&mut self.store.pages, request);
         }
-        self.unlock(handle);
+        self.locks.release(&mut self.versions, handle);
         self.store.detach(&mut self.versions, handle);
-        let transaction = self.versions.operations[handle].transaction;
-        self.unlink(transaction, handle);
-        self.versions.operations.remove(handle);
-        self.versions.forget_if_empty(transaction);
-    }
-
-    /// Takes an operation out of its transaction's list.
-    fn unlink(&mut self, transaction: Handle, handle: Handle) {
-        let after = self.versions.operations[handle].next;
-        let mut at = self.versions.transactions[transaction].operations;
-        if at == Some(handle) {
-            self.versions.transactions[transaction].operations = after;
-            return;
-        }
-        while let Some(previous) = at {
-            at = self.versions.operations[previous].next;
-            if at == Some(handle) {
-                self.versions.operations[previous].next = after;
-                return;
-            }
-        }
-        unreachable!("an operation is in its transaction's list");
+        self.versions.remove_operation(handle);
     }
 
     /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they
