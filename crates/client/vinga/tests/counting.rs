@@ -89,17 +89,21 @@ fn long_counts_tell_how_far_they_are() {
     let cluster = Cluster::connect(node.address()).expect("it answers");
     let table = table(&cluster, ROWS);
     for request in [|scan| scan, |scan: ScanRequest<Record>| scan.index("by_size")] as [Request; 2] {
-        let (figures, total) = run(async {
-            let mut counting =
-                request(cluster.as_async().scan(&table)).parallel(1).count().expect("it begins");
-            let (mut figures, mut total) = (0, 0);
-            while let Some(more) = counting.next().await.expect("it goes on") {
-                (figures, total) = (figures + 1, total + more);
-            }
-            (figures, total)
+        // Figures that have come while nobody looked are given as one, so a busy machine may need several attempts.
+        let was_reported = (0..20).any(|_| {
+            let (figures, total) = run(async {
+                let mut counting =
+                    request(cluster.as_async().scan(&table)).parallel(1).count().expect("it begins");
+                let (mut figures, mut total) = (0, 0);
+                while let Some(more) = counting.next().await.expect("it goes on") {
+                    (figures, total) = (figures + 1, total + more);
+                }
+                (figures, total)
+            });
+            assert_eq!(total, ROWS);
+            figures > 1
         });
-        assert_eq!(total, ROWS);
-        assert!(figures > 1, "{figures} figures");
+        assert!(was_reported, "a figure comes before the end");
     }
 }
 
