@@ -38,6 +38,7 @@ use crate::progress::Progress;
 use crate::target::{Kind, TableShape, Target};
 use definer::{Definer, Job};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Thread};
@@ -315,22 +316,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
         let passes = options.passes(phase);
         let first_visit = *visits;
         *visits += passes;
-        let job = |definer: u64| Job {
-            kind: options.kind(phase),
-            rows: share(options.rows, definers, definer),
-            order: options.order,
-            first_visit,
-            passes,
-            // Each pass of updates writes the next generation; reads expect the last.
-            first_generation: match phase {
-                Phase::Insert | Phase::Delete => 0,
-                Phase::Update => 1,
-                Phase::Read => options.passes(Phase::Update),
-            },
-            batch: options.batch as usize,
-            slots: usize::from(options.parallel),
-            values: ValueMaker::new(options.value_bytes),
-        };
+        let job = |definer: u64| job(options, phase, first_visit, share(options.rows, definers, definer));
         let wanted = options.rows * passes;
         let board = Board::new(lanes.len());
         let barrier = Barrier::new(lanes.len() + 1);
@@ -371,15 +357,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
             (meter, series, ends)
         });
         let spent = meter?.stop()?;
-        let mut latencies = Latencies::default();
-        let mut span: Option<(Instant, Instant)> = None;
-        for end in ends {
-            let (begun, end, own) = end?;
-            latencies.add(&own);
-            span = Some(span.map_or((begun, end), |(b, e)| (b.min(begun), e.max(end))));
-        }
-        let (begun, end) = span.expect("there is a definer");
-        let elapsed = end - begun;
+        let (latencies, elapsed) = sum_up(ends)?;
         let operations = latencies.count();
         assert_eq!(operations, wanted, "each row is visited once in each pass");
         Ok(PhaseResult {
@@ -394,6 +372,42 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
             others_percent: spent.others_percent,
         })
     }
+}
+
+/// What a definer does in a phase with its share of the rows.
+fn job(options: &FlexAsynchOptions, phase: Phase, first_visit: u64, rows: Range<u64>) -> Job {
+    Job {
+        kind: options.kind(phase),
+        rows,
+        order: options.order,
+        first_visit,
+        passes: options.passes(phase),
+        // Each pass of updates writes the next generation; reads expect the last.
+        first_generation: match phase {
+            Phase::Insert | Phase::Delete => 0,
+            Phase::Update => 1,
+            Phase::Read => options.passes(Phase::Update),
+        },
+        batch: options.batch as usize,
+        slots: usize::from(options.parallel),
+        values: ValueMaker::new(options.value_bytes),
+    }
+}
+
+/// When a definer began and ended, and its latencies.
+type DefinerEnd = Result<(Instant, Instant, Latencies)>;
+
+/// The latencies of all definers, and the time from the first beginning to the last end.
+fn sum_up(ends: Vec<DefinerEnd>) -> Result<(Latencies, Duration)> {
+    let mut latencies = Latencies::default();
+    let mut span: Option<(Instant, Instant)> = None;
+    for end in ends {
+        let (begun, end, own) = end?;
+        latencies.add(&own);
+        span = Some(span.map_or((begun, end), |(b, e)| (b.min(begun), e.max(end))));
+    }
+    let (begun, end) = span.expect("there is a definer");
+    Ok((latencies, end - begun))
 }
 
 /// Progress of the definers.

@@ -12,7 +12,7 @@ use crate::store::Version;
 use crate::versions::RowPlace;
 use crate::{DataManager, operation::OperationName};
 use vinga_base::hash::KeyHash;
-use vinga_base::{Epoch, TransactionId};
+use vinga_base::{Epoch, PartitionId, RowId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARED_COMMITTED, PrepareHead,
@@ -26,6 +26,14 @@ enum Obstacle {
     /// It must be prepared in the ordinary way.
     Ordinary,
     Failed(ErrorCode),
+}
+
+/// The row that an operation is for: its place, if there is one, and the hash of its key.
+struct Target {
+    table: u32,
+    partition: PartitionId,
+    hash: KeyHash,
+    row: Option<RowId>,
 }
 
 impl From<ErrorCode> for Obstacle {
@@ -118,7 +126,6 @@ impl DataManager {
         {
             return Err(Obstacle::Ordinary);
         }
-        let place = |row| RowPlace { table: table_id, partition, row };
         let version = row.map(|row| self.store.slot(table, partition, row));
         let filter = self.read_options(table, operation.selection, operation.filter)?;
         if let (Some(filter), Some(version)) = (&filter, version)
@@ -127,18 +134,31 @@ impl DataManager {
         {
             return Err(ErrorCode::ConditionFailed.into());
         }
+        if kind.is_read() {
+            let passes = |v: &Version<'_>| {
+                filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
+            };
+            self.send_one_row(cx, head, operation, version.filter(passes));
+            return Ok(OPERATION_SENT_ROW);
+        }
+        self.change_in_one_phase(operation, kind, Target { table: table_id, partition, hash, row }, epoch)?;
+        self.epoch = epoch;
+        Ok(0)
+    }
+
+    /// Changes a row that no operation names, or that there is none of, as it will stay.
+    fn change_in_one_phase(
+        &mut self,
+        operation: &Operation<'_>,
+        kind: OperationKind,
+        target: Target,
+        epoch: Epoch,
+    ) -> Result<(), Obstacle> {
+        let Target { table: table_id, partition, hash, row } = target;
+        let table = self.store.tables.current(table_id);
+        let place = |row| RowPlace { table: table_id, partition, row };
+        let version = row.map(|row| self.store.slot(table, partition, row));
         match (kind, row.zip(version)) {
-            (OperationKind::ReadCommitted, found) => {
-                let found = found.map(|(_, version)| version).filter(|v| {
-                    filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
-                });
-                self.send_one_row(cx, head, operation, found);
-                return Ok(OPERATION_SENT_ROW);
-            }
-            (OperationKind::ReadShared | OperationKind::ReadExclusive, found) => {
-                self.send_one_row(cx, head, operation, found.map(|(_, version)| version));
-                return Ok(OPERATION_SENT_ROW);
-            }
             (OperationKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey.into()),
             (OperationKind::Insert | OperationKind::Write, None) => {
                 if table.unique.follows(&table.layout, None, Some(Version::of(&table.layout, operation.body)))
@@ -190,10 +210,15 @@ impl DataManager {
             (OperationKind::Update | OperationKind::Delete, None) => {
                 return Err(ErrorCode::NoSuchRow.into());
             }
-            (OperationKind::Unlock, _) => unreachable!("sent back above"),
+            (
+                OperationKind::ReadCommitted
+                | OperationKind::ReadShared
+                | OperationKind::ReadExclusive
+                | OperationKind::Unlock,
+                _,
+            ) => unreachable!("these change nothing"),
         }
-        self.epoch = epoch;
-        Ok(0)
+        Ok(())
     }
 
     fn send_one_row(

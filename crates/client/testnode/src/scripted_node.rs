@@ -82,6 +82,16 @@ struct Scan {
     given: u32,
 }
 
+/// What the operations of a batch have led to.
+struct Done {
+    /// Rows that were sent.
+    rows: u16,
+    /// Those that have failed alone.
+    errors: Vec<OperationError>,
+    /// Why the transaction fails, and with which operation.
+    failed: Option<(ErrorCode, u32)>,
+}
+
 /// Frames of one sender on one connection.
 type Queue = VecDeque<Vec<u8>>;
 
@@ -490,7 +500,7 @@ impl ScriptedNode {
     }
 
     fn on_transaction(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
-        let (head, mut operations) = frame.head::<TransactionHead>()?;
+        let (head, operations) = frame.head::<TransactionHead>()?;
         let id = head.transaction.get();
         let flags = head.flags.get();
         assert_eq!(TransactionId(id).api(), NodeId(api));
@@ -524,30 +534,8 @@ impl ScriptedNode {
         if flags & FLAG_ROLLBACK_TO != 0 {
             changes.retain(|(number, ..)| *number < head.rollback_from.get());
         }
-        let mut errors = Vec::new();
-        let mut failed = None;
-        for _ in 0..head.count.get() {
-            let operation = Operation::take(&mut operations)?;
-            let number = operation.head.number.get();
-            match self.store.run(&mut changes, &operation) {
-                Ok(None) => {}
-                Ok(Some(row)) => {
-                    answer.rows = U16::new(answer.rows.get() + 1);
-                    self.send_row(api, id, &operation, row);
-                }
-                Err(code) if operation.head.flags & FLAG_ERROR_IS_LOCAL != 0 => {
-                    errors.push(OperationError {
-                        operation: U32::new(number),
-                        code: U16::new(code as u16),
-                        index: U16::ZERO,
-                    });
-                }
-                Err(code) => {
-                    failed = Some((code, number));
-                    break;
-                }
-            }
-        }
+        let Done { rows, errors, failed } = self.run_operations(api, head, operations, &mut changes)?;
+        answer.rows = U16::new(rows);
         answer.errors = U16::new(errors.len() as u16);
         let mut signal = SignalNumber::TransactionConfirm;
         let ended = if let Some((code, number)) = failed {
@@ -584,6 +572,40 @@ impl ScriptedNode {
             }
         });
         Some(())
+    }
+
+    /// Runs the operations of a batch, up to the first that fails the transaction.
+    fn run_operations(
+        &mut self,
+        api: u8,
+        head: &TransactionHead,
+        mut operations: &[u8],
+        changes: &mut Changes,
+    ) -> Option<Done> {
+        let mut done = Done { rows: 0, errors: Vec::new(), failed: None };
+        for _ in 0..head.count.get() {
+            let operation = Operation::take(&mut operations)?;
+            let number = operation.head.number.get();
+            match self.store.run(changes, &operation) {
+                Ok(None) => {}
+                Ok(Some(row)) => {
+                    done.rows += 1;
+                    self.send_row(api, head.transaction.get(), &operation, row);
+                }
+                Err(code) if operation.head.flags & FLAG_ERROR_IS_LOCAL != 0 => {
+                    done.errors.push(OperationError {
+                        operation: U32::new(number),
+                        code: U16::new(code as u16),
+                        index: U16::ZERO,
+                    });
+                }
+                Err(code) => {
+                    done.failed = Some((code, number));
+                    break;
+                }
+            }
+        }
+        Some(done)
     }
 
     fn send_row(&mut self, api: u8, id: u64, operation: &Operation<'_>, row: Option<Vec<u8>>) {

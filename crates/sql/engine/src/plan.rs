@@ -9,7 +9,7 @@ mod records;
 pub use projection::Projection;
 pub use records::ChangedColumn;
 
-use crate::definition::{Column, Description, Form, is_variable, sort_column_name};
+use crate::definition::{Column, Description, Form, Key, KeyPart, is_variable, sort_column_name};
 use crate::failure::{Failure, Result, ha};
 use crate::native_tables;
 use crate::server::Collation;
@@ -130,6 +130,9 @@ enum Taken {
     Cut,
 }
 
+/// For each column of the server: the column of its sort key, and the maximum size of that.
+type SortKeys = Vec<Option<(ColumnId, usize)>>;
+
 /// The plan of a table: how its records and keys are converted.
 #[derive(Debug)]
 pub struct Plan {
@@ -138,7 +141,7 @@ pub struct Plan {
     /// The sources of the variable columns, in their order in a row.
     variable: Vec<Source>,
     /// For each column of the server: the column of its sort key, and the maximum size of that.
-    sort_keys: Vec<Option<(ColumnId, usize)>>,
+    sort_keys: SortKeys,
     key: Vec<KeyStep>,
     keys: Vec<KeyPlan>,
     primary: usize,
@@ -152,100 +155,133 @@ pub struct Plan {
     key_bytes_max: usize,
 }
 
-impl Plan {
-    /// The plan for a table.
-    ///
-    /// # Errors
-    /// `TABLE_DEF_CHANGED` if the server's table and that of the data nodes differ.
-    pub fn new(description: &Description, definition: &TableDefinition, layout: &RowLayout) -> Result<Self> {
-        let changed =
-            || Failure::new(ha::TABLE_DEF_CHANGED, "the table has another definition at the data nodes");
-        let find = |name: &str| {
-            let at = definition.columns.iter().position(|column| column.name == name).ok_or_else(changed)?;
-            Ok::<_, Failure>(ColumnId(at as u16))
-        };
-        let is_native = native_tables::is_native(definition);
-        let mut steps = Vec::new();
-        for column in &description.columns {
-            let id = find(&column.name)?;
-            let found = &definition.columns[usize::from(id.0)];
+/// The server's and the data nodes' definition of a table, which are compared column by column.
+#[derive(Clone, Copy)]
+struct Shapes<'a> {
+    description: &'a Description,
+    definition: &'a TableDefinition,
+    layout: &'a RowLayout,
+}
+
+/// The definitions differ.
+fn changed() -> Failure {
+    Failure::new(ha::TABLE_DEF_CHANGED, "the table has another definition at the data nodes")
+}
+
+impl Shapes<'_> {
+    /// The data nodes' column with a name.
+    fn find(&self, name: &str) -> Result<ColumnId> {
+        let at = self.definition.columns.iter().position(|column| column.name == name).ok_or_else(changed)?;
+        Ok(ColumnId(at as u16))
+    }
+
+    /// The columns of the server.
+    fn steps(&self) -> Result<Vec<Step>> {
+        let is_native = native_tables::is_native(self.definition);
+        let step = |column: &Column| {
+            let id = self.find(&column.name)?;
+            let found = &self.definition.columns[usize::from(id.0)];
             let is_same =
                 found.column_type == column.column_type || (is_native && are_both_variable(found, column));
             if !is_same || found.nullable != (column.null.1 != 0) {
                 return Err(changed());
             }
             // The size of a long value is limited by the row.
-            let room = if found.column_type.is_long() { usize::MAX } else { room_of(definition, id) };
-            let layout = *layout.column(id).ok_or_else(changed)?;
+            let room = if found.column_type.is_long() { usize::MAX } else { room_of(self.definition, id) };
+            let layout = *self.layout.column(id).ok_or_else(changed)?;
             let Column { form, offset, bytes, null, .. } = *column;
-            steps.push(Step { name: column.name.clone(), id, layout, form, offset, bytes, room, null });
-        }
-        let mut variable = Vec::new();
-        let mut sort_keys = vec![None; steps.len()];
-        for id in layout.variable() {
-            let name = &definition.columns[usize::from(id.0)].name;
-            let source = match description.columns.iter().position(|column| column.name == *name) {
+            Ok(Step { name: column.name.clone(), id, layout, form, offset, bytes, room, null })
+        };
+        self.description.columns.iter().map(step).collect()
+    }
+
+    /// The sources of the variable columns, and for each column of the server its sort key.
+    fn variable(&self) -> Result<(Vec<Source>, SortKeys)> {
+        let columns = &self.description.columns;
+        let mut sort_keys = vec![None; columns.len()];
+        let mut sources = Vec::new();
+        for id in self.layout.variable() {
+            let name = &self.definition.columns[usize::from(id.0)].name;
+            let source = match columns.iter().position(|column| column.name == *name) {
                 Some(column) => Source::Column(column),
                 None => {
-                    let column = (0..description.columns.len())
-                        .find(|&column| sort_column_name(column) == *name)
-                        .ok_or_else(changed)?;
-                    let bytes = room_of(definition, *id);
+                    let is_its = |&column: &usize| sort_column_name(column) == *name;
+                    let column = (0..columns.len()).find(is_its).ok_or_else(changed)?;
+                    let bytes = room_of(self.definition, *id);
                     sort_keys[column] = Some((*id, bytes));
                     Source::SortKey { column, bytes }
                 }
             };
-            variable.push(source);
+            sources.push(source);
         }
+        Ok((sources, sort_keys))
+    }
+
+    /// A key of the server.
+    fn key(&self, server_key: &Key) -> Result<KeyPlan> {
+        let find_index = |kind: IndexKind| {
+            let indexes = &self.definition.indexes;
+            indexes.iter().find(|index| index.kind == kind && index.name == server_key.name)
+        };
+        let ordered = find_index(IndexKind::Ordered);
+        let unique = find_index(IndexKind::Unique);
+        let ids: Vec<ColumnId> = match (server_key.is_primary, ordered.or(unique)) {
+            (true, _) => self.definition.primary_key.clone(),
+            (false, Some(index)) => index.column_ids().collect(),
+            (false, None) => return Err(changed()),
+        };
+        if ids.len() != server_key.parts.len() {
+            return Err(changed());
+        }
+        let ordered = match ordered {
+            Some(index) => Some(OrderKey::new(self.layout, &index.columns).ok_or_else(changed)?),
+            None => None,
+        };
+        Ok(KeyPlan {
+            name: server_key.name.clone(),
+            steps: server_key.parts.iter().zip(&ids).map(|(part, id)| self.key_step(part, *id)).collect(),
+            columns: ids,
+            ordered,
+            unique: unique.map(|index| index.id),
+            is_unique: server_key.is_unique,
+        })
+    }
+
+    fn key_step(&self, part: &KeyPart, id: ColumnId) -> KeyStep {
+        let column = &self.description.columns[part.column];
+        let is_sorted = self.definition.columns[usize::from(id.0)].name != column.name;
+        let room = room_of(self.definition, id);
+        KeyStep {
+            column: part.column,
+            bytes: part.bytes,
+            room,
+            has_length: part.has_length,
+            is_nullable: part.is_nullable,
+            sort_bytes: is_sorted.then_some(room),
+            form: column.form,
+            is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_) | Form::Padded),
+            is_descending: part.is_descending,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan for a table.
+    ///
+    /// # Errors
+    /// `TABLE_DEF_CHANGED` if the server's table and that of the data nodes differ.
+    pub fn new(description: &Description, definition: &TableDefinition, layout: &RowLayout) -> Result<Self> {
+        let shapes = Shapes { description, definition, layout };
+        let steps = shapes.steps()?;
+        let (variable, sort_keys) = shapes.variable()?;
+        let keys: Vec<KeyPlan> = description.keys.iter().map(|key| shapes.key(key)).collect::<Result<_>>()?;
         let mut hidden_key = None;
-        let mut keys = Vec::new();
-        for server_key in &description.keys {
-            let find_index = |kind: IndexKind| {
-                definition.indexes.iter().find(|index| index.kind == kind && index.name == server_key.name)
-            };
-            let ordered = find_index(IndexKind::Ordered);
-            let unique = find_index(IndexKind::Unique);
-            let ids: Vec<ColumnId> = match (server_key.is_primary, ordered.or(unique)) {
-                (true, _) => definition.primary_key.clone(),
-                (false, Some(index)) => index.column_ids().collect(),
-                (false, None) => return Err(changed()),
-            };
-            if ids.len() != server_key.parts.len() {
-                return Err(changed());
-            }
-            let step = |(part, id): (&crate::definition::KeyPart, &ColumnId)| {
-                let column = &description.columns[part.column];
-                let is_sorted = definition.columns[usize::from(id.0)].name != column.name;
-                KeyStep {
-                    column: part.column,
-                    bytes: part.bytes,
-                    room: room_of(definition, *id),
-                    has_length: part.has_length,
-                    is_nullable: part.is_nullable,
-                    sort_bytes: is_sorted.then(|| room_of(definition, *id)),
-                    form: column.form,
-                    is_variable: matches!(column.form, Form::Varying(_) | Form::Long(_) | Form::Padded),
-                    is_descending: part.is_descending,
-                }
-            };
-            let ordered = match ordered {
-                Some(index) => Some(OrderKey::new(layout, &index.columns).ok_or_else(changed)?),
-                None => None,
-            };
-            keys.push(KeyPlan {
-                name: server_key.name.clone(),
-                steps: server_key.parts.iter().zip(&ids).map(step).collect(),
-                columns: ids,
-                ordered,
-                unique: unique.map(|index| index.id),
-                is_unique: server_key.is_unique,
-            });
-        }
         let primary = description.keys.iter().position(|key| key.is_primary);
         let key = match primary {
             Some(primary) => keys[primary].steps.clone(),
             None => {
-                let Place::Fixed { offset, .. } = layout.column(find(HIDDEN_KEY)?).ok_or_else(changed)?.place
+                let Place::Fixed { offset, .. } =
+                    layout.column(shapes.find(HIDDEN_KEY)?).ok_or_else(changed)?.place
                 else {
                     return Err(changed());
                 };
