@@ -2,7 +2,7 @@
 
 use crate::link::{Link, LinkId};
 use crate::outcomes::Outcomes;
-use crate::routes::Routes;
+use crate::routes::PartitionRoutes;
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -73,7 +73,7 @@ pub struct Net {
     pub view: u32,
     pub epoch_seen: u64,
     pub links: Vec<Link>,
-    pub routes: Routes,
+    pub routes: PartitionRoutes,
     pub outcomes: Outcomes,
     /// Tokens about which there is news for the driver.
     pub news: Vec<Token>,
@@ -92,7 +92,7 @@ impl Net {
             view: 0,
             epoch_seen: 0,
             links: (0..links).map(|_| Link::default()).collect(),
-            routes: Routes::default(),
+            routes: PartitionRoutes::default(),
             outcomes: Outcomes::default(),
             news: Vec::new(),
             commands: VecDeque::new(),

@@ -24,14 +24,14 @@ pub struct Route {
 
 /// See the head of this file.
 #[derive(Default)]
-pub struct Routes {
+pub struct PartitionRoutes {
     view: ClusterView,
     partitions: Vec<Route>,
     reachable: Vec<CoordinatorIndex>,
     next: usize,
 }
 
-impl Routes {
+impl PartitionRoutes {
     /// Adopts a view if it is newer than the one that is known.
     pub fn adopt(&mut self, view: ClusterView) {
         if view.number() > self.view.number() {
@@ -148,7 +148,7 @@ mod tests {
         };
         let connections = vec![connection(&[0, 1], &[0]), connection(&[2, 3], &[])];
         let member = Member::started(NodeId(3), Incarnation(1), 0, 4, 1).with_connections(connections);
-        let mut routes = Routes::default();
+        let mut routes = PartitionRoutes::default();
         routes.adopt(ClusterView::first(vec![member]));
         routes.rebuild(|node, c| Some(LinkId::new(node.0.into(), c)), |a, _| CoordinatorIndex(a.instance()));
         let links: Vec<_> =

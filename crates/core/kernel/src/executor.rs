@@ -34,9 +34,10 @@ use core::fmt;
 use vinga_base::NodeId;
 use vinga_base::time::Tick;
 use vinga_wire::frame::{FrameError, Frames};
+use vinga_wire::signal::Senders;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, cold, signal,
+    Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, cold,
 };
 use zerocopy::IntoBytes;
 
@@ -229,9 +230,7 @@ impl<H: Host> Executor<H> {
         };
         if let Origin::Api(api) = origin {
             let reject = |code| Err(Rejected { code, signal: frame.header.number.get() });
-            let from_api = frame
-                .signal()
-                .is_some_and(|s| matches!(s.origin(), signal::Origin::Api | signal::Origin::Any));
+            let from_api = frame.signal().is_some_and(|s| matches!(s.senders(), Senders::Api | Senders::Any));
             let sender = frame.sender();
             if !from_api || sender.node() != api || sender.block() != Some(BlockNumber::Api) {
                 return reject(ErrorCode::UnexpectedSignal);

@@ -1,7 +1,7 @@
 //! The numbers of all signals. Append-only.
 
 macro_rules! signals {
-    ($($name:ident = $number:literal, $origin:ident;)*) => {
+    ($($name:ident = $number:literal, $senders:ident;)*) => {
         /// Which signal a frame is. Families: `…Request` is answered by exactly one `…Confirm` or `…Refuse`; `…Order`
         /// and `…Report` have no answer: an order demands something, a report informs.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,9 +26,9 @@ macro_rules! signals {
 
             /// The senders that are allowed to send it.
             #[inline]
-            pub fn origin(self) -> Origin {
+            pub fn senders(self) -> Senders {
                 match self {
-                    $(SignalNumber::$name => Origin::$origin,)*
+                    $(SignalNumber::$name => Senders::$senders,)*
                 }
             }
         }
@@ -37,7 +37,7 @@ macro_rules! signals {
 
 /// Senders that are allowed to send a signal. A frame from an API node that it may not send closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum Senders {
     /// An API node.
     Api,
     /// A block of a data node.

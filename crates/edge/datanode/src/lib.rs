@@ -26,7 +26,7 @@ use vinga_runtime::settings as edge;
 /// A node whose memory is mapped and which can be started.
 pub struct Assembly {
     node: NodeSettings,
-    edge: edge::NodeSettings,
+    edge: edge::ProcessSettings,
     pages: DataMemory,
     allows_local: bool,
     /// What each thread hosts and where it may run.

@@ -83,11 +83,11 @@ fn hosting(plan: &ThreadPlan) -> ThreadHosting {
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,
-) -> Result<edge::NodeSettings, String> {
+) -> Result<edge::ProcessSettings, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
     let seed = clock_millis() ^ u64::from(std::process::id()) << 40;
-    Ok(edge::NodeSettings {
+    Ok(edge::ProcessSettings {
         node: node.node,
         incarnation: node.incarnation,
         cluster_incarnation: seed,
@@ -116,8 +116,8 @@ fn listen(host: &str, port: u16) -> Result<SocketAddr, String> {
     found.into_iter().next().ok_or_else(|| format!("HostName '{host}' has no address"))
 }
 
-fn thread(plan: &ThreadPlan) -> edge::ThreadPlan {
-    edge::ThreadPlan {
+fn thread(plan: &ThreadPlan) -> edge::ThreadSettings {
+    edge::ThreadSettings {
         name: format!("{}{}", plan.kind.name(), plan.index),
         cpus: match &plan.affinity {
             Affinity::Any => Vec::new(),

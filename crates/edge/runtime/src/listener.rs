@@ -21,7 +21,7 @@ use crate::local_socket::LocalSocket;
 use crate::log::RateLimit;
 use crate::peer::Peer;
 use crate::poller::{Interest, Poller};
-use crate::settings::NodeSettings;
+use crate::settings::ProcessSettings;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::fs::File;
@@ -83,7 +83,7 @@ pub(crate) struct Listener {
     local: Option<LocalSocket>,
     poller: Poller,
     switchboard: Arc<Switchboard>,
-    settings: Arc<NodeSettings>,
+    settings: Arc<ProcessSettings>,
     socket_threads: Vec<u16>,
     /// By place; a pending connection's place is part of the name by which Membership knows it.
     pending: Vec<Option<PendingConnection>>,
@@ -120,7 +120,7 @@ impl Listener {
         socket: TcpListener,
         local: Option<LocalSocket>,
         switchboard: Arc<Switchboard>,
-        settings: Arc<NodeSettings>,
+        settings: Arc<ProcessSettings>,
         descriptors: Option<u64>,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;

@@ -12,7 +12,7 @@ use crate::listener::{Listener, ListenerMessage};
 use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
-use crate::settings::{NodeSettings, ThreadPlan};
+use crate::settings::{ProcessSettings, ThreadSettings};
 use crate::statistics::ThreadStatistics;
 use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
@@ -41,7 +41,7 @@ pub struct NodeProcess {
     address: SocketAddr,
     is_local: bool,
     switchboard: Arc<Switchboard>,
-    settings: Arc<NodeSettings>,
+    settings: Arc<ProcessSettings>,
     threads: Vec<JoinHandle<()>>,
     listener: JoinHandle<()>,
     /// Dropping it ends the watchdog.
@@ -54,7 +54,11 @@ pub struct NodeProcess {
 ///
 /// # Errors
 /// As [`NodeProcess::start`].
-pub fn run<H, F>(settings: NodeSettings, make_host: F, ready: impl FnOnce(&NodeProcess)) -> Result<(), String>
+pub fn run<H, F>(
+    settings: ProcessSettings,
+    make_host: F,
+    ready: impl FnOnce(&NodeProcess),
+) -> Result<(), String>
 where
     H: Host + Send + 'static,
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
@@ -75,7 +79,7 @@ impl NodeProcess {
     /// # Errors
     /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which. The
     /// process should end then: threads that had started are left.
-    pub fn start<H, F>(settings: NodeSettings, make_host: F) -> Result<Self, String>
+    pub fn start<H, F>(settings: ProcessSettings, make_host: F) -> Result<Self, String>
     where
         H: Host + Send + 'static,
         F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
@@ -176,7 +180,7 @@ fn listen_locally(path: &Path) -> Option<LocalSocket> {
 
 /// Starts the threads that run turns and waits until all of them have started.
 fn start_workers<H, F>(
-    settings: &Arc<NodeSettings>,
+    settings: &Arc<ProcessSettings>,
     switchboard: &Arc<Switchboard>,
     make_host: F,
 ) -> Result<Vec<JoinHandle<()>>, String>
@@ -205,7 +209,7 @@ where
 
 fn run_worker<H: Host>(
     index: u16,
-    settings: &NodeSettings,
+    settings: &ProcessSettings,
     switchboard: Arc<Switchboard>,
     make_host: &impl Fn(u16, &Statistics) -> H,
     clock: Clock,
@@ -238,7 +242,7 @@ fn run_worker<H: Host>(
 }
 
 /// Applies the plan to the calling thread, as far as the system allows it.
-fn apply(plan: &ThreadPlan, clock: Clock) -> Realtime {
+fn apply(plan: &ThreadSettings, clock: Clock) -> Realtime {
     let (realtime, refusal) = match plan.realtime {
         true => Realtime::begin(clock.nanos()),
         false => (Realtime::never(), None),
@@ -251,13 +255,13 @@ fn apply(plan: &ThreadPlan, clock: Clock) -> Realtime {
     realtime
 }
 
-fn main_thread(settings: &NodeSettings) -> u16 {
+fn main_thread(settings: &ProcessSettings) -> u16 {
     let membership = settings.instances.iter().find(|(block, _)| *block == BlockNumber::Membership);
     membership.expect("a node has a Membership").1
 }
 
 /// Settings are made by us, from a configuration that was checked.
-fn check(settings: &NodeSettings) {
+fn check(settings: &ProcessSettings) {
     let threads = settings.threads.len();
     assert!((1..=usize::from(THREADS_MAX)).contains(&threads), "{threads} threads can't run a node");
     assert!(!settings.socket_threads().is_empty(), "a thread must own sockets");
@@ -282,10 +286,10 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// this returns, its plan is applied.
 fn spawn_helper(
     name: &str,
-    plan: &ThreadPlan,
+    plan: &ThreadSettings,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, String> {
-    let plan = ThreadPlan { name: name.to_string(), ..plan.clone() };
+    let plan = ThreadSettings { name: name.to_string(), ..plan.clone() };
     let (started, has_started) = mpsc::channel();
     let thread = spawn(name, move || {
         let _handler_stack = HandlerStack::new();

@@ -127,7 +127,7 @@ impl Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Limits, NodeSettings, ThreadPlan};
+    use crate::settings::{Limits, ProcessSettings, ThreadSettings};
     use std::sync::Arc;
     use vinga_base::{Incarnation, NodeId};
     use vinga_kernel::{Context, Prefetch, Routes, Tick};
@@ -166,16 +166,16 @@ mod tests {
         Arc::new(ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, 1, 1)]))
     }
 
-    fn settings() -> NodeSettings {
-        NodeSettings {
+    fn settings() -> ProcessSettings {
+        ProcessSettings {
             node: NODE,
             incarnation: Incarnation(1),
             cluster_incarnation: 1,
             cluster: String::new(),
             listen: ([127, 0, 0, 1], 0).into(),
             listen_locally: None,
-            threads: vec![ThreadPlan { owns_sockets: true, ..ThreadPlan::default() }; 2],
-            helpers: ThreadPlan::default(),
+            threads: vec![ThreadSettings { owns_sockets: true, ..ThreadSettings::default() }; 2],
+            helpers: ThreadSettings::default(),
             instances: vec![(BlockNumber::Coordinator, OWN)],
             view: view(),
             seed: 1,

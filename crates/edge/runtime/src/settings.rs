@@ -12,7 +12,7 @@ use vinga_wire::view::ClusterView;
 
 /// Everything that a node process needs to know before its first thread starts.
 #[derive(Clone, Debug)]
-pub struct NodeSettings {
+pub struct ProcessSettings {
     /// This data node's id.
     pub node: NodeId,
     /// The number of this start of the node.
@@ -26,10 +26,10 @@ pub struct NodeSettings {
     /// Where to listen for clients on this machine: the path of a Unix socket, which replaces an existing one.
     pub listen_locally: Option<PathBuf>,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
-    pub threads: Vec<ThreadPlan>,
+    pub threads: Vec<ThreadSettings>,
     /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs,
     /// priority and real-time priority matter to them.
-    pub helpers: ThreadPlan,
+    pub helpers: ThreadSettings,
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
@@ -45,7 +45,7 @@ pub struct NodeSettings {
 
 /// How one thread runs.
 #[derive(Clone, Debug, Default)]
-pub struct ThreadPlan {
+pub struct ThreadSettings {
     /// Its name, as the log and the operating system show it (which shows 15 bytes).
     pub name: String,
     /// The CPUs that it may run on; empty for all that the process may use.
@@ -103,7 +103,7 @@ impl Default for Limits {
     }
 }
 
-impl NodeSettings {
+impl ProcessSettings {
     /// The threads that serve connections: connection i of an API node belongs to the i-th of them.
     pub fn socket_threads(&self) -> Vec<u16> {
         let owners = (0u16..).zip(&self.threads).filter(|(_, plan)| plan.owns_sockets);
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn send_threads_share_the_connections_of_those_who_do_not_write() {
-        let plan = |owns_sockets, sends| ThreadPlan { owns_sockets, sends, ..ThreadPlan::default() };
-        let settings = NodeSettings {
+        let plan = |owns_sockets, sends| ThreadSettings { owns_sockets, sends, ..ThreadSettings::default() };
+        let settings = ProcessSettings {
             node: NodeId(1),
             incarnation: Incarnation(1),
             cluster_incarnation: 1,
@@ -157,7 +157,7 @@ mod tests {
                 plan(false, false),
                 plan(false, true),
             ],
-            helpers: ThreadPlan::default(),
+            helpers: ThreadSettings::default(),
             instances: Vec::new(),
             view: Arc::default(),
             seed: 1,

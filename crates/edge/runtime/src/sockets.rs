@@ -35,7 +35,7 @@ const WHO: &str = "sockets";
 
 /// The connections that one thread serves.
 pub(crate) struct Sockets {
-    /// The send threads that write for this one; see [`NodeSettings::senders_for`](crate::settings::NodeSettings).
+    /// The send threads that write for this one; see [`ProcessSettings::senders_for`](crate::settings::ProcessSettings).
     senders: Vec<u16>,
     buffer: Box<[u8]>,
     threads: u16,

@@ -10,7 +10,7 @@ use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
 use crate::relay::Outlet;
 use crate::ring::Consumer;
-use crate::settings::NodeSettings;
+use crate::settings::ProcessSettings;
 use crate::statistics::ThreadStatistics;
 use std::io;
 use std::mem;
@@ -94,7 +94,7 @@ impl<M> Inbox<M> {
 
 impl Switchboard {
     pub fn new(
-        settings: &NodeSettings,
+        settings: &ProcessSettings,
         main_thread: u16,
         statistics: Arc<[Arc<ThreadStatistics>]>,
     ) -> io::Result<Self> {

@@ -23,7 +23,7 @@ use crate::parker::MESSAGE;
 use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
-use crate::settings::{Limits, ThreadPlan};
+use crate::settings::{Limits, ThreadSettings};
 use crate::shares::{Allowance, LONG_WORK};
 use crate::slice_pacer::SlicePacer;
 use crate::sockets::{NODE_IDS, Sockets};
@@ -85,7 +85,7 @@ pub(crate) struct Worker<H> {
 /// The parts of a worker.
 pub(crate) struct WorkerParts<H> {
     pub index: u16,
-    pub plan: ThreadPlan,
+    pub plan: ThreadSettings,
     /// The send threads that write the connections that this thread owns; none if it writes them itself.
     pub senders: Vec<u16>,
     pub executor: Executor<H>,

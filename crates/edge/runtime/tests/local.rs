@@ -20,7 +20,7 @@ use vinga_base::NodeId;
 use vinga_local::pipe::INPUT;
 use vinga_local::{ClientLink, First, OFFER, Socket, receive_first};
 use vinga_runtime::node_process::NodeProcess;
-use vinga_runtime::settings::NodeSettings;
+use vinga_runtime::settings::ProcessSettings;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, Refusal};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
@@ -30,7 +30,7 @@ fn path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("vinga-local-{test}-{}.sock", std::process::id()))
 }
 
-fn start_local(test: &str, mut settings: NodeSettings) -> (NodeProcess, Arc<Records>, PathBuf) {
+fn start_local(test: &str, mut settings: ProcessSettings) -> (NodeProcess, Arc<Records>, PathBuf) {
     let path = path(test);
     settings.listen_locally = Some(path.clone());
     let (node, records) = start(settings);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use support::{Client, both_ways, start, wait_until};
-use vinga_runtime::settings::NodeSettings;
+use vinga_runtime::settings::ProcessSettings;
 use vinga_wire::SignalNumber;
 
 /// Counts what the threads of the node allocate, but not those of the test.
@@ -57,7 +57,7 @@ fn a_steady_state_is_free_of_both() {
     both_ways(2).into_iter().for_each(is_free_of_both);
 }
 
-fn is_free_of_both(settings: NodeSettings) {
+fn is_free_of_both(settings: ProcessSettings) {
     let (node, _) = start(settings);
     let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
     let second = clients[0].join(node.address(), 1).unwrap();

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
 use vinga_runtime::node_process::NodeProcess;
-use vinga_runtime::settings::{Limits, NodeSettings, ThreadPlan};
+use vinga_runtime::settings::{Limits, ProcessSettings, ThreadSettings};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
@@ -203,17 +203,17 @@ fn view(coordinators: u16) -> Arc<ClusterView> {
 }
 
 /// Settings of a node whose threads all own sockets and host the coordinator of their index.
-pub fn settings(threads: u16) -> NodeSettings {
-    let plan = |index: u16| ThreadPlan {
+pub fn settings(threads: u16) -> ProcessSettings {
+    let plan = |index: u16| ThreadSettings {
         name: format!("worker{index}"),
         owns_sockets: true,
         sends: true,
-        ..ThreadPlan::default()
+        ..ThreadSettings::default()
     };
     let mut instances: Vec<(BlockNumber, u16)> =
         (0..threads).map(|thread| (BlockNumber::Coordinator, thread)).collect();
     instances.push((BlockNumber::Membership, 0));
-    NodeSettings {
+    ProcessSettings {
         node: NODE,
         incarnation: Incarnation(3),
         cluster_incarnation: 4,
@@ -221,7 +221,7 @@ pub fn settings(threads: u16) -> NodeSettings {
         listen: "127.0.0.1:0".parse().unwrap(),
         listen_locally: None,
         threads: (0..threads).map(plan).collect(),
-        helpers: ThreadPlan::default(),
+        helpers: ThreadSettings::default(),
         instances,
         view: view(threads),
         seed: 1,
@@ -231,19 +231,19 @@ pub fn settings(threads: u16) -> NodeSettings {
 }
 
 /// As [`settings`], once unchanged and once with two send threads that write for all.
-pub fn both_ways(threads: u16) -> [NodeSettings; 2] {
+pub fn both_ways(threads: u16) -> [ProcessSettings; 2] {
     let mut relayed = settings(threads);
     relayed.threads.iter_mut().for_each(|plan| plan.sends = false);
-    relayed.threads.extend((0..2).map(|index| ThreadPlan {
+    relayed.threads.extend((0..2).map(|index| ThreadSettings {
         name: format!("send{index}"),
         sends: true,
-        ..ThreadPlan::default()
+        ..ThreadSettings::default()
     }));
     [settings(threads), relayed]
 }
 
 /// Starts a node of [`EchoHost`]s.
-pub fn start(settings: NodeSettings) -> (NodeProcess, Arc<Records>) {
+pub fn start(settings: ProcessSettings) -> (NodeProcess, Arc<Records>) {
     let records = Arc::new(Records::default());
     let node = NodeProcess::start(settings, {
         let records = records.clone();
