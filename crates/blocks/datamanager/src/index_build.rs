@@ -22,6 +22,7 @@ use vinga_base::page_pool::{PagePool, Purpose};
 use vinga_base::schema::IndexDefinition;
 use vinga_base::{PartitionId, RowId};
 use vinga_fragment::fragment_index::FragmentIndex;
+use vinga_fragment::ordered_index::IndexUsage;
 use vinga_kernel::Context;
 use vinga_wire::ErrorCode;
 
@@ -87,14 +88,20 @@ impl IndexWork {
         }
     }
 
-    /// Bytes of trees that belong to no fragment: they are being built or dropped.
-    pub(crate) fn bytes(&self) -> u64 {
+    /// The usage of trees that belong to no fragment: they are being built or dropped.
+    fn usages(&self) -> impl Iterator<Item = IndexUsage> {
         let building = self.builds.iter().map(|build| &build.index);
-        building
-            .chain(&self.dropped)
-            .map(|index| index.tree.usage())
-            .map(|tree| tree.bytes + tree.heap_bytes)
-            .sum()
+        building.chain(&self.dropped).map(|index| index.tree.usage())
+    }
+
+    /// Bytes of these trees.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.usages().map(|tree| tree.bytes + tree.heap_bytes).sum()
+    }
+
+    /// Pages of these trees.
+    pub(crate) fn pages(&self) -> u32 {
+        self.usages().map(|tree| tree.pages).sum()
     }
 }
 

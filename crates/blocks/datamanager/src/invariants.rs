@@ -25,10 +25,43 @@ impl DataManager {
             self.check_transactions();
             self.check_rows();
             self.check_locks();
+            self.check_pages();
             if self.memory().rows < ROWS_COMPARED_MAX && self.schema.index_work.is_empty() {
                 self.inspect_indexes().expect("indexes agree with rows");
             }
+            if self.memory().rows < ROWS_COMPARED_MAX {
+                self.check_chunks();
+            }
         }
+    }
+
+    /// Each page that was taken from the pool belongs to something.
+    fn check_pages(&self) {
+        let mut pages = self.store.chunks.usage().pages + self.schema.index_work.pages();
+        for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
+            pages += fragment.rows().usage().pages + fragment.index().pages();
+            pages += fragment.indexes().iter().map(|index| index.tree.usage().pages).sum::<u32>();
+        }
+        assert_eq!(pages, self.store.pages.owned(), "pages of rows, indexes and chunks, and pages taken");
+    }
+
+    /// Each chunk belongs to a row, to a version of one, or to an operation that waits.
+    fn check_chunks(&self) {
+        let mut chunks = 0;
+        for (_, fragment) in self.store.tables.iter().flat_map(|(_, table)| table.fragments()) {
+            for page in 0..fragment.rows().page_count() {
+                let Some(view) = fragment.rows().page(&self.store.pages, page) else { continue };
+                chunks +=
+                    view.live_slots().filter(|&slot| view.row(slot).variable().is_some()).count() as u64;
+            }
+        }
+        for (_, operation) in self.versions.operations.iter() {
+            if let Change::Replace(image) = &operation.change {
+                chunks += image.chunks();
+            }
+            chunks += u64::from(matches!(operation.state, State::Waiting { .. }));
+        }
+        assert_eq!(chunks, self.store.chunks.usage().chunks, "chunks that somebody has, and chunks in use");
     }
 
     fn check_transactions(&self) {

@@ -68,6 +68,11 @@ impl RowVersion {
         self.variable = rows.row_mut(pool, row).replace_variable(self.variable);
     }
 
+    /// Number of its chunks.
+    pub fn chunks(&self) -> u64 {
+        1 + u64::from(self.variable.is_some())
+    }
+
     /// Frees the version's memory.
     pub fn free(self, pool: &mut PagePool, chunks: &mut ChunkStore) {
         chunks.free(pool, self.fixed);
