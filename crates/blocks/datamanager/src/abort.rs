@@ -70,7 +70,8 @@ impl DataManager {
         let place = self.versions.rows[state].place;
         match self.versions.pop_change(handle) {
             Change::Insert => {
-                self.store.remove(&self.versions, place, None);
+                let hash = self.store.key_hash(place);
+                self.store.remove(&self.versions, place, hash, None);
                 self.rerun_waiters(cx, state);
                 // There is no row left to be locked.
                 self.locks.release(&mut self.versions, handle);

@@ -270,15 +270,22 @@ impl<L: RowListener> Store<L> {
         }
     }
 
-    /// Removes a row that has one version: a pending one, or a committed one that is deleted in an epoch.
-    pub fn remove(&mut self, versions: &Versions, place: RowPlace, epoch: Option<Epoch>) {
+    /// The hash of a row's key.
+    pub fn key_hash(&mut self, place: RowPlace) -> KeyHash {
+        let Store { pages, chunks, tables, .. } = self;
+        let fragment = tables.current_mut(place.table).fragment_mut(place.partition);
+        fragment.key_hash(pages, chunks, place.row)
+    }
+
+    /// Removes a row that has one version, and a key with this hash: a pending one, or a committed one that is deleted in
+    /// an epoch.
+    pub fn remove(&mut self, versions: &Versions, place: RowPlace, hash: KeyHash, epoch: Option<Epoch>) {
         self.notify_before(place);
         if let Some(mut entries) = self.entries(versions, place.table, place.partition) {
             entries.leave_slot(place.row);
         }
         let Store { pages, chunks, tables, .. } = self;
         let fragment = tables.current_mut(place.table).fragment_mut(place.partition);
-        let hash = fragment.key_hash(pages, chunks, place.row);
         fragment.remove_row(pages, chunks, hash, place.row);
         self.notify_after(place, RowEvent::Removed(epoch));
     }
@@ -510,7 +517,8 @@ mod tests {
         let place = f.insert(10, Some(Epoch(5)));
         let image = f.image(20);
         f.store.overwrite(&f.versions, place, &image, Epoch(6)).expect("there is memory");
-        f.store.remove(&f.versions, place, Some(Epoch(7)));
+        let hash = f.store.key_hash(place);
+        f.store.remove(&f.versions, place, hash, Some(Epoch(7)));
         let expected = [
             (RowEvent::Inserted(Some(Epoch(5))), None, Some(10)),
             (RowEvent::Overwritten(Epoch(6)), Some(10), Some(20)),

@@ -205,7 +205,7 @@ impl DataManager {
                 if table.unique.follows(&table.layout, Some(version), None) {
                     return Err(Obstacle::Ordinary);
                 }
-                self.store.remove(&self.versions, place(row), Some(epoch));
+                self.store.remove(&self.versions, place(row), hash, Some(epoch));
             }
             (OperationKind::Update | OperationKind::Delete, None) => {
                 return Err(ErrorCode::NoSuchRow.into());
