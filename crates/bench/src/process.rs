@@ -193,7 +193,7 @@ impl Process {
     /// How it has ended; `None` while it runs.
     ///
     /// # Errors
-    /// The system can't tell whether it has ended.
+    /// The system does not say whether it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let mut running = running();
         let status = self.child.try_wait().context(|| format!("cannot look after {}", self.name))?;
@@ -206,7 +206,7 @@ impl Process {
     /// Asks it to end, waits, and kills it if it does not end.
     ///
     /// # Errors
-    /// The system can't tell how it ended.
+    /// The system does not say how it ended.
     pub fn end(mut self) -> Result<()> {
         self.end_in_place()
     }

@@ -40,7 +40,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// The blocks of the thread with this index. `pages` gives each data manager instance its handle on the pages.
-    /// `facts` tells what the thread's driver measures.
+    /// `facts` gives what the thread's driver measures.
     pub fn new(
         settings: &NodeSettings,
         thread: u16,

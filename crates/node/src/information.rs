@@ -1,4 +1,4 @@
-//! The rows of the information tables that a thread can tell of.
+//! The rows of the information tables that a thread has.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -343,7 +343,7 @@ impl Source<'_> {
     }
 }
 
-/// A transaction as people are told of it: API node, incarnation, number.
+/// A transaction as people see it: API node, incarnation, number.
 fn name_of(transaction: TransactionId) -> InfoValue {
     match transaction {
         TransactionId::NONE => InfoValue::Text(String::new()),

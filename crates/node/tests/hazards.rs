@@ -68,12 +68,12 @@ hazards! {
     /// then begins an operation that nobody ends, and the row stays locked once that replica is primary.
     a_roll_back_does_not_overtake_the_insert_that_it_undoes breaks AbortToEveryReplica;
 
-    /// The primary dies after a commit was acknowledged and before the backup was told that it is complete: a backup
-    /// that becomes primary and goes on hiding the new version takes back what the user was told.
+    /// The primary dies after a commit was acknowledged and before the backup was notified that it is complete: a
+    /// backup that becomes primary and goes on hiding the new version takes back what the user has been answered.
     a_new_primary_shows_what_was_acknowledged breaks PromotedHidesCommitted;
 
-    /// Two transactions of different coordinators change a row one after the other; the backup hears first that the
-    /// second one is complete, then that the first one is.
+    /// Two transactions of different coordinators change a row one after the other; the backup is notified first that
+    /// the second one is complete, then that the first one is.
     completes_may_come_in_any_order breaks ForwardedDoesNotResolve;
 
     /// While a backup still shows a deleted row, the primary gives its row id to another key, and its key to another
@@ -115,8 +115,8 @@ hazards! {
     /// A transaction changes a key from a to b and back to a: the entry of a serves two versions, of which one goes.
     a_key_that_is_given_back_keeps_its_entry breaks EntriesAreNotCounted;
 
-    /// Two transactions change a key one after the other while a backup hears of no end; then the one that it has only
-    /// prepared is rolled back elsewhere. The index of each replica must follow what it shows.
+    /// Two transactions change a key one after the other while a backup is notified of no end; then the one that it has
+    /// only prepared is rolled back elsewhere. The index of each replica must follow what it shows.
     indexes_follow_what_is_resolved breaks ForwardedDoesNotResolve, ResolveShowsPrepared;
 
     /// The order to roll back dies with the middle replica of a chain; the next transaction on the row reaches the last
@@ -140,7 +140,7 @@ hazards! {
     /// Who skips a locked row and stands in the queue for it all the same gets its lock some time later, for nobody.
     who_skips_a_locked_row_stands_in_no_queue breaks SkipLeavesQueueEntry;
 
-    /// A read that was not to wait is told that it has locked a row, which somebody else goes on to change.
+    /// A read that was not to wait is answered that it has locked a row, which somebody else goes on to change.
     a_read_that_does_not_wait_has_a_lock_or_an_error breaks NoWaitReadCountsAsLock;
 }
 
@@ -169,7 +169,7 @@ mod scenarios {
         let mut c = three(bug);
         let [key, gone] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(gone, 1))]);
-        // From the coordinator node 3 only hears when something is complete.
+        // The coordinator notifies node 3 only when something is complete.
         c.hold(TC, dm(3, 1));
         assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Delete(gone)]), [committed(1)]);
         assert_eq!(c.held(TC, dm(3, 1)), 1);
@@ -189,7 +189,7 @@ mod scenarios {
         c.at_once(&[Op::Insert(row(key, 0))]);
         c.hold(TC, dm(3, 1));
         assert_eq!(c.at_once(&[Op::Add(key, 1)]), [committed(1)]);
-        // The backup hides it until it hears that all have committed.
+        // The backup hides it until it learns that all have committed.
         assert_eq!((c.read_at(2, key), c.read_at(3, key)), (Some(row(key, 1)), Some(row(key, 0))));
         c.hold(tc(2), dm(3, 1));
         assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 10)]), [committed(1)]);
@@ -346,7 +346,7 @@ mod scenarios {
         assert_eq!(c.received(), []);
         assert_eq!(c.held(dm(3, 1), dm(2, 1)), 1);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 1)), Some(row(key, 1))));
-        // The primary has, the backup has not heard that all have.
+        // The primary has, the backup has not learnt that all have.
         c.release(dm(3, 1), dm(2, 1));
         assert_eq!(c.received(), [committed(1)]);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (None, Some(row(key, 1))));
@@ -410,7 +410,7 @@ mod scenarios {
         let id = c.begin();
         c.batch(id, ALL, 1, &strict(&[Op::Add(key, 100), Op::Delete(gone)]));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (old.clone(), old.clone()));
-        // The primary has, the backup has not heard that all have.
+        // The primary has, the backup has not learnt that all have.
         c.release(dm(3, 1), dm(2, 1));
         assert_eq!(c.received(), [committed(1)]);
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), old));
@@ -662,7 +662,7 @@ mod scenarios {
         let mut c = three_with_two_coordinators(bug);
         let [deleted, read, place, other] = keys(&c);
         c.at_once(&[deleted, read, place].map(|key| Op::Insert(row(key, 1))));
-        // The coordinator of node 2 does not hear of new epochs.
+        // The coordinator of node 2 does not learn of new epochs.
         c.hold(Address::new(NodeId(1), BlockNumber::Distribution, 0), tc(2));
         c.advance(Span::from_millis(1000));
         assert_eq!(c.at_once(&[deleted, read, place].map(Op::Delete)), [committed(1)]);

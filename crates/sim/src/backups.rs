@@ -49,7 +49,8 @@ impl World {
                 if shown.is_empty() {
                     continue;
                 }
-                // While some replicas have heard of a failure and others have not, who is primary is not agreed.
+                // While some replicas have adopted the view without a failed node and others have not, who is primary
+                // is not agreed.
                 if thread.failures_received as usize != self.failures.len() {
                     return Ok(());
                 }

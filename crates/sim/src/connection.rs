@@ -1,7 +1,7 @@
 //! Connections of API nodes, as the drivers of data nodes see them: greeting, closing, slow readers.
 //!
 //! The driver passes a greeting on to membership and reads no further until it is answered. When a connection ends, the
-//! driver closes all connections of that API node on its thread, then tells membership, which has those of other
+//! driver closes all connections of that API node on its thread, then notifies membership, which has those of other
 //! threads closed. What a thread sends to an API node waits in a lane; if it gets too long, the API node is closed.
 
 use crate::agenda::Time;
@@ -123,7 +123,7 @@ impl World {
         frame.length()
     }
 
-    /// A block has something to tell the driver of a thread.
+    /// A block sends the driver of a thread a signal.
     pub(crate) fn on_driver_signal(&mut self, id: ThreadId, frame: &Frame<'_>, at: Time) {
         match frame.signal() {
             Some(SignalNumber::ApiConnectConfirm) => {
@@ -255,7 +255,7 @@ impl World {
     fn on_close_order(&mut self, id: ThreadId, sender: Address, order: CloseConnectionOrder, at: Time) {
         self.note(|| format!("{sender} wants API node {} closed: {}", order.api, order.reason));
         if sender.block() == Some(BlockNumber::Membership) {
-            // Drivers of other nodes hear of it too; membership itself knows only those of its own node.
+            // Drivers of other nodes get the order too; membership itself knows only those of its own node.
             let remote: Vec<usize> = (0..self.connections.len())
                 .filter(|&c| {
                     let is_of =

@@ -3,7 +3,7 @@
 //! A transaction is decided when its first `CommitRequest` is handled; in the one-phase commit, which has none, when
 //! its last `PrepareRequest` is, unless that is refused. Transactions that lock the same row are decided in the order
 //! in which they had it, so a search for an order that fits the answers finds one at once if it tries this one first.
-//! It is a hint: the checks believe only what clients were told.
+//! It is a hint: the checks believe only what clients were answered.
 
 use crate::thread::ThreadId;
 use crate::world::World;

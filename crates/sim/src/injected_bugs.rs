@@ -63,7 +63,7 @@ pub fn hunt(bug: InjectedBug, from: u64, seeds_max: u64) -> Verdict {
 }
 
 /// Breaks one rule after the other, each for at most [`SEEDS_MAX`] seeds; or for as many as are given, and then those
-/// of [`SHOWN_BY_SCENARIOS`] too. `on_verdict` is told of each.
+/// of [`SHOWN_BY_SCENARIOS`] too. `on_verdict` is called with each.
 pub fn hunt_all(from: u64, seeds: Option<u64>, mut on_verdict: impl FnMut(&Verdict)) -> Vec<Verdict> {
     let hunted = InjectedBug::ALL.iter().filter(|m| seeds.is_some() || !SHOWN_BY_SCENARIOS.contains(m));
     let verdicts = hunted.map(|&bug| {

@@ -10,7 +10,7 @@
 //! - that some cluster which keeps its promises could have given all the answers (`vinga_workloads::check`);
 //! - that the workloads find what they expect.
 //!
-//! The same seed in the same build gives the same history, to the byte: [`Report::hash`] tells.
+//! The same seed in the same build gives the same history, to the byte: see [`Report::hash`].
 
 pub mod agenda;
 mod api;

@@ -25,7 +25,7 @@ pub struct Nemesis {
 }
 
 /// The API node that has asked for a schema change dies, or loses connections, when so many rounds have begun. The
-/// dictionary hears of it later, in that round or in one of the next.
+/// dictionary learns of it later, in that round or in one of the next.
 #[derive(Clone, Copy, Debug)]
 struct RequesterDeath {
     rounds: u32,
@@ -54,7 +54,7 @@ enum Aftermath {
     None,
     /// For so long nothing more comes from the coordinators' node.
     Silence(Time),
-    /// The transaction's coordinator hears of the crash so much later than others.
+    /// The transaction's coordinator learns of the crash so much later than others.
     LateCoordinator(Time),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A pipe is a ring between two threads of a node, one direction of a connection between two data nodes, or one
 //! direction of a connection of an API node. What is put in comes out in its order, each piece after a delay of its
-//! own. A pipe holds so many bytes; a sender that is told that there is no room keeps the rest. While a pipe is *cut*
+//! own. A pipe holds so many bytes; a sender keeps what there is no room for. While a pipe is *cut*
 //! nothing moves (as when packets are lost and repeated); when it *breaks*, some of what is under way still arrives,
 //! the rest is lost.
 

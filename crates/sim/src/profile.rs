@@ -257,7 +257,7 @@ impl Profile {
             Delay { least, jitter, one_in: if is_slow { one_in } else { 0 }, held_up }
         };
         let is = |fault: Fault| faults.contains(&fault);
-        // With one thread no coordinator hears of a crash later than others.
+        // With one thread no coordinator learns of a crash later than others.
         let threads = random.u16(1..=3).max(if is(Fault::CrashPoint) { 2 } else { 1 });
         let groups = match (random.u8(..12), is(Fault::CrashPoint)) {
             // A crash point needs somebody who may die, and is at its worst between two others.

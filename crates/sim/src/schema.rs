@@ -1,6 +1,6 @@
 //! What must hold of schema changes.
 //!
-//! When a client has been told that a table has a new version, nobody gets anything done under an older one that is
+//! When a client has been answered that a table has a new version, nobody gets anything done under an older one that is
 //! asked for later: no write, no locking read, no committed read, no batch of a scan. And everybody who watches the
 //! schema has confirmed the change by then.
 
@@ -19,12 +19,12 @@ pub const TICK_LAG_MAX: Time = 1_000_000;
 pub struct Changes {
     /// Versions below these are void from these times on.
     voided: BTreeMap<TableRef, Vec<(Time, u64)>>,
-    /// Versions whose requesters were told of them: when they asked, and when they were told.
+    /// Versions whose requesters were answered: when they asked, and when they were answered.
     told: BTreeMap<u64, (Time, Time)>,
 }
 
 impl Changes {
-    /// Whoever asked at a time for a change is told now that the table has this version.
+    /// Whoever asked at a time for a change is answered now: the table has this version.
     pub fn note(&mut self, asked: Time, now: Time, table: TableRef, version: u64) {
         self.voided.entry(table).or_default().push((now, version));
         self.told.insert(version, (asked, now));
@@ -44,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// When the requester of a change was told, and how long it had waited.
+    /// When the requester of a change was answered, and how long it had waited.
     pub fn told(&self, version: u64) -> Option<(Time, Time)> {
         self.told.get(&version).map(|&(asked, told)| (told, told - asked))
     }

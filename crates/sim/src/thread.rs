@@ -62,7 +62,7 @@ pub struct Thread {
     busy_until: Time,
     /// Until when it does not run.
     pub stalled_until: Time,
-    /// Failures of data nodes that it was told of.
+    /// Failures of data nodes that it has adopted the views of.
     pub failures_received: u32,
     /// Lanes to other data nodes.
     node_lanes: BTreeMap<u8, LaneId>,

@@ -125,7 +125,7 @@ pub struct World {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) running: Vec<Running>,
     pub(crate) sessions_made: u32,
-    /// Which table a birth belongs to, of all that a client has heard of.
+    /// Which table a birth belongs to, of all that a client knows.
     pub(crate) names: BTreeMap<u64, TableRef>,
     pub(crate) changes: Changes,
     /// What was asked and answered.

@@ -99,7 +99,7 @@ impl Coordinator {
 
     /// Handles a request to roll back while a batch of the transaction is under way: the batch is given up. The API
     /// node learns the outcome from the answer to that batch. If the commit is decided, it is too late. If a data
-    /// manager may have decided it, its answer tells; it is sent immediately, even if operations wait for locks.
+    /// manager may have decided it, its answer says so; it is sent immediately, even if operations wait for locks.
     /// Returns false if no batch is under way, or the transaction rolls back already.
     fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.transactions.find(id) else { return false };

@@ -1,8 +1,8 @@
 //! The tables that a coordinator knows, and its part in schema changes.
 //!
 //! A table that is *held* is about to change: transactions that use it already go on and come to their end, nothing
-//! else begins on it. Whoever waits for that end is told when no transaction uses the table any more; what goes on too
-//! long is rolled back. A table that is *fenced* is changed by one API node only.
+//! else begins on it. Whoever waits for that end is answered when no transaction uses the table any more; what goes on
+//! too long is rolled back. A table that is *fenced* is changed by one API node only.
 
 use crate::Coordinator;
 use crate::ending::Cause;

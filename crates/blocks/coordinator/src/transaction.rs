@@ -53,7 +53,7 @@ const TABLES_AT_HAND: usize = 4;
 /// One open transaction.
 pub struct Transaction {
     pub id: TransactionId,
-    /// Who is told; the instance is the API node's own business.
+    /// Who is answered; the instance is the API node's own business.
     pub api: Address,
     pub state: State,
     /// When it began.
@@ -162,7 +162,7 @@ impl Transaction {
         self.special.get_or_insert_default()
     }
 
-    /// A batch begins: what was told about the one before counts no more.
+    /// A batch begins: the errors of the one before count no more.
     #[inline]
     pub fn clear_errors(&mut self) {
         if let Some(special) = &mut self.special {
@@ -178,8 +178,8 @@ impl Transaction {
         }
     }
 
-    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the owner of the first change
-    /// keeps one, and none that is on the coordinator's node alone.
+    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the owner of the first
+    /// change keeps one, and none that is on the coordinator's node alone.
     pub fn marker_at(&self, participant: &Participant) -> u32 {
         match self.first_change {
             Some((number, owner)) if owner == participant.owner && participant.is_replicated => number,

@@ -134,7 +134,7 @@ impl UniqueWork {
 
 impl Coordinator {
     /// A data manager has listed a change of a hidden row. While an index is added or dropped data managers list its
-    /// changes too; whether they count is what coordinators are told when nobody writes.
+    /// changes too; whether they count is what coordinators learn when nobody writes.
     pub(crate) fn note_index_change(&mut self, handle: Handle, change: &IndexChange, bytes: &[u8]) {
         if !self.tables.is_known(change.table.get(), change.version.get()) {
             return;

@@ -174,7 +174,7 @@ impl DataManager {
         }
         let fragment = self.store.tables.current(table_id).fragment(partition);
         if kind != OperationKind::Insert && !fragment.rows().is_live(row) {
-            // Its insert was refused here: the coordinator knows by now, and nobody will be told of this error.
+            // Its insert was refused here: the coordinator knows by now, and nobody will get this error.
             cx.mark("backup misses a row whose insert it has refused");
             return Err(ErrorCode::InternalError);
         }

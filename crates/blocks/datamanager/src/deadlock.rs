@@ -1,4 +1,4 @@
-//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` tells. (A cycle within one data
+//! Deadlocks over several data managers: probes, as `docs/protocols/deadlocks.md` describes. (A cycle within one data
 //! manager is seen by its lock table at once.)
 //!
 //! A wait that is not over after [`PROBE_AFTER`] sends a probe to the coordinator of each transaction that is in its

@@ -75,12 +75,12 @@ struct Batch {
 }
 
 impl IndexWork {
-    /// Whether nothing is left to do or to be told.
+    /// Whether nothing is left to do or to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty()
     }
 
-    /// The table is going away: builds of it end, and nobody is told.
+    /// The table is going away: builds of it end, and nobody is notified.
     pub(crate) fn forget_table(&mut self, table: u32) {
         while let Some(at) = self.builds.iter().position(|build| build.table == table) {
             let build = self.builds.remove(at).expect("it was found");
@@ -106,7 +106,7 @@ impl IndexWork {
 }
 
 impl DataManager {
-    /// Begins to build an index that a table has not had. [`DataManager::take_built_index`] tells when it is done.
+    /// Begins to build an index that a table has not had. [`DataManager::take_built_index`] says when it is done.
     ///
     /// # Panics
     /// If there is no such table, the definition does not fit it, or it has an index with this id.

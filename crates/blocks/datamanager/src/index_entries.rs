@@ -17,7 +17,7 @@
 //!   entered, that of the version before it. What is left is one entry for `vn`; if the row vanishes, that goes too,
 //!   before its slot does.
 //!
-//! Removing takes no memory and can't fail. While one key after the other is removed, the index must not be told of
+//! Removing takes no memory and can't fail. While one key after the other is removed, the index must not be shown
 //! keys that have no entry any more: [`RowKeys`] then names those that are left (`index_keys`).
 
 use crate::index_keys::{KeyScratch, Places, RowKeys};

@@ -3,14 +3,15 @@
 //! Reads of committed rows come straight from API nodes (`key_read`, `scan`) and touch nothing but the row. Everything
 //! else is an *operation* of a transaction (`operation`), begun by `PrepareRequest` (`prepare`) and made final by
 //! `CommitRequest` or undone by `AbortRequest` (`commit`, `abort`). What a change has to be followed by in unique
-//! indexes is listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the protocol is told in
-//! `docs/protocols/commit.md`.
+//! indexes is listed in its answer (`unique`). The signals are those of `vinga_wire::commit`; the protocol is described
+//! in `docs/protocols/commit.md`.
 //!
 //! # Versions of a row
 //! The slot of a row always holds the version that readers are shown. What open operations would make of it stands in
-//! their records, newest last, linked from the row's state record ([`versions::RowState`]), whose index stands in the row's
-//! header; the header of a row without operations holds 0, which is all that a reader of an untouched row looks at.
-//! A row that an open operation inserts has its slot already, marked *pending*: nobody but its own transaction sees it.
+//! their records, newest last, linked from the row's state record ([`versions::RowState`]), whose index stands in the
+//! row's header; the header of a row without operations holds 0, which is all that a reader of an untouched row looks
+//! at. A row that an open operation inserts has its slot already, marked *pending*: nobody but its own transaction sees
+//! it.
 //!
 //! A **primary** (first of the chain) grants locks. At commit it puts the newest version into the slot and lets the
 //! locks go. A **backup** has no locks, since the primary has ordered the operations; at commit it only notes the

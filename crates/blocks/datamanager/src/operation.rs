@@ -34,7 +34,7 @@ pub enum State {
     },
     /// Done as far as it can be undone.
     Prepared,
-    /// Final. At a backup `shown` tells whether readers see it already.
+    /// Final. At a backup `shown` says whether readers see it already.
     Committed {
         /// In which epoch.
         epoch: Epoch,

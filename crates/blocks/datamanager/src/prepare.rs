@@ -1,4 +1,4 @@
-//! `PrepareRequest` at the primary: lock the row, check, make the new version, tell the next replica.
+//! `PrepareRequest` at the primary: lock the row, check, make the new version, forward it to the next replica.
 //!
 //! An operation gets a record, finds its row, takes the row's lock (or waits in its queue, see `waiting`), and is then
 //! *executed*: the row is read or its after-image made. What changes something is forwarded to the next replica of the
@@ -559,7 +559,7 @@ pub fn run_update(
     })
 }
 
-/// What the API node is told of an image that is none.
+/// The error for an image that is none.
 pub fn image_error(error: RowError) -> ErrorCode {
     match error {
         RowError::RowTooLong => ErrorCode::RowTooLong,

@@ -117,11 +117,11 @@ pub(crate) struct Progress {
     pub tally: Tally,
 }
 
-/// What a scan that counts has found since it told its last figure.
+/// What a scan that counts has found since its last figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     pub rows: u64,
-    /// Rows that it may look at before it tells the next figure: its reader is to hear that it goes on.
+    /// Rows that it may look at before it sends the next figure: its reader is to know that it goes on.
     left: u32,
     /// The same when it begins anew.
     period: u32,
@@ -134,7 +134,7 @@ impl Tally {
         self.left = self.left.saturating_sub(rows);
     }
 
-    /// The figure to be told after a slice that ended so, if one is.
+    /// The figure to be sent after a slice that ended so, if one is.
     pub fn take_figure(&mut self, sliced: Sliced) -> Option<u64> {
         if self.left != 0 && sliced != Sliced::End {
             return None;

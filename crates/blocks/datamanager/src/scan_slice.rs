@@ -87,7 +87,7 @@ impl<'a> Answer<'a> {
 struct Slots {
     /// Rows that operations name: the version to be seen may be another than the slot's.
     busy: [u64; SLOT_WORDS_MAX],
-    /// Rows to be sent, as far as the filter could tell: all busy ones and, of the others, those that pass.
+    /// Rows to be sent, as far as the filter could decide: all busy ones and, of the others, those that pass.
     chosen: [u64; SLOT_WORDS_MAX],
     words: usize,
 }

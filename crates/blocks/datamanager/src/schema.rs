@@ -103,8 +103,8 @@ impl DataManager {
         own.into_iter().any(|(_, fragment)| !fragment.index().is_empty())
     }
 
-    /// Takes note of builds that have ended, and tells the requester when all of its have. One that was refused leaves
-    /// the others to be dropped when the change is undone.
+    /// Takes note of builds that have ended, and answers the requester when all of its have. One that was refused
+    /// leaves the others to be dropped when the change is undone.
     pub(crate) fn report_builds(&mut self, cx: &mut Context<'_>) {
         while let Some(built) = self.take_built_index() {
             if let Some(building) = &mut self.schema.building

@@ -138,7 +138,7 @@ fn empty_fragment(definition: &TableDefinition, layout: &RowLayout) -> Fragment 
     fragment
 }
 
-/// Tables whose memory is being freed, and who is told when all of it is free.
+/// Tables whose memory is being freed, and who is answered when all of it is free.
 pub struct Removal {
     pub requester: Address,
     pub round: RoundName,

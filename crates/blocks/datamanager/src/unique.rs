@@ -2,7 +2,7 @@
 //!
 //! The last replica of the chain knows it when it has prepared the change: the version that the transaction saw before
 //! the operation, and the version that the operation makes. An index whose columns are the same in both needs nothing,
-//! which one comparison of their bytes tells. All deletes are listed before all inserts. The layout of the list is that
+//! which one comparison of their bytes shows. All deletes are listed before all inserts. The layout of the list is that
 //! of `vinga_wire::unique`; the coordinator has it done.
 
 use crate::DataManager;

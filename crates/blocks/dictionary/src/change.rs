@@ -7,7 +7,7 @@
 //!                     ▼
 //!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)
 //! ```
-//! In each round everybody who takes part is told, then everybody is awaited; only then the next begins. A round of
+//! In each round all participants get an order, then all confirms are awaited; only then the next begins. A round of
 //! nobody ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before
 //! any coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
 
@@ -73,7 +73,7 @@ impl Round {
 /// The schema change under way.
 #[derive(Debug)]
 pub struct Change {
-    /// Who is told of the end; `None` if it has gone.
+    /// Who is answered at the end; `None` if it has gone.
     requester: Option<Requester>,
     plan: Plan,
     refused: Option<Refused>,
@@ -81,7 +81,7 @@ pub struct Change {
     name: RoundName,
     /// Who has not answered in this round.
     awaited: BTreeSet<Address>,
-    /// Who has prepared the change, or has been told to hold the table or to fence it: what an undo has to take back.
+    /// Who has prepared the change, or was ordered to hold the table or to fence it: what an undo has to take back.
     touched: BTreeSet<Address>,
     /// Subscribers that have not confirmed the events.
     subscribers: BTreeSet<NodeId>,
@@ -338,7 +338,7 @@ impl Dictionary {
         }
     }
 
-    /// The change has come to its end: its requester is told, the next one begins.
+    /// The change has come to its end: its requester is answered, the next one begins.
     fn finish(&mut self, cx: &mut Context<'_>) {
         let Change { requester, plan, refused, .. } = self.change.take().expect("a change is under way");
         let free = if refused.is_some() { &plan.made } else { &plan.gone };
@@ -376,7 +376,7 @@ impl Dictionary {
         Some(())
     }
 
-    /// Somebody can't do its part. What was asked of the others is answered first, then they are told to undo it.
+    /// Somebody can't do its part. What was asked of the others is answered first, then they are ordered to undo it.
     pub(crate) fn on_schema_round_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundRefuse { round, code } = cold::read(frame)?;
         if let Some(change) = &mut self.change

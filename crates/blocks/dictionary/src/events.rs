@@ -1,9 +1,9 @@
-//! Schema events: who is told of changes, and who has confirmed.
+//! Schema events: who is notified of changes, and who has confirmed.
 //!
-//! The requester of a change is told of its end when all subscribers but itself have confirmed the change's events, or
-//! have gone, or [`EVENT_WAIT_MAX`] has passed. Who has let that time pass is *late*: it is told of further changes,
-//! but nobody waits for it until it has caught up. (What it believes of tables is never used for anything wrong: table
-//! versions see to that.)
+//! The requester of a change is answered when all subscribers but itself have confirmed the change's events, or
+//! have gone, or [`EVENT_WAIT_MAX`] has passed. Who has let that time pass is *late*: it is notified of further
+//! changes, but nobody waits for it until it has caught up. (What it believes of tables is never used for anything
+//! wrong: table versions see to that.)
 
 use crate::{Dictionary, Requester};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use vinga_wire::{Address, Frame, SignalNumber, cold};
 /// How long the requester of a change waits for a subscriber.
 pub const EVENT_WAIT_MAX: Span = Span::from_millis(10_000);
 
-/// An API node that is told of events.
+/// An API node that is notified of events.
 struct Subscriber {
     address: Address,
     /// The newest event that it has confirmed, or that was there when it came.
@@ -34,13 +34,13 @@ pub struct Subscribers {
 }
 
 impl Subscribers {
-    /// Who is told of events.
+    /// Who is notified of events.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.by_node.keys().copied()
     }
 
-    /// Numbers events and tells everybody; returns who has to confirm them. Where nothing is told (a write fence has no
-    /// event) nobody could ever confirm, so nobody has to.
+    /// Numbers events and notifies everybody; returns who has to confirm them. Where nobody is notified (a write fence
+    /// has no event) nobody could ever confirm, so nobody has to.
     pub fn tell(
         &mut self,
         cx: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl Dictionary {
             return self.refuse_malformed(cx, SignalNumber::SchemaEventsRefuse, frame);
         };
         let (address, sequence) = (frame.sender(), self.subscribers.sequence);
-        // Who asks again begins again, but is awaited for what it was told.
+        // Who asks again begins again, but is awaited for what it was sent.
         let subscriber = Subscriber { address, seen: sequence, is_late: false };
         self.subscribers.by_node.entry(address.node()).or_insert(subscriber);
         let body = SchemaEventsConfirm { request, sequence };
@@ -100,7 +100,7 @@ impl Dictionary {
         self.end_subscription(cx, frame.sender().node());
     }
 
-    /// An API node is told of nothing more.
+    /// An API node is notified of nothing more.
     pub(crate) fn end_subscription(&mut self, cx: &mut Context<'_>, node: NodeId) {
         if self.subscribers.by_node.remove(&node).is_some() {
             self.no_longer_await(cx, node);

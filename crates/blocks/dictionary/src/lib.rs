@@ -1,7 +1,7 @@
 //! The dictionary: which tables and databases there are, and how they are changed.
 //!
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
-//! carried out as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` tells subscribers
+//! carried out as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` notifies subscribers
 //! what has changed, `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema,
 //! schema_round}`, the protocol in `docs/protocols/schema.md`.
 //!
@@ -141,7 +141,7 @@ impl Dictionary {
     }
 
     /// An API node's connections are closed: nothing of it stays. What it asked for and is decided is finished without
-    /// telling it, for its id may soon be somebody else's; what is not decided is undone, what waits is forgotten.
+    /// an answer, for its id may soon be somebody else's; what is not decided is undone, what waits is forgotten.
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, answer: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
@@ -177,7 +177,7 @@ impl Dictionary {
         self.lock.holder()
     }
 
-    /// The API nodes that are told of events.
+    /// The API nodes that are notified of events.
     pub fn subscribers(&self) -> impl Iterator<Item = NodeId> {
         self.subscribers.nodes()
     }

@@ -63,7 +63,7 @@ pub struct Plan {
     pub fence: Option<NodeId>,
     /// What becomes of a database.
     pub database: Option<DatabaseStep>,
-    /// What subscribers are told.
+    /// What subscribers are sent.
     pub events: Vec<SchemaEvent>,
 }
 

@@ -1,4 +1,4 @@
-//! What API nodes ask, and what they are told.
+//! Requests of API nodes, and their answers.
 
 use crate::plan::{ChangeRequest, Refused, check_definition};
 use crate::{Dictionary, QUEUED_CHANGES_MAX, Requester};
@@ -234,7 +234,7 @@ impl Dictionary {
         Some(())
     }
 
-    /// The body is not what it should be; its tag, the first field of every request, is told back if it can be read.
+    /// The body is not what it should be; its tag, the first field of every request, is sent back if it can be read.
     pub(crate) fn refuse_malformed(
         &self,
         cx: &mut Context<'_>,

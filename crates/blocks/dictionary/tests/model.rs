@@ -1,5 +1,5 @@
 //! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late.
-//! A table is never half made: what can be described everybody accepts, what a requester was told of is the only thing
+//! A table is never half made: what can be described everybody accepts, what a requester was answered is the only thing
 //! that anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives
 //! its owner.
 
@@ -108,7 +108,7 @@ struct World {
     blocks: BTreeMap<Address, Block>,
     /// Requests without an answer, by API node.
     open: BTreeMap<u8, BTreeSet<u32>>,
-    /// The newest event that each subscriber was told of.
+    /// The newest event that was sent to each subscriber.
     told: BTreeMap<u8, u64>,
     /// Wishes for the schema lock.
     locks: BTreeSet<(u8, u32)>,
@@ -161,7 +161,7 @@ impl World {
         let (request, table) = answer(sent);
         let open = self.open.get_mut(&node).expect("only who lives is told");
         assert!(open.remove(&request), "one answer, and only to an incarnation that asked");
-        // Who is told of a table can use it, and nothing older is accepted by anybody.
+        // Whoever is sent a table can use it, and nothing older is accepted by anybody.
         let Some(record) = table else { return };
         for (address, block) in &self.blocks {
             for table in record.all() {
@@ -330,7 +330,7 @@ impl World {
     }
 }
 
-/// The tag of an answer, and the table that it tells of.
+/// The tag of an answer, and the table in it.
 fn answer(sent: &Sent) -> (u32, Option<TableRecord>) {
     let frame = sent.frame();
     let whole = "a whole body";

@@ -525,7 +525,7 @@ fn malformed_requests_are_refused() {
     ];
     for (request, refusal) in cases {
         h.send(api(150), request, |_| ()).expect("the executor sees no body");
-        // A tag and then nonsense: the tag is told back.
+        // A tag and then nonsense: the tag is sent back.
         h.send(api(150), request, |writer| {
             writer.bytes(&[3, 0, 0, 0, 77, 200, 1]);
         })

@@ -4,8 +4,8 @@
 //!
 //! **Epochs.** The *president* (the data node that joined first, of those alive) raises the epoch every
 //! `TimeBetweenEpochs` and announces it by `EpochOrder`; nobody is held back and nobody answers. The distributions of
-//! the other nodes follow, so that the next president goes on from the highest epoch that it has heard of. A
-//! coordinator that has not heard of it yet gives out the older epoch a little longer, which does no harm: an epoch
+//! the other nodes follow, so that the next president goes on from the highest epoch that it has received. A
+//! coordinator that has not received it yet gives out the older epoch a little longer, which does no harm: an epoch
 //! only has to be at least that of everything that a transaction saw, and answers carry that. The first epoch comes
 //! from the driver's clock, so that epochs grow over restarts of the whole cluster.
 #![no_std]

@@ -52,7 +52,7 @@ impl Gathering {
         self.awaited.is_empty()
     }
 
-    /// Who is to be told what: the rows that have come, and which threads are missing.
+    /// Whom to answer, and with what: the rows that have come, and which threads are missing.
     pub fn into_answer(self) -> (Address, u32, &'static [&'static str], Rows) {
         let mut rows = self.own;
         for (_, others) in self.others {

@@ -46,7 +46,7 @@ pub trait InfoSource {
     fn columns(&self, table: InfoTable) -> &'static [&'static str];
 
     /// Appends this thread's rows of a table, each with one value for every column, [`ROWS_MAX`] at most; returns how
-    /// many more there are. What concerns the whole node is told by thread 0 only.
+    /// many more there are. What concerns the whole node is given by thread 0 only.
     fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize;
 }
 

@@ -68,7 +68,7 @@ pub enum State {
         session: Session,
         /// The drivers that serve its connections. Never empty.
         drivers: BTreeSet<Address>,
-        /// When it was last heard of.
+        /// When something last came from it.
         heard: Tick,
     },
     /// All its connections are being closed.
@@ -79,7 +79,7 @@ pub enum State {
         since: Tick,
         next: Next,
     },
-    /// The blocks have been told that its connections are closed.
+    /// The blocks have been notified that its connections are closed.
     Closing {
         session: Session,
         /// Blocks that have not confirmed yet. Never empty.

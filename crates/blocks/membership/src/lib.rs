@@ -51,14 +51,15 @@ pub struct Settings {
     pub api_first: NodeId,
     /// `MaxNoOfApiConnections`: API nodes that may be there at the same time.
     pub api_nodes_max: u8,
-    /// `HeartbeatIntervalDbApi`: how often an API node must be heard of; after four silent periods it is closed.
+    /// `HeartbeatIntervalDbApi`: how often something must come from an API node; after four silent periods it is
+    /// closed.
     pub heartbeat_interval: Span,
     /// How long the same session of an API node may come back after its connections broke.
     pub reconnect_grace: Span,
     /// The drivers of this node's threads that read sockets.
     pub drivers: Vec<Address>,
-    /// Further blocks of this node that are notified when an API node closes or fails, besides the coordinators and data
-    /// managers of all members: the dictionary and the info block of the main thread.
+    /// Further blocks of this node that are notified when an API node closes or fails, besides the coordinators and
+    /// data managers of all members: the dictionary and the info block of the main thread.
     pub own_blocks: Vec<Address>,
 }
 

@@ -45,7 +45,7 @@ struct Block {
     inbox: VecDeque<Sent>,
     /// Signals to be sent.
     outbox: VecDeque<(SignalNumber, u8, u32)>,
-    /// Lives of which it was told that they are closed, and not yet that they have failed.
+    /// Sessions that were reported closed, and not yet failed.
     closed: BTreeSet<(u8, u32)>,
 }
 

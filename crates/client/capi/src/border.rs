@@ -100,8 +100,8 @@ fn items<'a, T>(data: *const T, length: usize) -> Outcome<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(data, length) })
 }
 
-/// A place for a result, or NULL where none is wanted. Promise: there is room for one (or as many as the call is told),
-/// and it stays until the call has ended.
+/// A place for a result, or NULL where none is wanted. Promise: there is room for one (or as many as the call is
+/// given), and it stays until the call has ended.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 

@@ -149,7 +149,7 @@ fn is_woken<T: Kind>(entered: &Entered<T>, ready: c_int) -> bool {
     if waker.take_woken() {
         return true;
     }
-    // What panics here does so again in the call, which tells it then.
+    // What panics here does so again in the call, which reports it then.
     ready != 0 && catch_unwind(AssertUnwindSafe(|| connection.drive_for(&waker))).unwrap_or(true)
 }
 

@@ -185,7 +185,7 @@ impl<T: Kind> Handle<T> {
         entered.leave(outcome)
     }
 
-    /// Changes the object if nobody else uses it; what goes wrong is told to the caller alone.
+    /// Changes the object if nobody else uses it; what goes wrong is returned to the caller alone.
     ///
     /// # Errors
     /// `BadHandle`, `Busy`, and those of `change`.
@@ -218,7 +218,7 @@ impl<T: Kind> Handle<T> {
         }
     }
 
-    /// The pointer, for telling handles apart.
+    /// The pointer, to distinguish handles.
     pub fn address(self) -> *const Header {
         self.header
     }

@@ -1,4 +1,4 @@
-//! What is told of the last call with a handle that has failed.
+//! What is known of the last call with a handle that has failed.
 
 use crate::failure::{Failure, Misuse, class_number};
 use crate::handle::{Header, common_of};

@@ -121,8 +121,8 @@ impl Client {
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
     }
 
-    /// The client leaves for good. Data nodes are told, so that its node id is free at once; what is under way does not
-    /// end any more. The driver goes on until [`Client::has_left`], then it closes all connections.
+    /// The client leaves for good. Data nodes are notified, so that its node id is free at once; what is under way does
+    /// not end any more. The driver goes on until [`Client::has_left`], then it closes all connections.
     pub fn leave(&mut self) {
         self.sessions.leave(&mut self.net);
         self.sessions.rebuild_routes(&mut self.net);

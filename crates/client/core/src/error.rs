@@ -1,4 +1,4 @@
-//! What a caller is told when something could not be done.
+//! What a caller gets when something could not be done.
 
 use alloc::boxed::Box;
 use alloc::format;

@@ -19,7 +19,7 @@
 //! | `writes`, `write_batch` | autocommitted operations |
 //! | `transactions`, `batch`, `operation` | transactions |
 //! | `outcomes` | which outcomes are known, so that coordinators can forget them |
-//! | `schema_events` | who is told of schema changes |
+//! | `schema_events` | who is notified of schema changes |
 //! | `scans` | all rows, or ranges of an index |
 //! | `statistics`, `requests` | the rest |
 //! | `table`, `value` | rows and values to bytes and back |

@@ -1,4 +1,5 @@
-//! What all parts of the machine share: connections, ways, what is known of the cluster, and what the driver is told.
+//! What all parts of the machine share: connections, ways, what is known of the cluster, and what the driver is ordered
+//! to do.
 
 use crate::link::{Link, LinkId};
 use crate::outcomes::Outcomes;

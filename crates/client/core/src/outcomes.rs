@@ -77,7 +77,7 @@ impl Outcomes {
         }
     }
 
-    /// All outcomes up to this one are known: what a batch tells its coordinator.
+    /// All outcomes up to this one are known: what a batch reports to its coordinator.
     #[inline]
     pub fn seen_for_batch(&mut self, index: CoordinatorIndex, now: Tick) -> u32 {
         let coordinator = &mut self.coordinators[usize::from(index.0)];
@@ -96,7 +96,7 @@ impl Outcomes {
         }
     }
 
-    /// Coordinators that have waited long enough to hear which outcomes are known: connection, address, number.
+    /// Coordinators that have waited long enough for word of which outcomes are known: connection, address, number.
     pub fn take_idle(&mut self, now: Tick) -> impl Iterator<Item = (LinkId, Address, u32)> {
         self.coordinators.iter_mut().filter_map(move |coordinator| {
             let link = coordinator.link?;

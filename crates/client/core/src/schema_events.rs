@@ -1,8 +1,9 @@
-//! Who is told of schema changes.
+//! Who is notified of schema changes.
 //!
-//! Each *watcher* gets every change, in order, and confirms what it has acted on; a data node is told what all of them
-//! have confirmed. Whenever the client has begun to be told by a data node, at first and after its connection was lost,
-//! each watcher gets [`SchemaNews::Everything`] before anything else: changes may have been missed.
+//! Each *watcher* gets every change, in order, and confirms what it has acted on; a data node is notified of what all
+//! of them have confirmed. Whenever the client has begun to get events from a data node, at first and after its
+//! connection was lost, each watcher gets [`SchemaNews::Everything`] before anything else: changes may have been
+//! missed.
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
@@ -15,7 +16,7 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_wire::schema::{SchemaEvent, SchemaEventsConfirm, SchemaEventsRequest, SchemaEventsSeenOrder};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
-/// What a watcher is told.
+/// What a watcher is given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SchemaNews {
     /// Nothing that is remembered of tables and databases may be relied on.
@@ -30,7 +31,7 @@ pub enum SchemaNews {
 /// Names news, to confirm it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NewsId {
-    /// Counts subscriptions: what was told in an earlier one needs no confirmation any more.
+    /// Counts subscriptions: what came in an earlier one needs no confirmation any more.
     subscription: u32,
     sequence: u64,
 }
@@ -42,7 +43,7 @@ struct Watcher {
     confirmed: NewsId,
 }
 
-/// Who tells.
+/// The data node that sends events.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// Nobody.
@@ -63,7 +64,7 @@ pub(crate) struct SchemaEvents {
     subscription: u32,
     /// The newest news that came.
     newest: u64,
-    /// What the node was told last.
+    /// What was last confirmed to the node.
     told: u64,
 }
 
@@ -100,7 +101,7 @@ impl SchemaEvents {
         Ok(handle)
     }
 
-    /// Asks a node to tell, if somebody wants to know and nobody tells.
+    /// Subscribes at a node, if somebody wants events and none sends them.
     pub fn subscribe(&mut self, net: &mut Net, way: Option<(NodeId, LinkId)>) {
         let (Source::None, Some((node, link))) = (self.source, way) else { return };
         if self.watchers.used() == 0 {
@@ -113,7 +114,7 @@ impl SchemaEvents {
         net.link(link).hurry();
     }
 
-    /// Whether a signal of this connection comes from who tells.
+    /// Whether a signal of this connection comes from the node that sends events.
     fn is_source(&self, from: LinkId) -> bool {
         matches!(self.source, Source::Node { link, .. } if link.endpoint() == from.endpoint())
     }
@@ -140,7 +141,7 @@ impl SchemaEvents {
 
     pub fn on_report(&mut self, net: &mut Net, from: LinkId, frame: &Frame<'_>) -> Option<()> {
         let event: SchemaEvent = cold::read(frame)?;
-        // What was told before the node has agreed belongs to an earlier subscription.
+        // What came before the node has agreed belongs to an earlier subscription.
         let is_told = matches!(self.source, Source::Node { is_confirmed: true, .. });
         if is_told && self.is_source(from) {
             self.newest = event.sequence;

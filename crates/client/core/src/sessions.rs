@@ -52,7 +52,7 @@ struct Session {
     /// Which start of the node has answered.
     incarnation: Incarnation,
     ticket: u64,
-    /// Connections that the driver was told to open, one bit each.
+    /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
     /// Attempts that have failed since it was ready.
     failures: u32,

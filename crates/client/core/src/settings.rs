@@ -1,4 +1,4 @@
-//! What a client is told at its start, and the spans of time that it uses.
+//! What a client is configured with, and the spans of time that it uses.
 
 use alloc::string::String;
 use vinga_base::Incarnation;
@@ -7,7 +7,7 @@ use vinga_base::time::Span;
 /// Settings of one client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many data nodes it is told of: endpoints are numbered from 0.
+    /// How many data nodes it is given: endpoints are numbered from 0.
     pub endpoints: u16,
     /// Name of the cluster, empty for any.
     pub cluster: String,
@@ -15,7 +15,7 @@ pub struct Settings {
     pub node: u8,
     /// Greater than any incarnation of this API node before, from a clock.
     pub incarnation: Incarnation,
-    /// How often a data node is told that this client is alive. It gives a client up after four of its own intervals
+    /// How often a data node gets word that this client is alive. It gives a client up after four of its own intervals
     /// (of 1.5 s by default).
     pub heartbeat_interval: Span,
     /// A data node that sends nothing for so long, heartbeats included, is given up.

@@ -214,7 +214,7 @@ impl Table {
         let mut keys = Vec::new();
         for (id, value) in (0..).zip(&values[..definition.visible_columns().len()]) {
             let change = ColumnChange::Set(*value);
-            // What is NULL and must not be is told with the others of this kind.
+            // What is NULL and must not be is reported with the others of this kind.
             keys.extend(sql.change(definition, ColumnId(id), change, ErrorCode::BadRow)?);
         }
         Ok(keys)

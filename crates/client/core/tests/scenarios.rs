@@ -99,7 +99,7 @@ fn lone_readers_travel_together() {
             token
         })
         .collect();
-    // What went out before was swallowed by this test; break so that those are told.
+    // What went out before was swallowed by this test; break so that those are reported.
     world.break_any();
     world.run_until_idle();
     let lost = tokens
@@ -398,7 +398,7 @@ fn the_dictionary_answers() {
     assert_eq!((error.code(), error.class()), (ErrorCode::NoSuchTable, ErrorClass::Schema));
     let Answer::Tables(list) = world.ask(&Request::ListTables(0)).unwrap() else { panic!() };
     assert_eq!((list.tables.len(), list.more), (2, true));
-    // Who still has the old definition is told.
+    // Whoever still has the old definition is refused.
     world.create("test.t3");
     let mut batch = WriteBatch::default();
     push_insert(&mut batch, &tables[3], 1);

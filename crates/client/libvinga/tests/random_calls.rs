@@ -129,7 +129,7 @@ fn generate() -> PathBuf {
 }
 
 fn start_node() -> LocalNode {
-    // Calls that wait for each other's locks are to be told soon, and transactions that nobody ends are to go.
+    // Calls that wait for each other's locks are to be answered soon, and transactions that nobody ends are to go.
     LocalNode::start_with(&[
         ("TransactionDeadlockDetectionTimeout", "50"),
         ("TransactionInactiveTimeout", "500"),

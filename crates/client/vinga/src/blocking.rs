@@ -590,7 +590,7 @@ impl Fence {
     /// Lets everybody change rows again, and waits until the data node knows.
     ///
     /// # Errors
-    /// If the data node can't be told; then the write fence goes with the connection.
+    /// If the data node can't be reached; then the write fence goes with the connection.
     pub fn lift(self) -> Result<()> {
         self.engine.block_on(self.inner.lift())
     }

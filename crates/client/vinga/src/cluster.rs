@@ -77,7 +77,7 @@ impl ConnectOptions {
     }
 }
 
-/// Where data nodes listen unless told otherwise.
+/// Where data nodes listen unless configured otherwise.
 pub const PORT: u16 = 2202;
 
 /// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
@@ -259,7 +259,7 @@ impl Cluster {
     /// Reads committed rows, in the order of the keys; `None` where there is none.
     ///
     /// # Errors
-    /// The first key's that could not be read. [`ReadBatch`] tells for each.
+    /// The first key's that could not be read. [`ReadBatch`] has it for each.
     pub async fn get_many<R: ReadRow, K: Key>(
         &self,
         table: &Table<R>,

@@ -369,7 +369,7 @@ impl Engine {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// Does what the machine wants after it was told something; wakes whom its news is for.
+    /// Does what the machine wants after it was given something; wakes those whom its news is for.
     fn flush<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>, wakers: &mut Vec<Waker>) {
         state = self.write_out(state);
         state.take_wakers(self, wakers);

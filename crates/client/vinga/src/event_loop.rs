@@ -20,7 +20,7 @@ use std::time::Duration;
 use vinga_client_core::Result;
 
 impl Cluster {
-    /// Begins to connect; [`Cluster::connected`] tells when it is done.
+    /// Begins to connect; [`Cluster::connected`] says when it is done.
     ///
     /// # Errors
     /// The addresses are no list of 1 to 144, or a descriptor or thread can't be had.

@@ -312,15 +312,15 @@
 //!
 //! # What is promised
 //! - A commit that returns is in the memory of all replicas of each row it changed; one that fails has changed nothing,
-//!   unless its error is of class [`ErrorClass::Unknown`], which is told only when it can't be known.
+//!   unless its error is of class [`ErrorClass::Unknown`], which is returned only when it can't be known.
 //! - Reads see committed rows; inside a transaction its own changes, too.
 //! - A future or transaction that is dropped leaves no lock, no open scan and no memory behind, here or at a data node.
 //!   What it was about to do is undone, or was not begun. There is one exception: a commit (or a single insert, update,
 //!   write or delete) that has been polled may have left already. Dropping it gives up the answer, not the commit: the
 //!   data nodes decide it, all of it or nothing, as if the caller had waited, and only whoever reads the rows learns
 //!   how.
-//! - When the last clone of a cluster is dropped, with all that was made from it, the data nodes are told; the client's
-//!   node id is free at once. What was under way then is rolled back, but for commits as above.
+//! - When the last clone of a cluster is dropped, with all that was made from it, the data nodes are notified; the
+//!   client's node id is free at once. What was under way then is rolled back, but for commits as above.
 //! - Lost connections are opened again. What was under way then ends with an error that says whether it may be
 //!   [tried again](Error::is_retryable); [`Cluster::run`] does so by itself.
 //! - Callers that have many operations under way at the same time, on threads or as futures, share the batches that

@@ -346,7 +346,7 @@ impl<R: ReadRow> LockingScan<R> {
         self.shown().range
     }
 
-    /// The operation that has read the row that was given last: it is what [`Transaction::unlock`] is told.
+    /// The operation that has read the row that was given last: it is what [`Transaction::unlock`] is given.
     pub fn operation(&self) -> OperationNumber {
         self.shown().operation
     }
@@ -431,7 +431,7 @@ impl<R> LockedRows<R> {
         Some((place.range, &self.bytes[bytes.clone()]))
     }
 
-    /// The operation that has read a row, by its place among them: it is what [`Transaction::unlock`] is told.
+    /// The operation that has read a row, by its place among them: it is what [`Transaction::unlock`] is given.
     pub fn operation(&self, at: usize) -> Option<OperationNumber> {
         self.places.get(at).map(|(place, _)| place.operation)
     }

@@ -75,7 +75,7 @@ fn range_of(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> KeyRange {
     KeyRange::new(bytes(lower.as_ref()), bytes(upper.as_ref()))
 }
 
-/// The ranges of a request that is being put together. The first error is told when it is finished.
+/// The ranges of a request that is being put together. The first error is returned when it is finished.
 pub(crate) struct RangeBuilder {
     bounds: Option<Bounds>,
     lower: Bound<Vec<u8>>,

@@ -186,7 +186,7 @@ impl Fence {
     /// Lets everybody change rows again, and waits until the data node knows.
     ///
     /// # Errors
-    /// If the data node can't be told; then the write fence goes with the connection.
+    /// If the data node can't be reached; then the write fence goes with the connection.
     pub async fn lift(mut self) -> Result<()> {
         self.is_lifted = true;
         self.cluster.change(SchemaChange::LiftFence { table: self.table.0 }).await

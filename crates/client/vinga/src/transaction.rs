@@ -100,7 +100,7 @@ impl Transaction {
         })
     }
 
-    /// Whether errors of operations that are defined from now on are theirs alone: they are told by
+    /// Whether errors of operations that are defined from now on are theirs alone: they are returned by
     /// [`Transaction::result`], and the transaction goes on.
     pub fn set_lenient(&mut self, is_lenient: bool) {
         self.is_lenient = is_lenient;

@@ -338,7 +338,7 @@ fn rows_are_let_go_of() {
     assert!(!free(2, Lock::Shared), "it was changed");
     assert!(free(3, Lock::Shared), "it is shared again");
     assert!(!free(3, Lock::Exclusive));
-    // Twice is once; and what is no read with a lock is told.
+    // Twice is once; and what is no read with a lock is reported.
     tx.unlock(once.operation()).unwrap();
     tx.unlock(shared.operation()).unwrap();
     assert_eq!(code(tx.unlock(update)), ErrorCode::BadProgram);

@@ -194,7 +194,7 @@ fn the_requester_waits_until_subscribers_have_confirmed() {
         );
         requester.join().expect("no panic");
     });
-    // Who asks is not awaited, but told; who has gone is not awaited either.
+    // The requester is not awaited, but notified; who has gone is not awaited either.
     other.rename_table("d.t", "d.u").expect("it is there");
     let (id, SchemaNews::Changed(event)) = events.next() else { panic!("nothing was missed") };
     assert_eq!((event.name.as_str(), event.new_name.as_str(), event.by), ("d.t", "d.u", other.node().0));

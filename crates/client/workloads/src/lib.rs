@@ -1,12 +1,12 @@
-//! Workloads as data: what sessions ask of a cluster, what they are told, and whether the answers can be true.
+//! Workloads as data: what sessions ask of a cluster, what they are answered, and whether the answers can be true.
 //!
 //! A [`workload::Workload`] brings tables and makes *sessions*; a session is asked for its next [`step::Step`] and is
-//! told the answer to the last one. Who carries the steps out is the *runner's* business: the simulator does it with
+//! given the answer to the last one. Who carries the steps out is the *runner's* business: the simulator does it with
 //! clients in a virtual network, a benchmark with connections to a real cluster. The runner writes down in a
 //! [`history::History`] what was asked and answered, and when; [`check`] decides whether any cluster that keeps its
 //! promises could have answered so.
 //!
-//! Rows are made by [`shape::Shape`], so that a row read back tells which transaction wrote it, and whether it is
+//! Rows are made by [`shape::Shape`], so that a row read back says which transaction wrote it, and whether it is
 //! whole.
 #![no_std]
 

@@ -241,7 +241,7 @@ impl Picker {
             7 => LockWait::ElseCommitted,
             _ => LockWait::Millis(random.u32(..=self.settings.wait_max)),
         };
-        // Who commits and does not hear the answer has to know what was committed.
+        // A session that commits and does not get the answer has to know what was committed.
         let wait = if wait.skips() && kind.is_change() && !may_fail_alone { LockWait::NoWait } else { wait };
         let error_is_local = may_fail_alone && random.u8(..4) > 0;
         let mut operation = self.make(kind, row, body, wait, error_is_local);

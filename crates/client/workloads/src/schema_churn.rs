@@ -1,6 +1,6 @@
 //! A table that is changed in every way while others work on it, some of them with an old definition in mind.
 //!
-//! Sessions that are told that their definition is stale read it again sooner or later. The first two sessions churn,
+//! Sessions whose definition is refused as stale read it again sooner or later. The first two sessions churn,
 //! without regard to each other, the others work. Rows of each birth of the table are rows of their own
 //! ([`crate::history::RowName`]): they stay when it is renamed or altered, and are gone when it is truncated or
 //! dropped.

@@ -1,4 +1,4 @@
-//! What a session asks for and what it is told.
+//! What a session asks for and what it is answered.
 
 use crate::shape::Value;
 use alloc::vec::Vec;
@@ -228,7 +228,7 @@ impl Range {
     }
 }
 
-/// What a session is told about its last step.
+/// The answer to a session's last step.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// There was none before.

@@ -143,7 +143,7 @@ enum State {
         key: u64,
         count: u64,
     },
-    /// What was found has been told; its transaction is to end.
+    /// What was found has been reported; its transaction is to end.
     Letting,
     /// Two rows are being locked, whose counts are to change hands.
     Taking {

@@ -1,4 +1,4 @@
-//! Connections of the API node, as the drivers of node 1 tell membership of them.
+//! Connections of the API node, as the drivers of node 1 report them to membership.
 
 use super::{API, Cluster, Received};
 use vinga_base::{Incarnation, NodeId};

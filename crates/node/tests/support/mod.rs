@@ -1,7 +1,7 @@
 //! A cluster in one thread, without delays: every frame is delivered in the order in which it was sent, so that a
 //! protocol can be read as a scenario. A test may hold frames back (`hold`), kill data nodes, and open and break
-//! connections of the API node (`connections`); `batches` and `reads` are what that sends, `told` is what it is told.
-//! (The simulator is for everything that can go wrong.)
+//! connections of the API node (`connections`); `batches` and `reads` are what that sends, `received` is what it
+//! receives. (The simulator is for everything that can go wrong.)
 
 mod batches;
 mod connections;
@@ -394,7 +394,7 @@ impl Cluster {
         self.received()
     }
 
-    /// What the API node was told since the last call.
+    /// What the API node has received since the last call.
     pub fn received(&mut self) -> Vec<Received> {
         std::mem::take(&mut self.told)
     }
@@ -436,7 +436,7 @@ impl Cluster {
         answered
     }
 
-    /// The API node is declared failed: every block is told, as membership would.
+    /// The API node is declared failed: every block is notified, as membership would.
     pub fn api_is_gone(&mut self) {
         for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
             self.tell_of_api(signal);

@@ -1,10 +1,10 @@
-//! What an API node is told, as tests compare it.
+//! What an API node receives, as tests compare it.
 
 use super::*;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadRefusal, NO_ROW, Rows};
 use vinga_wire::scan::{ScanAnswer, ScanRefusal};
 
-/// What an API node was told.
+/// What an API node has received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
     Confirm {

@@ -10,7 +10,7 @@ use vinga_base::schema::{IndexDefinition, IndexKind};
 pub const ON_NUMBER: u16 = 11;
 pub const ON_TEXT: u16 = 12;
 
-/// What a test is told of a hidden row that is there.
+/// A hidden row that is there, for a test.
 pub const FOUND: Row = Row(0, 0, None);
 
 pub fn indexes() -> Vec<IndexDefinition> {

@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Before the path of a Unix socket: a data node on this machine.
 const LOCAL: &str = "unix:";
 
-/// Begins to open a connection; the machine is told how it went.
+/// Begins to open a connection; the machine is informed how it went.
 pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
     let engine = Arc::clone(engine);
     let address = engine.addresses[usize::from(link.endpoint())].clone();

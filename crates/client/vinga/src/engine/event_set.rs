@@ -1,10 +1,10 @@
 //! One descriptor for all that a thread of a foreign event loop has to wait for.
 //!
-//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has told the engine
-//! that it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread comes back
-//! and drives the engine. The set is brought up to date whenever a thread is about to wait ([`Engine::attend`]); a
-//! connection that is opened meanwhile, or can't take what is to be sent, raises the alarm, so that the thread comes
-//! back for that.
+//! It is an epoll set of the open sockets and an alarm. While the thread waits in its own loop it has informed the
+//! engine that it reads for itself, so nobody else is woken for what arrives: the set becomes readable, the thread
+//! comes back and drives the engine. The set is brought up to date whenever a thread is about to wait
+//! ([`Engine::attend`]); a connection that is opened meanwhile, or can't take what is to be sent, raises the alarm, so
+//! that the thread comes back for that.
 
 use super::{Engine, State, Way};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -79,7 +79,7 @@ impl EventSet {
         }
         for socket in watched {
             let link = &links[socket.link];
-            // What shared memory has no room for is not told by the socket.
+            // What shared memory has no room for is not reported by the socket.
             let wants_to_write = !link.unsent.is_empty() && !matches!(link.way, Way::Shared(_));
             if socket.wants_to_write != wants_to_write {
                 let data = epoll::EventData::new_u64(1);

@@ -11,8 +11,8 @@
 //! Whether looking pays at all is measured, and left alone while it mostly does not, or costs time slices
 //! ([`vinga_local::time_slices`]).
 //!
-//! *Sleep.* The last one who stops looking tells the data nodes that they have to wake us from now on. They do that by
-//! a byte on the socket, which ends the sleep of the reader.
+//! *Sleep.* The last one who stops looking notifies the data nodes that they have to wake us from now on. They do that
+//! by a byte on the socket, which ends the sleep of the reader.
 
 use super::{Engine, LinkState, State, Way};
 use std::sync::atomic::Ordering;

@@ -246,7 +246,8 @@ pub struct Actions<'a> {
 }
 
 impl<'a> Actions<'a> {
-    /// All that was done and seen until `end`. `proven` are transactions that are committed although nobody was told.
+    /// All that was done and seen until `end`. `proven` are transactions that are committed although nobody was
+    /// answered.
     pub fn new(history: &'a History, writers: &Writers, proven: &BTreeSet<usize>, end: Time) -> Self {
         let mut actions = Actions { by_row: BTreeMap::new(), end };
         for (index, transaction) in history.transactions.iter().enumerate() {

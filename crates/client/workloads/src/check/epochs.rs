@@ -1,7 +1,7 @@
 //! No transaction has an older epoch than one that it follows.
 //!
 //! A transaction follows another if it began to work on a row after the other's commit of that row was known, or if it
-//! saw a value that the other wrote. It also follows what its client was told is committed, on whatever rows, since
+//! saw a value that the other wrote. It also follows what its client knows to be committed, on whatever rows, since
 //! clients name the newest epoch that they have seen. The header of a row holds the epoch of the last transaction that
 //! changed it.
 
@@ -89,7 +89,7 @@ fn check_seen(history: &History, writers: &Writers) -> Result<(), String> {
     Ok(())
 }
 
-/// A change that a client asks to commit after it was told of another commit has at least that one's epoch.
+/// A change that a client asks to commit after it was answered about another commit has at least that one's epoch.
 fn check_clients(history: &History) -> Result<(), String> {
     let mut by_client: BTreeMap<u32, Vec<Touch>> = BTreeMap::new();
     for (index, transaction) in history.transactions.iter().enumerate() {

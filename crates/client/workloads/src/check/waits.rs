@@ -188,7 +188,7 @@ fn may_lock(operation: &OperationRecord) -> bool {
 fn released(transaction: &Transaction) -> Option<Time> {
     match transaction.fate {
         Fate::Committed(_) => transaction.ended,
-        // Who is told that it was rolled back before may be told while that goes on.
+        // Whoever is answered that it was rolled back may be answered while that goes on.
         Fate::RolledBack {
             error: Some(ErrorCode::ConnectionLost | ErrorCode::TransactionAborted), ..
         }
