@@ -24,7 +24,7 @@ struct Main {
     dictionary: Dictionary,
 }
 
-/// See the head of this file.
+/// The blocks that one thread of a data node hosts.
 pub struct Blocks {
     node: NodeId,
     incarnation: Incarnation,

@@ -23,7 +23,7 @@ pub struct ThreadHosting {
     pub owns_sockets: bool,
 }
 
-/// See the head of this file. The same on all threads of a node.
+/// The configuration of a data node's blocks, the same on all its threads.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
     /// This node.

@@ -76,7 +76,7 @@ impl Delay {
     }
 }
 
-/// See the head of this file.
+/// One direction of a connection, or a ring.
 #[derive(Debug)]
 pub struct Pipe {
     delay: Delay,

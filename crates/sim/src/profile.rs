@@ -172,7 +172,7 @@ pub struct Pools {
     pub pages: u32,
 }
 
-/// See the head of this file. Times are in microseconds.
+/// How a run is made; times are in microseconds.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The data nodes.

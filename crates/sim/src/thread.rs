@@ -43,7 +43,7 @@ struct Inbox {
 /// Turns between two full checks of a thread's blocks: enough that checking takes a small part of a run.
 const FULL_CHECK_TURNS: u64 = 199;
 
-/// See the head of this file.
+/// A simulated thread of a data node.
 pub struct Thread {
     /// The node.
     pub node: u8,

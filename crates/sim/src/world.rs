@@ -102,7 +102,7 @@ pub struct Running {
     pub first: TableRef,
 }
 
-/// See the head of this file.
+/// A simulated cluster with its clients.
 pub struct World {
     /// What the seed has made of it.
     pub profile: Profile,

@@ -10,7 +10,7 @@ use vinga_wire::{Address, SignalNumber, U32, U64};
 /// Transaction ids in one signal, at most.
 const LIST_MAX: usize = 512;
 
-/// See the head of this file.
+/// Gathered orders of a coordinator.
 #[derive(Default)]
 pub struct LazyOrders {
     /// Transactions that are committed on all replicas of a replica group, so that their records there can be dropped:

@@ -87,7 +87,7 @@ const OUTCOMES_MAX: usize = 1 << 16;
 /// Interval between two checks of time-outs.
 const CHECK_INTERVAL: Span = Span::from_millis(100);
 
-/// One coordinator instance. See the head of this file.
+/// One coordinator instance: its open transactions, and what it knows of clients and tables.
 pub struct Coordinator {
     settings: Settings,
     epoch: Epoch,

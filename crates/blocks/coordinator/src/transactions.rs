@@ -6,7 +6,7 @@ use vinga_base::TransactionId;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 
-/// See the head of this file. Invariant: each record is found by its id, and nothing else is.
+/// The open transactions. Invariant: each record is found by its id, and nothing else is.
 pub struct Transactions {
     pool: Pool<Transaction>,
     by_id: IdMap,

@@ -112,7 +112,7 @@ pub struct Settings {
 /// How often time-outs are looked for.
 const CHECK_INTERVAL: Span = Span::from_millis(20);
 
-/// One data manager instance. See the head of this file.
+/// One data manager instance: its fragments, and what open transactions and scans have of them.
 pub struct DataManager {
     settings: Settings,
     /// Newest epoch of any commit here.

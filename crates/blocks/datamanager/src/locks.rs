@@ -12,7 +12,7 @@ use vinga_fragment::lock_table::{LockMode, LockRef, LockTable, Locker};
 use vinga_kernel::Tick;
 use vinga_wire::operation::OperationKind;
 
-/// See the head of this file.
+/// The lock table, the queues of time-outs, and who is ready to run.
 pub struct Locks {
     /// By row state; entries belong to operations.
     pub table: LockTable<Handle>,

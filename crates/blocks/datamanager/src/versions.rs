@@ -41,7 +41,7 @@ pub struct Viewer {
     pub before: u32,
 }
 
-/// See the head of this file.
+/// Records of transactions, of operations, and of the rows that these name.
 pub struct Versions {
     pub operations: Pool<OperationRecord>,
     pub transactions: Pool<TransactionRecord>,

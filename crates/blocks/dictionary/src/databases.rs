@@ -7,7 +7,7 @@ use vinga_wire::schema::Database;
 /// Databases, at most.
 pub const DATABASES_MAX: usize = 16_384;
 
-/// See the head of this file.
+/// All databases, by name.
 #[derive(Default)]
 pub struct Databases {
     /// By name.

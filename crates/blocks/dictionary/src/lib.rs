@@ -98,7 +98,7 @@ impl Timer {
     }
 }
 
-/// See the head of this file.
+/// The dictionary block: definitions, the schema lock, subscribers, and the change under way.
 pub struct Dictionary {
     tables: Tables,
     usual_partitions: u16,

@@ -31,7 +31,7 @@ struct Claim {
     since: Tick,
 }
 
-/// See the head of this file.
+/// Who has the schema lock, and the queue behind.
 #[derive(Default)]
 pub struct SchemaLock {
     holder: Option<Claim>,

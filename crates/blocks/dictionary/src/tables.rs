@@ -8,7 +8,7 @@ use alloc::string::String;
 use vinga_base::TableVersion;
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 
-/// See the head of this file.
+/// All tables that may be used, by name and by id.
 pub struct Tables {
     records: BTreeMap<u32, TableRecord>,
     /// By name.

@@ -30,7 +30,7 @@ pub struct Settings {
     pub time_between_epochs: Span,
 }
 
-/// See the head of this file.
+/// The distribution block: the current epoch.
 pub struct Distribution {
     /// Invariant: never falls.
     epoch: Epoch,

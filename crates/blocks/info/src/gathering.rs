@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use vinga_wire::Address;
 use vinga_wire::info::{InfoTable, InfoValue};
 
-/// See the head of this file.
+/// A request whose rows are being gathered from all threads.
 pub struct Gathering {
     /// The tag of the requests to the other threads.
     pub number: u32,

@@ -50,7 +50,7 @@ pub trait InfoSource {
     fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize;
 }
 
-/// See the head of this file.
+/// The info block of one thread.
 pub struct Info {
     /// Threads of this node.
     threads: u16,

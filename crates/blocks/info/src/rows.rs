@@ -10,7 +10,7 @@ use vinga_wire::info::InfoValue;
 /// sentences.)
 pub const ROWS_BYTES_MAX: usize = 96 * 1024;
 
-/// See the head of this file.
+/// Rows of an answer, up to the size of a frame.
 #[derive(Default)]
 pub struct Rows {
     rows: Vec<Vec<InfoValue>>,

@@ -63,7 +63,7 @@ pub struct Settings {
     pub own_blocks: Vec<Address>,
 }
 
-/// See the head of this file.
+/// The membership block: the phases of all API nodes.
 pub struct Membership {
     settings: Settings,
     api_nodes: ApiNodes,

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use vinga::Cluster;
 
-/// See the head of this file.
+/// What a C handle of a connected cluster points to.
 pub struct Connection {
     /// The cluster.
     pub cluster: Cluster,

@@ -50,7 +50,7 @@ misuses! {
 /// What a call returns inside.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// See the head of this file.
+/// An error as a C program sees it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// `VINGA_ERROR_*`.

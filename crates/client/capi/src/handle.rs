@@ -40,7 +40,7 @@ impl<T> Clone for Handle<T> {
 
 impl<T> Copy for Handle<T> {}
 
-/// See the head of this file.
+/// What a handle of a C program points to: which object it is, and whether it is still valid.
 pub struct Header {
     kind: AtomicU8,
     state: AtomicU8,

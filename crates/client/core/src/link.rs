@@ -39,7 +39,7 @@ impl LinkId {
 /// Gathered operations go when they are this part of those under way.
 const SHARE_OF_UNDER_WAY: u32 = 4;
 
-/// See the head of this file.
+/// One connection to a data node, with the bytes that wait to be sent.
 #[derive(Default)]
 pub struct Link {
     /// The driver has a connection for it.

@@ -65,7 +65,7 @@ pub enum Command {
     Close(LinkId),
 }
 
-/// See the head of this file.
+/// The part of the machine that all others use.
 pub struct Net {
     pub settings: Settings,
     pub now: Tick,

@@ -52,7 +52,7 @@ struct Operation {
     index: u16,
 }
 
-/// See the head of this file.
+/// A batch of a transaction's operations, and their results.
 #[derive(Debug)]
 pub struct OperationBatch {
     first: u32,

@@ -34,7 +34,7 @@ impl Coordinator {
     }
 }
 
-/// See the head of this file.
+/// What the client knows of outcomes, by coordinator.
 #[derive(Default)]
 pub struct Outcomes {
     coordinators: Vec<Coordinator>,

@@ -29,7 +29,7 @@ enum Answer {
     Failed(ErrorCode),
 }
 
-/// See the head of this file.
+/// Keys to be read together, and the rows that were found.
 #[derive(Debug)]
 pub struct ReadBatch {
     shape: ShapeId,

@@ -137,7 +137,7 @@ struct SentFrames {
     free: Vec<u32>,
 }
 
-/// See the head of this file.
+/// All committed reads by key that are under way.
 pub(crate) struct Reads {
     shapes: Pool<Shape>,
     by_key: BTreeMap<ShapeKey, Handle>,

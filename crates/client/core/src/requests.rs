@@ -122,7 +122,7 @@ impl Waiting {
     }
 }
 
-/// See the head of this file.
+/// All questions to the dictionary and for information tables that are under way.
 pub(crate) struct Requests {
     pool: Pool<Waiting>,
 }

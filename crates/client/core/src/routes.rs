@@ -22,7 +22,7 @@ pub struct Route {
     pub coordinator: Option<CoordinatorIndex>,
 }
 
-/// See the head of this file.
+/// For each partition the connection to its owner and a coordinator beside it.
 #[derive(Default)]
 pub struct PartitionRoutes {
     view: ClusterView,

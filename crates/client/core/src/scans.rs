@@ -88,7 +88,7 @@ struct Scan {
     ended: Option<Result<()>>,
 }
 
-/// See the head of this file.
+/// All scans that are under way.
 pub(crate) struct Scans {
     pool: Pool<Scan>,
     /// Scan and part by name on the wire.

@@ -57,7 +57,7 @@ enum Source {
     },
 }
 
-/// See the head of this file.
+/// The subscription to schema events, and those who watch them.
 pub(crate) struct SchemaEvents {
     watchers: Pool<Watcher>,
     source: Source,

@@ -63,7 +63,7 @@ struct Session {
     is_tried: bool,
 }
 
-/// See the head of this file.
+/// The sessions with all data nodes, one for each endpoint.
 pub(crate) struct Sessions {
     list: Vec<Session>,
     cluster_incarnation: Option<u64>,

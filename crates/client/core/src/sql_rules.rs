@@ -84,7 +84,7 @@ pub struct ColumnRules {
     pub read_by: String,
 }
 
-/// See the head of this file.
+/// What a native client has to keep to in a table of SQL nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SqlRules {
     /// By the place of the column in the definition; columns behind them are hidden.

@@ -55,7 +55,7 @@ impl Waiting {
     }
 }
 
-/// See the head of this file.
+/// All questions for statistics of indexes that are under way.
 pub(crate) struct Statistics {
     pool: Pool<Waiting>,
 }

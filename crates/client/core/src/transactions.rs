@@ -95,7 +95,7 @@ struct Transaction {
     is_given_up: bool,
 }
 
-/// See the head of this file.
+/// All transactions of the client that are open or whose outcome is asked for.
 pub(crate) struct Transactions {
     pool: Pool<Transaction>,
     by_id: IdMap,

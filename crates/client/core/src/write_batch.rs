@@ -20,7 +20,7 @@ struct Operation {
     partition: PartitionId,
 }
 
-/// See the head of this file.
+/// Operations that are sent together and commit one by one, and their results.
 #[derive(Default, Debug)]
 pub struct WriteBatch {
     bytes: Vec<u8>,

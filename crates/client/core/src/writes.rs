@@ -27,7 +27,7 @@ struct Single {
     asked_until: Option<Tick>,
 }
 
-/// See the head of this file.
+/// All operations outside transactions that are under way.
 pub(crate) struct Writes {
     batches: Pool<WriteBatch>,
     singles: Pool<Single>,

@@ -14,7 +14,7 @@ pub struct Index {
     pub is_unique: bool,
 }
 
-/// See the head of this file.
+/// What `#[vinga(…)]` says about a struct.
 pub struct Container {
     /// Where the crate `vinga` is.
     pub vinga: TokenStream,

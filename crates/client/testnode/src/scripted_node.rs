@@ -95,7 +95,7 @@ struct Done {
 /// Frames of one sender on one connection.
 type Queue = VecDeque<Vec<u8>>;
 
-/// See the head of this file.
+/// A data node for tests that answers when the test says so.
 pub struct ScriptedNode {
     layout: Layout,
     store: Store,

@@ -21,7 +21,7 @@ pub struct Table {
 /// A transaction's own changes: by table and key, the new row or that it is gone; with the operation's number.
 pub type Changes = Vec<(u32, u32, Vec<u8>, Option<Vec<u8>>)>;
 
-/// See the head of this file.
+/// The tables of a scripted node.
 #[derive(Default)]
 pub struct Store {
     tables: BTreeMap<u32, Table>,

@@ -47,7 +47,7 @@ use vinga_wire::handshake::CONNECTIONS_MAX;
 pub use waiting::answers as answers_on_this_thread;
 use waiting::{Parking, ThreadWaker, Waiters};
 
-/// See the head of this file.
+/// A client's machine with its sockets and the threads that wait for it.
 pub(crate) struct Engine {
     state: Mutex<State>,
     reader: Mutex<Reader>,

@@ -32,7 +32,7 @@ pub struct Settings {
 /// What is in each account at the beginning.
 const BALANCE: u64 = 1000;
 
-/// See the head of this file.
+/// The workload of transfers.
 pub struct Bank {
     settings: Settings,
     table: Option<TableRef>,

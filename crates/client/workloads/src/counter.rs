@@ -26,7 +26,7 @@ pub struct Settings {
     pub pause: u64,
 }
 
-/// See the head of this file.
+/// The workload of increments.
 pub struct Counter {
     settings: Settings,
     table: Option<TableRef>,

@@ -20,7 +20,7 @@ pub struct RowName {
     pub key: u64,
 }
 
-/// See the head of this file.
+/// All that sessions have asked and been answered, with times.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// All transactions, in the order in which they were begun.

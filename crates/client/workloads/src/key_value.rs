@@ -37,7 +37,7 @@ pub struct Settings {
     pub left_for: u64,
 }
 
-/// See the head of this file.
+/// The workload of random operations on few keys.
 pub struct KeyValue {
     settings: Settings,
 }

@@ -33,7 +33,7 @@ pub struct Settings {
     pub wait_max: u32,
 }
 
-/// See the head of this file.
+/// The workload of rows that are picked under locks.
 pub struct Picking {
     settings: Settings,
 }

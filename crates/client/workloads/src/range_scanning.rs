@@ -40,7 +40,7 @@ pub struct Settings {
     pub rechecks: bool,
 }
 
-/// See the head of this file.
+/// The workload of range scans over a column that changes.
 pub struct RangeScanning {
     settings: Settings,
     table: Cell<Option<TableRef>>,

@@ -27,7 +27,7 @@ pub struct Settings {
     pub pause: u64,
 }
 
-/// See the head of this file.
+/// The workload of scans that insert into what they scan.
 pub struct ScanAhead {
     settings: Settings,
 }

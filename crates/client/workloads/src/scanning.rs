@@ -26,7 +26,7 @@ pub struct Settings {
     pub left_for: u64,
 }
 
-/// See the head of this file.
+/// The workload of scans over rows that come and go.
 pub struct Scanning {
     settings: Settings,
 }

@@ -32,7 +32,7 @@ pub struct Settings {
     pub pause: u64,
 }
 
-/// See the head of this file.
+/// The workload of a table whose definition changes.
 pub struct SchemaChurn {
     settings: Settings,
     churners: u32,

@@ -36,7 +36,7 @@ pub struct Settings {
     pub rechecks: bool,
 }
 
-/// See the head of this file.
+/// The workload of reads by unique index.
 pub struct UniqueReading {
     settings: Settings,
     table: Cell<Option<TableRef>>,

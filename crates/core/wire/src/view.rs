@@ -183,7 +183,7 @@ pub struct Succession {
     pub successor: NodeId,
 }
 
-/// See the head of this file.
+/// The state of the cluster that all members have agreed on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterView {
     number: ViewNumber,

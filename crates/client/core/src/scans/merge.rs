@@ -24,7 +24,7 @@ impl Queue {
     }
 }
 
-/// See the head of this file.
+/// Sorted rows of several partitions, merged into one sequence.
 pub struct Merge {
     is_descending: bool,
     queues: Vec<Queue>,

@@ -11,7 +11,7 @@ use vinga_client_core::{
 use vinga_testnode::{Layout, ScriptedNode};
 use vinga_wire::operation::OperationKind;
 
-/// See the head of this file.
+/// A client and a scripted node, and the bytes between them.
 pub struct World {
     pub client: Client,
     pub node: ScriptedNode,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use vinga_client_core::Span;
 use vinga_local::Socket;
 
-/// See the head of this file.
+/// The descriptor of an event loop.
 pub(super) struct EventSet {
     set: OwnedFd,
     alarm: OwnedFd,

@@ -84,7 +84,7 @@ impl HitRate {
 }
 
 impl Engine {
-    /// Waits by looking; whether that ended it. See the head of this file.
+    /// Waits by looking into shared memory; returns whether that ended the wait.
     pub(super) fn look_until(self: &Arc<Self>, done: &impl Fn() -> bool) -> bool {
         if !self.has_shared.load(Ordering::Relaxed) {
             return false;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use vinga_wire::{Frame, SignalNumber};
 
-/// See the head of this file. It goes with the process.
+/// A network that a test controls. It ends with the process.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: String,
