@@ -54,8 +54,8 @@ macro_rules! hazards {
                 #[test]
                 fn $name() {
                     for bug in [$(InjectedBug::$bug),+] {
-                        let told = std::panic::catch_unwind(|| scenarios::$name(Some(bug)));
-                        assert!(told.is_err(), "nobody notices {}", bug.name());
+                        let received = std::panic::catch_unwind(|| scenarios::$name(Some(bug)));
+                        assert!(received.is_err(), "nobody notices {}", bug.name());
                     }
                 }
             )*
@@ -250,11 +250,11 @@ mod scenarios {
         c.disconnected(1);
         let received_early = c.received();
         c.release(dm(2, 1), TC);
-        let told = c.received();
+        let received = c.received();
         assert_eq!(c.read(&[key], None), [Some(row(key, 1))], "it is committed");
-        assert_eq!(answers, [], "it was told something else");
+        assert_eq!(answers, [], "it was received something else");
         assert_eq!(received_early, [], "it may not come back before everything is finished");
-        assert!(told.contains(&Received::Admitted(3)), "{told:?}");
+        assert!(received.contains(&Received::Admitted(3)), "{received:?}");
         assert_eq!(c.ask(id), [Received::Outcome(1)]);
         ends_well(c);
     }
@@ -271,8 +271,8 @@ mod scenarios {
         c.received();
         c.disconnected(0);
         c.greet(0, 2);
-        let told = [refused(1, ErrorCode::ConnectionLost, 0)];
-        assert_eq!(c.received(), told, "not admitted before everything is finished");
+        let received = [refused(1, ErrorCode::ConnectionLost, 0)];
+        assert_eq!(c.received(), received, "not admitted before everything is finished");
         c.release(dm(2, 1), TC);
         assert!(c.received().contains(&Received::Admitted(2)));
         assert_eq!(c.ask(decided), [Received::Outcome(1)]);
@@ -320,8 +320,8 @@ mod scenarios {
         c.batch(id, FLAG_START, 1, &strict(&reads));
         assert_eq!(c.received(), [Received::Row { operation: 1, row: Some(row(key, 1)) }]);
         c.batch(holder, FLAG_COMMIT, 2, &[]);
-        let told = c.received();
-        assert!(told.contains(&Received::Row { operation: 3, row: Some(row(key, 11)) }), "{told:?}");
+        let received = c.received();
+        assert!(received.contains(&Received::Row { operation: 3, row: Some(row(key, 11)) }), "{received:?}");
         // Once everything is answered a read may go straight to the owner.
         assert_eq!(c.read(&[key], Some((id, 4))), [Some(row(key, 11))]);
         c.batch(id, FLAG_COMMIT, 4, &[]);
@@ -580,9 +580,9 @@ mod scenarios {
         c.batch(third, FLAG_COMMIT, 2, &strict(&[Op::Add(x, 10)]));
         c.advance(Span::from_millis(100));
         // The third goes; then the second, the outsider and the first can end one after the other.
-        let told = c.received();
-        assert_eq!(told[0], refused(2, ErrorCode::Deadlock, 2), "{told:?}");
-        assert_eq!(told.len(), 4, "{told:?}");
+        let received = c.received();
+        assert_eq!(received[0], refused(2, ErrorCode::Deadlock, 2), "{received:?}");
+        assert_eq!(received.len(), 4, "{received:?}");
         assert_eq!(c.read(&[x, y, z], None), [Some(row(x, 0)), Some(row(y, 111)), Some(row(z, 10))]);
         c.batch(reader, FLAG_COMMIT, 2, &[]);
         c.received();
@@ -695,9 +695,9 @@ mod scenarios {
         assert_eq!(c.at_once(&[Op::Insert(row(other, 1))]), [refused(1, ErrorCode::SchemaBusy, 1)]);
         c.batch(id, FLAG_COMMIT, 2, &[]);
         c.advance(Span::from_millis(100));
-        let told = c.received();
-        assert!(told.contains(&committed(2)), "{told:?}");
-        if told.contains(&CHANGED) {
+        let received = c.received();
+        assert!(received.contains(&committed(2)), "{received:?}");
+        if received.contains(&CHANGED) {
             copied = Some(c.read(&[key], None));
         }
         assert_eq!(copied, Some(vec![Some(row(key, 2))]), "the copy has what was committed");

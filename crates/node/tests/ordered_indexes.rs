@@ -290,11 +290,12 @@ fn a_full_memory_refuses_changes_and_leaves_indexes_whole() {
     'fill: for first in 1.. {
         let long = "x".repeat(40);
         for key in first * 20..first * 20 + 20 {
-            let told = c.at_once(&[Op::Insert(Row(key, (key * 7919 % 10_007) as i64, Some(long.clone())))]);
-            if told != [committed(1)] {
+            let received =
+                c.at_once(&[Op::Insert(Row(key, (key * 7919 % 10_007) as i64, Some(long.clone())))]);
+            if received != [committed(1)] {
                 assert!(
-                    matches!(told[..], [Received::Refuse { code: ErrorCode::DataMemoryFull, .. }]),
-                    "{told:?}"
+                    matches!(received[..], [Received::Refuse { code: ErrorCode::DataMemoryFull, .. }]),
+                    "{received:?}"
                 );
                 refused += 1;
             }
@@ -444,8 +445,8 @@ fn a_build_without_memory_leaves_nothing() {
     loop {
         key += 1;
         // Rows without entries in the present indexes that are worth their size.
-        let told = c.at_once(&[Op::Insert(Row(key, 0, None))]);
-        if told != [committed(1)] {
+        let received = c.at_once(&[Op::Insert(Row(key, 0, None))]);
+        if received != [committed(1)] {
             break;
         }
     }

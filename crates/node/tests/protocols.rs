@@ -155,8 +155,10 @@ fn an_error_may_be_local() {
         1,
         &[(Op::Insert(row(1, 5)), true), (Op::Insert(row(2, 2)), false), (Op::Delete(9), true)],
     );
-    let told = c.received();
-    let [Received::Confirm { request: 1, outcome: 1, errors }] = told.as_slice() else { panic!("{told:?}") };
+    let received = c.received();
+    let [Received::Confirm { request: 1, outcome: 1, errors }] = received.as_slice() else {
+        panic!("{received:?}")
+    };
     let mut errors = errors.clone();
     errors.sort_unstable();
     assert_eq!(errors, [(1, ErrorCode::DuplicateKey), (3, ErrorCode::NoSuchRow)]);
@@ -176,8 +178,11 @@ fn waiters_go_on_in_order() {
     c.batch(fourth, ALL, 41, &strict(&[Op::Insert(row(1, 4))]));
     assert_eq!(c.received(), [open(1)]);
     c.batch(holder, FLAG_COMMIT, 2, &[]);
-    let told = c.received();
-    assert_eq!(told, [committed(2), committed(21), committed(31), refused(41, ErrorCode::DuplicateKey, 41)]);
+    let received = c.received();
+    assert_eq!(
+        received,
+        [committed(2), committed(21), committed(31), refused(41, ErrorCode::DuplicateKey, 41)]
+    );
     assert_eq!(
         c.read(&[1], None),
         [Some(row(1, 12))].map(|r| r.map(|Row(k, n, _)| Row(k, n, Some("row 1".into()))))
@@ -217,9 +222,9 @@ fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
     c.advance(Span::from_millis(1100));
     assert_eq!(c.received(), []);
     c.batch(holder, FLAG_COMMIT, 2, &[]);
-    let told = c.received();
-    assert_eq!(told.len(), 2, "the commit and the write are answered: {told:?}");
-    assert!(told.contains(&committed(2)), "{told:?}");
+    let received = c.received();
+    assert_eq!(received.len(), 2, "the commit and the write are answered: {received:?}");
+    assert!(received.contains(&committed(2)), "{received:?}");
     c.advance(Span::from_millis(90));
     assert_eq!(c.received(), []);
     c.advance(Span::from_millis(60));
@@ -287,8 +292,8 @@ fn a_lock_wait_times_out() {
     // The holder is forgotten by its API node, and ended in the end.
     c.advance(Span::from_millis(5000));
     c.batch(holder, FLAG_COMMIT, 2, &[]);
-    let told = c.received();
-    assert!(told.contains(&refused(2, ErrorCode::TransactionAborted, 0)), "{told:?}");
+    let received = c.received();
+    assert!(received.contains(&refused(2, ErrorCode::TransactionAborted, 0)), "{received:?}");
     assert!(c.is_at_rest());
 }
 
@@ -319,9 +324,9 @@ fn an_unlock_waits_for_the_read_that_it_lets_go_of() {
     c.batch(writer, ALL, 2, &strict(&[Op::Add(1, 1)]));
     assert_eq!(c.received(), []);
     c.batch(holder, FLAG_COMMIT, 3, &[]);
-    let told = c.received();
+    let received = c.received();
     for answer in [committed(3), open(1), committed(2)] {
-        assert!(told.contains(&answer), "{answer:?} is not among {told:?}");
+        assert!(received.contains(&answer), "{answer:?} is not among {received:?}");
     }
     c.batch(reader, FLAG_COMMIT, 4, &[]);
     assert_eq!(c.received(), [committed(4)]);
@@ -339,13 +344,17 @@ fn a_batch_that_waits_is_given_up() {
         c.batch(waiter, FLAG_START, 1, &strict(&[Op::Add(2, 10), Op::Add(1, 10)]));
         c.batch(behind, ALL, 21, &strict(&[Op::Add(2, 100)]));
         c.batch(last, FLAG_START, 31, &strict(&[Op::Read(ReadShared, 1)]));
-        let told = c.received();
-        assert_eq!(told.last(), Some(&open(11)), "the others wait: {told:?}");
+        let received = c.received();
+        assert_eq!(received.last(), Some(&open(11)), "the others wait: {received:?}");
         // It gives way to who waits for its row, and to who waits behind it in the queue; one answer is all.
         c.batch(waiter, FLAG_ROLLBACK, 1, &[]);
-        let told = c.received();
+        let received = c.received();
         for expected in [ROLLED_BACK, committed(21), open(31)] {
-            assert_eq!(told.iter().filter(|&one| *one == expected).count(), 1, "{expected:?} in {told:?}");
+            assert_eq!(
+                received.iter().filter(|&one| *one == expected).count(),
+                1,
+                "{expected:?} in {received:?}"
+            );
         }
         c.batch(holder, FLAG_COMMIT, 12, &[]);
         c.batch(last, FLAG_COMMIT, 32, &[]);
@@ -462,9 +471,9 @@ fn full_pools_refuse_and_recover() {
     let id = c.begin();
     let many: Vec<Op> = (0..200).map(|key| Op::Insert(row(key, 0))).collect();
     c.batch(id, ALL, 1, &strict(&many));
-    let told = c.received();
-    let [Received::Refuse { code: ErrorCode::OutOfOperations, .. }] = told.as_slice() else {
-        panic!("{told:?}")
+    let received = c.received();
+    let [Received::Refuse { code: ErrorCode::OutOfOperations, .. }] = received.as_slice() else {
+        panic!("{received:?}")
     };
     assert!(c.is_at_rest());
     let open: Vec<TransactionId> = (0..32).map(|_| c.begin()).collect();

@@ -168,8 +168,8 @@ fn rows_exchange_their_values() {
         let up: Vec<Op> = (1..=20).rev().map(|key| Op::Add(key, 1)).collect();
         assert_eq!(c.at_once(&up), [committed(1)]);
         let up: Vec<Op> = (1..=20).map(|key| Op::Add(key, 1)).collect();
-        let told = c.at_once(&up);
-        assert!(matches!(told[..], [Received::Refuse { code: DuplicateKey, .. }]), "{told:?}");
+        let received = c.at_once(&up);
+        assert!(matches!(received[..], [Received::Refuse { code: DuplicateKey, .. }]), "{received:?}");
         at_rest(&mut c, 20);
     }
 }
@@ -217,9 +217,9 @@ fn what_fails_alone_is_undone_alone() {
         ]);
         c.batch(id, FLAG_START, 1, &ops);
         let errors = [(2, DuplicateKey), (3, DuplicateKey), (4, DuplicateKey), (5, DuplicateKey)];
-        let told = c.received();
-        let [Received::Confirm { request: 1, outcome: 0, errors: found }] = &told[..] else {
-            panic!("{told:?}");
+        let received = c.received();
+        let [Received::Confirm { request: 1, outcome: 0, errors: found }] = &received[..] else {
+            panic!("{received:?}");
         };
         let mut found = found.clone();
         found.sort_unstable();
@@ -255,14 +255,14 @@ fn operations_behind_one_that_fails_alone_see_that_it_was_undone() {
         ]);
         c.batch(id, FLAG_START | FLAG_COMMIT, 1, &ops);
         let errors = [(1, DuplicateKey), (2, ErrorCode::NoSuchRow), (3, DuplicateKey), (7, DuplicateKey)];
-        let mut told = c.received();
-        told.sort_by_key(|told| match told {
+        let mut received = c.received();
+        received.sort_by_key(|received| match received {
             Received::Row { operation, .. } => *operation,
             _ => u32::MAX,
         });
         // Answers of stages come one behind the other.
         assert_eq!(
-            told,
+            received,
             [
                 Received::Row { operation: 4, row: Some(bare(2, 20)) },
                 Received::Row { operation: 9, row: Some(Row(0, 0, None)) },
@@ -378,14 +378,14 @@ fn a_deadlock_in_the_index_ends() {
     c.batch(one, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(3, 20))]));
     c.batch(other, FLAG_COMMIT, 2, &strict(&[Op::Insert(bare(4, 10))]));
     c.advance(Span::from_millis(1300));
-    let told = c.received();
-    let is_victim = |told: &Received| {
+    let received = c.received();
+    let is_victim = |received: &Received| {
         matches!(
-            told,
+            received,
             Received::Refuse { code: ErrorCode::LockTimeout | ErrorCode::Deadlock, operation: 2, .. }
         )
     };
-    assert!(told.iter().any(is_victim), "{told:?}");
+    assert!(received.iter().any(is_victim), "{received:?}");
     c.forget_all_outcomes();
     assert!(c.is_at_rest());
     c.check_unique();
@@ -470,9 +470,9 @@ fn an_api_node_dies_between_the_row_and_its_place_in_the_index() {
     c.hold(TC, c.owner_of_number(n));
     let id = c.begin();
     c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(bare(key, n))]));
-    c.tell_of_api(SignalNumber::ApiConnectionClosedOrder);
+    c.notify_of_api(SignalNumber::ApiConnectionClosedOrder);
     c.release(TC, c.owner_of_number(n));
-    c.tell_of_api(SignalNumber::ApiFailedOrder);
+    c.notify_of_api(SignalNumber::ApiFailedOrder);
     c.received();
     assert!(c.is_at_rest());
     assert_eq!(c.check_unique(), 0);
@@ -484,14 +484,19 @@ fn too_little_room_for_the_index() {
     for nodes in 1..=2 {
         let mut c = cluster(nodes);
         let rows: Vec<Op> = (1..=70).map(|key| Op::Insert(bare(key, key as i64))).collect();
-        let told = c.at_once(&rows);
-        assert!(matches!(told[..], [Received::Refuse { code: ErrorCode::OutOfOperations, .. }]), "{told:?}");
+        let received = c.at_once(&rows);
+        assert!(
+            matches!(received[..], [Received::Refuse { code: ErrorCode::OutOfOperations, .. }]),
+            "{received:?}"
+        );
         at_rest(&mut c, 0);
         if nodes == 1 {
             let id = c.begin();
             c.batch(id, ALL, 1, &alone(&rows));
-            let told = c.received();
-            let [Received::Confirm { outcome: 1, errors, .. }] = &told[..] else { panic!("{told:?}") };
+            let received = c.received();
+            let [Received::Confirm { outcome: 1, errors, .. }] = &received[..] else {
+                panic!("{received:?}")
+            };
             assert!(errors.iter().all(|(_, code)| *code == ErrorCode::OutOfOperations), "{errors:?}");
             assert!((1..70).contains(&errors.len()), "{errors:?}");
             at_rest(&mut c, 70 - errors.len());
@@ -578,7 +583,7 @@ fn broken_rules_are_noticed() {
         (InjectedBug::CommitBeforeSubs, scenarios::nothing_is_committed_before_the_index_is_prepared),
     ];
     for (bug, scenario) in scenarios {
-        let told = std::panic::catch_unwind(|| scenario(Some(bug)));
-        assert!(told.is_err(), "nobody notices {}", bug.name());
+        let received = std::panic::catch_unwind(|| scenario(Some(bug)));
+        assert!(received.is_err(), "nobody notices {}", bug.name());
     }
 }

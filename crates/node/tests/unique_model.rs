@@ -103,13 +103,13 @@ fn transaction(c: &mut Cluster, random: &mut Rng, committed: &mut Rows) {
         let tag = next;
         c.batch_with(id, flags, tag, from, &ops);
         next += ops.len() as u32;
-        let told = c.received();
-        match &told[..] {
+        let received = c.received();
+        match &received[..] {
             [Received::Refuse { code, operation, .. }] if fatal => {
                 // Any of those that are not to fail may be the first.
                 let (_, is_local) = &ops[(*operation - tag) as usize];
-                assert!(!is_local, "{told:?} of {ops:?}");
-                assert!(matches!(code, DuplicateKey | NoSuchRow), "{told:?} of {ops:?}");
+                assert!(!is_local, "{received:?} of {ops:?}");
+                assert!(matches!(code, DuplicateKey | NoSuchRow), "{received:?} of {ops:?}");
                 return;
             }
             [Received::Confirm { outcome, errors: found, .. }] if !fatal => {
@@ -127,7 +127,7 @@ fn transaction(c: &mut Cluster, random: &mut Rng, committed: &mut Rows) {
                     });
                 assert!(is_same, "found {found:?}, expected {errors:?} of {ops:?} on {committed:?}");
             }
-            _ => panic!("{told:?} of {ops:?} on {committed:?}, expected {errors:?}"),
+            _ => panic!("{received:?} of {ops:?} on {committed:?}, expected {errors:?}"),
         }
     }
     *committed = rows;
@@ -189,9 +189,9 @@ fn indexes_follow_whatever_happens() {
             }
             // Who waits is answered in time, or by the time-out.
             c.advance(vinga_kernel::Span::from_millis(random.u64(..400)));
-            for told in c.received() {
+            for received in c.received() {
                 let (Received::Confirm { request, outcome: 1.., .. } | Received::Refuse { request, .. }) =
-                    told
+                    received
                 else {
                     continue;
                 };

@@ -236,7 +236,7 @@ impl Dictionary {
         if round == Round::Events {
             let events = core::mem::take(&mut change.plan.events);
             let by = change.requester.map(|requester| requester.address.node());
-            change.subscribers = self.subscribers.tell(cx, events, by);
+            change.subscribers = self.subscribers.notify(cx, events, by);
             if !change.subscribers.is_empty() {
                 cx.send_after(EVENT_WAIT_MAX, Timer::EventWait(change.name.change).token());
             }

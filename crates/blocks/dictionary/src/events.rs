@@ -41,7 +41,7 @@ impl Subscribers {
 
     /// Numbers events and notifies everybody; returns who has to confirm them. Where nobody is notified (a write fence
     /// has no event) nobody could ever confirm, so nobody has to.
-    pub fn tell(
+    pub fn notify(
         &mut self,
         cx: &mut Context<'_>,
         events: Vec<SchemaEvent>,

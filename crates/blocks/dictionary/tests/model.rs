@@ -109,7 +109,7 @@ struct World {
     /// Requests without an answer, by API node.
     open: BTreeMap<u8, BTreeSet<u32>>,
     /// The newest event that was sent to each subscriber.
-    told: BTreeMap<u8, u64>,
+    received: BTreeMap<u8, u64>,
     /// Wishes for the schema lock.
     locks: BTreeSet<(u8, u32)>,
     request_next: u32,
@@ -128,7 +128,7 @@ impl World {
             harness: harness_for(5),
             blocks: COORDINATORS.into_iter().chain(DATA_MANAGERS).map(|a| (a, Block::default())).collect(),
             open: BTreeMap::new(),
-            told: BTreeMap::new(),
+            received: BTreeMap::new(),
             locks: BTreeSet::new(),
             request_next: 0,
             second_node_failed: false,
@@ -140,9 +140,9 @@ impl World {
         for sent in self.harness.take_sent() {
             let receiver = sent.receiver();
             if receiver.block() == Some(BlockNumber::Api) {
-                self.on_told(receiver.node().0, &sent);
+                self.on_received(receiver.node().0, &sent);
             } else if receiver != MEMBERSHIP {
-                self.blocks.get_mut(&receiver).expect("only live blocks are told").inbox.push_back(sent);
+                self.blocks.get_mut(&receiver).expect("only live blocks are received").inbox.push_back(sent);
             }
         }
         let alive: BTreeSet<NodeId> = self.open.keys().map(|&node| NodeId(node)).collect();
@@ -150,16 +150,16 @@ impl World {
         assert!(self.harness.block().fences().all(|(_, owner)| alive.contains(&owner)));
     }
 
-    fn on_told(&mut self, node: u8, sent: &Sent) {
+    fn on_received(&mut self, node: u8, sent: &Sent) {
         if sent.signal() == SignalNumber::SchemaEventReport {
             let event: SchemaEvent = cold::read(&sent.frame()).expect("a whole body");
-            let newest = self.told.get_mut(&node).expect("only subscribers are told");
+            let newest = self.received.get_mut(&node).expect("only subscribers are received");
             assert!(event.sequence > *newest, "events ascend");
             *newest = event.sequence;
             return;
         }
         let (request, table) = answer(sent);
-        let open = self.open.get_mut(&node).expect("only who lives is told");
+        let open = self.open.get_mut(&node).expect("only who lives is received");
         assert!(open.remove(&request), "one answer, and only to an incarnation that asked");
         // Whoever is sent a table can use it, and nothing older is accepted by anybody.
         let Some(record) = table else { return };
@@ -215,7 +215,7 @@ impl World {
             }
             _ => {
                 subscribe(h, from, request);
-                self.told.entry(node).or_insert(0);
+                self.received.entry(node).or_insert(0);
             }
         }
         self.carry();
@@ -225,7 +225,7 @@ impl World {
         *self.blocks.keys().nth(usize::from(pick) % self.blocks.len()).expect("some block is alive")
     }
 
-    fn hear(&mut self, address: Address, refuses: bool) -> bool {
+    fn receive(&mut self, address: Address, refuses: bool) -> bool {
         let block = self.blocks.get_mut(&address).expect("a live block");
         let Some(sent) = block.inbox.pop_front() else { return false };
         let SchemaRoundRequest { round, task } = cold::read(&sent.frame()).expect("a whole body");
@@ -276,18 +276,18 @@ impl World {
         match action {
             0 | 1 => self.ask(node, a / 3, b),
             2..=4 => {
-                self.hear(self.pick(a), b < 25);
+                self.receive(self.pick(a), b < 25);
             }
             5..=7 => {
                 self.say(self.pick(a));
             }
             8 if b < 32 => {
                 self.open.remove(&node);
-                self.told.remove(&node);
+                self.received.remove(&node);
                 api_gone(&mut self.harness, SignalNumber::ApiConnectionClosedOrder, node);
                 self.carry();
             }
-            8 if b < 200 && self.told.contains_key(&node) => {
+            8 if b < 200 && self.received.contains_key(&node) => {
                 seen(&mut self.harness, api(node), u64::from(b));
                 self.carry();
             }
@@ -318,11 +318,11 @@ impl World {
     fn come_to_rest(&mut self) {
         loop {
             let addresses: Vec<Address> = self.blocks.keys().copied().collect();
-            while addresses.iter().any(|&address| self.hear(address, false) || self.say(address)) {}
+            while addresses.iter().any(|&address| self.receive(address, false) || self.say(address)) {}
             if !self.harness.block().is_changing() {
                 return;
             }
-            for node in self.told.keys().copied().collect::<Vec<_>>() {
+            for node in self.received.keys().copied().collect::<Vec<_>>() {
                 seen(&mut self.harness, api(node), u64::MAX);
             }
             self.carry();

@@ -75,7 +75,7 @@ impl Asked {
 }
 
 /// Everybody does what was asked.
-fn obey(h: &mut Harness<Dictionary>) {
+fn carry_out(h: &mut Harness<Dictionary>) {
     Asked::default().end_all(h);
 }
 
@@ -112,7 +112,7 @@ fn names(h: &Harness<Dictionary>) -> Vec<(u32, u64, &str)> {
 #[test]
 fn create_and_drop() {
     let (mut h, mut asked) = (harness(), Asked::default());
-    h.heading("create: data managers first, then coordinators, then the API node is told");
+    h.heading("create: data managers first, then coordinators, then the API node is received");
     create(&mut h, api(150), 1, "test.Items");
     asked.end_all(&mut h);
     h.heading("describe: letter case counts; list");
@@ -127,7 +127,7 @@ fn create_and_drop() {
     h.heading("a create of the same name waits for that");
     create(&mut h, api(151), 7, "test.Items");
     asked.end_round(&mut h);
-    h.heading("it is decided: who describes it is told to come again");
+    h.heading("it is decided: who describes it is received to come again");
     named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.Items");
     h.heading("the id is used again with another version");
     asked.end_all(&mut h);
@@ -141,7 +141,7 @@ fn create_and_drop() {
 fn create_with_a_refusing_data_manager() {
     let (mut h, mut asked) = (harness(), Asked::default());
     h.heading(
-        "one data manager refuses: the other is told to remove the table, no coordinator ever heard of it",
+        "one data manager refuses: the other is received to remove the table, no coordinator ever heard of it",
     );
     create(&mut h, api(150), 1, "test.items");
     asked.refuse(&mut h, DATA_MANAGERS[0], ErrorCode::DataMemoryFull);
@@ -181,7 +181,7 @@ fn requester_dies_in_each_step() {
             create(&mut h, api(151), 1, "test.t");
             asked.end_all(&mut h);
             let before: Vec<_> = h.block().tables().cloned().collect();
-            let told = h.scenario().len();
+            let received = h.scenario().len();
             h.heading(&format!("{what}: it dies after {rounds} rounds"));
             ask(&mut h);
             for _ in 0..rounds {
@@ -196,7 +196,7 @@ fn requester_dies_in_each_step() {
             let is_undone = h.block().tables().eq(&before);
             assert_eq!(is_undone, rounds < before_decision, "{what}, {rounds} rounds");
             if what != "create" && what != "drop" {
-                scenario.push_str(&h.scenario()[told..]);
+                scenario.push_str(&h.scenario()[received..]);
             }
         }
     }
@@ -343,7 +343,7 @@ fn events_are_awaited() {
     for node in [150, 151, 152] {
         subscribe(&mut h, api(node), 1);
     }
-    h.heading("the requester is told when all the others have confirmed");
+    h.heading("the requester is received when all the others have confirmed");
     create(&mut h, api(150), 2, "test.t");
     asked.end_all(&mut h);
     seen(&mut h, api(151), 2);
@@ -365,7 +365,7 @@ fn events_are_awaited() {
     change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "new".into() });
     seen(&mut h, api(151), 5);
     change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
-    h.heading("who comes later is told from then on");
+    h.heading("who comes later is received from then on");
     subscribe(&mut h, api(152), 7);
     named(&mut h, api(150), SignalNumber::DropTableRequest, 8, "test.u");
     asked.end_all(&mut h);
@@ -404,16 +404,16 @@ fn the_schema_lock() {
 #[test]
 fn data_node_failure() {
     let mut h = harness();
-    h.heading("create while node 2 fails: its answers are not awaited, it is told nothing more");
+    h.heading("create while node 2 fails: its answers are not awaited, it is received nothing more");
     create(&mut h, api(150), 1, "test.items");
     let mut asked = Asked::default();
     asked.confirm(&mut h, DATA_MANAGERS[0]);
     h.lose_node(NodeId(2));
     assert!(h.has_met("schema change goes on without a failed data node"));
-    obey(&mut h);
+    carry_out(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);
     named(&mut h, api(150), SignalNumber::DropTableRequest, 2, "test.items");
-    obey(&mut h);
+    carry_out(&mut h);
     assert!(names(&h).is_empty() && !h.block().is_changing());
     check("data_node_failure.txt", &h);
 }
@@ -426,7 +426,7 @@ fn limits_are_named() {
     assert!(h.scenario().contains("detail: \"the table name 'nodatabase' has no database"));
     for request in 1..=TABLES_MAX {
         create(&mut h, api(150), request, &format!("test.t{request}"));
-        obey(&mut h);
+        carry_out(&mut h);
     }
     create(&mut h, api(150), 9, "test.t9");
     assert_eq!(refusals(&mut h), [(SignalNumber::CreateTableRefuse, 9, ErrorCode::OutOfTables)]);
@@ -473,7 +473,7 @@ fn a_definition_fits_its_frames() {
     };
     let mut h = harness();
     send_create(&mut h, api(150), 1, wide(0));
-    obey(&mut h);
+    carry_out(&mut h);
     named(&mut h, api(150), SignalNumber::DescribeTableRequest, 2, &wide(0).name);
     let sent = h.take_sent();
     let described: TableConfirm = cold::read(&sent[0].frame()).expect("a whole body");
@@ -489,7 +489,7 @@ fn a_long_list_comes_in_pieces() {
     let name = |i: u32| format!("{}.{i:03}", "😀".repeat(64));
     for i in 0..300 {
         create(&mut h, api(150), i, &name(i));
-        obey(&mut h);
+        carry_out(&mut h);
     }
     let (mut after, mut listed, mut pieces) = (0, Vec::new(), 0);
     loop {
@@ -560,6 +560,6 @@ fn stray_answers_change_nothing() {
     for block in DATA_MANAGERS {
         confirm(&mut h, block, round);
     }
-    obey(&mut h);
+    carry_out(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);
 }

@@ -69,7 +69,7 @@ pub enum State {
         /// The drivers that serve its connections. Never empty.
         drivers: BTreeSet<Address>,
         /// When something last came from it.
-        heard: Tick,
+        last_seen: Tick,
     },
     /// All its connections are being closed.
     Disconnecting {

@@ -90,9 +90,9 @@ impl Membership {
         let api = NodeId(candidate.request.node);
         let named = Session { incarnation: candidate.incarnation(), ticket: candidate.request.ticket };
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, drivers, heard }) if *session == named => {
+            Some(State::Connected { session, drivers, last_seen }) if *session == named => {
                 drivers.insert(candidate.driver);
-                *heard = cx.now();
+                *last_seen = cx.now();
                 self.confirm(cx, api, named, &candidate);
             }
             Some(State::Disconnecting { session, .. } | State::Closing { session, .. })
@@ -141,7 +141,7 @@ impl Membership {
     ) {
         let drivers: BTreeSet<Address> = candidates.iter().map(|c| c.driver).collect();
         assert!(!drivers.is_empty(), "who is connected has a connection");
-        self.api_nodes.set(api, State::Connected { session, drivers, heard: cx.now() });
+        self.api_nodes.set(api, State::Connected { session, drivers, last_seen: cx.now() });
         for candidate in &candidates {
             self.confirm(cx, api, session, candidate);
         }

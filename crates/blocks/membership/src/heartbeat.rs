@@ -18,8 +18,8 @@ const SILENT_PERIODS: u64 = 4;
 impl Membership {
     pub(crate) fn on_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         frame.head::<HeartbeatBody>()?;
-        if let Some(State::Connected { heard, .. }) = self.api_nodes.get_mut(frame.sender().node()) {
-            *heard = cx.now();
+        if let Some(State::Connected { last_seen, .. }) = self.api_nodes.get_mut(frame.sender().node()) {
+            *last_seen = cx.now();
             let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
             cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);
         }
@@ -48,7 +48,7 @@ impl Membership {
     fn forgive(&mut self, now: Tick, span: Span) {
         for api in self.api_nodes.ids() {
             match self.api_nodes.get_mut(api) {
-                Some(State::Connected { heard: since, .. } | State::Disconnecting { since, .. }) => {
+                Some(State::Connected { last_seen: since, .. } | State::Disconnecting { since, .. }) => {
                     *since = now.min(*since + span);
                 }
                 Some(State::Free | State::Closing { .. } | State::Closed { .. } | State::Failing { .. })
@@ -63,8 +63,8 @@ impl Membership {
         let ids: Vec<NodeId> = self.api_nodes.ids().collect();
         for api in ids {
             match self.api_nodes.get(api) {
-                Some(State::Connected { heard, .. }) if now.since(*heard) >= silent => {
-                    let millis = now.since(*heard).0 / 1000;
+                Some(State::Connected { last_seen, .. }) if now.since(*last_seen) >= silent => {
+                    let millis = now.since(*last_seen).0 / 1000;
                     cx.log(
                         LogLevel::Warning,
                         format_args!("nothing came from API node {api} for {millis} ms: it is closed"),

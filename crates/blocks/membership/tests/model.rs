@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    fn driver_hears(&mut self, driver: usize) -> bool {
+    fn driver_receives(&mut self, driver: usize) -> bool {
         let Some(sent) = self.drivers[driver].inbox.pop_front() else { return false };
         match sent.signal() {
             SignalNumber::ApiConnectConfirm => {
@@ -209,14 +209,14 @@ impl World {
             Saying::Connect(request) => connect(&mut self.harness, driver, &request),
             Saying::Disconnected { api, incarnation } => {
                 let signal = SignalNumber::ApiDisconnectedReport;
-                tell(&mut self.harness, DRIVERS[driver], signal, api, incarnation);
+                report(&mut self.harness, DRIVERS[driver], signal, api, incarnation);
             }
         }
         self.carry();
         true
     }
 
-    fn block_hears(&mut self, block: usize) -> bool {
+    fn block_receives(&mut self, block: usize) -> bool {
         let Some(sent) = self.blocks[block].inbox.pop_front() else { return false };
         let (api, incarnation) = api_node(&sent);
         let block = &mut self.blocks[block];
@@ -241,14 +241,14 @@ impl World {
 
     fn block_says(&mut self, block: usize) -> bool {
         let Some((signal, api, incarnation)) = self.blocks[block].outbox.pop_front() else { return false };
-        tell(&mut self.harness, BLOCKS[block], signal, api, incarnation);
+        report(&mut self.harness, BLOCKS[block], signal, api, incarnation);
         self.carry();
         true
     }
 
     /// Drivers are threads of the same node: their signals don't take a heartbeat period.
     fn drivers_catch_up(&mut self) {
-        while (0..2).any(|driver| self.driver_hears(driver) || self.driver_says(driver)) {}
+        while (0..2).any(|driver| self.driver_receives(driver) || self.driver_says(driver)) {}
     }
 
     fn fail_second_node(&mut self) {
@@ -291,10 +291,10 @@ impl World {
                 self.driver_says(usize::from(a % 2));
             }
             6 => {
-                self.driver_hears(usize::from(a % 2));
+                self.driver_receives(usize::from(a % 2));
             }
             7 => {
-                self.block_hears(usize::from(a % 3));
+                self.block_receives(usize::from(a % 3));
             }
             8 => {
                 self.block_says(usize::from(a % 3));
@@ -323,7 +323,7 @@ impl World {
                 let known = some_client(&self.clients).map(|client| &self.clients[client]);
                 if let Some(&Client { admitted: Some((api, _)), incarnation, .. }) = known {
                     let sender = Address::new(NodeId(api), BlockNumber::Api, 0);
-                    tell(&mut self.harness, sender, SignalNumber::DisconnectOrder, api, incarnation);
+                    report(&mut self.harness, sender, SignalNumber::DisconnectOrder, api, incarnation);
                     self.carry();
                 }
             }
@@ -337,7 +337,7 @@ impl World {
         for _ in 0..20 {
             loop {
                 self.drivers_catch_up();
-                if !(0..3).any(|block| self.block_hears(block) || self.block_says(block)) {
+                if !(0..3).any(|block| self.block_receives(block) || self.block_says(block)) {
                     break;
                 }
             }

@@ -47,7 +47,7 @@ fn heartbeat(harness: &mut Harness<Membership>, api: u8) {
 
 fn all_confirm(harness: &mut Harness<Membership>, signal: SignalNumber, api: u8, incarnation: u32) {
     for block in BLOCKS {
-        tell(harness, block, signal, api, incarnation);
+        report(harness, block, signal, api, incarnation);
     }
 }
 
@@ -75,19 +75,19 @@ fn admission_and_failure() {
     .expect("a block may send this");
     heartbeat(&mut h, 145);
     h.heading("a connection breaks: all are closed, then the blocks are told, once");
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     h.heading("it does not come back: it is declared failed");
     h.advance(GRACE);
-    tell(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
-    tell(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
+    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
     h.heading("its id is given to somebody else only when everybody has forgotten it");
     connect(&mut h, 0, &request(7, 0, 3, 0, 0));
     assert_eq!(confirmed(&mut h).api, 146);
-    tell(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
+    report(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
     connect(&mut h, 0, &request(8, 0, 3, 0, 0));
     assert_eq!(confirmed(&mut h).api, 145);
     h.heading("when MaxNoOfApiConnections are there, nobody more is admitted");
@@ -107,7 +107,7 @@ fn reconnect_within_grace() {
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
     let ticket = confirmed(&mut h).ticket;
     h.heading("it comes back before everything that it had begun is finished: it waits");
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     connect(&mut h, 0, &request(2, 145, 7, 0, ticket));
     connect(&mut h, 1, &request(3, 145, 7, 1, ticket));
     h.heading("a later connection of the same index takes the place of one that waits");
@@ -116,8 +116,8 @@ fn reconnect_within_grace() {
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     assert_eq!(confirmed(&mut h).waiting, 4);
     h.heading("it comes back within the grace time");
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     h.advance(Span(GRACE.0 - 1));
     connect(&mut h, 0, &request(5, 145, 7, 0, ticket));
@@ -126,7 +126,7 @@ fn reconnect_within_grace() {
     h.advance(Span(2));
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
     h.heading("it comes back too late");
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     h.advance(GRACE);
     connect(&mut h, 0, &request(6, 145, 7, 0, ticket));
@@ -142,13 +142,13 @@ fn disconnect() {
     connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
     h.heading("it leaves: everything is closed, although no connection has broken yet");
     let own = Address::new(NodeId(145), BlockNumber::Api, 0);
-    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
     h.heading("its other connection brings its disconnect notice, too; the session can't come back");
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 7);
     connect(&mut h, 0, &request(3, 145, 7, 0, ticket));
     assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
     h.heading("no grace time: it is forgotten at once, then the id is free");
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 7);
@@ -157,16 +157,16 @@ fn disconnect() {
     connect(&mut h, 0, &request(4, 0, 3, 0, 0));
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(5, 145, 3, 1, ticket));
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 3);
-    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 3);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
     assert!(h.has_met("disconnect notice of an API node that is being closed"));
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 3);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 3);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 3);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 3);
     assert_eq!(h.block().api_nodes().count(), 0);
     h.heading("that of an earlier session does not count");
     connect(&mut h, 0, &request(6, 145, 9, 0, 0));
-    tell(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
     check("disconnect.txt", &h);
 }
@@ -176,7 +176,7 @@ fn newer_session() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 150, 7, 0, 0));
     let ticket = confirmed(&mut h).ticket;
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 150, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 150, 7);
     h.heading("the node with this id was started anew: its older session, which waits, will not be back");
     connect(&mut h, 0, &request(2, 150, 7, 0, ticket));
     connect(&mut h, 0, &request(3, 150, 8, 0, 0));
@@ -195,7 +195,7 @@ fn newer_session() {
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 7);
     assert_eq!(confirmed(&mut h).waiting, 5);
     h.heading("in the grace time the newer session ends it");
-    tell(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 9);
     connect(&mut h, 1, &request(7, 150, 10, 0, 0));
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 9);
@@ -221,7 +221,7 @@ fn silence() {
         h.advance(HEARTBEAT);
         heartbeat(&mut h, 145);
     }
-    tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 146, 7);
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 146, 7);
     h.heading("a driver that does not report is not waited for");
     h.advance(HEARTBEAT);
     assert!(h.has_met("driver did not report a closed connection"));
@@ -245,14 +245,14 @@ fn data_node_failure() {
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
     connect(&mut h, 0, &request(2, 0, 7, 0, 0));
     for api in [145, 146] {
-        tell(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, api, 7);
-        tell(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, api, 7);
-        tell(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, api, 7);
+        report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, api, 7);
+        report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, api, 7);
+        report(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, api, 7);
     }
-    tell(&mut h, BLOCKS[2], SignalNumber::ApiConnectionClosedConfirm, 146, 7);
+    report(&mut h, BLOCKS[2], SignalNumber::ApiConnectionClosedConfirm, 146, 7);
     h.advance(GRACE);
-    tell(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
-    tell(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
+    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
     h.heading("node 2, which owes a confirm about each of them, fails");
     h.lose_node(NodeId(2));
     let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();

@@ -65,7 +65,7 @@ pub(crate) struct SchemaEvents {
     /// The newest news that came.
     newest: u64,
     /// What was last confirmed to the node.
-    told: u64,
+    received: u64,
 }
 
 impl SchemaEvents {
@@ -75,7 +75,7 @@ impl SchemaEvents {
             source: Source::None,
             subscription: 0,
             newest: 0,
-            told: 0,
+            received: 0,
         }
     }
 
@@ -132,7 +132,7 @@ impl SchemaEvents {
             && let Source::Node { is_confirmed, .. } = &mut self.source
         {
             *is_confirmed = true;
-            (self.newest, self.told) = (sequence, sequence);
+            (self.newest, self.received) = (sequence, sequence);
             let id = NewsId { subscription: self.subscription, sequence };
             self.push(net, id, &SchemaNews::Everything { incarnation });
         }
@@ -142,8 +142,8 @@ impl SchemaEvents {
     pub fn on_report(&mut self, net: &mut Net, from: LinkId, frame: &Frame<'_>) -> Option<()> {
         let event: SchemaEvent = cold::read(frame)?;
         // What came before the node has agreed belongs to an earlier subscription.
-        let is_told = matches!(self.source, Source::Node { is_confirmed: true, .. });
-        if is_told && self.is_source(from) {
+        let is_received = matches!(self.source, Source::Node { is_confirmed: true, .. });
+        if is_received && self.is_source(from) {
             self.newest = event.sequence;
             let id = NewsId { subscription: self.subscription, sequence: event.sequence };
             self.push(net, id, &SchemaNews::Changed(event));
@@ -180,8 +180,8 @@ impl SchemaEvents {
     fn send_confirmed(&mut self, net: &mut Net) {
         let Source::Node { node, link, is_confirmed: true } = self.source else { return };
         let Some(all) = self.watchers.iter().map(|(_, watcher)| watcher.confirmed).min() else { return };
-        if all.subscription == self.subscription && all.sequence > self.told {
-            self.told = all.sequence;
+        if all.subscription == self.subscription && all.sequence > self.received {
+            self.received = all.sequence;
             let body = SchemaEventsSeenOrder { sequence: all.sequence };
             cold::write(&mut net.frame(link, SignalNumber::SchemaEventsSeenOrder, dictionary(node)), &body);
             net.link(link).hurry();

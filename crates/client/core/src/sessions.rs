@@ -167,8 +167,8 @@ impl Sessions {
     /// Whether nothing has come on any of an endpoint's connections. (Heartbeats are answered on one of them.)
     fn is_silent(&self, net: &Net, endpoint: u16) -> bool {
         let links = (0..CONNECTIONS_MAX).map(|c| LinkId::new(endpoint, c));
-        let heard = links.map(|link| net.links[link.index()].last_received).max();
-        heard.is_some_and(|heard| net.now - heard > net.settings.silence_max)
+        let last_seen = links.map(|link| net.links[link.index()].last_received).max();
+        last_seen.is_some_and(|last_seen| net.now - last_seen > net.settings.silence_max)
     }
 
     /// As long as the client has no node id only one data node is greeted.

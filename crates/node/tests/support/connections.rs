@@ -28,7 +28,7 @@ impl Cluster {
         let mut bytes = vec![];
         let signal = SignalNumber::ApiConnectRequest;
         cold::write(&mut FrameWriter::begin(&mut bytes, signal, 0, MEMBERSHIP, driver(thread), 0), &request);
-        self.tell_node(&bytes);
+        self.report_to_node(&bytes);
     }
 
     /// A driver has read the API node's connections to their end.
@@ -37,10 +37,10 @@ impl Cluster {
         let mut bytes = vec![];
         let signal = SignalNumber::ApiDisconnectedReport;
         FrameWriter::begin(&mut bytes, signal, 0, MEMBERSHIP, driver(thread), 0).put(&body);
-        self.tell_node(&bytes);
+        self.report_to_node(&bytes);
     }
 
-    fn tell_node(&mut self, bytes: &[u8]) {
+    fn report_to_node(&mut self, bytes: &[u8]) {
         let executor = self.executors.get_mut(&1).expect("it is never killed");
         executor.feed(bytes, Origin::Node).expect("our own");
         self.run();

@@ -136,7 +136,7 @@ pub struct Cluster {
     hidden: Vec<(u32, u64)>,
     pub view: Arc<ClusterView>,
     now: Tick,
-    told: Vec<Received>,
+    received: Vec<Received>,
     transactions: u64,
     /// The newest outcome of each coordinator.
     outcomes: BTreeMap<Address, u32>,
@@ -234,7 +234,7 @@ impl Cluster {
             partitions: TablePartitions::first(1),
             hidden: vec![],
             now: Tick(0),
-            told: vec![],
+            received: vec![],
             transactions: 0,
             outcomes: BTreeMap::new(),
             epoch_received: 0,
@@ -252,7 +252,7 @@ impl Cluster {
             cold::write(w, &CreateTableRequest { request: 1, definition });
         });
         assert_ne!(cluster.table, (0, 0), "the table is created");
-        cluster.told.clear();
+        cluster.received.clear();
         cluster
     }
 
@@ -300,9 +300,9 @@ impl Cluster {
                 }
                 for driver in [LaneId::DRIVER, LaneId::thread(1)] {
                     for frame in Frames(&std::mem::take(executor.outbox().lane_mut(driver))) {
-                        let Some((told, ticket)) = connections::answer(&frame) else { continue };
+                        let Some((received, ticket)) = connections::answer(&frame) else { continue };
                         self.ticket = ticket.unwrap_or(self.ticket);
-                        self.told.push(told);
+                        self.received.push(received);
                     }
                 }
             }
@@ -317,13 +317,13 @@ impl Cluster {
             for (to, bytes) in moved {
                 if [API.node().0, OTHER_API.node().0].contains(&to) {
                     for frame in Frames(&bytes) {
-                        if let Some(answer) = self.hear_range(&frame) {
+                        if let Some(answer) = self.receive_range(&frame) {
                             self.range_answers.push(answer);
-                        } else if let Some(answer) = ranges::hear_statistics(&frame) {
+                        } else if let Some(answer) = ranges::receive_statistics(&frame) {
                             self.statistics.push(answer);
                         } else {
-                            let told = self.hear(&frame);
-                            self.told.push(told);
+                            let received = self.receive_frame(&frame);
+                            self.received.push(received);
                         }
                     }
                 } else if let Some(executor) = self.executors.get_mut(&to) {
@@ -396,7 +396,7 @@ impl Cluster {
 
     /// What the API node has received since the last call.
     pub fn received(&mut self) -> Vec<Received> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.received)
     }
 
     /// The test table's id and version.
@@ -439,12 +439,12 @@ impl Cluster {
     /// The API node is declared failed: every block is notified, as membership would.
     pub fn api_is_gone(&mut self) {
         for signal in [SignalNumber::ApiConnectionClosedOrder, SignalNumber::ApiFailedOrder] {
-            self.tell_of_api(signal);
+            self.notify_of_api(signal);
         }
     }
 
     /// One of the two orders about that: the first ends its transactions, which must be over before the second.
-    pub fn tell_of_api(&mut self, signal: SignalNumber) {
+    pub fn notify_of_api(&mut self, signal: SignalNumber) {
         let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
         let body = ApiNodeBody::new(API.node(), Incarnation(1));
         let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];

@@ -161,8 +161,8 @@ impl Cluster {
         let mut found = vec![];
         loop {
             let mut ends = false;
-            for told in std::mem::take(&mut self.range_answers) {
-                let batch = told?;
+            for received in std::mem::take(&mut self.range_answers) {
+                let batch = received?;
                 meet(self, &batch.0);
                 found.extend(batch.0);
                 ends |= batch.1;
@@ -203,7 +203,7 @@ impl Cluster {
     }
 
     /// Takes an answer to a range scan; `None` if the frame is something else.
-    pub(super) fn hear_range(&self, frame: &Frame<'_>) -> Option<Answer> {
+    pub(super) fn receive_range(&self, frame: &Frame<'_>) -> Option<Answer> {
         let answer = match frame.signal()? {
             SignalNumber::ScanConfirm => {
                 let (answer, mut rest) = frame.head::<ScanAnswer>()?;
@@ -244,7 +244,7 @@ fn put_ranges(w: &mut FrameWriter<'_>, ranges: &[(Vec<u8>, Vec<u8>)]) {
 }
 
 /// Takes an answer to a question for statistics; `None` if the frame is something else.
-pub(super) fn hear_statistics(frame: &Frame<'_>) -> Option<Result<Statistics, ErrorCode>> {
+pub(super) fn receive_statistics(frame: &Frame<'_>) -> Option<Result<Statistics, ErrorCode>> {
     match frame.signal()? {
         SignalNumber::IndexStatisticsConfirm => {
             let (answer, rest) = frame.head::<IndexStatisticsAnswer>()?;

@@ -111,8 +111,8 @@ impl Cluster {
         });
         loop {
             let mut is_over = false;
-            for told in self.received() {
-                match told {
+            for received in self.received() {
+                match received {
                     Received::Scanned { rows, end } => {
                         meet(self, &rows);
                         found.extend(rows);

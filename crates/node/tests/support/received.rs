@@ -47,7 +47,7 @@ pub fn refused(request: u32, code: ErrorCode, operation: u32) -> Received {
 }
 
 impl Cluster {
-    pub(super) fn hear(&mut self, frame: &Frame<'_>) -> Received {
+    pub(super) fn receive_frame(&mut self, frame: &Frame<'_>) -> Received {
         let signal = frame.signal().expect("our own signals are known");
         match signal {
             SignalNumber::CreateTableConfirm => {

@@ -41,7 +41,7 @@ pub fn connect(harness: &mut Harness<Membership>, driver: usize, request: &ApiCo
         .expect("a driver may send this");
 }
 
-pub fn tell(
+pub fn report(
     harness: &mut Harness<Membership>,
     sender: Address,
     signal: SignalNumber,

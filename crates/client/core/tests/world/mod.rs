@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Does what the client wants done with connections.
-    fn obey(&mut self) {
+    fn carry_out(&mut self) {
         while let Some(command) = self.client.next_command() {
             match command {
                 Command::Open(link) if self.is_cut => self.client.on_broken(link, "cut"),
@@ -80,7 +80,7 @@ impl World {
     fn send(&mut self) {
         let mut buffer = Vec::new();
         while let Some(link) = self.client.next_output(&mut buffer) {
-            self.obey();
+            self.carry_out();
             if let Some(to_node) = self.links.get(&link).and_then(|c| self.to_node.get_mut(c)) {
                 to_node.extend(buffer.drain(..));
             }
@@ -90,7 +90,7 @@ impl World {
 
     /// One thing moves; false if nothing could.
     pub fn step(&mut self) -> bool {
-        self.obey();
+        self.carry_out();
         self.send();
         let mut choices: Vec<Move> = Vec::new();
         choices.extend(self.to_node.iter().filter(|(_, b)| !b.is_empty()).map(|(c, _)| Move::ToNode(*c)));
@@ -120,13 +120,13 @@ impl World {
                 let waiting = self.to_client.get_mut(&link).expect("chosen from what is there");
                 let count = self.random.usize(1..=waiting.len());
                 let used = self.client.on_bytes(link, &waiting[..count]);
-                self.obey();
+                self.carry_out();
                 if let Some(waiting) = self.to_client.get_mut(&link) {
                     waiting.drain(..used.min(waiting.len()));
                 }
             }
         }
-        self.obey();
+        self.carry_out();
         self.send();
         true
     }
@@ -154,7 +154,7 @@ impl World {
             self.to_client.remove(&link);
             self.client.on_broken(link, "broken");
         }
-        self.obey();
+        self.carry_out();
     }
 
     /// Breaks some connection; what is on its way is lost.
@@ -172,14 +172,14 @@ impl World {
         for (link, _) in std::mem::take(&mut self.links) {
             self.to_client.remove(&link);
             self.client.on_broken(link, "broken");
-            self.obey();
+            self.carry_out();
         }
     }
 
     pub fn advance(&mut self, micros: u64) {
         self.now = self.now + Span(micros);
         self.client.on_time(self.now);
-        self.obey();
+        self.carry_out();
         self.send();
     }
 
