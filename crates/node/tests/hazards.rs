@@ -252,7 +252,7 @@ mod scenarios {
         c.release(dm(2, 1), TC);
         let received = c.received();
         assert_eq!(c.read(&[key], None), [Some(row(key, 1))], "it is committed");
-        assert_eq!(answers, [], "it was received something else");
+        assert_eq!(answers, [], "it received something else");
         assert_eq!(received_early, [], "it may not come back before everything is finished");
         assert!(received.contains(&Received::Admitted(3)), "{received:?}");
         assert_eq!(c.ask(id), [Received::Outcome(1)]);

@@ -142,7 +142,7 @@ impl World {
             if receiver.block() == Some(BlockNumber::Api) {
                 self.on_received(receiver.node().0, &sent);
             } else if receiver != MEMBERSHIP {
-                self.blocks.get_mut(&receiver).expect("only live blocks are received").inbox.push_back(sent);
+                self.blocks.get_mut(&receiver).expect("only live blocks are notified").inbox.push_back(sent);
             }
         }
         let alive: BTreeSet<NodeId> = self.open.keys().map(|&node| NodeId(node)).collect();
@@ -153,13 +153,13 @@ impl World {
     fn on_received(&mut self, node: u8, sent: &Sent) {
         if sent.signal() == SignalNumber::SchemaEventReport {
             let event: SchemaEvent = cold::read(&sent.frame()).expect("a whole body");
-            let newest = self.received.get_mut(&node).expect("only subscribers are received");
+            let newest = self.received.get_mut(&node).expect("only subscribers are notified");
             assert!(event.sequence > *newest, "events ascend");
             *newest = event.sequence;
             return;
         }
         let (request, table) = answer(sent);
-        let open = self.open.get_mut(&node).expect("only who lives is received");
+        let open = self.open.get_mut(&node).expect("only live clients are answered");
         assert!(open.remove(&request), "one answer, and only to an incarnation that asked");
         // Whoever is sent a table can use it, and nothing older is accepted by anybody.
         let Some(record) = table else { return };

@@ -112,7 +112,7 @@ fn names(h: &Harness<Dictionary>) -> Vec<(u32, u64, &str)> {
 #[test]
 fn create_and_drop() {
     let (mut h, mut asked) = (harness(), Asked::default());
-    h.heading("create: data managers first, then coordinators, then the API node is received");
+    h.heading("create: data managers first, then coordinators, then the API node is answered");
     create(&mut h, api(150), 1, "test.Items");
     asked.end_all(&mut h);
     h.heading("describe: letter case counts; list");
@@ -127,7 +127,7 @@ fn create_and_drop() {
     h.heading("a create of the same name waits for that");
     create(&mut h, api(151), 7, "test.Items");
     asked.end_round(&mut h);
-    h.heading("it is decided: who describes it is received to come again");
+    h.heading("it is decided: whoever describes it is refused and may come again");
     named(&mut h, api(150), SignalNumber::DescribeTableRequest, 6, "test.Items");
     h.heading("the id is used again with another version");
     asked.end_all(&mut h);
@@ -141,7 +141,7 @@ fn create_and_drop() {
 fn create_with_a_refusing_data_manager() {
     let (mut h, mut asked) = (harness(), Asked::default());
     h.heading(
-        "one data manager refuses: the other is received to remove the table, no coordinator ever heard of it",
+        "one data manager refuses: the other is ordered to remove the table, no coordinator has received it",
     );
     create(&mut h, api(150), 1, "test.items");
     asked.refuse(&mut h, DATA_MANAGERS[0], ErrorCode::DataMemoryFull);
@@ -343,7 +343,7 @@ fn events_are_awaited() {
     for node in [150, 151, 152] {
         subscribe(&mut h, api(node), 1);
     }
-    h.heading("the requester is received when all the others have confirmed");
+    h.heading("the requester is answered when all the others have confirmed");
     create(&mut h, api(150), 2, "test.t");
     asked.end_all(&mut h);
     seen(&mut h, api(151), 2);
@@ -365,7 +365,7 @@ fn events_are_awaited() {
     change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "new".into() });
     seen(&mut h, api(151), 5);
     change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
-    h.heading("who comes later is received from then on");
+    h.heading("a later subscriber is notified from then on");
     subscribe(&mut h, api(152), 7);
     named(&mut h, api(150), SignalNumber::DropTableRequest, 8, "test.u");
     asked.end_all(&mut h);
@@ -404,7 +404,7 @@ fn the_schema_lock() {
 #[test]
 fn data_node_failure() {
     let mut h = harness();
-    h.heading("create while node 2 fails: its answers are not awaited, it is received nothing more");
+    h.heading("create while node 2 fails: its answers are not awaited, it is sent nothing more");
     create(&mut h, api(150), 1, "test.items");
     let mut asked = Asked::default();
     asked.confirm(&mut h, DATA_MANAGERS[0]);

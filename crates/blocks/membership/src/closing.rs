@@ -129,7 +129,7 @@ impl Membership {
     /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on.
     pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
         let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
-            unreachable!("connections are closed before blocks are told")
+            unreachable!("connections are closed before blocks are notified")
         };
         let awaited =
             self.notify_blocks(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);

@@ -68,13 +68,13 @@ fn admission_and_failure() {
     assert_eq!(refused(&mut h), ErrorCode::NoFreeNodeId);
     connect(&mut h, 1, &request(6, 0, 9, 8, 0));
     assert_eq!(refused(&mut h), ErrorCode::BadHandshake);
-    h.heading("it is told epoch and view");
+    h.heading("it gets epoch and view");
     h.send(MEMBERSHIP, SignalNumber::EpochOrder, |writer| {
         writer.put(&vinga_wire::epoch::EpochOrder { epoch: U64::new(99) });
     })
     .expect("a block may send this");
     heartbeat(&mut h, 145);
-    h.heading("a connection breaks: all are closed, then the blocks are told, once");
+    h.heading("a connection breaks: all are closed, then the blocks are notified, once");
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
@@ -257,7 +257,7 @@ fn data_node_failure() {
     h.lose_node(NodeId(2));
     let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();
     assert_eq!(phases, [(145, Phase::Closed)]);
-    h.heading("it is told nothing more, and who connects does not hear of it");
+    h.heading("it is sent nothing more, and is not in the view that a client gets");
     connect(&mut h, 0, &request(3, 146, 8, 0, 0));
     h.advance(GRACE);
     check("data_node_failure.txt", &h);

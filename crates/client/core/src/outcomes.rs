@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0);
         outcomes.unlink(0);
         outcomes.note(one, 9);
-        assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0, "nobody can be received");
+        assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0, "nobody can be reached");
         outcomes.coordinator(Address(7), LinkId(1));
         assert_eq!(outcomes.take_idle(START + IDLE + IDLE).next(), Some((LinkId(1), Address(7), 9)));
         outcomes.unlink(0);
