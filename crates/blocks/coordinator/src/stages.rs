@@ -45,6 +45,15 @@ pub struct Routed<'a> {
     is_hidden: bool,
 }
 
+/// The operations of a stage that go to one data manager.
+#[derive(Clone, Copy, Debug)]
+struct WholeShare {
+    owner: ReplicaGroup,
+    count: usize,
+    /// See [`Share::is_last`].
+    is_last: bool,
+}
+
 /// The operations that go to one data manager in one signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
@@ -167,7 +176,8 @@ impl Coordinator {
             && same_owner.is_some_and(|(first, _)| first.partition.replicas().is_only(self.settings.node));
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_owner {
-            self.send_share(cx, handle, first.owner(), stage, stage.len(), last);
+            let whole = WholeShare { owner: first.owner(), count: stage.len(), is_last: last };
+            self.send_share(cx, handle, stage, whole);
         } else {
             let mut owners: Vec<(ReplicaGroup, usize)> = Vec::new();
             for one in stage {
@@ -177,7 +187,7 @@ impl Coordinator {
                 }
             }
             for (owner, count) in owners {
-                if !self.send_share(cx, handle, owner, stage, count, false) {
+                if !self.send_share(cx, handle, stage, WholeShare { owner, count, is_last: false }) {
                     return;
                 }
             }
@@ -214,14 +224,13 @@ impl Coordinator {
         &mut self,
         cx: &mut Context<'_>,
         handle: Handle,
-        owner: ReplicaGroup,
         stage: &[Routed<'_>],
-        count: usize,
-        last: bool,
+        whole: WholeShare,
     ) -> bool {
+        let WholeShare { owner, count, is_last } = whole;
         let mut share = stage.iter().filter(|one| one.owner() == owner);
         // A one-phase commit needs all operations in one signal.
-        let together = if last { count } else { usize::from(self.settings.operations_together) };
+        let together = if is_last { count } else { usize::from(self.settings.operations_together) };
         if count > together {
             cx.mark("share of a data manager goes as several signals");
         }
@@ -229,12 +238,9 @@ impl Coordinator {
         while left > 0 {
             let some = left.min(together);
             let changes = share.clone().take(some).any(Routed::is_change);
-            let Some(mut writer) = self.begin_prepare(
-                cx,
-                handle,
-                owner,
-                Share { count: some, has_changes: changes, is_last: last },
-            ) else {
+            let Some(mut writer) =
+                self.begin_prepare(cx, handle, owner, Share { count: some, has_changes: changes, is_last })
+            else {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
                 return false;
             };

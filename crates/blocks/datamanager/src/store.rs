@@ -189,10 +189,7 @@ impl<L> Store<L> {
             0 => {
                 let state = RowState { place, operations: 0, newest_change: None, lock: LockRef::NONE };
                 let made = versions.rows.insert(state).ok()?;
-                self.tables
-                    .current_mut(place.table)
-                    .fragment_mut(place.partition)
-                    .note_named(place.row, true);
+                self.tables.current_mut(place.table).fragment_mut(place.partition).note_named(place.row);
                 self.set_reference(place.table, place.partition, place.row, made.index());
                 Some(made)
             }
@@ -215,7 +212,7 @@ impl<L> Store<L> {
     /// Frees the state of a row that no operation names any more.
     fn free_row_state(&mut self, versions: &mut Versions, state: Handle) {
         let RowState { place, .. } = versions.rows.remove(state).expect("the caller holds it");
-        self.tables.current_mut(place.table).fragment_mut(place.partition).note_named(place.row, false);
+        self.tables.current_mut(place.table).fragment_mut(place.partition).note_unnamed(place.row);
         let table = self.tables.current(place.table);
         // The slot may be free already (a deleted row), and even be used again.
         if table.fragment(place.partition).rows().is_live(place.row)

@@ -22,8 +22,11 @@ impl DataMemory {
         let pages = u32::try_from(bytes / PAGE_BYTES as u64)
             .map_err(|_| format!("DataMemory: {bytes} bytes are more than {} pages of 32K", u32::MAX))?;
         let lock = configuration.parameters.integer(Parameter::LockPagesInMemory);
-        let region = MappedRegion::new(pages, lock > 0)
-            .map_err(|error| format!("DataMemory: {bytes} bytes could not be mapped: {error}"))?;
+        let not_mapped = |error| format!("DataMemory: {bytes} bytes could not be mapped: {error}");
+        let region = MappedRegion::new(pages).map_err(not_mapped)?;
+        if lock > 0 {
+            region.touch().map_err(not_mapped)?;
+        }
         let locked = match lock {
             0 => Ok(()),
             1 => region.lock(),

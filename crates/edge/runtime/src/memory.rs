@@ -39,11 +39,11 @@ pub struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// Maps `pages` pages, all zero. With `touch` they are all backed by memory when this returns.
+    /// Maps `pages` pages, all zero.
     ///
     /// # Errors
-    /// The system has no such address range left, or, with `touch`, no memory.
-    pub fn new(pages: u32, touch: bool) -> io::Result<Self> {
+    /// The system has no such address range left.
+    pub fn new(pages: u32) -> io::Result<Self> {
         let bytes = pages as usize * PAGE_BYTES;
         let mapping_bytes = (bytes + HUGE_PAGE_BYTES).next_multiple_of(HUGE_PAGE_BYTES);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -56,10 +56,15 @@ impl MappedRegion {
             MappedRegion { mapping, mapping_bytes, base: mapping.cast::<u8>().wrapping_add(offset), pages };
         // If the kernel has no huge pages, small ones are used.
         let _ = region.advise(Advice::LinuxHugepage);
-        if touch {
-            region.advise(Advice::LinuxPopulateWrite)?;
-        }
         Ok(region)
+    }
+
+    /// Has the system back all pages by memory.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub fn touch(&self) -> io::Result<()> {
+        Ok(self.advise(Advice::LinuxPopulateWrite)?)
     }
 
     /// Keeps the whole region in memory from now on, which also touches it.
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn pools_of_two_threads_share_a_region() {
-        let region = Arc::new(MappedRegion::new(100, false).unwrap());
+        let region = Arc::new(MappedRegion::new(100).unwrap());
         let supply = SharedPages::new(region.pages());
         let threads: Vec<_> = (0..2u8)
             .map(|mark| {
@@ -210,9 +215,10 @@ mod tests {
 
     #[test]
     fn memory_is_touched_on_demand_or_at_once() {
-        let large = MappedRegion::new((2usize << 30).div_ceil(PAGE_BYTES) as u32, false).unwrap();
+        let large = MappedRegion::new((2usize << 30).div_ceil(PAGE_BYTES) as u32).unwrap();
         assert_eq!(present(&large), 0);
-        let touched = MappedRegion::new(128, true).unwrap();
+        let touched = MappedRegion::new(128).unwrap();
+        touched.touch().unwrap();
         assert_eq!(present(&touched), touched.bytes() / 4096);
     }
 
@@ -220,6 +226,6 @@ mod tests {
     fn a_refused_lock_says_what_would_help() {
         let text = lock_refused(rustix::io::Errno::NOMEM, 1 << 20);
         assert!(text.contains("1024 KiB of DataMemory") && text.contains("RLIMIT_MEMLOCK"), "{text}");
-        assert!(MappedRegion::new(16, false).unwrap().lock().is_ok());
+        assert!(MappedRegion::new(16).unwrap().lock().is_ok());
     }
 }

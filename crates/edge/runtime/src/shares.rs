@@ -16,6 +16,15 @@
 
 use vinga_base::NodeId;
 
+/// What a party has left after a piece of its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// Nothing: it waits for more.
+    Nothing,
+    /// Something that could go on at once.
+    Some,
+}
+
 /// A party that shares the thread: an API node by its id, or [`LONG_WORK`].
 pub(crate) type Party = u8;
 
@@ -106,12 +115,11 @@ impl Shares {
         self.start_of(party) <= first + SLACK_NANOS
     }
 
-    /// A piece of the party's work has taken this long, in the party's turn: the clock advances. `is_done` if the party
-    /// has no more work.
-    pub fn serve(&mut self, party: Party, nanos: u64, is_done: bool, now: u64) {
+    /// A piece of the party's work has taken this long, in the party's turn: the clock advances.
+    pub fn serve(&mut self, party: Party, nanos: u64, left: Left, now: u64) {
         self.clock = self.start_of(party);
         self.charge(party, nanos);
-        if is_done && nanos < Allowance::BRIEF.piece_nanos {
+        if left == Left::Nothing && nanos < Allowance::BRIEF.piece_nanos {
             self.brief_until = now + BRIEF_NANOS;
         }
     }
@@ -203,7 +211,8 @@ mod tests {
             }
             client.nanos += self.now - begun;
             let is_done = client.asks_at > self.now;
-            self.shares.serve(Thread::party(at).0, self.now - begun, is_done, self.now);
+            let left = if is_done { Left::Nothing } else { Left::Some };
+            self.shares.serve(Thread::party(at).0, self.now - begun, left, self.now);
         }
 
         fn nanos(&self) -> Vec<u64> {
@@ -263,9 +272,9 @@ mod tests {
         let (one, other) = ([NodeId(150)], [NodeId(150), NodeId(151)]);
         let mut shares = Shares::default();
         assert_eq!(shares.begin(&other, 0), Some(Allowance::LONG));
-        shares.serve(150, 50_000, true, 50_000);
+        shares.serve(150, 50_000, Left::Nothing, 50_000);
         assert_eq!(shares.begin(&other, 50_000), Some(Allowance::LONG));
-        shares.serve(151, 1_000, true, 51_000);
+        shares.serve(151, 1_000, Left::Nothing, 51_000);
         assert_eq!(shares.begin(&one, 51_000), Some(Allowance::BRIEF));
         assert_eq!(shares.begin(&one, 51_000 + BRIEF_NANOS), Some(Allowance::LONG));
     }
@@ -288,10 +297,10 @@ mod tests {
         let (mut long, mut others) = (0, 0);
         for _ in 0..1_000 {
             let first = shares.start_of(150);
-            shares.serve(150, 10_000, false, 0);
+            shares.serve(150, 10_000, Left::Some, 0);
             others += 10_000;
             if shares.may_follow(first, LONG_WORK) {
-                shares.serve(LONG_WORK, 30_000, false, 0);
+                shares.serve(LONG_WORK, 30_000, Left::Some, 0);
                 long += 30_000_u64;
             }
         }

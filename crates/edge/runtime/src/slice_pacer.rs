@@ -7,10 +7,10 @@
 use std::ops::RangeInclusive;
 
 /// Nanoseconds that a slice should take.
-const NANOS_AIM: RangeInclusive<u64> = 20_000..=40_000;
+pub(crate) const NANOS_AIM: RangeInclusive<u64> = 20_000..=40_000;
 
 /// Nanoseconds that it should take while others wait.
-const NANOS_AIM_SHARED: RangeInclusive<u64> = 5_000..=10_000;
+pub(crate) const NANOS_AIM_SHARED: RangeInclusive<u64> = 5_000..=10_000;
 
 const UNITS: RangeInclusive<u32> = 16..=1 << 16;
 
@@ -26,9 +26,9 @@ impl Default for SlicePacer {
 }
 
 impl SlicePacer {
-    /// Notes the time of a slice that did not finish its work, and returns how many units the next one may do.
-    pub fn next(&mut self, nanos: u64, is_shared: bool) -> u32 {
-        let aim = if is_shared { NANOS_AIM_SHARED } else { NANOS_AIM };
+    /// Notes the time of a slice that did not finish its work, and returns how many units the next one may do to take
+    /// what is aimed at.
+    pub fn next(&mut self, nanos: u64, aim: &RangeInclusive<u64>) -> u32 {
         if nanos > *aim.end() {
             self.units -= self.units / 2;
         } else if nanos < *aim.start() {
@@ -48,9 +48,9 @@ mod tests {
         for nanos_per_unit in [3, 50, 500] {
             let mut pacer = SlicePacer::default();
             let mut units = 512;
-            for (is_shared, aim) in [(false, NANOS_AIM), (true, NANOS_AIM_SHARED), (false, NANOS_AIM)] {
+            for aim in [NANOS_AIM, NANOS_AIM_SHARED, NANOS_AIM] {
                 for _ in 0..50 {
-                    units = pacer.next(u64::from(units) * nanos_per_unit, is_shared);
+                    units = pacer.next(u64::from(units) * nanos_per_unit, &aim);
                 }
                 let nanos = u64::from(units) * nanos_per_unit;
                 assert!(aim.contains(&nanos), "{units} units of {nanos_per_unit} ns");

@@ -14,7 +14,7 @@ use crate::log::RateLimit;
 use crate::poller::{Interest, Poller, Ready};
 use crate::relay::relay;
 use crate::settings::Limits;
-use crate::shares::{Allowance, Shares};
+use crate::shares::{Allowance, Left, Shares};
 use crate::statistics::ThreadStatistics;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
@@ -250,7 +250,7 @@ impl Sockets {
             let connection = &mut self.connections[place];
             let local_bytes = executor.local_bytes();
             let served = connection.serve(executor, &mut self.buffer[..read_bytes], &bounds, statistics);
-            let is_done = !connection.has_input();
+            let left = if connection.has_input() { Left::Some } else { Left::Nothing };
             if let Err(why) = served {
                 self.give_up(place, why, switchboard);
             }
@@ -263,7 +263,7 @@ impl Sockets {
                 self.queue.swap_remove(at);
             }
             let ended = self.clock.nanos();
-            self.shares.serve(api.0, ended - now, is_done, ended);
+            self.shares.serve(api.0, ended - now, left, ended);
             now = ended;
         }
     }

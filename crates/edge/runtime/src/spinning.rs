@@ -38,10 +38,18 @@ impl Spinning {
         if self.short >= WORTHWHILE && !self.is_wanted_by_others { self.nanos_max } else { 0 }
     }
 
-    /// Notes how long the thread had nothing to do.
-    pub fn note_idle(&mut self, nanos: u64, has_slept: bool) {
-        // A span that was slept through is longer by the wake-up: allow twice as much.
-        let limit = if has_slept { 2 * self.nanos_max } else { self.nanos_max };
+    /// Notes how long the thread had nothing to do and looked for more.
+    pub fn note_awake(&mut self, nanos: u64) {
+        self.note_idle(nanos, self.nanos_max);
+    }
+
+    /// Notes how long the thread had nothing to do and slept.
+    pub fn note_asleep(&mut self, nanos: u64) {
+        // Such a span is longer by the wake-up: allow twice as much.
+        self.note_idle(nanos, 2 * self.nanos_max);
+    }
+
+    fn note_idle(&mut self, nanos: u64, limit: u64) {
         let span = if nanos <= limit { ALWAYS } else { 0 };
         self.short = self.short - (self.short >> WEIGHT_SHIFT) + (span >> WEIGHT_SHIFT);
     }
@@ -62,11 +70,11 @@ mod tests {
         let mut spinning = Spinning::new(50);
         assert_eq!(spinning.nanos(), 50_000);
         for _ in 0..100 {
-            spinning.note_idle(1_000_000, true);
+            spinning.note_asleep(1_000_000);
         }
         assert_eq!(spinning.nanos(), 0);
         for _ in 0..20 {
-            spinning.note_idle(20_000, true);
+            spinning.note_asleep(20_000);
         }
         assert_eq!(spinning.nanos(), 50_000);
         spinning.note_preemptions(1000);

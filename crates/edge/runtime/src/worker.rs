@@ -24,14 +24,15 @@ use crate::poller::Poller;
 use crate::realtime::Realtime;
 use crate::rings::Rings;
 use crate::settings::{Limits, ThreadSettings};
-use crate::shares::{Allowance, LONG_WORK};
-use crate::slice_pacer::SlicePacer;
+use crate::shares::{Allowance, LONG_WORK, Left};
+use crate::slice_pacer::{NANOS_AIM, NANOS_AIM_SHARED, SlicePacer};
 use crate::sockets::{NODE_IDS, Sockets};
 use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Inbox, Message, Switchboard};
 use crate::yielding::Yielding;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use vinga_kernel::{Executor, Host, LaneId};
@@ -232,7 +233,7 @@ impl<H: Host> Worker<H> {
             return self.has_long_work;
         }
         self.executor.run_timers();
-        self.run_slices(false);
+        self.run_slices(&NANOS_AIM);
         self.has_long_work
     }
 
@@ -255,18 +256,18 @@ impl<H: Host> Worker<H> {
         let sockets = &self.sockets;
         let is_due = sockets.turn_started.is_none_or(|first| sockets.shares.may_follow(first, LONG_WORK));
         if is_due {
-            let (nanos, now) = self.run_slices(true);
-            self.sockets.shares.serve(LONG_WORK, nanos, false, now);
+            let (nanos, now) = self.run_slices(&NANOS_AIM_SHARED);
+            self.sockets.shares.serve(LONG_WORK, nanos, Left::Some, now);
         }
     }
 
-    /// A slice of long work; returns how long it took and the time after it.
-    fn run_slices(&mut self, is_shared: bool) -> (u64, u64) {
+    /// A slice of long work that is to take so many nanoseconds; returns how long it took and the time after it.
+    fn run_slices(&mut self, aim: &RangeInclusive<u64>) -> (u64, u64) {
         let begun = self.clock.nanos();
         self.has_long_work = self.executor.run_slices();
         let ended = self.clock.nanos();
         if self.has_long_work {
-            let units = self.pacer.next(ended - begun, is_shared);
+            let units = self.pacer.next(ended - begun, aim);
             self.executor.set_slice_units(units);
         }
         (ended - begun, ended)
@@ -298,7 +299,7 @@ impl<H: Host> Worker<H> {
             now = self.spin(begin, spin_until);
             self.statistics.spin_nanos.add(now - begin);
             if now < spin_until {
-                self.spinning.note_idle(now - begin, false);
+                self.spinning.note_awake(now - begin);
                 return now;
             }
         }
@@ -327,7 +328,7 @@ impl<H: Host> Worker<H> {
         self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
         self.realtime.slept(woken);
-        self.spinning.note_idle(woken - begin, true);
+        self.spinning.note_asleep(woken - begin);
         woken
     }
 

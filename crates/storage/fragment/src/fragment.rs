@@ -303,13 +303,16 @@ impl Fragment {
         &self.rows
     }
 
-    /// Notes that operations begin to name a row ([`RowStore::note_named`]), or that none does any more.
+    /// Notes that operations begin to name a row: see [`RowStore::note_named`].
     #[inline]
-    pub fn note_named(&mut self, row: RowId, is_named: bool) {
-        match is_named {
-            true => self.rows.note_named(row),
-            false => self.rows.note_unnamed(row),
-        }
+    pub fn note_named(&mut self, row: RowId) {
+        self.rows.note_named(row);
+    }
+
+    /// Notes that no operation names a row any more: see [`RowStore::note_unnamed`].
+    #[inline]
+    pub fn note_unnamed(&mut self, row: RowId) {
+        self.rows.note_unnamed(row);
     }
 
     /// The ordered indexes, in ascending order of their ids.
