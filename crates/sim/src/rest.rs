@@ -56,6 +56,11 @@ impl World {
             })
     }
 
+    /// Whether clients have been answered about the versions of all tables that there are.
+    pub(crate) fn knows_all_tables(&self) -> bool {
+        self.dictionary().tables().all(|table| self.names.contains_key(&table.birth))
+    }
+
     /// Why it is not at rest, for people.
     pub(crate) fn describe_unrest(&self) -> String {
         let mut text = self.describe_sessions();

@@ -59,6 +59,9 @@ const LOADING_MAX: Time = 60_000_000;
 /// How long sessions may take to come to their end once faults are over.
 const ENDING_MAX: Time = 60_000_000;
 
+/// How often tables are described at the end, at most: no more changes can be under way than clients have failed.
+const DESCRIPTIONS_MAX: u32 = 8;
+
 /// Runs a seed.
 pub fn run_seed(seed: u64, options: &Options) -> Report {
     let profile = Profile::of(seed, &options.without);
@@ -126,9 +129,7 @@ impl World {
         self.note(|| "faults are over".to_string());
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
-        self.begin_describing();
-        self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
-        self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
+        self.describe_all()?;
         self.check_definitions()?;
         let contents = self.contents()?;
         let shapes = &self.shapes;
@@ -155,6 +156,21 @@ impl World {
             + 10 * profile.heartbeat_interval
             + 2_000_000
             + EVENT_WAIT
+    }
+
+    /// Has all tables described and everything come to rest. A change that a client has asked for before it failed may
+    /// come to its end meanwhile, without an answer to anybody; then nobody knows the new version, and the tables are
+    /// described again.
+    fn describe_all(&mut self) -> Result<(), String> {
+        for _ in 0..DESCRIPTIONS_MAX {
+            self.begin_describing();
+            self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
+            self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
+            if self.knows_all_tables() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn run_until(
