@@ -191,7 +191,7 @@ impl World {
     pub(crate) fn check_definitions(&self) -> Result<(), String> {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         let dictionary = self.dictionary();
-        if let Some(what) = self.apis.iter().find_map(|api| api.client.late_schema_event()) {
+        if let Some(what) = self.late_schema_event() {
             return Err(what.clone());
         }
         if let Some(api) = dictionary.lock_holder() {

@@ -232,6 +232,11 @@ impl Client {
         self.sessions.readiness()
     }
 
+    /// Whether the data node is connected whose dictionary answers: the one that leads the cluster.
+    pub fn reaches_dictionary(&self) -> bool {
+        self.president().is_some()
+    }
+
     /// How it stands with each address of a data node, in their order.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.sessions.endpoints()
@@ -392,14 +397,16 @@ impl Client {
             self.sessions.send_disconnect(&mut self.net, endpoint);
             return;
         }
+        self.net.turnovers.note(endpoint);
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);
-        self.schema_events.subscribe(&mut self.net, self.sessions.any());
+        let president = self.president();
+        self.schema_events.subscribe(&mut self.net, president);
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
-        let is_declared_failed = self.sessions.is_declared_failed(link, &refusal);
+        let is_declared_failed = self.sessions.is_declared_failed(&refusal);
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
         self.lose(link.endpoint(), Error::with_detail(code, refusal.detail));
         if is_declared_failed {
@@ -418,7 +425,7 @@ impl Client {
         self.net.outcomes.reset();
         self.net.incarnation.0 += 1;
         self.net.api = NodeId(self.net.settings.node);
-        self.sessions.forget_tickets();
+        self.sessions.forget_ticket();
     }
 
     fn give_up_questions(&mut self, code: ErrorCode) {
@@ -436,6 +443,12 @@ impl Client {
             }
         }
         self.sessions.rebuild_routes(&mut self.net);
+        self.transactions.finish_without_rows(&mut self.net);
+    }
+
+    /// Where the dictionary is that answers; `None` while it is not connected.
+    fn president(&self) -> Option<(NodeId, LinkId)> {
+        self.sessions.president(self.net.routes.view())
     }
 
     /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
@@ -449,9 +462,12 @@ impl Client {
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
+        net.turnovers.note(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
-        self.schema_events.subscribe(net, self.sessions.any());
+        self.transactions.finish_without_rows(net);
+        let president = self.president();
+        self.schema_events.subscribe(&mut self.net, president);
     }
 }
 
@@ -626,9 +642,9 @@ impl Client {
     /// Sends a request to the dictionary or for an information table.
     ///
     /// # Errors
-    /// `ClusterFailure` if no data node is connected.
+    /// `ClusterFailure` if the data node that leads the cluster is not connected.
     pub fn request(&mut self, request: &Request) -> Result<Token> {
-        let node = self.sessions.any().ok_or(ErrorCode::ClusterFailure)?;
+        let node = self.president().ok_or(ErrorCode::ClusterFailure)?;
         let handle = self.requests.submit(&mut self.net, request, node)?;
         Ok(Token { kind: TokenKind::Request, handle })
     }
@@ -650,7 +666,7 @@ impl Client {
     /// # Errors
     /// `Overloaded` if too many want to know already.
     pub fn watch_schema(&mut self) -> Result<Token> {
-        let way = self.sessions.any();
+        let way = self.president();
         let handle = self.schema_events.watch(&mut self.net, way, self.sessions.cluster_incarnation())?;
         Ok(Token { kind: TokenKind::SchemaEvents, handle })
     }
