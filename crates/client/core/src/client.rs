@@ -307,7 +307,11 @@ impl Client {
                 net.note_epoch(answer.epoch.get());
                 net.note_view(answer.view);
                 if answer.request.get() & BATCH_TAG != 0 {
-                    self.transactions.on_answer(net, answer, errors)
+                    self.transactions.on_answer(net, answer, errors)?;
+                    while let Some((transaction, code)) = self.transactions.take_rolled_back() {
+                        self.scans.end_within(net, transaction, code);
+                    }
+                    Some(())
                 } else {
                     self.writes.on_answer(net, answer)
                 }
@@ -519,6 +523,13 @@ impl Client {
     pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.id(transaction.handle)
+    }
+
+    /// Why a transaction was rolled back that nobody has asked to roll back: the cluster did it, or the connection was
+    /// lost. `None` while it is open, and if it has ended as was asked.
+    pub fn rollback_cause(&self, transaction: Token) -> Option<ErrorCode> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.cause(transaction.handle)
     }
 
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own

@@ -105,6 +105,8 @@ struct Transaction {
     is_abandoned: bool,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
+    /// Why it was rolled back, if its owner has not asked for that.
+    cause: Option<ErrorCode>,
 }
 
 /// All transactions of the client that are open or whose outcome is asked for.
@@ -113,6 +115,8 @@ pub(crate) struct Transactions {
     by_id: IdMap,
     asking: u32,
     abandoned: u32,
+    /// Those of which [`Transactions::take_rolled_back`] has not been asked.
+    rolled_back: Vec<(TransactionId, ErrorCode)>,
 }
 
 impl Transactions {
@@ -122,6 +126,7 @@ impl Transactions {
             by_id: IdMap::new(TRANSACTIONS_MAX),
             asking: 0,
             abandoned: 0,
+            rolled_back: Vec::new(),
         }
     }
 
@@ -134,6 +139,7 @@ impl Transactions {
             finished: None,
             is_abandoned: false,
             is_given_up: false,
+            cause: None,
         };
         self.pool.insert(transaction).map_err(|_| {
             Error::with_detail(ErrorCode::Overloaded, "this client has too many open transactions")
@@ -223,6 +229,16 @@ impl Transactions {
     /// Its id, once something of it was sent; `None` if it has ended and was forgotten, too.
     pub fn id(&self, handle: Handle) -> Option<TransactionId> {
         self.pool.get(handle).map(|transaction| transaction.id).filter(|&id| id != TransactionId::NONE)
+    }
+
+    /// Why the cluster has rolled it back, or its connection is lost, although its owner has not asked for that.
+    pub fn cause(&self, handle: Handle) -> Option<ErrorCode> {
+        self.pool.get(handle)?.cause
+    }
+
+    /// The transactions that have been rolled back since the last call although nobody has asked for that, and why.
+    pub fn take_rolled_back(&mut self) -> Option<(TransactionId, ErrorCode)> {
+        self.rolled_back.pop()
     }
 
     /// What a read of this transaction must carry to see its changes; `None` if it has none.
@@ -352,6 +368,12 @@ impl Transactions {
         let outcome = Outcome::from_number(answer.outcome)?;
         let transaction = &mut self.pool[handle];
         net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
+        let is_open = matches!(transaction.state, State::Open | State::Busy(_));
+        if is_open && outcome == Outcome::RolledBack && answer.error.get() != 0 {
+            let code = rollback_code(answer.error.get());
+            transaction.cause = Some(code);
+            self.rolled_back.push((transaction.id, code));
+        }
         match (&mut transaction.state, outcome) {
             // The answer to giving up what has ended just before.
             (State::Ended(_), _) if transaction.is_given_up => {}
@@ -460,6 +482,8 @@ impl Transactions {
             {
                 continue;
             }
+            let is_open = matches!(transaction.state, State::Open | State::Busy(_));
+            transaction.cause = transaction.cause.or(is_open.then_some(ErrorCode::ConnectionLost));
             match core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost)) {
                 State::Busy(busy) => {
                     let may_have_committed = busy.end == BatchEnd::Commit && busy.is_ending();

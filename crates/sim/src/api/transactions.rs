@@ -241,7 +241,11 @@ impl Caller {
         let Some(batch) = self.client.take_operations(token) else { return };
         let transaction = self.sessions[session].transaction.as_mut().expect("found just now");
         let under_way = transaction.under_way.take().expect("a batch was sent");
-        let (fate, failed_index) = fate_of(transaction, &batch);
+        let (mut fate, failed_index) = fate_of(transaction, &batch);
+        if let Fate::RolledBack { error: None, operation: 0 } = fate {
+            // It may have been rolled back before that was asked for.
+            fate = Fate::RolledBack { error: self.client.rollback_cause(token), operation: 0 };
+        }
         check_fate(cx, transaction, &under_way, fate);
         let (mut rows, mut errors) = (Vec::new(), under_way.refused);
         for sent in &under_way.sent {
