@@ -211,9 +211,8 @@ impl World {
                 {
                     return Err(format!("node {node}: a coordinator thinks that {api} has fenced {table:?}"));
                 }
-                // Coordinators of other nodes than the president's know no tables.
-                if node == PRESIDENT && !tables.keys().eq(&expected) {
-                    return Err(format!("a coordinator has {tables:?} instead of {expected:?}"));
+                if !tables.keys().eq(&expected) {
+                    return Err(format!("node {node}: a coordinator has {tables:?} instead of {expected:?}"));
                 }
             }
             for data_manager in thread.executor.host().data_managers() {

@@ -6,7 +6,7 @@ use crate::net::{Command, Net, Token, TokenKind};
 use crate::operation_batch::OperationBatch;
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
-use crate::request::BATCH_TAG;
+use crate::request::{BATCH_TAG, write_question};
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
@@ -319,6 +319,10 @@ impl Client {
             SignalNumber::TransactionRowReport => self.transactions.on_row(net, frame),
             SignalNumber::OutcomeConfirm => {
                 let (confirm, _) = frame.head::<OutcomeConfirm>()?;
+                let (id, number) = (TransactionId(confirm.transaction.get()), confirm.outcome_number.get());
+                if net.outcomes.take_unanswered(frame.sender(), id, number) {
+                    return Some(());
+                }
                 if confirm.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_outcome(net, confirm)
                 } else {
@@ -405,6 +409,9 @@ impl Client {
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);
+        for (coordinator, transaction) in self.net.outcomes.unanswered(endpoint) {
+            write_question(&mut self.net, coordinator, transaction, BATCH_TAG);
+        }
         let president = self.president();
         self.schema_events.subscribe(&mut self.net, president);
     }

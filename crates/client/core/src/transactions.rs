@@ -264,6 +264,7 @@ impl Transactions {
         match transaction.state {
             State::Fresh | State::Ended(_) => self.remove(handle),
             State::Asking { .. } => {
+                net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
                 self.asking -= 1;
                 self.remove(handle);
             }
@@ -496,6 +497,9 @@ impl Transactions {
                             self.asking += 1;
                         }
                         Some(_) | None => {
+                            if may_have_committed {
+                                net.outcomes.note_unanswered(coordinator, transaction.id);
+                            }
                             let standing = match busy.end {
                                 BatchEnd::RollBack => Ok(Standing::RolledBack),
                                 BatchEnd::Open | BatchEnd::Commit => {
@@ -576,6 +580,7 @@ impl Transactions {
             if let State::Asking { until, .. } = transaction.state
                 && hopeless(net, transaction.coordinator, until)
             {
+                net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
                 self.answer_question(net, handle, Err(Error::new(code)), 0);
             }
         }
