@@ -51,6 +51,8 @@ struct Operation {
     partition: PartitionId,
     /// A read that gives the committed version of a row that others have locked.
     else_committed: bool,
+    /// Its error leaves the transaction open.
+    error_is_local: bool,
     answer: Answer,
     /// The unique index that is to blame if it failed; 0 for the row itself.
     index: u16,
@@ -140,8 +142,15 @@ impl OperationBatch {
         }
         let else_committed = operation.wait == LockWait::ElseCommitted && operation.kind.is_read();
         let (kind, end) = (operation.kind, self.bytes.len());
-        let answer = Answer::Waiting;
-        self.operations.push(Operation { end, kind, partition, else_committed, answer, index: 0 });
+        self.operations.push(Operation {
+            end,
+            kind,
+            partition,
+            else_committed,
+            error_is_local: operation.error_is_local,
+            answer: Answer::Waiting,
+            index: 0,
+        });
         Ok(number)
     }
 
@@ -170,6 +179,7 @@ impl OperationBatch {
                 kind: OperationKind::Unlock,
                 partition: lock.partition,
                 else_committed: false,
+                error_is_local: true,
                 answer: Answer::Waiting,
                 index: 0,
             });
@@ -208,11 +218,12 @@ impl OperationBatch {
     /// Errors of the operations that wait here roll the transaction back, whatever was said when they were appended.
     pub fn make_strict(&mut self) {
         let mut begin = 0;
-        for operation in &self.operations {
+        for operation in &mut self.operations {
             let head = OperationHead::mut_from_prefix(&mut self.bytes[begin..operation.end]);
             let (head, _) = head.expect("each operation begins with its head");
             if operation.kind != OperationKind::Unlock {
                 head.flags &= !FLAG_ERROR_IS_LOCAL;
+                operation.error_is_local = false;
             }
             begin = operation.end;
         }
@@ -347,6 +358,17 @@ impl OperationBatch {
         };
         operation.index = index;
         Some(())
+    }
+
+    /// The transaction is committed, but the answer to this batch was lost, and with it which operations have failed
+    /// alone. Nobody knows that of a change, nor whether a read has got the lock that it could do without.
+    pub(crate) fn lose_errors(&mut self) {
+        for operation in &mut self.operations {
+            let is_change = operation.error_is_local && operation.kind.is_change();
+            if is_change && operation.answer == Answer::Waiting || operation.else_committed {
+                operation.answer = Answer::Failed(ErrorCode::UnknownOutcome);
+            }
+        }
     }
 
     /// It is over. Operations that were not answered are done, if they change something and nothing failed.

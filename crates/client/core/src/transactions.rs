@@ -557,9 +557,12 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         let asked = core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost));
         match asked {
-            State::Asking { batch, .. } => {
+            State::Asking { mut batch, .. } => {
                 self.asking -= 1;
                 net.outcomes.note(transaction.coordinator, number);
+                if standing.is_ok() {
+                    batch.lose_errors();
+                }
                 self.finish(net, handle, batch, standing);
             }
             as_it_was @ (State::Fresh | State::Open | State::Busy(_) | State::Ended(_)) => {

@@ -283,9 +283,11 @@ impl Caller {
                     rows.push((sent.number, row));
                     errors.push((sent.number, ErrorCode::RowLocked));
                 }
-                // Its row was lost on the way: whether it has the lock is not known.
-                OpAnswer::Failed(ErrorCode::ConnectionLost, _) if !is_blamed => {
-                    errors.push((sent.number, ErrorCode::ConnectionLost));
+                // Its row was lost on the way, or the answer to the whole batch: what it has done is not known.
+                OpAnswer::Failed(code @ (ErrorCode::ConnectionLost | ErrorCode::UnknownOutcome), _)
+                    if !is_blamed =>
+                {
+                    errors.push((sent.number, code));
                     continue;
                 }
                 OpAnswer::Failed(code, is_in_index) => {
