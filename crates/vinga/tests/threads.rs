@@ -154,20 +154,20 @@ fn check(parameters: &[&str], names: &str, cpus: &[(&str, &str)]) -> Node {
     println!("{parameters:?}");
     let mut node = Node::start(parameters);
     serve(&node);
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
     let told = node.admin("threads");
     let rows = told.as_array().expect("rows");
     let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
     let told_names: Vec<String> = rows.iter().map(name).collect();
     assert_eq!(told_names.join(" "), names, "{told}");
-    let threads = node.threads();
+    let threads = node.process.threads();
     for name in told_names.iter().map(String::as_str).chain(["listener", "watchdog"]) {
-        assert!(threads.iter().any(|(_, comm, _)| comm == name), "{name} in {threads:?}");
+        assert!(threads.iter().any(|thread| thread.name == name), "{name} in {threads:?}");
     }
     for (name, expected) in cpus {
-        let thread = threads.iter().find(|(_, comm, _)| comm == name);
-        let (_, _, allowed) = thread.unwrap_or_else(|| panic!("{name} in {threads:?}"));
-        assert_eq!(allowed, expected, "{name}");
+        let thread = threads.iter().find(|thread| thread.name == *name);
+        let thread = thread.unwrap_or_else(|| panic!("{name} in {threads:?}"));
+        assert_eq!(thread.cpus, *expected, "{name}");
     }
     // Nodes with dedicated threads for some work do that work on those only.
     let of = |row: &serde_json::Value, figure: &str| row[figure].as_u64().expect("a number");

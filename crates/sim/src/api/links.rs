@@ -105,8 +105,12 @@ impl World {
         let is_wanted = node.is_alive && node.start == start;
         let wanted = node.links.get_mut(link, connection).filter(|_| is_wanted);
         match wanted {
-            None if is_open => self.break_pipe(self.connections[connection].up),
-            None => return,
+            None => {
+                if is_open {
+                    self.break_pipe(self.connections[connection].up);
+                }
+                return;
+            }
             Some(wanted) if is_open => {
                 wanted.is_open = true;
                 self.on_api_time(api);
