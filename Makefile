@@ -64,6 +64,7 @@ lint: tools
 	fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
+	cd fuzz && cargo clippy --locked --jobs $(CARGO_JOBS) --target-dir ../target -- -D warnings
 
 unit: tools sql
 	cargo test --workspace --locked --jobs $(CARGO_JOBS)

@@ -238,13 +238,26 @@ impl Membership {
         }
     }
 
-    /// A data node has failed: what it owed about this API node is not awaited any more.
+    /// A data node has failed: its drivers have no connections any more, and what it owed about this API node is not
+    /// awaited.
     pub(crate) fn go_on_without(&mut self, cx: &mut Context<'_>, api: NodeId, node: NodeId) {
         let Some(state) = self.api_nodes.get_mut(api) else { return };
-        if let State::Closing { awaited, .. } | State::Failing { awaited, .. } = state {
-            awaited.retain(|block| block.node() != node);
+        match state {
+            State::Connected { drivers: awaited, .. }
+            | State::Disconnecting { awaited, .. }
+            | State::Closing { awaited, .. }
+            | State::Failing { awaited, .. } => awaited.retain(|one| one.node() != node),
+            State::Free | State::Closed { .. } => {}
         }
         match state {
+            State::Connected { drivers, .. } if drivers.is_empty() => {
+                let order = close_order(api, ErrorCode::ConnectionLost, 0);
+                self.enter_disconnecting(cx, &order, Next::Nobody);
+            }
+            State::Disconnecting { awaited, .. } if awaited.is_empty() => {
+                cx.mark("disconnecting goes on without a failed data node");
+                self.enter_closing(cx, api);
+            }
             State::Closing { awaited, .. } if awaited.is_empty() => {
                 cx.mark("closing goes on without a failed data node");
                 self.enter_closed(cx, api);

@@ -3,6 +3,7 @@
 use crate::agenda::Time;
 use crate::api::LinkKey;
 use crate::pipe::Payload;
+use crate::topology::PRESIDENT;
 use crate::world::World;
 use std::collections::BTreeMap;
 use vinga_client_core::{Command, LinkId};
@@ -78,6 +79,9 @@ impl World {
                 }
                 Command::Close(link) => {
                     self.check_reason(api, link);
+                    if LinkKey::from(link).node == PRESIDENT {
+                        self.apis[api].caller.watching.forget();
+                    }
                     let Some(closed) = self.apis[api].links.list.remove(&link) else { continue };
                     if closed.is_open {
                         self.pipes[self.connections[closed.connection].down.0].shatter(&mut self.random);

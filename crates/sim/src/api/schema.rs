@@ -192,8 +192,7 @@ pub struct Watching {
     newest: Option<NewsId>,
     /// When they are to be confirmed.
     due: Option<Time>,
-    /// Events that seem to have been confirmed too late. If the connection was lost, the data node may have given this
-    /// client up before.
+    /// Events that seem to have been confirmed too late.
     suspicions: Vec<String>,
 }
 
@@ -219,6 +218,12 @@ impl Watching {
     /// An event that was confirmed too late, as is certain when everything is at rest.
     pub fn suspicion(&self) -> Option<&String> {
         self.suspicions.first()
+    }
+
+    /// The connection to the data node that notifies is lost: it may have given this client up before.
+    pub fn forget(&mut self) {
+        self.unconfirmed.clear();
+        self.suspicions.clear();
     }
 
     /// When something is to be confirmed.
@@ -253,11 +258,7 @@ impl Caller {
             watching.newest = Some(id);
             match news {
                 SchemaNews::Changed(event) => watching.unconfirmed.push(event),
-                // The connection was lost meanwhile.
-                SchemaNews::Everything { .. } => {
-                    watching.unconfirmed.clear();
-                    watching.suspicions.clear();
-                }
+                SchemaNews::Everything { .. } => watching.forget(),
             }
         }
         match self.watching.manner {
