@@ -77,7 +77,7 @@ const RINGS: [&[&str]; 17] = [
         "blocks/datamanager",
         "blocks/info",
     ],
-    &["mgm/core", "node"],
+    &["mgm/core", "node", "rig"],
     &["client/core"],
     &["client/workloads"],
     &["edge/local"],
