@@ -16,6 +16,7 @@
 
 use crate::folder_watch::FolderWatch;
 use crate::node::Node;
+use crate::server::Databases;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -114,7 +115,8 @@ pub fn run(node: &Arc<Node>) {
         node.telling.set(true);
         node.telling.make_kept(node);
         let mut are_told = true;
-        for (name, options) in node.server.new_databases(is_new_incarnation) {
+        let which = if is_new_incarnation { Databases::All } else { Databases::New };
+        for (name, options) in node.server.databases(which) {
             let counters = &node.counters;
             let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
             counter.fetch_add(1, Ordering::Relaxed);
