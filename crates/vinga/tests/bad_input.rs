@@ -159,7 +159,7 @@ fn admitted_clients_that_break_rules_are_closed() {
         });
     };
     closed("a signal of ours", &|raw| {
-        say(raw, SignalNumber::CommitRequest, BlockNumber::Coordinator, |_| ())
+        say(raw, SignalNumber::CommitRequest, BlockNumber::Coordinator, |_| ());
     });
     closed("a signal to nobody", &|raw| say(raw, SignalNumber::KeyReadRequest, BlockNumber::Api, |_| ()));
     closed("an empty body", &|raw| say(raw, SignalNumber::KeyReadRequest, BlockNumber::DataManager, |_| ()));

@@ -502,7 +502,7 @@ fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
 #[test]
 fn a_stopping_node_says_so() {
     for mut settings in both_ways(2) {
-        settings.limits.farewell = 10 * HANG_GUARD;
+        settings.limits.last_sending = 10 * HANG_GUARD;
         let (node, _) = start(settings);
         let mut client = connect(node.address());
         client.echo(1, 1, b"x");

@@ -273,13 +273,13 @@ impl Caller {
     fn confirm_schema_news(&mut self, cx: &mut Surroundings<'_>) {
         self.watching.due = None;
         for event in std::mem::take(&mut self.watching.unconfirmed) {
-            if let Some((told, waited)) = cx.changes.told(event.version)
+            if let Some((answered, waited)) = cx.changes.answered(event.version)
                 && waited < EVENT_WAIT - TICK_LAG_MAX
                 && event.by != self.node.0
                 && event.kind != SchemaEventKind::DropTable
             {
                 let what = format!(
-                    "the requester of version {} was answered at {told} µs, API node {} had not confirmed the event",
+                    "the requester of version {} was answered at {answered} µs, API node {} had not confirmed the event",
                     event.version, self.node
                 );
                 self.watching.suspicions.push(what);

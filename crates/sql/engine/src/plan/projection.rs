@@ -44,7 +44,9 @@ struct Selection {
 /// Whether a projection has the columns of the primary key, by which the server names rows, though nobody asks for them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PrimaryKey {
+    /// It has.
     Included,
+    /// It has them only if they are asked for.
     LeftOut,
 }
 
