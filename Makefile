@@ -22,7 +22,7 @@ help:
 	@echo "make check  format, lint and quick tests of what has changed against main"
 	@echo "make hooks  install scripts/pre-commit as this repository's hook"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
-	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until told to stop (MINUTES=n bounds it)"
+	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until stopped (MINUTES=n bounds it)"
 
 tools:
 	@scripts/install-tools.sh
@@ -64,6 +64,7 @@ lint: tools
 	fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --jobs $(CARGO_JOBS) -- -D warnings
+	cd fuzz && cargo clippy --locked --jobs $(CARGO_JOBS) --target-dir ../target -- -D warnings
 
 unit: tools sql
 	cargo test --workspace --locked --jobs $(CARGO_JOBS)

@@ -48,7 +48,7 @@ install_bin() {
     # MariaDB is not ours to install, and the storage engine works with that server only.
     local target
     target=$(cd "$built/.." && pwd)
-    echo "For SQL nodes the installed program must be told where 'make sql' puts MariaDB and the storage engine:"
+    echo "For SQL nodes the installed program must know where 'make sql' puts MariaDB and the storage engine:"
     echo "  export VINGA_MARIADB='$target/mariadb' VINGA_PLUGIN='$target/sql/ha_vinga.so'"
 }
 

@@ -1,7 +1,7 @@
 /*
  * Indexes and changes of the schema, with blocking calls: a table with an ordered and a unique index is made and loaded; its
  * rows are read in order both ways, from several ranges, by unique values, and under locks; then the table is changed while
- * another connection, on a thread of its own, is told of each change.
+ * another connection, on a thread of its own, is notified of each change.
  *
  *     cc -std=c99 -pthread -o orders orders.c -lvinga
  *     ./orders 127.0.0.1:2202
@@ -224,14 +224,14 @@ static int send_all(uint64_t customer, unsigned *sent)
 static const char *const kinds[] = {"nothing",         "everything",      "create table",   "drop table",    "rename table",
                                     "truncate table",  "alter table",     "create database", "alter database", "drop database"};
 
-/* A thread that is told of changes until the database is dropped. The one who changes something waits until it has confirmed. */
+/* A thread that is notified of changes until the database is dropped. The one who changes something waits until it has confirmed. */
 static void *watch(void *argument)
 {
     vinga_schema_events *events = argument;
     vinga_schema_event event;
     do {
         check(events, vinga_schema_events_next(events, -1, &event));
-        printf("  told: %s %s%s%s\n", kinds[event.kind], event.name, event.new_name[0] != 0 ? " to " : "", event.new_name);
+        printf("  reported: %s %s%s%s\n", kinds[event.kind], event.name, event.new_name[0] != 0 ? " to " : "", event.new_name);
         check(events, vinga_schema_events_confirm(events, event.number));
     } while (event.kind != VINGA_SCHEMA_DROP_DATABASE);
     return NULL;

@@ -1,6 +1,6 @@
 /*
  * The same as orders.c in an event loop: one thread, two connections, no call that blocks. The one connection makes a table,
- * loads it, reads it by its indexes and changes it; the other is told of the changes, and confirms them, whenever the first
+ * loads it, reads it by its indexes and changes it; the other is notified of the changes, and confirms them, whenever the first
  * one has to wait.
  *
  *     cc -std=c99 -o orders_loop orders_loop.c -lvinga
@@ -40,10 +40,10 @@ static void step(void)
     while (watcher.wait == 0) {
         check(watcher.events, watcher.error);
         if (watcher.event.kind == VINGA_SCHEMA_EVERYTHING) {
-            printf("  told: what was before may have changed in any way\n");
+            printf("  reported: what was before may have changed in any way\n");
             watcher.begun = 1;
         } else if (watcher.event.kind != VINGA_SCHEMA_NOTHING) {
-            printf("  told: %s, version %" PRIu64 "\n", watcher.event.name, watcher.event.version);
+            printf("  reported: %s, version %" PRIu64 "\n", watcher.event.name, watcher.event.version);
             watcher.changes++;
         }
         /* Who has made the change waits for this. */
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
     vinga_row_close(row);
 
     change_schema();
-    printf("told of %d changes\n", watcher.changes);
+    printf("notified of %d changes\n", watcher.changes);
     vinga_table_close(orders);
     vinga_schema_events_close(watcher.events);
     vinga_cluster_close(watching);

@@ -14,20 +14,22 @@ mod support;
 use libfuzzer_sys::fuzz_target;
 use support::{API, Cluster};
 use vinga_base::NodeId;
-use vinga_kernel::Tick;
-use vinga_wire::signal::Origin;
+use vinga_kernel::Span;
+use vinga_wire::signal::Senders;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 fn receiver(signal: SignalNumber, instance: u8) -> Address {
     let block = match signal {
         SignalNumber::KeyReadRequest
+        | SignalNumber::IndexStatisticsRequest
+        | SignalNumber::RangeScanOpenRequest
         | SignalNumber::ScanOpenRequest
         | SignalNumber::ScanNextRequest
         | SignalNumber::ScanCloseOrder => BlockNumber::DataManager,
         SignalNumber::TransactionRequest | SignalNumber::OutcomeRequest | SignalNumber::OutcomesSeenOrder => {
             BlockNumber::Coordinator
         }
-        SignalNumber::HeartbeatRequest => BlockNumber::Membership,
+        SignalNumber::HeartbeatRequest | SignalNumber::DisconnectOrder => BlockNumber::Membership,
         SignalNumber::InfoRequest => BlockNumber::Info,
         _ => BlockNumber::Dictionary,
     };
@@ -39,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     let signals: Vec<SignalNumber> = SignalNumber::ALL
         .iter()
         .copied()
-        .filter(|s| matches!(s.origin(), Origin::Api | Origin::Any) && *s != SignalNumber::HelloRequest)
+        .filter(|s| matches!(s.senders(), Senders::Api | Senders::Any) && *s != SignalNumber::HelloRequest)
         .collect();
     let mut cluster = Cluster::new(1);
     let (table, version) = cluster.table();
@@ -58,6 +60,6 @@ fuzz_target!(|data: &[u8]| {
         cluster.feed_raw(1, &bytes);
     }
     cluster.api_is_gone();
-    cluster.advance(Tick::from_millis(100));
+    cluster.advance(Span::from_millis(100));
     assert!(cluster.is_at_rest(), "something is left of the API node");
 });

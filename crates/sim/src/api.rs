@@ -1,36 +1,52 @@
 //! An API node: a client, and the sessions that use it.
 //!
-//! It begins each time by learning the tables, then its sessions run. It may stall (what comes meanwhile waits), read
-//! slowly, die, or leave with a disconnect notice (everything that its sessions had under way is then known to nobody)
-//! and come back in a new incarnation with new sessions.
+//! Its client is the one that users have, `vinga_client_core`; the world is its driver: it opens the connections that the
+//! client asks for, carries bytes and says what time it is (`links`). What the sessions want the client to do, and what
+//! comes of it, is the business of `caller`.
+//!
+//! An API node begins each time by learning the tables, then its sessions run. It may stall (what comes meanwhile
+//! waits), read slowly, die, or leave with a disconnect notice (what its sessions had under way is then known to nobody)
+//! and start again in a new incarnation with new sessions.
 
-mod client;
+mod caller;
+mod links;
+mod reads;
+mod scans;
+mod schema;
+mod transactions;
 
 use crate::agenda::Time;
 use crate::pipe::{Payload, PipeId};
-use crate::topology::{API_FIRST, PRESIDENT};
+use crate::topology::API_FIRST;
 use crate::world::{Event, Stage, World};
-use client::{Client, Command, Surroundings};
+use caller::{Caller, Surroundings};
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
-use vinga_base::{Incarnation, NodeId};
+use links::Links;
+use std::collections::VecDeque;
+use vinga_base::NodeId;
+use vinga_client_core::{LinkId, Tick};
+use vinga_wire::ErrorCode;
 use vinga_workloads::step::{Answer, Fate, Step, TableChange, TableRef};
 use vinga_workloads::workload::Session;
 
-pub use client::LinkKey;
+/// One of the connections to one of the data nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LinkKey {
+    /// The data node.
+    pub node: u8,
+    /// Which connection.
+    pub index: u16,
+}
 
 /// See the head of this file.
 pub struct ApiNode {
-    pub(crate) client: Client,
-    /// Number of its lives so far.
+    caller: Caller,
+    /// How often it has been started.
     pub start: u32,
     /// Whether it is alive.
     pub is_alive: bool,
     sessions: Vec<Slot>,
-    /// Its connections in the world.
-    links: BTreeMap<LinkKey, usize>,
-    /// Beginnings of frames.
-    partial: BTreeMap<usize, Vec<u8>>,
+    links: Links,
     /// What came while it was stalled.
     backlog: VecDeque<(usize, PipeId, Payload)>,
     /// Until when it is stalled.
@@ -58,15 +74,52 @@ enum SlotState {
     Ended,
 }
 
-/// Learns the tables, or makes them.
+/// Learns the tables, makes them or drops them, one after the other: each until it is done, or can't be.
 struct Bootstrap {
+    /// The first one is under way, once it has been begun.
     left: VecDeque<Step>,
+    is_under_way: bool,
+}
+
+/// How long it waits before it tries something again.
+const RETRY_PAUSE: Time = 5_000;
+
+impl Bootstrap {
+    fn new(steps: impl Iterator<Item = Step>) -> Self {
+        Bootstrap { left: steps.collect(), is_under_way: false }
+    }
 }
 
 impl Session for Bootstrap {
-    fn next(&mut self, _: &mut Rng, _: &Answer) -> Step {
-        self.left.pop_front().unwrap_or(Step::End)
+    fn next(&mut self, _: &mut Rng, last: &Answer) -> Step {
+        if std::mem::take(&mut self.is_under_way) {
+            match (last, self.left.front()) {
+                (Answer::Failed(code), _) if is_passing(*code) => return Step::Wait(RETRY_PAUSE),
+                // It was made before the connection was lost.
+                (Answer::Failed(ErrorCode::TableExists), Some(Step::Create(table))) => {
+                    self.left[0] = Step::Describe(*table);
+                }
+                _ => {
+                    self.left.pop_front();
+                }
+            }
+        }
+        self.is_under_way = true;
+        self.left.front().cloned().unwrap_or(Step::End)
     }
+}
+
+/// Whether the same request may do better later.
+fn is_passing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::ConnectionLost
+            | ErrorCode::ClusterFailure
+            | ErrorCode::NodeFailure
+            | ErrorCode::SchemaBusy
+            | ErrorCode::UnknownOutcome
+            | ErrorCode::Overloaded
+    )
 }
 
 /// Whether a step begins something, so that a session may as well end before it.
@@ -92,23 +145,22 @@ impl World {
     pub(crate) fn make_apis(&mut self) {
         for api in 0..self.profile.apis {
             let node = NodeId(API_FIRST + api as u8);
-            let heartbeat = self.profile.heartbeat_interval / 2;
+            let mut random = Rng::with_seed(self.random.u64(..));
             let mut node = ApiNode {
-                client: Client::new(node, PRESIDENT, Incarnation(1), heartbeat),
+                caller: Caller::new(node, 1, &self.profile, random.fork()),
                 start: 1,
                 is_alive: true,
                 sessions: Vec::new(),
-                links: BTreeMap::new(),
-                partial: BTreeMap::new(),
+                links: Links::default(),
                 backlog: VecDeque::new(),
                 stalled_until: 0,
                 slow_until: 0,
                 wake_at: None,
-                random: Rng::with_seed(self.random.u64(..)),
+                random,
             };
             if api == 0 {
-                let left = self.named_tables().map(Step::Create).collect();
-                node.add_session(Box::new(Bootstrap { left }));
+                let steps = Bootstrap::new(self.named_tables().map(Step::Create));
+                node.add_session(Box::new(steps));
             }
             self.apis.push(node);
         }
@@ -122,8 +174,8 @@ impl World {
     /// Gives an API node the sessions of a new incarnation and lets it begin.
     pub(crate) fn begin_work(&mut self, api: usize) {
         self.apis[api].sessions.clear();
-        self.apis[api].client.forget_sessions();
-        let bootstrap = Bootstrap { left: self.named_tables().map(Step::Describe).collect() };
+        self.with_caller(api, Caller::forget_sessions);
+        let bootstrap = Bootstrap::new(self.named_tables().map(Step::Describe));
         self.apis[api].add_session(Box::new(bootstrap));
         for session in 0..self.profile.sessions {
             let workload = (api + session) % self.running.len();
@@ -144,11 +196,11 @@ impl World {
     }
 
     fn begin_last(&mut self, step: fn(TableRef) -> Step) {
-        let left = self.named_tables().map(step).collect();
+        let bootstrap = Bootstrap::new(self.named_tables().map(step));
+        self.with_caller(0, Caller::forget_sessions);
         let api = &mut self.apis[0];
         api.sessions.clear();
-        api.client.forget_sessions();
-        api.add_session(Box::new(Bootstrap { left }));
+        api.add_session(Box::new(bootstrap));
         self.wake_api(0, self.now());
     }
 
@@ -179,14 +231,20 @@ impl World {
             self.wake_api(api, until);
             return;
         }
+        self.on_api_time(api);
         while let Some((connection, pipe, payload)) = self.apis[api].backlog.pop_front() {
             self.take_payload(api, connection, pipe, payload);
             if now < self.apis[api].slow_until {
                 break;
             }
         }
-        self.with_client(api, Client::on_time);
         self.pump(api);
+    }
+
+    /// Says to a client what time it is.
+    fn on_api_time(&mut self, api: usize) {
+        let now = Tick(self.now());
+        self.apis[api].caller.client.on_time(now);
     }
 
     pub(crate) fn on_api_arrival(&mut self, api: usize, connection: usize, pipe: PipeId, payload: Payload) {
@@ -201,68 +259,38 @@ impl World {
             self.wake_api(api, until);
             return;
         }
+        self.on_api_time(api);
         self.take_payload(api, connection, pipe, payload);
         self.pump(api);
     }
 
     fn take_payload(&mut self, api: usize, connection: usize, pipe: PipeId, payload: Payload) {
-        let link = self.connections[connection].link;
-        if self.apis[api].links.get(&link) != Some(&connection) {
-            return;
-        }
+        let link: LinkId = self.connections[connection].link.into();
         match payload {
             Payload::Bytes(bytes) | Payload::Epochs(bytes) => {
+                let Some(from) = self.apis[api].links.get_mut(link, connection) else { return };
                 self.pipes[pipe.0].take(bytes.len());
+                let mut all = std::mem::take(&mut from.partial);
                 self.mix(self.now() ^ (api as u64 + 1) << 56);
                 self.mix_bytes(&bytes);
-                let mut all = self.apis[api].partial.remove(&connection).unwrap_or_default();
                 all.extend(bytes);
-                let consumed = self.with_client(api, |client, cx| client.on_bytes(cx, link, &all));
+                let node = &mut self.apis[api];
+                let consumed = node.caller.client.on_bytes(link, &all);
                 all.drain(..consumed);
-                self.apis[api].partial.insert(connection, all);
+                node.links.get_mut(link, connection).expect("it was there just now").partial = all;
             }
-            Payload::End => {
-                self.apis[api].links.remove(&link);
-                self.apis[api].partial.remove(&connection);
-                self.break_pipe(self.connections[connection].up);
-                self.with_client(api, |client, cx| client.on_closed(cx, link));
-            }
+            Payload::End => self.on_api_connection_end(api, connection),
             Payload::FailureMarker(_) => unreachable!("failure markers are for data nodes"),
         }
+        // What it closes now must not hear of what came before.
+        self.carry_out(api);
     }
 
-    pub(crate) fn on_connection_opened(&mut self, connection: usize) {
-        let (api, start) = (self.connections[connection].api, self.connections[connection].start);
-        let link = self.connections[connection].link;
-        if !self.apis[api].is_alive || self.apis[api].start != start {
-            self.break_pipe(self.connections[connection].up);
-            return;
-        }
-        if !self.is_alive(link.node) {
-            self.on_connection_not_opened(api, start, link);
-            return;
-        }
-        if self.apis[api].client.wants(link) {
-            self.apis[api].links.insert(link, connection);
-            self.apis[api].client.on_opened(link);
-        } else {
-            self.break_pipe(self.connections[connection].up);
-        }
-        self.pump(api);
-    }
-
-    pub(crate) fn on_connection_not_opened(&mut self, api: usize, start: u32, link: LinkKey) {
-        if self.apis[api].is_alive && self.apis[api].start == start {
-            self.with_client(api, |client, cx| client.on_closed(cx, link));
-            self.pump(api);
-        }
-    }
-
-    /// Calls the client with what it needs.
-    fn with_client<R>(
+    /// Calls the program with what it needs.
+    fn with_caller<R>(
         &mut self,
         api: usize,
-        call: impl FnOnce(&mut Client, &mut Surroundings<'_>) -> R,
+        call: impl FnOnce(&mut Caller, &mut Surroundings<'_>) -> R,
     ) -> R {
         let mut cx = Surroundings {
             now: self.agenda.now(),
@@ -273,31 +301,23 @@ impl World {
             bug: self.bug,
             changes: &mut self.changes,
         };
-        call(&mut self.apis[api].client, &mut cx)
+        call(&mut self.apis[api].caller, &mut cx)
     }
 
     /// Lets sessions go on, does what the client wants of the world, and sends what it has to say.
     fn pump(&mut self, api: usize) {
+        self.on_api_time(api);
         self.run_sessions(api);
-        while let Some(command) = self.apis[api].client.commands.pop_front() {
-            match command {
-                Command::Open(link) => self.open_connection(api, link),
-                Command::Close(link) => {
-                    if let Some(connection) = self.apis[api].links.remove(&link) {
-                        self.apis[api].partial.remove(&connection);
-                        self.pipes[self.connections[connection].down.0].shatter(&mut self.random);
-                        self.break_pipe(self.connections[connection].up);
-                    }
-                }
-            }
-        }
+        self.carry_out(api);
         self.flush(api);
+        self.carry_out(api);
         let node = &self.apis[api];
         let pauses = node.sessions.iter().filter_map(|slot| match slot.state {
             SlotState::Pausing(until) => Some(until),
             SlotState::Fresh | SlotState::Asking | SlotState::Ended => None,
         });
-        let due = pauses.chain(node.client.due()).min();
+        let client = node.caller.client.next_deadline().map(|due| due.0);
+        let due = pauses.chain(client).chain(node.caller.watching.due()).min();
         let backlog = (!node.backlog.is_empty()).then_some(self.now() + SLOW_PAUSE);
         if let Some(at) = due.into_iter().chain(backlog).min() {
             self.wake_api(api, at.max(self.now() + 1));
@@ -307,8 +327,9 @@ impl World {
     fn run_sessions(&mut self, api: usize) {
         let now = self.now();
         loop {
+            self.with_caller(api, Caller::go_on);
             let node = &mut self.apis[api];
-            let answer = node.client.answers.pop_front().or_else(|| node.due_session(now));
+            let answer = node.caller.answers.pop_front().or_else(|| node.due_session(now));
             let Some((session, answer)) = answer else { return };
             let Some(slot) = node.sessions.get_mut(session) else { continue };
             let step = slot.session.next(&mut node.random, &answer);
@@ -325,41 +346,16 @@ impl World {
                 Step::End => slot.state = SlotState::Ended,
                 step => {
                     slot.state = SlotState::Asking;
-                    self.with_client(api, |client, cx| client.submit(cx, session, step));
+                    self.with_caller(api, |caller, cx| caller.submit(cx, session, step));
                 }
             }
-        }
-    }
-
-    /// Moves what the client has to say into its connections.
-    fn flush(&mut self, api: usize) {
-        let mut pieces = Vec::new();
-        let mut is_held_up = false;
-        let node = &mut self.apis[api];
-        for (link, out) in node.client.outputs() {
-            if out.is_empty() {
-                continue;
-            }
-            let Some(&connection) = node.links.get(&link) else { continue };
-            let up = self.connections[connection].up;
-            let taken: Vec<u8> = out.drain(..out.len().min(self.pipes[up.0].room())).collect();
-            is_held_up |= !out.is_empty();
-            pieces.push((up, taken));
-        }
-        for (up, bytes) in pieces {
-            if !bytes.is_empty() {
-                self.put_split(up, self.now(), bytes);
-            }
-        }
-        if is_held_up {
-            self.wake_api(api, self.now() + 200);
         }
     }
 
     /// An API node dies. What its sessions had under way nobody knows any more.
     pub(crate) fn kill_api(&mut self, api: usize) {
         self.note(|| format!("API node {api} dies"));
-        self.with_client(api, Client::die);
+        self.with_caller(api, Caller::die);
         for connection in self.end_start(api) {
             self.break_pipe(self.connections[connection].up);
         }
@@ -368,12 +364,13 @@ impl World {
     /// An API node ends in good order: it disconnects and closes its connections, whatever its sessions had under way.
     pub(crate) fn leave_api(&mut self, api: usize) {
         self.note(|| format!("API node {api} disconnects"));
-        self.with_client(api, Client::die);
-        self.apis[api].client.send_disconnect();
+        self.with_caller(api, Caller::die);
+        self.on_api_time(api);
+        self.apis[api].caller.client.leave();
+        self.carry_out(api);
         self.flush(api);
-        for connection in self.end_start(api) {
-            self.put(self.connections[connection].up, self.now(), Payload::End);
-        }
+        let connections = self.end_start(api);
+        self.close_behind(connections);
     }
 
     /// An API node has ended; returns the connections that it had.
@@ -381,15 +378,14 @@ impl World {
         let node = &mut self.apis[api];
         node.is_alive = false;
         node.backlog.clear();
-        node.partial.clear();
-        std::mem::take(&mut node.links).into_values().collect()
+        node.links.take_all()
     }
 
     pub(crate) fn on_revive(&mut self, api: usize) {
         self.note(|| format!("API node {api} begins a new incarnation"));
         let node = &mut self.apis[api];
-        node.client = node.client.successor();
         node.start += 1;
+        node.caller = Caller::new(node.caller.node, node.start, &self.profile, node.random.fork());
         node.is_alive = true;
         node.wake_at = None;
         self.begin_work(api);
@@ -398,13 +394,14 @@ impl World {
     /// The sessions of an API node give up the batches that they have under way.
     pub(crate) fn give_up_batches(&mut self, api: usize) {
         self.note(|| format!("API node {api} gives up its batches"));
-        self.apis[api].client.give_up_batches();
+        self.on_api_time(api);
+        self.with_caller(api, Caller::give_up_batches);
         self.pump(api);
     }
 
     /// Breaks the connections of an API node, or one of them.
     pub(crate) fn disconnect_api(&mut self, api: usize) {
-        let connections: Vec<usize> = self.apis[api].links.values().copied().collect();
+        let connections: Vec<usize> = self.apis[api].links.open().collect();
         if connections.is_empty() {
             return;
         }
@@ -427,7 +424,27 @@ impl World {
     /// Whether clients have nothing under way and have confirmed what they know.
     pub(crate) fn clients_are_idle(&self) -> bool {
         let is_loading = self.stage == Stage::Loading;
-        self.apis.iter().all(|api| api.client.is_idle() || is_loading && api.sessions.is_empty())
+        self.apis
+            .iter()
+            .all(|api| api.caller.is_idle() && api.links.is_idle() || is_loading && api.sessions.is_empty())
+    }
+
+    /// A schema event that was confirmed only after the requester of the change was answered, if there is one.
+    pub(crate) fn late_schema_event(&self) -> Option<&String> {
+        self.apis.iter().find_map(|api| api.caller.watching.suspicion())
+    }
+
+    /// Whether the clients have nothing left once all sessions have come to their end.
+    ///
+    /// # Errors
+    /// Which of them has.
+    pub(crate) fn check_clients(&mut self) -> Result<(), String> {
+        for api in 0..self.apis.len() {
+            if !self.with_caller(api, Caller::leaves_nothing) {
+                return Err(format!("the client of API node {api} has something left"));
+            }
+        }
+        Ok(())
     }
 
     /// What sessions wait for, for people.
@@ -439,7 +456,7 @@ impl World {
                 text += &format!(
                     "API node {index} (alive: {}): {waiting} sessions have not ended: {}; ",
                     api.is_alive,
-                    api.client.describe()
+                    api.caller.describe()
                 );
             }
         }
@@ -459,7 +476,7 @@ impl ApiNode {
     }
 
     fn add_session(&mut self, session: Box<dyn Session>) {
-        self.client.add_session();
+        self.caller.add_session();
         self.sessions.push(Slot { session, state: SlotState::Fresh });
     }
 

@@ -20,7 +20,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumb
 
 /// A connection of an API node.
 pub struct Connection {
-    /// The API node's place in the world, and which of its lives.
+    /// The API node's place in the world, and which of its starts.
     pub api: usize,
     /// The same.
     pub start: u32,
@@ -60,15 +60,12 @@ pub enum Side {
 const LANE_BYTES_MAX: usize = 1 << 20;
 
 impl World {
-    /// An API node opens a connection.
-    pub(crate) fn open_connection(&mut self, api: usize, link: LinkKey) {
+    /// An API node opens a connection; nobody answers if the data node is dead.
+    pub(crate) fn open_connection(&mut self, api: usize, link: LinkKey) -> usize {
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
         let start = self.apis[api].start;
-        if !self.is_alive(link.node) {
-            self.agenda.enter(at, Event::NotOpened { api, start, link });
-            return;
-        }
+        let is_open = self.is_alive(link.node);
         let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
         let connection = self.connections.len();
         let (delay, room) = (self.profile.client_delay, 32 * 1024);
@@ -81,10 +78,11 @@ impl World {
             thread: serving,
             up,
             down,
-            side: Side::Greeting,
+            side: if is_open { Side::Greeting } else { Side::Closed },
             incarnation: 0,
         });
-        self.agenda.enter(at, Event::Opened { connection });
+        self.agenda.enter(at, Event::Opened { connection, is_open });
+        connection
     }
 
     /// Bytes of a connection that has not greeted yet; says how many were consumed.
@@ -172,7 +170,7 @@ impl World {
             (self.threads[id.0].driver(), Address::new(NodeId(confirm.api), BlockNumber::Api, 0));
         let number = SignalNumber::HelloConfirm;
         cold::write(&mut FrameWriter::begin(&mut bytes, number, 0, client, driver, 0), &hello);
-        self.put_split(self.connections[connection].down, at, bytes);
+        self.put_split(self.connections[connection].down, at, Payload::Bytes(bytes));
     }
 
     fn on_api_connect_refuse(&mut self, refuse: &ApiConnectRefuse, at: Time) {
@@ -357,7 +355,7 @@ impl World {
         let taken: Vec<u8> = waiting.drain(..waiting.len().min(room)).collect();
         let left = waiting.len();
         if !taken.is_empty() {
-            self.put_split(down, at, taken);
+            self.put_split(down, at, Payload::Bytes(taken));
         }
         if left > LANE_BYTES_MAX {
             self.note(|| format!("API node {api} reads too slowly"));

@@ -67,6 +67,7 @@ pub const RARE: &[&str] = &[
     "requester has gone while indexes are built for its change",
     "requester has gone while its change is undone",
     "closing goes on without a failed data node",
+    "disconnecting goes on without a failed data node",
     "forwarded prepare undoes an earlier prepare",
     "late report of a broken connection",
 ];

@@ -231,6 +231,29 @@ pub struct Profile {
     pub reconnect_grace: Time,
     /// `TimeBetweenEpochs`.
     pub epoch_interval: Time,
+    /// Which data nodes have coordinators.
+    pub coordinators: Coordinators,
+}
+
+/// Which data nodes have coordinators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coordinators {
+    /// The president alone, so that all others may die: nobody takes over from a coordinator yet.
+    AtPresident,
+    /// Each data node; none dies.
+    Everywhere,
+}
+
+impl Coordinators {
+    /// That of a seed, by numbers of its own; `faults` are all that the seed has, those included that are left out.
+    fn of(seed: u64, faults: &BTreeSet<Fault>) -> Self {
+        let kills = faults.contains(&Fault::KillNode) || faults.contains(&Fault::CrashPoint);
+        if !kills && Rng::with_seed(seed.wrapping_mul(17)).bool() {
+            Coordinators::Everywhere
+        } else {
+            Coordinators::AtPresident
+        }
+    }
 }
 
 impl Profile {
@@ -325,6 +348,7 @@ impl Profile {
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
+            coordinators: Coordinators::of(seed, &without_nothing),
             faults,
         }
     }
@@ -337,7 +361,7 @@ impl fmt::Display for Profile {
         write!(
             f,
             "{:?}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
-             sessions, loads {:?}, {} transactions, {} keys; faults: {}",
+             sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults: {}",
             self.groups,
             self.threads,
             self.socket_threads,
@@ -349,6 +373,7 @@ impl fmt::Display for Profile {
             self.loads,
             self.transactions,
             self.keys,
+            self.coordinators,
             if self.faults.is_empty() { "none".to_string() } else { names(&self.faults) },
         )
     }

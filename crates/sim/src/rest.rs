@@ -191,7 +191,7 @@ impl World {
     pub(crate) fn check_definitions(&self) -> Result<(), String> {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         let dictionary = self.dictionary();
-        if let Some(what) = self.apis.iter().find_map(|api| api.client.late_schema_event()) {
+        if let Some(what) = self.late_schema_event() {
             return Err(what.clone());
         }
         if let Some(api) = dictionary.lock_holder() {
@@ -211,9 +211,8 @@ impl World {
                 {
                     return Err(format!("node {node}: a coordinator thinks that {api} has fenced {table:?}"));
                 }
-                // Coordinators of other nodes than the president's know no tables.
-                if node == PRESIDENT && !tables.keys().eq(&expected) {
-                    return Err(format!("a coordinator has {tables:?} instead of {expected:?}"));
+                if !tables.keys().eq(&expected) {
+                    return Err(format!("node {node}: a coordinator has {tables:?} instead of {expected:?}"));
                 }
             }
             for data_manager in thread.executor.host().data_managers() {

@@ -144,6 +144,7 @@ impl World {
         })?;
         self.check_definitions()?;
         self.check_pages()?;
+        self.check_clients()?;
         Ok(summary)
     }
 

@@ -20,14 +20,14 @@ pub struct Changes {
     /// Versions below these are void from these times on.
     voided: BTreeMap<TableRef, Vec<(Time, u64)>>,
     /// Versions whose requesters were answered: when they asked, and when they were answered.
-    told: BTreeMap<u64, (Time, Time)>,
+    answered: BTreeMap<u64, (Time, Time)>,
 }
 
 impl Changes {
     /// Whoever asked at a time for a change is answered now: the table has this version.
     pub fn note(&mut self, asked: Time, now: Time, table: TableRef, version: u64) {
         self.voided.entry(table).or_default().push((now, version));
-        self.told.insert(version, (asked, now));
+        self.answered.insert(version, (asked, now));
     }
 
     /// Something was done that was asked for at a time, under a version.
@@ -45,7 +45,7 @@ impl Changes {
     }
 
     /// When the requester of a change was answered, and how long it had waited.
-    pub fn told(&self, version: u64) -> Option<(Time, Time)> {
-        self.told.get(&version).map(|&(asked, told)| (told, told - asked))
+    pub fn answered(&self, version: u64) -> Option<(Time, Time)> {
+        self.answered.get(&version).map(|&(asked, answered)| (answered, answered - asked))
     }
 }

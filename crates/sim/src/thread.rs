@@ -388,7 +388,7 @@ impl World {
         }
         for (connection, share) in (0..).zip(shares) {
             if !share.is_empty() {
-                self.put_split(self.links[&(from, to, connection)], at, share);
+                self.put_split(self.links[&(from, to, connection)], at, Payload::of_frames(share));
             }
         }
         if let Some(crash) = crash {
@@ -396,9 +396,8 @@ impl World {
         }
     }
 
-    /// Puts whole frames into a pipe, perhaps in pieces.
-    pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, bytes: Vec<u8>) {
-        let mut payload = Payload::of_frames(bytes);
+    /// Puts bytes into a pipe, perhaps in pieces.
+    pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, mut payload: Payload) {
         if self.profile.faults.contains(&crate::profile::Fault::SplitFrames) {
             while self.random.bool()
                 && let Some(piece) = payload.split_off(&mut self.random)

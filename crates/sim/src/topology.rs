@@ -1,6 +1,6 @@
 //! Which data nodes there are, what their threads host, and what they are configured with.
 
-use crate::profile::{Groups, Profile};
+use crate::profile::{Coordinators, Groups, Profile};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
@@ -9,7 +9,8 @@ use vinga_wire::view::ClusterView;
 /// The lowest id of an API node.
 pub const API_FIRST: u8 = 145;
 
-/// The node that hosts the coordinators, membership and the dictionary; it is never killed.
+/// The node whose membership admits API nodes and whose dictionary changes the schema; it has coordinators, and is never
+/// killed.
 pub const PRESIDENT: u8 = 1;
 
 impl Groups {
@@ -32,7 +33,8 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
     let threads = profile.threads;
     (0..threads)
         .map(|thread| {
-            let coordinators = if node == PRESIDENT { thread..thread + 1 } else { 0..0 };
+            let has_coordinators = node == PRESIDENT || profile.coordinators == Coordinators::Everywhere;
+            let coordinators = if has_coordinators { thread..thread + 1 } else { 0..0 };
             ThreadHosting {
                 data_managers: thread * profile.instances..(thread + 1) * profile.instances,
                 coordinators,

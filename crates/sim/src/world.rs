@@ -46,19 +46,12 @@ pub enum Event {
     Deliver(PipeId, Payload),
     /// An API node looks at the time.
     Wake(usize),
-    /// A connection that an API node asked for is there.
+    /// A connection that an API node asked for is there, or can't be had.
     Opened {
         /// The connection.
         connection: usize,
-    },
-    /// A connection could not be opened.
-    NotOpened {
-        /// The API node, and which of its lives.
-        api: usize,
-        /// The same.
-        start: u32,
-        /// The connection that it wanted.
-        link: crate::api::LinkKey,
+        /// Whether it is there.
+        is_open: bool,
     },
     /// The president's membership wants these connections of another node closed.
     CloseRemote(Vec<usize>),
@@ -343,8 +336,10 @@ impl World {
             }
             Event::Deliver(pipe, payload) => self.on_arrival(pipe, payload),
             Event::Wake(api) => self.on_wake(api),
-            Event::Opened { connection } => self.on_connection_opened(connection),
-            Event::NotOpened { api, start, link } => self.on_connection_not_opened(api, start, link),
+            Event::Opened { connection, is_open } => {
+                let node = self.connections[connection].link.node;
+                self.on_connection_opened(connection, is_open && self.is_alive(node));
+            }
             Event::CloseRemote(connections) => self.on_close_remote(connections),
             Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
             Event::NoticeFailure(failure) => self.on_notice_failure(failure),

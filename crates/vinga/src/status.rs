@@ -121,14 +121,14 @@ fn look(
             Err(why) => State::Silent { pid, why },
         },
         // 'vinga down' removes the address. A SQL node that was stopped by other means logs that at the end.
-        None if folder.address().is_some() && !has_said_farewell(folder) => State::CutOff,
+        None if folder.address().is_some() && !has_logged_its_end(folder) => State::CutOff,
         None => State::Stopped,
     };
     Ok(Node { name, state, start: folder.last_start() })
 }
 
 /// Whether the last line of a SQL node's log says that it was stopped orderly.
-fn has_said_farewell(folder: &NodeFolder) -> bool {
+fn has_logged_its_end(folder: &NodeFolder) -> bool {
     let end = folder.log_tail(folder.log_bytes().saturating_sub(FAREWELL_BYTES_MAX), 1);
     end.ends_with(": Shutdown complete")
 }

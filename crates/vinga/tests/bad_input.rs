@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Last, Node, Raw, greeting, read_to_close};
+use support::{Node, Raw, greet};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, Record, Table, Update, Value};
 use vinga_base::hash::KeyHash;
 use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_rig::raw::{greeting, hello, read_to_close};
+use vinga_wire::handshake::HelloRequest;
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::transaction::TransactionHead;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64};
@@ -90,8 +92,8 @@ impl Bystander {
 
 fn assert_refused(stream: &mut TcpStream, expected: ErrorCode, what: &str) {
     match read_to_close(stream) {
-        Last::Refused(code) => assert_eq!(code, expected, "{what}"),
-        Last::Nothing => panic!("{what}: closed without a reason"),
+        Some(code) => assert_eq!(code, expected, "{what}"),
+        None => panic!("{what}: closed without a reason"),
     }
 }
 
@@ -113,13 +115,17 @@ fn strangers_are_refused() {
             stream.write_all(bytes).expect("the node reads");
             assert_refused(&mut stream, code, what);
         };
-        say(&greeting(|hello| hello.magic = 1), ErrorCode::BadHandshake, "wrong magic");
-        say(&greeting(|hello| hello.version = 999), ErrorCode::WrongProtocol, "wrong version");
-        say(&greeting(|hello| hello.cluster = "elsewhere".into()), ErrorCode::WrongCluster, "wrong cluster");
+        say(&greeting(&HelloRequest { magic: 1, ..hello() }), ErrorCode::BadHandshake, "wrong magic");
+        say(&greeting(&HelloRequest { version: 999, ..hello() }), ErrorCode::WrongProtocol, "wrong version");
+        say(
+            &greeting(&HelloRequest { cluster: "elsewhere".into(), ..hello() }),
+            ErrorCode::WrongCluster,
+            "wrong cluster",
+        );
     });
     bystander.during("half a greeting", || {
         let mut stream = node.connect();
-        let whole = greeting(|_| ());
+        let whole = greeting(&hello());
         stream.write_all(&whole[..whole.len() / 2]).expect("the node reads");
         read_to_close(&mut stream);
     });
@@ -127,14 +133,18 @@ fn strangers_are_refused() {
         let streams: Vec<Option<TcpStream>> =
             (0..5000).map(|_| TcpStream::connect(&node.address).ok()).collect();
         let mut last = node.connect();
-        let _ = last.write_all(&greeting(|_| ()));
+        let _ = last.write_all(&greeting(&hello()));
         drop(streams);
     });
     bystander.end();
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
     for reason in ["20004", "20001", "20002"] {
         assert!(node.log().contains(reason), "the log names error {reason}:\n{}", node.log());
     }
+}
+
+fn say(raw: &mut Raw, signal: SignalNumber, block: BlockNumber, body: impl FnOnce(&mut FrameWriter<'_>)) {
+    raw.send(signal, (block, 0), body).expect("the node reads");
 }
 
 #[test]
@@ -143,16 +153,16 @@ fn admitted_clients_that_break_rules_are_closed() {
     let bystander = Bystander::start(&node);
     let closed = |what: &str, say: &dyn Fn(&mut Raw)| {
         bystander.during(what, || {
-            let mut raw = Raw::greet(&node);
+            let mut raw = greet(&node);
             say(&mut raw);
             read_to_close(&mut raw.stream);
         });
     };
     closed("a signal of ours", &|raw| {
-        raw.send(SignalNumber::CommitRequest, BlockNumber::Coordinator, |_| ());
+        say(raw, SignalNumber::CommitRequest, BlockNumber::Coordinator, |_| ());
     });
-    closed("a signal to nobody", &|raw| raw.send(SignalNumber::KeyReadRequest, BlockNumber::Api, |_| ()));
-    closed("an empty body", &|raw| raw.send(SignalNumber::KeyReadRequest, BlockNumber::DataManager, |_| ()));
+    closed("a signal to nobody", &|raw| say(raw, SignalNumber::KeyReadRequest, BlockNumber::Api, |_| ()));
+    closed("an empty body", &|raw| say(raw, SignalNumber::KeyReadRequest, BlockNumber::DataManager, |_| ()));
     closed("a lying length", &|raw| {
         raw.stream
             .write_all(&[0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -166,24 +176,24 @@ fn admitted_clients_that_break_rules_are_closed() {
     });
     closed("somebody else's transaction", &|raw| {
         let id = TransactionId::new(NodeId(200), Incarnation(7), 1);
-        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+        say(raw, SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
             w.put(&batch(id, 0, 0));
         });
     });
     closed("an absurd epoch", &|raw| {
-        let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
-        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+        let id = TransactionId::new(raw.api, raw.incarnation, 1);
+        say(raw, SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
             w.put(&batch(id, 1 << 47, 0));
         });
     });
     closed("a batch that says it is longer than it is", &|raw| {
-        let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
-        raw.send(SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
+        let id = TransactionId::new(raw.api, raw.incarnation, 1);
+        say(raw, SignalNumber::TransactionRequest, BlockNumber::Coordinator, |w| {
             w.put(&batch(id, 0, 9));
         });
     });
     bystander.end();
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
     let log = node.log();
     for reason in ["20006", "20007", "20008", "20009", "20011"] {
         assert!(log.contains(reason), "the log names error {reason}:\n{log}");
@@ -240,25 +250,25 @@ fn memory_does_not_grow_for_a_client_that_never_reads() {
         .column("v", ColumnType::VarChar { bytes_max: 8000 })
         .primary_key(&["id"]);
     let long = cluster.create_table(definition).expect("a table can be created");
-    let mut raw = Raw::greet(&node);
+    let mut raw = greet(&node);
     raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
     let instance_of = |key: u64| (KeyHash::of(&key.to_le_bytes()).map_bucket() % 8) as u16;
-    let elsewhere = &raw.member.connections[1].data_managers;
+    let elsewhere = &raw.view.members()[0].connections[1].data_managers;
     let key = (1..).find(|&key| elsewhere.contains(&instance_of(key))).expect("it owns some keys");
     cluster.insert(&long, &row(key, &"x".repeat(8000))).expect("an insert succeeds");
-    let before = node.memory_max();
+    let before = node.process.memory_max();
     let mut bytes = vec![];
     let to = Address::new(raw.node, BlockNumber::DataManager, instance_of(key));
     let version = (long.core().id().0, long.core().version().0);
-    (0..500).for_each(|request| push_reads(&mut bytes, to, raw.own, version, request, key, 256));
+    (0..500).for_each(|request| push_reads(&mut bytes, to, raw.own(), version, request, key, 256));
     // The node stops reading, then closes.
     while !node.log().contains("20019") && !node.log().contains("20020") {
         let _ = raw.stream.write_all(&bytes);
         thread::sleep(Duration::from_millis(20));
     }
-    let grown = node.memory_max() - before;
+    let grown = node.process.memory_max() - before;
     assert!(grown < 64 << 20, "the node has grown by {} MiB", grown >> 20);
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
     let value = cluster.get(&long, key).expect("others are served");
     assert!(value.is_some());
 }
@@ -277,13 +287,13 @@ fn never_read(parameters: &[&str]) {
     cluster.insert(&long, &row(1, &"x".repeat(1000))).expect("an insert succeeds");
     let (id, version) = (long.core().id().0, long.core().version().0);
     bystander.during("a client that never reads", || {
-        let mut raw = Raw::greet(&node);
+        let mut raw = greet(&node);
         raw.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out can be set");
         let mut bytes = vec![];
         let hash = KeyHash::of(&1u64.to_le_bytes());
         let instance = hash.map_bucket() % 8;
         let to = Address::new(raw.node, BlockNumber::DataManager, instance as u16);
-        (0..1000).for_each(|request| push_reads(&mut bytes, to, raw.own, (id, version), request, 1, 100));
+        (0..1000).for_each(|request| push_reads(&mut bytes, to, raw.own(), (id, version), request, 1, 100));
         // The node stops reading, then closes.
         for _ in 0..100 {
             if raw.stream.write_all(&bytes).is_err() {
@@ -295,7 +305,7 @@ fn never_read(parameters: &[&str]) {
         }
     });
     bystander.end();
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
 }
 
 #[test]
@@ -351,7 +361,7 @@ fn full_memory_refuses_and_recovers() {
     for again in 0..id {
         cluster.insert(&t, &row(again, &"y".repeat(900))).expect("there is room again");
     }
-    assert!(node.is_alive());
+    assert!(node.process.is_alive());
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let log = std::fs::read_to_string(folder.0.join("node-1/vinga.log")).expect("it is there");
-    assert!(log.contains("is told to begin anew"), "{log}");
+    assert!(log.contains("is asked to begin anew"), "{log}");
     assert!(!log.lines().any(|line| line.contains(" warning listener")), "{log}");
 }
 
@@ -129,7 +129,7 @@ fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn lines_that_make_no_sense_are_refused_at_once() {
-    for (line, told) in [
+    for (line, reported) in [
         (&["sim"][..], "--seeds <A..B>"),
         (&["statsu"], "'status'"),
         (&["up", "--sql-node", "1"], "'--sql-nodes'"),
@@ -138,7 +138,7 @@ fn lines_that_make_no_sense_are_refused_at_once() {
         (&["bench", "memory", "--sizes", "0"], "--sizes"),
     ] {
         let (code, text) = refusal(line);
-        assert!(code == Some(2) && text.contains(told), "{line:?}: {text}");
+        assert!(code == Some(2) && text.contains(reported), "{line:?}: {text}");
     }
 }
 

@@ -77,7 +77,7 @@ const RINGS: [&[&str]; 17] = [
         "blocks/datamanager",
         "blocks/info",
     ],
-    &["mgm/core", "node"],
+    &["mgm/core", "node", "rig"],
     &["client/core"],
     &["client/workloads"],
     &["edge/local"],
@@ -283,13 +283,13 @@ fn the_document_of_the_simulator_names_every_injected_bug() {
 fn the_hazards_of_the_commit_protocol_have_their_tests() {
     let text = fs::read_to_string(root().join("docs/protocols/commit.md")).expect("the document is there");
     let tests = fs::read_to_string(root().join("crates/node/tests/hazards.rs")).expect("the tests are there");
-    let told: BTreeSet<&str> = tests
+    let reported: BTreeSet<&str> = tests
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once('('))
         .map(|(name, _)| name)
         .collect();
-    assert!(told.len() > 10, "the scenarios are found");
-    for name in told {
+    assert!(reported.len() > 10, "the scenarios are found");
+    for name in reported {
         assert!(text.contains(&format!("`{name}`")), "docs/protocols/commit.md does not mention {name}");
     }
 }

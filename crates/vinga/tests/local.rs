@@ -111,8 +111,8 @@ fn a_killed_node_is_noticed() {
     let cluster = Cluster::connect(&address).expect("the node admits us");
     let table = table(&cluster);
     cluster.insert(&table, &row(1)).expect("it serves");
-    node.signal(Signal::KILL);
-    node.end();
+    node.process.signal(Signal::KILL);
+    node.process.end();
     let begun = Instant::now();
     let refused = loop {
         match cluster.get::<Record>(&table, 1u64) {

@@ -37,9 +37,10 @@ fn row(id: u64) -> Record {
 
 /// How the operating system schedules the node's thread of this name.
 fn policy(node: &Node, name: &str) -> i32 {
-    let threads = node.threads();
-    let (id, ..) = threads.iter().find(|(_, comm, _)| comm == name).expect("it is there");
-    let stat = fs::read_to_string(format!("/proc/{}/task/{id}/stat", node.id())).expect("it is there");
+    let threads = node.process.threads();
+    let thread = threads.iter().find(|thread| thread.name == name).expect("it is there").id;
+    let stat = fs::read_to_string(format!("/proc/{}/task/{thread}/stat", node.process.id()));
+    let stat = stat.expect("it is there");
     // Behind the name, which may contain blanks, it is the 39th figure.
     let (_, figures) = stat.rsplit_once(')').expect("a name in brackets");
     figures.split_whitespace().nth(38).and_then(|policy| policy.parse().ok()).expect("a number")
@@ -130,9 +131,9 @@ fn a_node_that_stood_still_goes_on() {
     let cluster = Cluster::connect(&node.address).expect("the node admits us");
     let table = table(&cluster);
     cluster.insert(&table, &row(1)).expect("it serves");
-    node.signal(Signal::STOP);
+    node.process.signal(Signal::STOP);
     thread::sleep(Duration::from_secs(3));
-    node.signal(Signal::CONT);
+    node.process.signal(Signal::CONT);
     assert_eq!(cluster.get(&table, 1u64).expect("it serves"), Some(row(1)));
     cluster.insert(&table, &row(2)).expect("it serves");
     let begun = Instant::now();
@@ -141,7 +142,7 @@ fn a_node_that_stood_still_goes_on() {
         thread::sleep(Duration::from_millis(10));
     }
     thread::sleep(Duration::from_millis(1000));
-    assert!(node.is_alive(), "{}", node.log());
+    assert!(node.process.is_alive(), "{}", node.log());
     assert!(!node.log().contains("has made no progress"), "no thread is blamed: {}", node.log());
     assert_eq!(node.crash_report(), "");
 }
@@ -163,8 +164,8 @@ fn a_killed_node_leaves_a_report() {
         transaction.execute().expect("it is done");
         // The state of the blocks is written down once a second.
         thread::sleep(Duration::from_millis(4000));
-        node.signal(signal);
-        assert_eq!(node.end(), CRASHED);
+        node.process.signal(signal);
+        assert_eq!(node.process.end(), CRASHED);
         drop(transaction);
         let report = node.crash_report();
         let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text} is missing in {report}"));

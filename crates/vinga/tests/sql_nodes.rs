@@ -85,9 +85,12 @@ fn sql_nodes_come_up_after_the_data_node_and_go_down_before_it() {
     let shell = Command::new("sh").arg("-c").arg(format!("{line} -NBe 'SELECT 6 * 7'")).output();
     assert_eq!(String::from_utf8_lossy(&shell.expect("there is a shell").stdout), "42\n");
     let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
-    let told = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
+    let reported = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
     // Nodes on the same machine share memory.
-    assert!(told[0][0].starts_with("unix:") && told[0][0].ends_with("/node-1/vinga.sock"), "{told:?}");
+    assert!(
+        reported[0][0].starts_with("unix:") && reported[0][0].ends_with("/node-1/vinga.sock"),
+        "{reported:?}"
+    );
 
     // More nodes can be asked for; those that run are left alone.
     let (ok, said) = cluster.up("2");

@@ -154,20 +154,20 @@ fn check(parameters: &[&str], names: &str, cpus: &[(&str, &str)]) -> Node {
     println!("{parameters:?}");
     let mut node = Node::start(parameters);
     serve(&node);
-    assert!(node.is_alive());
-    let told = node.admin("threads");
-    let rows = told.as_array().expect("rows");
+    assert!(node.process.is_alive());
+    let reported = node.admin("threads");
+    let rows = reported.as_array().expect("rows");
     let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
-    let told_names: Vec<String> = rows.iter().map(name).collect();
-    assert_eq!(told_names.join(" "), names, "{told}");
-    let threads = node.threads();
-    for name in told_names.iter().map(String::as_str).chain(["listener", "watchdog"]) {
-        assert!(threads.iter().any(|(_, comm, _)| comm == name), "{name} in {threads:?}");
+    let reported_names: Vec<String> = rows.iter().map(name).collect();
+    assert_eq!(reported_names.join(" "), names, "{reported}");
+    let threads = node.process.threads();
+    for name in reported_names.iter().map(String::as_str).chain(["listener", "watchdog"]) {
+        assert!(threads.iter().any(|thread| thread.name == name), "{name} in {threads:?}");
     }
     for (name, expected) in cpus {
-        let thread = threads.iter().find(|(_, comm, _)| comm == name);
-        let (_, _, allowed) = thread.unwrap_or_else(|| panic!("{name} in {threads:?}"));
-        assert_eq!(allowed, expected, "{name}");
+        let thread = threads.iter().find(|thread| thread.name == *name);
+        let thread = thread.unwrap_or_else(|| panic!("{name} in {threads:?}"));
+        assert_eq!(thread.cpus, *expected, "{name}");
     }
     // Nodes with dedicated threads for some work do that work on those only.
     let of = |row: &serde_json::Value, figure: &str| row[figure].as_u64().expect("a number");
@@ -178,11 +178,11 @@ fn check(parameters: &[&str], names: &str, cpus: &[(&str, &str)]) -> Node {
     let received = |hosts: &str| hosts.contains("sockets") && !hosts.contains("writes");
     let sent = |hosts: &str| hosts.contains("sockets") && !hosts.contains("reads");
     let all = |_: &str| true;
-    assert!(sum(&all, "bytes_received") > 100_000 && sum(&all, "bytes_sent") > 100_000, "{told}");
-    assert_eq!(sum(&received, "bytes_received"), sum(&all, "bytes_received"), "{told}");
-    assert_eq!(sum(&sent, "bytes_sent"), sum(&all, "bytes_sent"), "{told}");
+    assert!(sum(&all, "bytes_received") > 100_000 && sum(&all, "bytes_sent") > 100_000, "{reported}");
+    assert_eq!(sum(&received, "bytes_received"), sum(&all, "bytes_received"), "{reported}");
+    assert_eq!(sum(&sent, "bytes_sent"), sum(&all, "bytes_sent"), "{reported}");
     // Threads wake up once a second by themselves, but no work may have to wait for that.
-    assert_eq!(sum(&all, "missed_wakeups"), 0, "{told}");
+    assert_eq!(sum(&all, "missed_wakeups"), 0, "{reported}");
     let memory = node.admin("memory");
     let has = |what: &str| memory.as_array().expect("rows").iter().any(|row| row["memory"] == what);
     assert!(has("DataMemory") && has("rows") && has("process, resident"), "{memory}");

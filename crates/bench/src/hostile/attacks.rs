@@ -1,6 +1,6 @@
 //! Attacks by hostile, broken and greedy clients. Each attack is bounded and is run again and again.
 
-use super::raw::{Raw, connect, greeting, read_to_close};
+use super::raw::{Raw, connect, place_of};
 use crate::failure::{Context, Failure, Result};
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,6 +9,8 @@ use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, Record, Table, Value};
 use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_rig::raw::{greeting, hello, read_to_close};
+use vinga_wire::handshake::HelloRequest;
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
 use vinga_wire::scan::ScanOpenHead;
@@ -85,7 +87,7 @@ fn garbage(site: &Site, noise: &mut Noise) -> Result<()> {
 }
 
 fn half_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
-    let whole = greeting(|_| ());
+    let whole = greeting(&hello());
     let mut kept: Vec<TcpStream> = Vec::new();
     for _ in 0..50 {
         let mut stream = connect(&site.address)?;
@@ -99,10 +101,10 @@ fn half_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
 
 fn bad_greetings(site: &Site, noise: &mut Noise) -> Result<()> {
     let bad = match noise.next() % 4 {
-        0 => greeting(|hello| hello.magic = 1),
-        1 => greeting(|hello| hello.version = 999),
-        2 => greeting(|hello| hello.cluster = "another".into()),
-        _ => greeting(|hello| hello.node = 3),
+        0 => greeting(&HelloRequest { magic: 1, ..hello() }),
+        1 => greeting(&HelloRequest { version: 999, ..hello() }),
+        2 => greeting(&HelloRequest { cluster: "another".into(), ..hello() }),
+        _ => greeting(&HelloRequest { node: 3, ..hello() }),
     };
     let mut stream = connect(&site.address)?;
     stream.write_all(&bad).context(|| "the node does not read".into())?;
@@ -124,7 +126,7 @@ fn many_connections(site: &Site, _: &mut Noise) -> Result<()> {
 
 /// An admitted client; `None` while all node ids are held by clients that were disconnected and whose grace time runs.
 fn greet(site: &Site) -> Option<Raw> {
-    let raw = Raw::greet(&site.address).ok();
+    let raw = super::raw::greet(&site.address).ok();
     if raw.is_none() {
         thread::sleep(Duration::from_millis(5));
     }
@@ -136,8 +138,8 @@ fn say_and_be_closed(site: &Site, say: impl FnOnce(&Raw, &mut Vec<u8>)) -> Resul
     let Some(mut raw) = greet(site) else { return Ok(()) };
     let mut bytes = Vec::new();
     say(&raw, &mut bytes);
-    raw.say(&bytes)?;
-    read_to_close(&mut raw.stream);
+    raw.stream.write_all(&bytes).context(|| "the node does not read".into())?;
+    raw.last_words();
     Ok(())
 }
 
@@ -194,7 +196,7 @@ fn foreign_transactions(site: &Site, noise: &mut Noise) -> Result<()> {
 
 fn absurd_epochs(site: &Site, _: &mut Noise) -> Result<()> {
     say_and_be_closed(site, |raw, out| {
-        let id = TransactionId::new(raw.own.node(), Incarnation(7), 1);
+        let id = TransactionId::new(raw.api, raw.incarnation, 1);
         raw.frame(out, SignalNumber::TransactionRequest, (BlockNumber::Coordinator, 0), |writer| {
             writer.put(&batch(id, 1 << 47, 0));
         });
@@ -205,7 +207,7 @@ fn absurd_epochs(site: &Site, _: &mut Noise) -> Result<()> {
 fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
     let key = 1u64.to_le_bytes();
-    let (_, instance) = raw.place_of(&site.table, &key);
+    let (_, instance) = place_of(&raw, &site.table, &key);
     let mut bytes = Vec::new();
     for request in 0..1000u32 {
         let to = (BlockNumber::DataManager, instance);
@@ -231,7 +233,7 @@ fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
         .context(|| "cannot set a time-out".into())?;
     for _ in 0..UNREAD_REQUESTS_MAX {
         // The node stops reading, and finally closes.
-        if raw.say(&bytes).is_err() {
+        if raw.stream.write_all(&bytes).is_err() {
             break;
         }
     }
@@ -241,15 +243,18 @@ fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
 /// Sends frames that each get one answer, and reads the answers; a hundred times.
 fn ask_all(raw: &mut Raw, count: usize, bytes: &[u8]) -> Result<()> {
     for _ in 0..100 {
-        raw.say(bytes)?;
-        (0..count).try_for_each(|_| raw.receive(|_| Ok(())))?;
+        raw.stream.write_all(bytes).context(|| "the node does not read".into())?;
+        for _ in 0..count {
+            let answer = raw.receive(|_| ()).context(|| "no answer".into())?;
+            answer.ok_or_else(|| Failure::new("the node has closed the connection"))?;
+        }
     }
     Ok(())
 }
 
 fn nonsense_filters(site: &Site, noise: &mut Noise) -> Result<()> {
     let Some(mut raw) = greet(site) else { return Ok(()) };
-    let (partition, instance) = raw.place_of(&site.table, &1u64.to_le_bytes());
+    let (partition, instance) = place_of(&raw, &site.table, &1u64.to_le_bytes());
     let mut bytes = Vec::new();
     for scan in 0..100 {
         let length = noise.next() as usize % 2000;
@@ -286,7 +291,7 @@ fn nonsense_rows(site: &Site, noise: &mut Noise) -> Result<()> {
     for number in 1..=100 {
         let length = noise.next() as usize % 3000;
         let image = noise.bytes(length);
-        let id = TransactionId::new(raw.own.node(), Incarnation(7), number);
+        let id = TransactionId::new(raw.api, raw.incarnation, number);
         raw.frame(&mut bytes, SignalNumber::TransactionRequest, (BlockNumber::Coordinator, 0), |writer| {
             writer.put(&batch(id, 0, 1));
             writer.put(&OperationHead {

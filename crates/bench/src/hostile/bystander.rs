@@ -38,16 +38,16 @@ impl Bystander {
         let row = Record::new([("id", Value::from(1u64)), ("v", Value::from(17i64))]);
         cluster.insert(&table, &row).context(failed)?;
         let shared = Arc::new(Shared::default());
-        let told = shared.clone();
+        let reported = shared.clone();
         let thread = thread::spawn(move || {
-            while !told.stop.load(Ordering::Relaxed) {
+            while !reported.stop.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 let found = cluster.get(&table, 1u64).context(|| "a read of the bystander".into())?;
                 if found.as_ref() != Some(&row) {
                     return Err(Failure::new(format!("the bystander has read {found:?}")));
                 }
-                told.longest_ns.fetch_max(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
-                told.reads.fetch_add(1, Ordering::Relaxed);
+                reported.longest_ns.fetch_max(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                reported.reads.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
         });

@@ -69,13 +69,13 @@ impl Wakefulness {
     /// Of the CPU with this number.
     pub fn of(cpu: u16) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
+        let reported = stop.clone();
         let keep_awake = move || {
             // Otherwise it would take CPU time from the measured threads.
             if bind(cpu).and_then(|()| yield_to_everybody()).is_err() {
                 return;
             }
-            while !told.load(Ordering::Relaxed) {
+            while !reported.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
         };

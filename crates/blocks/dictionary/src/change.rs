@@ -1,7 +1,7 @@
 //! One schema change, in rounds.
 //!
 //! ```text
-//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (requester told)
+//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (answer)
 //!      │ somebody refuses, or the requester goes │
 //!      └──────────────┬──────────────────────┘
 //!                     ▼

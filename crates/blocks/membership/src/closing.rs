@@ -3,12 +3,10 @@
 
 use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::{Membership, Timer};
-use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16};
 
 impl Membership {
     /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
@@ -131,8 +129,7 @@ impl Membership {
         let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
             unreachable!("connections are closed before blocks are notified")
         };
-        let awaited =
-            self.notify_blocks(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
+        let awaited = self.notify_all(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
         let is_confirmed = awaited.is_empty();
         self.api_nodes.set(api, State::Closing { session, awaited, next });
         if is_confirmed {
@@ -145,6 +142,9 @@ impl Membership {
         cx: &mut Context<'_>,
         frame: &Frame<'_>,
     ) -> Option<()> {
+        if self.relay_confirm(cx, frame, SignalNumber::ApiConnectionClosedConfirm)? {
+            return Some(());
+        }
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
         if let Some(State::Closing { session, awaited, .. }) = self.api_nodes.get_mut(api)
@@ -204,7 +204,7 @@ impl Membership {
         incarnation: Incarnation,
         successor: Option<Candidate>,
     ) {
-        let awaited = self.notify_blocks(cx, SignalNumber::ApiFailedOrder, api, incarnation);
+        let awaited = self.notify_all(cx, SignalNumber::ApiFailedOrder, api, incarnation);
         let is_forgotten = awaited.is_empty();
         self.api_nodes.set(api, State::Failing { incarnation, awaited, successor });
         if is_forgotten {
@@ -213,6 +213,9 @@ impl Membership {
     }
 
     pub(crate) fn on_api_failed_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        if self.relay_confirm(cx, frame, SignalNumber::ApiFailedConfirm)? {
+            return Some(());
+        }
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
         if let Some(State::Failing { incarnation, awaited, .. }) = self.api_nodes.get_mut(api)
@@ -235,13 +238,26 @@ impl Membership {
         }
     }
 
-    /// A data node has failed: what it owed about this API node is not awaited any more.
+    /// A data node has failed: its drivers have no connections any more, and what it owed about this API node is not
+    /// awaited.
     pub(crate) fn go_on_without(&mut self, cx: &mut Context<'_>, api: NodeId, node: NodeId) {
         let Some(state) = self.api_nodes.get_mut(api) else { return };
-        if let State::Closing { awaited, .. } | State::Failing { awaited, .. } = state {
-            awaited.retain(|block| block.node() != node);
+        match state {
+            State::Connected { drivers: awaited, .. }
+            | State::Disconnecting { awaited, .. }
+            | State::Closing { awaited, .. }
+            | State::Failing { awaited, .. } => awaited.retain(|one| one.node() != node),
+            State::Free | State::Closed { .. } => {}
         }
         match state {
+            State::Connected { drivers, .. } if drivers.is_empty() => {
+                let order = close_order(api, ErrorCode::ConnectionLost, 0);
+                self.enter_disconnecting(cx, &order, Next::Nobody);
+            }
+            State::Disconnecting { awaited, .. } if awaited.is_empty() => {
+                cx.mark("disconnecting goes on without a failed data node");
+                self.enter_closing(cx, api);
+            }
             State::Closing { awaited, .. } if awaited.is_empty() => {
                 cx.mark("closing goes on without a failed data node");
                 self.enter_closed(cx, api);
@@ -258,27 +274,6 @@ impl Membership {
             | State::Failing { .. } => {}
         }
     }
-
-    /// Sends a signal about an API node to all blocks that may have something of it; returns those, as each has to confirm.
-    fn notify_blocks(
-        &self,
-        cx: &mut Context<'_>,
-        signal: SignalNumber,
-        api: NodeId,
-        incarnation: Incarnation,
-    ) -> BTreeSet<Address> {
-        let view = cx.view();
-        let everywhere = [BlockNumber::Coordinator, BlockNumber::DataManager];
-        let notified: Vec<Address> = everywhere
-            .into_iter()
-            .flat_map(|block| view.addresses(block))
-            .chain(self.settings.own_blocks.iter().copied())
-            .collect();
-        for &block in &notified {
-            cx.frame(signal, block).put(&ApiNodeBody::new(api, incarnation));
-        }
-        notified.into_iter().collect()
-    }
 }
 
 /// An order to close an API node's connections; `signal` is the number of the one that was wrong, 0 if none was.
@@ -289,7 +284,7 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
 /// Whether a confirm is about this session. A coordinator knows of an incarnation what stands in transaction ids: its
 /// low 16 bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes
 /// out.
-fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
+pub(crate) fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
     body.incarnation.get() as u16 == incarnation.0 as u16
 }
 

@@ -20,9 +20,10 @@ impl Membership {
         frame.head::<HeartbeatBody>()?;
         if let Some(State::Connected { last_seen, .. }) = self.api_nodes.get_mut(frame.sender().node()) {
             *last_seen = cx.now();
-            let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
-            cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);
         }
+        // Who was admitted by the membership of another data node wants to know, too, that this one is alive.
+        let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
+        cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);
         Some(())
     }
 

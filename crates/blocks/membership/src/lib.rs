@@ -16,8 +16,8 @@
 //!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
-//! `connect` decides who may connect, `closing` holds the way down from *Connected*, `heartbeat` notices silence,
-//! `api_nodes` is the table of ids. The signals are described in `vinga_wire::membership`, the protocol in
+//! `connect` decides who may connect, `closing` holds the way down from *Connected*, `relays` passes orders on to the
+//! blocks of other nodes, `heartbeat` notices silence, `api_nodes` is the table of ids. The signals are described in `vinga_wire::membership`, the protocol in
 //! `docs/protocols/membership.md`.
 //!
 //! Nobody waits for ever: data nodes that fail are no longer waited for, nor are drivers that don't report within a
@@ -32,12 +32,14 @@ mod api_nodes;
 mod closing;
 mod connect;
 mod heartbeat;
+mod relays;
 
 pub use api_nodes::Phase;
 
 use alloc::vec::Vec;
 use api_nodes::{ApiNodes, Next, State};
 use closing::close_order;
+use relays::Relays;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::EpochOrder;
@@ -58,8 +60,8 @@ pub struct Settings {
     pub reconnect_grace: Span,
     /// The drivers of this node's threads that read sockets.
     pub drivers: Vec<Address>,
-    /// Further blocks of this node that are notified when an API node closes or fails, besides the coordinators and
-    /// data managers of all members: the dictionary and the info block of the main thread.
+    /// Further blocks of this node that are notified when an API node closes or fails, besides its coordinators and
+    /// data managers: the dictionary and the info block of the main thread.
     pub own_blocks: Vec<Address>,
 }
 
@@ -67,6 +69,7 @@ pub struct Settings {
 pub struct Membership {
     settings: Settings,
     api_nodes: ApiNodes,
+    relays: Relays,
     /// The newest epoch announced, for those who ask by heartbeat.
     epoch: Epoch,
     /// When the next look for silent API nodes is due.
@@ -104,6 +107,7 @@ impl Membership {
     pub fn new(settings: Settings) -> Self {
         Membership {
             api_nodes: ApiNodes::new(settings.api_first, settings.api_nodes_max),
+            relays: Relays::default(),
             epoch: Epoch(0),
             check_due: Tick(0),
             graces: 0,
@@ -168,6 +172,12 @@ impl Block for Membership {
             Some(SignalNumber::ApiConnectRequest) => self.on_api_connect_request(cx, frame),
             Some(SignalNumber::ApiDisconnectedReport) => self.on_api_disconnected_report(cx, frame),
             Some(SignalNumber::CloseConnectionOrder) => self.on_close_connection_order(cx, frame),
+            Some(signal @ SignalNumber::ApiConnectionClosedOrder) => {
+                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiConnectionClosedConfirm)
+            }
+            Some(signal @ SignalNumber::ApiFailedOrder) => {
+                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiFailedConfirm)
+            }
             Some(SignalNumber::ApiConnectionClosedConfirm) => {
                 self.on_api_connection_closed_confirm(cx, frame)
             }
@@ -191,6 +201,7 @@ impl Block for Membership {
                 LogLevel::Warning,
                 format_args!("data node {node} (incarnation {incarnation}) is not in view {view}"),
             );
+            self.relays.forget_requester(node);
             for api in self.api_nodes.ids() {
                 self.go_on_without(cx, api, node);
             }
@@ -200,6 +211,7 @@ impl Block for Membership {
 
     fn check_invariants(&self, scrutiny: Scrutiny) {
         self.api_nodes.check_invariants(scrutiny);
+        self.relays.check_invariants();
     }
 }
 

@@ -86,7 +86,7 @@ impl World {
             if sent.signal() == SignalNumber::ApiConnectionClosedOrder {
                 let (api, _) = api_node(&sent);
                 let open = self.drivers.iter().any(|driver| driver.connections.contains_key(&api));
-                assert!(!open, "blocks are told that API node {api} is closed before it is");
+                assert!(!open, "blocks are notified that API node {api} is closed before it is");
             }
             if sent.signal() == SignalNumber::ApiConnectConfirm {
                 self.check_admission(&sent);
@@ -102,7 +102,7 @@ impl World {
                 ),
                 _ => {
                     let index = BLOCKS.iter().position(|&b| b == sent.receiver()).expect("a known block");
-                    assert!(index != 2 || !self.second_node_failed, "a failed node is told nothing");
+                    assert!(index != 2 || !self.second_node_failed, "a failed node is sent nothing");
                     self.blocks[index].inbox.push_back(sent);
                 }
             }

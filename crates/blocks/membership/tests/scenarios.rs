@@ -277,3 +277,29 @@ fn bad_signals_close_the_api_node() {
     let orders: Vec<_> = h.take_sent().iter().map(|s| (s.signal(), s.receiver())).collect();
     assert_eq!(orders, [(SignalNumber::CloseConnectionOrder, DRIVERS[0])]);
 }
+
+#[test]
+fn orders_of_another_membership_are_relayed() {
+    let mut h = harness();
+    let requester = Address::new(NodeId(2), BlockNumber::Membership, 0);
+    h.heading("the membership that has admitted an API node orders, the blocks of this node are notified");
+    report(&mut h, requester, SignalNumber::ApiConnectionClosedOrder, 145, 7);
+    h.heading("it gets one confirm, when all blocks have confirmed");
+    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    assert!(h.take_sent().iter().all(|sent| sent.signal() != SignalNumber::ApiConnectionClosedConfirm));
+    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    let confirmed = h.take_sent();
+    assert_eq!(confirmed[0].signal(), SignalNumber::ApiConnectionClosedConfirm);
+    assert_eq!(confirmed[0].receiver(), requester);
+    h.heading("the same for a failure; a confirm of something else counts for nothing");
+    report(&mut h, requester, SignalNumber::ApiFailedOrder, 145, 7);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 8);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
+    h.take_sent();
+    h.heading("the requester is lost: nobody waits any more");
+    h.lose_node(NodeId(2));
+    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
+    assert!(h.take_sent().is_empty());
+    check("relayed_orders.txt", &h);
+}

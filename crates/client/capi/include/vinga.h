@@ -1089,7 +1089,7 @@ VINGA_API int vinga_tx_rollback_cont(int *ret, vinga_tx *tx, int ready);
 /* ---- Filters ---- */
 
 /* Expressions. Functions take over the expressions that they are given, also when they fail: those handles are closed. What
- * is wrong is told when the filter is used. A filter that was used is closed, too. Integers are exact from -2^63 to 2^64-1;
+ * is wrong is reported when the filter is used. A filter that was used is closed, too. Integers are exact from -2^63 to 2^64-1;
  * beyond that, and divided by zero, they are NULL. */
 
 /** Closes a filter that was not used. */

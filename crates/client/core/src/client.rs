@@ -6,7 +6,7 @@ use crate::net::{Command, Net, Token, TokenKind};
 use crate::operation_batch::OperationBatch;
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
-use crate::request::BATCH_TAG;
+use crate::request::{BATCH_TAG, write_question};
 use crate::requests::{Answer, Request, Requests};
 use crate::scans::{RangeSpec, ScanProgress, ScanRows, ScanSpec, Scans};
 use crate::schema_events::{NewsId, SchemaEvents, SchemaNews};
@@ -232,6 +232,11 @@ impl Client {
         self.sessions.readiness()
     }
 
+    /// Whether the data node is connected whose dictionary answers: the one that leads the cluster.
+    pub fn reaches_dictionary(&self) -> bool {
+        self.president().is_some()
+    }
+
     /// How it stands with each address of a data node, in their order.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.sessions.endpoints()
@@ -302,7 +307,11 @@ impl Client {
                 net.note_epoch(answer.epoch.get());
                 net.note_view(answer.view);
                 if answer.request.get() & BATCH_TAG != 0 {
-                    self.transactions.on_answer(net, answer, errors)
+                    self.transactions.on_answer(net, answer, errors)?;
+                    while let Some((transaction, code)) = self.transactions.take_rolled_back() {
+                        self.scans.end_within(net, transaction, code);
+                    }
+                    Some(())
                 } else {
                     self.writes.on_answer(net, answer)
                 }
@@ -310,6 +319,10 @@ impl Client {
             SignalNumber::TransactionRowReport => self.transactions.on_row(net, frame),
             SignalNumber::OutcomeConfirm => {
                 let (confirm, _) = frame.head::<OutcomeConfirm>()?;
+                let (id, number) = (TransactionId(confirm.transaction.get()), confirm.outcome_number.get());
+                if net.outcomes.take_unanswered(frame.sender(), id, number) {
+                    return Some(());
+                }
                 if confirm.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_outcome(net, confirm)
                 } else {
@@ -392,14 +405,19 @@ impl Client {
             self.sessions.send_disconnect(&mut self.net, endpoint);
             return;
         }
+        self.net.turnovers.note(endpoint);
         self.sessions.rebuild_routes(&mut self.net);
         self.writes.ask(&mut self.net, endpoint);
         self.transactions.ask(&mut self.net, endpoint);
-        self.schema_events.subscribe(&mut self.net, self.sessions.any());
+        for (coordinator, transaction) in self.net.outcomes.unanswered(endpoint) {
+            write_question(&mut self.net, coordinator, transaction, BATCH_TAG);
+        }
+        let president = self.president();
+        self.schema_events.subscribe(&mut self.net, president);
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
-        let is_declared_failed = self.sessions.is_declared_failed(link, &refusal);
+        let is_declared_failed = self.sessions.is_declared_failed(&refusal);
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
         self.lose(link.endpoint(), Error::with_detail(code, refusal.detail));
         if is_declared_failed {
@@ -418,7 +436,7 @@ impl Client {
         self.net.outcomes.reset();
         self.net.incarnation.0 += 1;
         self.net.api = NodeId(self.net.settings.node);
-        self.sessions.forget_tickets();
+        self.sessions.forget_ticket();
     }
 
     fn give_up_questions(&mut self, code: ErrorCode) {
@@ -436,6 +454,12 @@ impl Client {
             }
         }
         self.sessions.rebuild_routes(&mut self.net);
+        self.transactions.finish_without_rows(&mut self.net);
+    }
+
+    /// Where the dictionary is that answers; `None` while it is not connected.
+    fn president(&self) -> Option<(NodeId, LinkId)> {
+        self.sessions.president(self.net.routes.view())
     }
 
     /// Gives an endpoint up: everything that was under way there ends, or will be asked for.
@@ -449,9 +473,12 @@ impl Client {
         self.statistics.on_lost(net, endpoint);
         self.schema_events.on_lost(endpoint);
         net.outcomes.unlink(endpoint);
+        net.turnovers.note(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
-        self.schema_events.subscribe(net, self.sessions.any());
+        self.transactions.finish_without_rows(net);
+        let president = self.president();
+        self.schema_events.subscribe(&mut self.net, president);
     }
 }
 
@@ -503,6 +530,13 @@ impl Client {
     pub fn transaction_id(&self, transaction: Token) -> Option<TransactionId> {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.id(transaction.handle)
+    }
+
+    /// Why a transaction was rolled back that nobody has asked to roll back: the cluster did it, or the connection was
+    /// lost. `None` while it is open, and if it has ended as was asked.
+    pub fn rollback_cause(&self, transaction: Token) -> Option<ErrorCode> {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.cause(transaction.handle)
     }
 
     /// Begins to read a batch of keys as a transaction sees them whose next operation has this number: with its own
@@ -626,9 +660,9 @@ impl Client {
     /// Sends a request to the dictionary or for an information table.
     ///
     /// # Errors
-    /// `ClusterFailure` if no data node is connected.
+    /// `ClusterFailure` if the data node that leads the cluster is not connected.
     pub fn request(&mut self, request: &Request) -> Result<Token> {
-        let node = self.sessions.any().ok_or(ErrorCode::ClusterFailure)?;
+        let node = self.president().ok_or(ErrorCode::ClusterFailure)?;
         let handle = self.requests.submit(&mut self.net, request, node)?;
         Ok(Token { kind: TokenKind::Request, handle })
     }
@@ -650,7 +684,7 @@ impl Client {
     /// # Errors
     /// `Overloaded` if too many want to know already.
     pub fn watch_schema(&mut self) -> Result<Token> {
-        let way = self.sessions.any();
+        let way = self.president();
         let handle = self.schema_events.watch(&mut self.net, way, self.sessions.cluster_incarnation())?;
         Ok(Token { kind: TokenKind::SchemaEvents, handle })
     }

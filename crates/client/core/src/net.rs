@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
-use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_base::{Incarnation, NodeId, PartitionId, TransactionId, ViewNumber};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
@@ -65,6 +65,33 @@ pub enum Command {
     Close(LinkId),
 }
 
+/// When endpoints were connected and lost, in the order of these events.
+pub struct Turnovers {
+    /// How many there have been.
+    count: u64,
+    /// The newest of each endpoint; 0 for none.
+    newest: Vec<u64>,
+}
+
+impl Turnovers {
+    fn new(endpoints: u16) -> Self {
+        Turnovers { count: 0, newest: (0..endpoints).map(|_| 0).collect() }
+    }
+
+    /// An endpoint is connected, or its connections are lost.
+    pub fn note(&mut self, endpoint: u16) {
+        self.count += 1;
+        self.newest[usize::from(endpoint)] = self.count;
+    }
+}
+
+/// What was known of connections and owners when something was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    turnovers: u64,
+    view: ViewNumber,
+}
+
 /// The part of the machine that all others use.
 pub struct Net {
     pub settings: Settings,
@@ -76,6 +103,7 @@ pub struct Net {
     pub links: Vec<Link>,
     pub routes: PartitionRoutes,
     pub outcomes: Outcomes,
+    pub turnovers: Turnovers,
     /// Tokens about which there is news for the driver.
     pub news: Vec<Token>,
     pub commands: VecDeque<Command>,
@@ -95,6 +123,7 @@ impl Net {
             links: (0..links).map(|_| Link::default()).collect(),
             routes: PartitionRoutes::default(),
             outcomes: Outcomes::default(),
+            turnovers: Turnovers::new(settings.endpoints),
             news: Vec::new(),
             commands: VecDeque::new(),
             transactions: 0,
@@ -143,6 +172,27 @@ impl Net {
         self.transactions += 1;
         let id = TransactionId::new(self.api, self.incarnation, self.transactions);
         if id.number() == 0 { self.next_transaction() } else { id }
+    }
+
+    /// The moment: what is sent now may be answered by way of connections that are lost later.
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        Moment { turnovers: self.turnovers.count, view: self.routes.view().number() }
+    }
+
+    /// Whether everything that was asked for at a moment can still be answered by the data nodes themselves.
+    #[inline]
+    pub fn is_unbroken_since(&self, moment: Moment) -> bool {
+        self.moment() == moment && self.routes.is_whole()
+    }
+
+    /// Whether a row of a partition that was asked for at a moment may have been lost on its way from its owner: the
+    /// connections to that are not those of then, or it may be another one now.
+    pub fn may_have_lost(&self, partition: PartitionId, moment: Moment) -> bool {
+        self.moment().view != moment.view
+            || self.routes.way(partition).is_none_or(|(link, _)| {
+                self.turnovers.newest[usize::from(link.endpoint())] > moment.turnovers
+            })
     }
 
     /// Tells the driver that there is news.

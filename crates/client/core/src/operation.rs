@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::row_layout::RowError;
-use vinga_base::{ColumnId, OperationNumber};
+use vinga_base::{ColumnId, OperationNumber, PartitionId};
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::{ErrorCode, U16, U32, U64};
 use zerocopy::IntoBytes;
@@ -145,11 +145,14 @@ pub(crate) struct TakenLock {
     table: u32,
     version: u64,
     hash: KeyHash,
+    /// Where the row is.
+    pub partition: PartitionId,
 }
 
 impl TakenLock {
     pub fn new(read: OperationNumber, table: &Table, hash: KeyHash) -> Self {
-        TakenLock { read, table: table.id().0, version: table.version().0, hash }
+        let partition = table.partition_of(hash);
+        TakenLock { read, table: table.id().0, version: table.version().0, hash, partition }
     }
 
     /// Appends the operation that lets go of it. Its error leaves the transaction open: then the lock stays.

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, OperationNumber, PartitionId};
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, OperationHead, OperationKind};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, OperationHead, OperationKind};
 use vinga_wire::transaction::OPERATIONS_MAX;
 use zerocopy::FromBytes;
 
@@ -47,9 +47,26 @@ struct Place {
 struct Operation {
     end: usize,
     kind: OperationKind,
+    /// Where its row is.
+    partition: PartitionId,
+    /// A read that gives the committed version of a row that others have locked.
+    else_committed: bool,
+    /// Its error leaves the transaction open.
+    error_is_local: bool,
     answer: Answer,
     /// The unique index that is to blame if it failed; 0 for the row itself.
     index: u16,
+}
+
+impl Operation {
+    /// Whether its row is still to come, or word that there is none.
+    fn awaits_row(&self) -> bool {
+        match self.answer {
+            Answer::Waiting => self.kind.is_read(),
+            Answer::Failed(ErrorCode::RowLocked) => self.else_committed,
+            Answer::Row(_) | Answer::NoRow | Answer::Failed(_) | Answer::Locked(_) => false,
+        }
+    }
 }
 
 /// A batch of a transaction's operations, and their results.
@@ -118,17 +135,23 @@ impl OperationBatch {
             self.bytes.truncate(begin);
             return Err(Error::with_detail(ErrorCode::TooManyOperations, "one operation is too long"));
         }
-        self.hint = self.hint.or(Some(operation.table.partition_of(hash)));
+        let partition = operation.table.partition_of(hash);
+        self.hint = self.hint.or(Some(partition));
         if matches!(operation.kind, OperationKind::ReadShared | OperationKind::ReadExclusive) {
             self.locks.push(TakenLock::new(number, operation.table, hash));
         }
-        self.appended(operation.kind);
+        let else_committed = operation.wait == LockWait::ElseCommitted && operation.kind.is_read();
+        let (kind, end) = (operation.kind, self.bytes.len());
+        self.operations.push(Operation {
+            end,
+            kind,
+            partition,
+            else_committed,
+            error_is_local: operation.error_is_local,
+            answer: Answer::Waiting,
+            index: 0,
+        });
         Ok(number)
-    }
-
-    fn appended(&mut self, kind: OperationKind) {
-        let end = self.bytes.len();
-        self.operations.push(Operation { end, kind, answer: Answer::Waiting, index: 0 });
     }
 
     /// The lock that a read of the transaction has taken is to be let go of, in front of the operation that is appended
@@ -149,8 +172,17 @@ impl OperationBatch {
     pub fn push_unlocks(&mut self) {
         for next in 0..self.unlocks.len() {
             let number = self.next_number();
-            self.locks[self.unlocks[next] as usize].write_unlock(number, &mut self.bytes);
-            self.appended(OperationKind::Unlock);
+            let lock = &self.locks[self.unlocks[next] as usize];
+            lock.write_unlock(number, &mut self.bytes);
+            self.operations.push(Operation {
+                end: self.bytes.len(),
+                kind: OperationKind::Unlock,
+                partition: lock.partition,
+                else_committed: false,
+                error_is_local: true,
+                answer: Answer::Waiting,
+                index: 0,
+            });
         }
         self.unlocks.clear();
     }
@@ -186,11 +218,12 @@ impl OperationBatch {
     /// Errors of the operations that wait here roll the transaction back, whatever was said when they were appended.
     pub fn make_strict(&mut self) {
         let mut begin = 0;
-        for operation in &self.operations {
+        for operation in &mut self.operations {
             let head = OperationHead::mut_from_prefix(&mut self.bytes[begin..operation.end]);
             let (head, _) = head.expect("each operation begins with its head");
             if operation.kind != OperationKind::Unlock {
                 head.flags &= !FLAG_ERROR_IS_LOCAL;
+                operation.error_is_local = false;
             }
             begin = operation.end;
         }
@@ -284,6 +317,12 @@ impl OperationBatch {
         &self.bytes[end(index)..end(index + count)]
     }
 
+    /// Of the first so many operations, the partitions of those whose rows are still to come.
+    pub(crate) fn awaited_rows(&self, sent: usize) -> impl Iterator<Item = PartitionId> {
+        let sent = self.operations[..sent].iter();
+        sent.filter(|operation| operation.awaits_row()).map(|operation| operation.partition)
+    }
+
     /// Takes the row of a read over, or that there is none; false if that was not waited for.
     pub(crate) fn take_row(&mut self, number: u32, row: Option<&[u8]>) -> bool {
         let at = number.checked_sub(self.first).map(|at| at as usize);
@@ -319,6 +358,17 @@ impl OperationBatch {
         };
         operation.index = index;
         Some(())
+    }
+
+    /// The transaction is committed, but the answer to this batch was lost, and with it which operations have failed
+    /// alone. Nobody knows that of a change, nor whether a read has got the lock that it could do without.
+    pub(crate) fn lose_errors(&mut self) {
+        for operation in &mut self.operations {
+            let is_change = operation.error_is_local && operation.kind.is_change();
+            if is_change && operation.answer == Answer::Waiting || operation.else_committed {
+                operation.answer = Answer::Failed(ErrorCode::UnknownOutcome);
+            }
+        }
     }
 
     /// It is over. Operations that were not answered are done, if they change something and nothing failed.

@@ -6,10 +6,14 @@
 //! anything else is sent on the next connection, so their answers come before any later outcome does.
 //!
 //! The number goes with each batch; when there are none, an `OutcomesSeenOrder` goes after a while.
+//!
+//! An answer that was lost and that nobody waits for any more is *unanswered*: it is asked for all the same when its
+//! coordinator is connected again, so that this can forget it.
 
 use crate::link::LinkId;
 use crate::routes::CoordinatorIndex;
 use alloc::vec::Vec;
+use vinga_base::TransactionId;
 use vinga_base::time::{Span, Tick};
 use vinga_wire::Address;
 
@@ -25,6 +29,8 @@ pub struct Coordinator {
     seen: u32,
     confirmed: u32,
     confirmed_at: Tick,
+    /// Transactions whose answers may have been lost, and that nobody here knows any more.
+    unanswered: Vec<TransactionId>,
 }
 
 impl Coordinator {
@@ -55,6 +61,7 @@ impl Outcomes {
                     seen: 0,
                     confirmed: 0,
                     confirmed_at: Tick(0),
+                    unanswered: Vec::new(),
                 });
                 CoordinatorIndex(self.coordinators.len() as u16 - 1)
             }
@@ -96,6 +103,28 @@ impl Outcomes {
         }
     }
 
+    /// The answer to a transaction may have been lost, and nobody waits for it.
+    pub fn note_unanswered(&mut self, index: CoordinatorIndex, transaction: TransactionId) {
+        self.coordinators[usize::from(index.0)].unanswered.push(transaction);
+    }
+
+    /// What is to be asked for when an endpoint is connected again: coordinators and transactions.
+    pub fn unanswered(&self, endpoint: u16) -> Vec<(CoordinatorIndex, TransactionId)> {
+        let reached = (0..).map(CoordinatorIndex).zip(&self.coordinators);
+        let reached = reached.filter(|(_, coordinator)| coordinator.is_reached_by(endpoint));
+        reached.flat_map(|(index, c)| c.unanswered.iter().map(move |&id| (index, id))).collect()
+    }
+
+    /// A coordinator has answered a question; false if somebody else waits for that.
+    pub fn take_unanswered(&mut self, address: Address, transaction: TransactionId, number: u32) -> bool {
+        let Some(at) = self.coordinators.iter().position(|c| c.address == address) else { return false };
+        let unanswered = &mut self.coordinators[at].unanswered;
+        let Some(found) = unanswered.iter().position(|&id| id == transaction) else { return false };
+        unanswered.swap_remove(found);
+        self.note(CoordinatorIndex(at as u16), number);
+        true
+    }
+
     /// Coordinators that have waited long enough for word of which outcomes are known: connection, address, number.
     pub fn take_idle(&mut self, now: Tick) -> impl Iterator<Item = (LinkId, Address, u32)> {
         self.coordinators.iter_mut().filter_map(move |coordinator| {
@@ -119,6 +148,7 @@ impl Outcomes {
     pub fn reset(&mut self) {
         for coordinator in &mut self.coordinators {
             (coordinator.seen, coordinator.confirmed) = (0, 0);
+            coordinator.unanswered.clear();
         }
     }
 }

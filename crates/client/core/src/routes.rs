@@ -27,6 +27,8 @@ pub struct Route {
 pub struct PartitionRoutes {
     view: ClusterView,
     partitions: Vec<Route>,
+    /// Whether the owners of all partitions are connected.
+    is_whole: bool,
     reachable: Vec<CoordinatorIndex>,
     next: usize,
 }
@@ -83,6 +85,7 @@ impl PartitionRoutes {
                     .map(|(_, _, index)| *index),
             });
         }
+        self.is_whole = self.partitions.iter().all(|route| route.link.is_some());
     }
 
     fn connection_of(&self, data_manager: Address) -> Option<u16> {
@@ -104,6 +107,12 @@ impl PartitionRoutes {
     pub fn way(&self, partition: PartitionId) -> Option<(LinkId, Address)> {
         let route = self.partition(partition)?;
         Some((route.link?, route.data_manager))
+    }
+
+    /// Whether the owners of all partitions are connected.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Number of the cluster's partitions.

@@ -11,6 +11,10 @@
 //! was refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys,
 //! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
 //! along an index they do not.
+//!
+//! Rows that a scan of a transaction gives are worth what the transaction is: one that data nodes have rolled back,
+//! because it was idle for too long, say, has lost its changes, and word of that may come after the last rows. The end
+//! of the transaction tells. Scans that are open when the word comes end with it.
 
 mod merge;
 mod rows;
@@ -342,6 +346,14 @@ impl Scans {
             if matches!(part, Some(PartState::Refused)) {
                 self.open_part(net, handle, at);
             }
+        }
+    }
+
+    /// A transaction was rolled back: scans that see its changes are over, for what they would meet now lacks them.
+    pub fn end_within(&mut self, net: &mut Net, transaction: TransactionId, code: ErrorCode) {
+        let of_it = self.pool.iter().filter(|(_, scan)| scan.transaction == transaction);
+        for handle in of_it.map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end(net, handle, Err(Error::new(code)));
         }
     }
 

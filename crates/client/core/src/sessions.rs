@@ -5,12 +5,13 @@
 //!      ▲                      │                       │                         │
 //!      └──────────────────────┴───────────────────────┴─────────────────────────┘  refused, broken, silent, too slow
 //! ```
-//! The first connection is greeted with the ticket of the session that this client had with the node, 0 if none; its
-//! confirm says how many connections the node would like, the others name its ticket. If one breaks all are closed. A
-//! client without a node id connects to one data node first, which gives it one.
+//! A client is one session for the whole cluster: the first data node that admits it gives it a node id and a ticket,
+//! with which it greets on all further connections, to that node and to the others, and comes back after connections
+//! broke. So without a ticket one data node is greeted at a time. The confirm of a node's first connection says how
+//! many connections the node would like; if one of these breaks all of them are closed.
 //!
-//! When the node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
-//! begins, with the next incarnation, and what was being asked for is unknown for ever.
+//! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
+//! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
@@ -51,7 +52,6 @@ struct Session {
     node: Option<NodeId>,
     /// Which start of the node has answered.
     incarnation: Incarnation,
-    ticket: u64,
     /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
     /// Attempts that have failed since it was ready.
@@ -66,6 +66,8 @@ struct Session {
 /// The sessions with all data nodes, one for each endpoint.
 pub(crate) struct Sessions {
     list: Vec<Session>,
+    /// By which the cluster knows this incarnation of the client; 0 as long as it was not admitted.
+    ticket: u64,
     cluster_incarnation: Option<u64>,
     /// Nothing is opened any more.
     is_leaving: bool,
@@ -109,14 +111,18 @@ impl Sessions {
             state: State::Waiting { until: Tick(0) },
             node: None,
             incarnation: Incarnation(0),
-            ticket: 0,
             opened: 0,
             failures: 0,
             connects: 0,
             error: None,
             is_tried: false,
         };
-        Sessions { list: (0..endpoints).map(session).collect(), cluster_incarnation: None, is_leaving: false }
+        Sessions {
+            list: (0..endpoints).map(session).collect(),
+            ticket: 0,
+            cluster_incarnation: None,
+            is_leaving: false,
+        }
     }
 
     /// Opens what is due; returns the endpoints that have to be given up, and why.
@@ -124,7 +130,7 @@ impl Sessions {
         let mut lost = Vec::new();
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
-                State::Waiting { until } if until <= net.now && self.may_open(net) => {
+                State::Waiting { until } if until <= net.now && self.may_open() => {
                     let session = self.get_mut(endpoint);
                     session.state = State::First { since: net.now };
                     session.open(net, LinkId::new(endpoint, 0));
@@ -171,10 +177,10 @@ impl Sessions {
         last_seen.is_some_and(|last_seen| net.now - last_seen > net.settings.silence_max)
     }
 
-    /// As long as the client has no node id only one data node is greeted.
-    fn may_open(&self, net: &Net) -> bool {
+    /// As long as the client has no ticket only one data node is greeted.
+    fn may_open(&self) -> bool {
         !self.is_leaving
-            && (net.api != NodeId(0) || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
+            && (self.ticket != 0 || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
     }
 
     /// No connection is opened any more; the disconnect notice is sent where it can be.
@@ -225,7 +231,7 @@ impl Sessions {
         if session.opened & 1 << link.connection() == 0 {
             return;
         }
-        let (node, ticket) = (session.node.unwrap_or_default(), session.ticket);
+        let (node, ticket) = (session.node.unwrap_or_default(), self.ticket);
         let now = net.now;
         let place = net.link(link);
         place.is_open = true;
@@ -273,7 +279,6 @@ impl Sessions {
                 net.api = NodeId(confirm.api);
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
-                session.ticket = confirm.ticket;
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
                 if is_restarted {
                     net.epoch_seen = 0;
@@ -287,6 +292,7 @@ impl Sessions {
                 for connection in 1..wanted {
                     session.open(net, LinkId::new(endpoint, connection));
                 }
+                self.ticket = confirm.ticket;
                 self.cluster_incarnation = Some(confirm.cluster_incarnation);
                 wanted - 1
             }
@@ -317,8 +323,8 @@ impl Sessions {
     }
 
     /// Whether a refusal means that this incarnation of the client is over.
-    pub fn is_declared_failed(&self, link: LinkId, refusal: &Refusal) -> bool {
-        self.get(link.endpoint()).ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16
+    pub fn is_declared_failed(&self, refusal: &Refusal) -> bool {
+        self.ticket != 0 && refusal.code == ErrorCode::UnknownOutcome as u16
     }
 
     /// All connections to an endpoint are to be closed; it is tried again after a pause.
@@ -340,11 +346,9 @@ impl Sessions {
         session.opened = 0;
     }
 
-    /// The next incarnation greets with tickets of its own.
-    pub fn forget_tickets(&mut self) {
-        for session in &mut self.list {
-            session.ticket = 0;
-        }
+    /// The next incarnation gets a ticket of its own.
+    pub fn forget_ticket(&mut self) {
+        self.ticket = 0;
     }
 
     /// Finds the ways to all partitions and coordinators again.
@@ -359,10 +363,12 @@ impl Sessions {
         net.routes = routes;
     }
 
-    /// A connected data node with a connection to it, for what any of them can do; the one with the lowest address.
-    pub fn any(&self) -> Option<(NodeId, LinkId)> {
-        let ready = self.list.iter().position(Session::is_ready)?;
-        Some((self.list[ready].node?, LinkId::new(ready as u16, 0)))
+    /// The data node that leads the cluster in a view, with a connection to it; `None` while it is not connected. Its
+    /// dictionary is the one that answers.
+    pub fn president(&self, view: &ClusterView) -> Option<(NodeId, LinkId)> {
+        let president = view.president()?;
+        let endpoint = self.list.iter().position(|s| s.node == Some(president) && s.is_ready())?;
+        Some((president, LinkId::new(endpoint as u16, 0)))
     }
 
     /// Which incarnation of the cluster is known; 0 for none yet.

@@ -10,7 +10,8 @@
 //! ```
 //! There is one batch under way at a time; one that is too long for a signal goes in shares, the next when the one
 //! before is answered. Rows come from the data managers, on other connections than the coordinator's confirm, so before
-//! or after it: the confirm says how many there are.
+//! or after it: the confirm says how many there are. Those that were sent by way of a connection that is lost are not
+//! waited for; their reads have failed, whatever becomes of the transaction.
 //!
 //! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what
 //! it waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what
@@ -18,7 +19,7 @@
 //! decided.
 
 use crate::error::{Error, Result};
-use crate::net::{Net, TokenKind};
+use crate::net::{Moment, Net, TokenKind};
 use crate::operation_batch::{OperationBatch, Standing};
 use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
@@ -54,6 +55,8 @@ struct Busy {
     end: BatchEnd,
     /// Operations sent so far, in all shares.
     sent: usize,
+    /// When the share was sent.
+    moment: Moment,
     /// What the confirm of the share said, once it has come: how the transaction stands and how many rows there are.
     confirmed: Option<(Standing, u16)>,
     rows: u16,
@@ -67,6 +70,15 @@ impl Busy {
             BatchEnd::Commit => self.sent == self.batch.len(),
             BatchEnd::RollBack => true,
         }
+    }
+
+    /// Rows that can't come any more.
+    fn lost_rows(&self, net: &Net) -> usize {
+        if net.is_unbroken_since(self.moment) {
+            return 0;
+        }
+        let awaited = self.batch.awaited_rows(self.sent);
+        awaited.filter(|&partition| net.may_have_lost(partition, self.moment)).count()
     }
 }
 
@@ -93,6 +105,8 @@ struct Transaction {
     is_abandoned: bool,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
+    /// Why it was rolled back, if its owner has not asked for that.
+    cause: Option<ErrorCode>,
 }
 
 /// All transactions of the client that are open or whose outcome is asked for.
@@ -101,6 +115,8 @@ pub(crate) struct Transactions {
     by_id: IdMap,
     asking: u32,
     abandoned: u32,
+    /// Those of which [`Transactions::take_rolled_back`] has not been asked.
+    rolled_back: Vec<(TransactionId, ErrorCode)>,
 }
 
 impl Transactions {
@@ -110,6 +126,7 @@ impl Transactions {
             by_id: IdMap::new(TRANSACTIONS_MAX),
             asking: 0,
             abandoned: 0,
+            rolled_back: Vec::new(),
         }
     }
 
@@ -122,6 +139,7 @@ impl Transactions {
             finished: None,
             is_abandoned: false,
             is_given_up: false,
+            cause: None,
         };
         self.pool.insert(transaction).map_err(|_| {
             Error::with_detail(ErrorCode::Overloaded, "this client has too many open transactions")
@@ -132,7 +150,8 @@ impl Transactions {
     pub fn submit(&mut self, net: &mut Net, handle: Handle, batch: OperationBatch, end: BatchEnd) {
         let transaction = &mut self.pool[handle];
         assert!(transaction.finished.is_none(), "the batch before was taken");
-        let mut busy = Busy { batch, end, sent: 0, confirmed: None, rows: 0 };
+        let moment = net.moment();
+        let mut busy = Busy { batch, end, sent: 0, moment, confirmed: None, rows: 0 };
         let is_fresh = match transaction.state {
             State::Ended(code) => {
                 let rolled_back = Err(Error::new(code));
@@ -181,7 +200,7 @@ impl Transactions {
         let from = busy.sent;
         let count = if busy.end == BatchEnd::RollBack { 0 } else { busy.batch.share_from(from) };
         busy.sent += count;
-        (busy.confirmed, busy.rows) = (None, 0);
+        (busy.moment, busy.confirmed, busy.rows) = (net.moment(), None, 0);
         let rollback_from = busy.batch.rollback_from().filter(|_| from == 0);
         match busy.end {
             BatchEnd::RollBack => flags |= FLAG_ROLLBACK,
@@ -212,6 +231,16 @@ impl Transactions {
         self.pool.get(handle).map(|transaction| transaction.id).filter(|&id| id != TransactionId::NONE)
     }
 
+    /// Why the cluster has rolled it back, or its connection is lost, although its owner has not asked for that.
+    pub fn cause(&self, handle: Handle) -> Option<ErrorCode> {
+        self.pool.get(handle)?.cause
+    }
+
+    /// The transactions that have been rolled back since the last call although nobody has asked for that, and why.
+    pub fn take_rolled_back(&mut self) -> Option<(TransactionId, ErrorCode)> {
+        self.rolled_back.pop()
+    }
+
     /// What a read of this transaction must carry to see its changes; `None` if it has none.
     ///
     /// # Errors
@@ -235,6 +264,7 @@ impl Transactions {
         match transaction.state {
             State::Fresh | State::Ended(_) => self.remove(handle),
             State::Asking { .. } => {
+                net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
                 self.asking -= 1;
                 self.remove(handle);
             }
@@ -284,6 +314,7 @@ impl Transactions {
             batch: OperationBatch::default(),
             end: BatchEnd::RollBack,
             sent: 0,
+            moment: net.moment(),
             confirmed: None,
             rows: 0,
         });
@@ -338,9 +369,17 @@ impl Transactions {
         let outcome = Outcome::from_number(answer.outcome)?;
         let transaction = &mut self.pool[handle];
         net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
+        let is_open = matches!(transaction.state, State::Open | State::Busy(_));
+        if is_open && outcome == Outcome::RolledBack && answer.error.get() != 0 {
+            let code = rollback_code(answer.error.get());
+            transaction.cause = Some(code);
+            self.rolled_back.push((transaction.id, code));
+        }
         match (&mut transaction.state, outcome) {
             // The answer to giving up what has ended just before.
             (State::Ended(_), _) if transaction.is_given_up => {}
+            // The coordinator gave up an idle transaction while a batch was on its way: this is the answer to that.
+            (State::Ended(_), Outcome::RolledBack | Outcome::NotFound) => {}
             (State::Busy(Busy { confirmed: Some((Standing::Committed(_), _)), .. }), Outcome::RolledBack)
                 if transaction.is_given_up => {}
             // The answer to a batch that was given up, just too late.
@@ -417,7 +456,7 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         let State::Busy(busy) = &mut transaction.state else { unreachable!("the caller has found it so") };
         let Some((standing, rows)) = busy.confirmed else { return };
-        if busy.rows < rows {
+        if busy.rows < rows && usize::from(busy.rows) + busy.lost_rows(net) < usize::from(rows) {
             return;
         }
         if standing == Standing::Open && transaction.is_given_up {
@@ -444,6 +483,8 @@ impl Transactions {
             {
                 continue;
             }
+            let is_open = matches!(transaction.state, State::Open | State::Busy(_));
+            transaction.cause = transaction.cause.or(is_open.then_some(ErrorCode::ConnectionLost));
             match core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost)) {
                 State::Busy(busy) => {
                     let may_have_committed = busy.end == BatchEnd::Commit && busy.is_ending();
@@ -456,6 +497,9 @@ impl Transactions {
                             self.asking += 1;
                         }
                         Some(_) | None => {
+                            if may_have_committed {
+                                net.outcomes.note_unanswered(coordinator, transaction.id);
+                            }
                             let standing = match busy.end {
                                 BatchEnd::RollBack => Ok(Standing::RolledBack),
                                 BatchEnd::Open | BatchEnd::Commit => {
@@ -470,6 +514,15 @@ impl Transactions {
                 as_it_was @ (State::Fresh | State::Asking { .. } | State::Ended(_)) => {
                     transaction.state = as_it_was;
                 }
+            }
+        }
+    }
+
+    /// Connections were lost, or there is another view: batches that lack only rows which can't come any more are over.
+    pub fn finish_without_rows(&mut self, net: &mut Net) {
+        for handle in self.handles() {
+            if let State::Busy(Busy { confirmed: Some(_), .. }) = self.pool[handle].state {
+                self.finish_share_if_done(net, handle);
             }
         }
     }
@@ -504,9 +557,12 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         let asked = core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost));
         match asked {
-            State::Asking { batch, .. } => {
+            State::Asking { mut batch, .. } => {
                 self.asking -= 1;
                 net.outcomes.note(transaction.coordinator, number);
+                if standing.is_ok() {
+                    batch.lose_errors();
+                }
                 self.finish(net, handle, batch, standing);
             }
             as_it_was @ (State::Fresh | State::Open | State::Busy(_) | State::Ended(_)) => {
@@ -527,6 +583,7 @@ impl Transactions {
             if let State::Asking { until, .. } = transaction.state
                 && hopeless(net, transaction.coordinator, until)
             {
+                net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
                 self.answer_question(net, handle, Err(Error::new(code)), 0);
             }
         }

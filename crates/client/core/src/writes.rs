@@ -154,6 +154,7 @@ impl Writes {
                 continue;
             }
             if self.batches.get(single.batch).is_none() {
+                net.outcomes.note_unanswered(single.coordinator, single.id);
                 self.singles.remove(handle);
                 continue;
             }
@@ -187,6 +188,7 @@ impl Writes {
         for handle in self.handles() {
             let single = &self.singles[handle];
             if single.asked_until.is_some_and(|until| hopeless(net, single.coordinator, until)) {
+                net.outcomes.note_unanswered(single.coordinator, single.id);
                 self.end(net, handle, Ending::Failed(code), 0);
             }
         }

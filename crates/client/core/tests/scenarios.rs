@@ -588,3 +588,102 @@ fn a_node_that_is_being_greeted_gets_the_disconnect_notice_when_it_has_answered(
         assert_eq!(hellos, notices, "after {steps} steps");
     }
 }
+
+/// Moves things until the node has handled one more of these signals.
+fn until_handled(world: &mut World, signal: SignalNumber) {
+    let count = |world: &World| world.node.handled.get(&(signal as u16)).copied().unwrap_or(0);
+    let before = count(world);
+    while count(world) == before {
+        world.advance(1_000);
+        world.step();
+    }
+}
+
+#[test]
+fn a_batch_may_cross_the_end_of_its_idle_transaction() {
+    for seed in 30..50 {
+        let mut world = world(seed);
+        let table = world.create("test.t");
+        let transaction = world.client.begin().unwrap();
+        let mut batch = run(&mut world, transaction, one_insert(&table, 1), BatchEnd::Open);
+        world.node.give_up_idle();
+        batch.clear();
+        world.client.send(transaction, batch, BatchEnd::Commit);
+        world.run_until_idle();
+        let batch = world.client.take_operations(transaction).expect("it is over");
+        assert_eq!(batch.standing().unwrap_err().code(), ErrorCode::InactiveTimeout);
+        assert_eq!(world.client.rollback_cause(transaction), Some(ErrorCode::InactiveTimeout));
+        assert_eq!(world.client.endpoints()[0].connects, 1, "nobody did anything wrong");
+        world.client.cancel(transaction);
+        world.run_until_idle();
+        assert!(world.client.is_at_rest() && world.node.unconfirmed() == 0);
+    }
+}
+
+#[test]
+fn a_scan_ends_with_the_transaction_whose_changes_it_sees() {
+    let mut world = world(51);
+    let table = world.create("test.t");
+    world.load(&table, 0..100);
+    let transaction = world.client.begin().unwrap();
+    let batch = run(&mut world, transaction, one_insert(&table, 1000), BatchEnd::Open);
+    let spec = ScanSpec { batch_rows: 2, batch_bytes: 1, parallel: 1, ..ScanSpec::default() };
+    let within = Some((transaction, batch.next_number()));
+    let scan = world.client.scan(&table, spec, within).unwrap();
+    world.run_until_idle();
+    assert!(matches!(world.client.next_rows(scan), ScanProgress::Rows(_)));
+    world.node.give_up_idle();
+    world.run_until_idle();
+    let ScanProgress::Ended(Err(error)) = world.client.next_rows(scan) else { panic!("it has ended") };
+    assert_eq!(error.code(), ErrorCode::InactiveTimeout);
+    world.client.cancel(transaction);
+    world.run_until_idle();
+    assert!(world.client.is_at_rest());
+}
+
+#[test]
+fn an_outcome_that_nobody_waits_for_any_more_is_confirmed_all_the_same() {
+    let mut world = world(52);
+    let table = world.create("test.t");
+    let mut batch = WriteBatch::default();
+    push_insert(&mut batch, &table, 1);
+    let token = world.client.write(batch, Urgency::Now).unwrap();
+    let transaction = world.client.begin().unwrap();
+    until_handled(&mut world, SignalNumber::TransactionRequest);
+    world.client.send(transaction, one_insert(&table, 2), BatchEnd::Commit);
+    until_handled(&mut world, SignalNumber::TransactionRequest);
+    world.is_cut = true;
+    world.break_any();
+    world.advance(20_000_000);
+    world.client.cancel(transaction);
+    world.advance(11_000_000);
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    world.is_cut = false;
+    world.run_until_idle();
+    assert_eq!(world.node.unconfirmed(), 0);
+    assert_eq!(world.node.rows("test.t").len(), 2);
+    assert!(world.client.is_at_rest());
+}
+
+#[test]
+fn what_has_failed_alone_is_not_known_when_the_answer_is_lost() {
+    let mut world = world(53);
+    let table = world.create("test.t");
+    world.load(&table, [1]);
+    let transaction = world.client.begin().unwrap();
+    let mut batch = one_insert(&table, 2);
+    let row = image(&table, 1, "another");
+    let mut insert = OperationSpec::new(&table, OperationKind::Insert, &[], &row);
+    insert.error_is_local = true;
+    batch.push(&insert).unwrap();
+    world.client.send(transaction, batch, BatchEnd::Commit);
+    until_handled(&mut world, SignalNumber::TransactionRequest);
+    world.break_any();
+    world.run_until_idle();
+    let batch = world.client.take_operations(transaction).expect("it is over");
+    assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
+    assert_eq!(batch.result(OperationNumber(1)), Ok(None), "it is done, or nothing would be committed");
+    assert_eq!(batch.result(OperationNumber(2)), Err(ErrorCode::UnknownOutcome));
+    world.client.cancel(transaction);
+    assert!(world.client.is_at_rest());
+}

@@ -48,7 +48,7 @@ fn the_example_with_indexes() {
     assert_eq!((of_range(0), of_range(1)), (3, 2), "{shown}");
     assert!(lines.contains(&"there is no A7000") && lines.contains(&"100 orders sent"), "{shown}");
     let changes = lines.iter().skip_while(|line| **line != "changes:");
-    let told: Vec<&str> = changes.filter_map(|line| line.strip_prefix("told: ")).collect();
+    let reported: Vec<&str> = changes.filter_map(|line| line.strip_prefix("reported: ")).collect();
     let expected = [
         "alter table shop.order",
         "rename table shop.order to shop.old_order",
@@ -56,14 +56,14 @@ fn the_example_with_indexes() {
         "drop table shop.old_order",
         "drop database shop",
     ];
-    assert_eq!(told, expected, "{shown}");
+    assert_eq!(reported, expected, "{shown}");
 }
 
 #[test]
 fn the_example_with_indexes_in_an_event_loop() {
     let shown = run("orders_loop");
     assert!(shown.contains("customer 3: 100 orders upwards, 100 downwards\nA42 is order 42\n"), "{shown}");
-    assert!(shown.ends_with("told of 6 changes\n"), "{shown}");
+    assert!(shown.ends_with("notified of 6 changes\n"), "{shown}");
 }
 
 #[test]

@@ -52,9 +52,17 @@ struct Session {
     connections: Vec<Option<usize>>,
     /// By coordinator.
     outcomes: Vec<Outcomes>,
-    open: BTreeMap<u64, (u16, Changes)>,
+    open: BTreeMap<u64, Open>,
     scans: BTreeMap<u32, Scan>,
     ranges: BTreeMap<u32, RangeScan>,
+}
+
+/// An open transaction.
+struct Open {
+    coordinator: u16,
+    changes: Changes,
+    /// The tag of its newest batch.
+    request: u32,
 }
 
 /// Outcomes that one coordinator keeps for a client.
@@ -194,10 +202,27 @@ impl ScriptedNode {
         session.connections.iter_mut().for_each(|place| *place = None);
         session.scans.clear();
         session.ranges.clear();
-        for (id, (coordinator, _)) in std::mem::take(&mut session.open) {
+        for (id, Open { coordinator, .. }) in std::mem::take(&mut session.open) {
             session.outcomes[usize::from(coordinator)].push(id, None);
         }
         closed
+    }
+
+    /// All open transactions have been idle for too long: they are rolled back, and their clients are notified.
+    pub fn give_up_idle(&mut self) {
+        let mut given_up = Vec::new();
+        for (&api, session) in &mut self.sessions {
+            for (id, open) in std::mem::take(&mut session.open) {
+                let number = session.outcomes[usize::from(open.coordinator)].push(id, None);
+                given_up.push((api, open.coordinator, refusal(id, open.request, number)));
+            }
+        }
+        for (api, coordinator, answer) in given_up {
+            let at = Address::new(NODE, BlockNumber::Coordinator, coordinator);
+            self.send(api, at, SignalNumber::TransactionRefuse, |w| {
+                w.put(&answer);
+            });
+        }
     }
 
     fn forget_connection(&mut self, connection: usize) {
@@ -437,7 +462,7 @@ impl ScriptedNode {
         let changes = match head.transaction.get() {
             0 => &none,
             id => match self.sessions.get(&api)?.open.get(&id) {
-                Some((_, changes)) => changes,
+                Some(open) => &open.changes,
                 None => {
                     self.send(api, at, SignalNumber::KeyReadRefuse, |w| {
                         w.put(&refusal(ErrorCode::NoSuchTransaction));
@@ -521,9 +546,10 @@ impl ScriptedNode {
             failed_index: U16::ZERO,
         };
         if flags & FLAG_START != 0 {
-            assert!(session.open.insert(id, (at.instance(), Changes::new())).is_none(), "it starts once");
+            let open = Open { coordinator: at.instance(), changes: Changes::new(), request: 0 };
+            assert!(session.open.insert(id, open).is_none(), "it starts once");
         }
-        let Some((coordinator, mut changes)) = session.open.remove(&id) else {
+        let Some(Open { coordinator, mut changes, .. }) = session.open.remove(&id) else {
             answer.error = U16::new(ErrorCode::TransactionAborted as u16);
             self.send(api, at, SignalNumber::TransactionRefuse, |w| {
                 w.put(&answer);
@@ -562,7 +588,8 @@ impl ScriptedNode {
                 answer.outcome_number = U32::new(number);
             }
             None => {
-                session.open.insert(id, (coordinator, changes));
+                let request = head.request.get();
+                session.open.insert(id, Open { coordinator, changes, request });
             }
         }
         self.send(api, at, signal, |w| {
@@ -681,7 +708,7 @@ impl ScriptedNode {
         let session = self.sessions.get_mut(&api).expect("it has sent a frame");
         let Some(scan) = session.scans.get(&scan_id) else { return };
         let none = Changes::new();
-        let changes = session.open.get(&scan.head.transaction.get()).map_or(&none, |(_, changes)| changes);
+        let changes = session.open.get(&scan.head.transaction.get()).map_or(&none, |open| &open.changes);
         let Ok(table) = self.store.table(scan.head.table.get(), scan.head.version.get()) else { return };
         let filter = filter(table, &scan.filter).expect("checked when it was opened");
         let mut keys: Vec<&Vec<u8>> = table.rows.keys().collect();
@@ -786,6 +813,23 @@ impl ScriptedNode {
             }
         }
         Some(())
+    }
+}
+
+/// What a client gets whose transaction was idle for too long.
+fn refusal(id: u64, request: u32, number: u32) -> TransactionAnswer {
+    TransactionAnswer {
+        transaction: U64::new(id),
+        epoch: U64::ZERO,
+        request: U32::new(request),
+        outcome_number: U32::new(number),
+        failed_operation: U32::ZERO,
+        error: U16::new(ErrorCode::InactiveTimeout as u16),
+        errors: U16::ZERO,
+        rows: U16::ZERO,
+        outcome: Outcome::RolledBack as u8,
+        view: 1,
+        failed_index: U16::ZERO,
     }
 }
 

@@ -179,9 +179,8 @@ pub struct ScanRecord {
     pub opened: Time,
     /// When its last batch came, if it came to its end.
     pub ended: Option<Time>,
-    /// Where in [`ScanRecord::rows`] those of another partition begin, so that the order begins anew; nowhere if all
-    /// partitions are merged.
-    pub parts: Vec<usize>,
+    /// The partition of each of [`ScanRecord::rows`], in whose order they come; empty if all partitions are merged.
+    pub parts: Vec<u16>,
     /// The rows: when the batch was asked for, when it came, key, row.
     pub rows: Vec<(Time, Time, u64, Value)>,
     /// How many rows it counted, if it did not give them.

@@ -111,7 +111,7 @@ impl fmt::Write for Writer<'_> {
 mod tests {
     use super::*;
 
-    fn told(summary: &BlockSummary) -> String {
+    fn reported(summary: &BlockSummary) -> String {
         let mut text = String::new();
         summary.tell(&mut text).unwrap();
         text
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn the_newest_text_is_told() {
         let summary = BlockSummary::new();
-        assert_eq!(told(&summary), "");
+        assert_eq!(reported(&summary), "");
         summary.update(5, |out| out.write_str("first: 1 of 2\nsecond: é\n"));
-        assert_eq!(told(&summary), "  its blocks, as of turn 5:\n    first: 1 of 2\n    second: é\n");
+        assert_eq!(reported(&summary), "  its blocks, as of turn 5:\n    first: 1 of 2\n    second: é\n");
         summary.update(9, |out| out.write_str("x"));
-        assert_eq!(told(&summary), "  its blocks, as of turn 9:\n    x\n");
+        assert_eq!(reported(&summary), "  its blocks, as of turn 9:\n    x\n");
         summary.update(10, |out| out.write_str(&"y".repeat(BYTES_MAX + 1)));
-        assert_eq!(told(&summary).matches('y').count(), BYTES_MAX);
+        assert_eq!(reported(&summary).matches('y').count(), BYTES_MAX);
         summary.clear();
-        assert_eq!(told(&summary), "");
+        assert_eq!(reported(&summary), "");
     }
 }

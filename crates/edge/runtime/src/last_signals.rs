@@ -51,11 +51,11 @@ struct Answer {
     /// Number of signals that were put in; those before the last [`SIGNALS_MAX`] are overwritten.
     count: usize,
     /// Signal `i` is at `i` modulo [`SIGNALS_MAX`].
-    signals: [Told; SIGNALS_MAX],
+    signals: [Reported; SIGNALS_MAX],
 }
 
 #[derive(Clone, Copy)]
-struct Told {
+struct Reported {
     signal: TraceEntry,
     /// Timers just before it that were left out.
     timers_before: u32,
@@ -64,7 +64,7 @@ struct Told {
 impl Answer {
     const fn empty() -> Self {
         let signal = TraceEntry { tick: Tick(0), length: 0, bytes: [0; TRACE_BYTES] };
-        Answer { count: 0, signals: [Told { signal, timers_before: 0 }; SIGNALS_MAX] }
+        Answer { count: 0, signals: [Reported { signal, timers_before: 0 }; SIGNALS_MAX] }
     }
 
     fn take_over(&mut self, trace: &TraceRing) {
@@ -77,14 +77,14 @@ impl Answer {
                 self.count -= 1;
                 timers_before = self.signals[self.count % SIGNALS_MAX].timers_before + 1;
             }
-            self.signals[self.count % SIGNALS_MAX] = Told { signal: *signal, timers_before };
+            self.signals[self.count % SIGNALS_MAX] = Reported { signal: *signal, timers_before };
             self.count += 1;
             last_is_timer = is_timer;
         }
     }
 
     /// Oldest first.
-    fn iter(&self) -> impl ExactSizeIterator<Item = &Told> {
+    fn iter(&self) -> impl ExactSizeIterator<Item = &Reported> {
         (self.count.saturating_sub(SIGNALS_MAX)..self.count).map(|at| &self.signals[at % SIGNALS_MAX])
     }
 }
@@ -310,7 +310,7 @@ fn write_signals(
     // SAFETY: it has answered and will not be asked again before `being_asked` is free.
     let answer = unsafe { &*record.answer.get() };
     writeln!(out, "the last {} signals of thread {name}, oldest first:", answer.iter().len())?;
-    for &Told { ref signal, timers_before } in answer.iter() {
+    for &Reported { ref signal, timers_before } in answer.iter() {
         if timers_before > 0 {
             writeln!(out, "  ({timers_before} timers)")?;
         }
@@ -359,11 +359,11 @@ mod tests {
         }
         let mut answer = Answer::empty();
         answer.take_over(&trace);
-        let told: Vec<(u64, u32)> =
-            answer.iter().map(|told| (told.signal.tick.0, told.timers_before)).collect();
-        assert_eq!(told.len(), SIGNALS_MAX);
-        assert_eq!(told[..3], [(250, 0), (254, 3), (255, 0)]);
-        assert_eq!(told[SIGNALS_MAX - 1], (499, 3));
+        let reported: Vec<(u64, u32)> =
+            answer.iter().map(|reported| (reported.signal.tick.0, reported.timers_before)).collect();
+        assert_eq!(reported.len(), SIGNALS_MAX);
+        assert_eq!(reported[..3], [(250, 0), (254, 3), (255, 0)]);
+        assert_eq!(reported[SIGNALS_MAX - 1], (499, 3));
     }
 
     #[test]

@@ -478,10 +478,10 @@ impl Listener {
 fn return_refused(code: ErrorCode) -> Option<&'static str> {
     match code {
         ErrorCode::UnknownOutcome => {
-            Some("comes back as a client that this node does not know (any more), and is told to begin anew")
+            Some("comes back as a client that this node does not know (any more), and is asked to begin anew")
         }
         ErrorCode::ConnectionLost => {
-            Some("comes back while its earlier connections are being closed, and is told to try again")
+            Some("comes back while its earlier connections are being closed, and is asked to try again")
         }
         _ => None,
     }

@@ -195,7 +195,7 @@ impl Output {
         let _ = self.write(stream, lane, statistics);
         self.progress.forget(lane);
         match self.way {
-            Way::Direct { .. } | Way::Local { .. } => say_farewell(stream),
+            Way::Direct { .. } | Way::Local { .. } => finish_sending(stream),
             Way::Relayed(_) => {}
         }
     }
@@ -227,7 +227,7 @@ pub(crate) fn write_some(
 }
 
 /// Ends the stream to the client. To be called before a socket is closed.
-pub(crate) fn say_farewell(stream: &Socket) {
+pub(crate) fn finish_sending(stream: &Socket) {
     stream.end_writing();
     // A socket that is closed with unread bytes resets the connection, and what was sent last may be lost.
     let mut rest = [0; 4096];

@@ -36,7 +36,7 @@
 //!
 //! *Stopping.* Send threads are stopped when all other threads have ended: they write what those left behind.
 
-use crate::output::{Written, say_farewell, write_some};
+use crate::output::{Written, finish_sending, write_some};
 use crate::ring::{Consumer, Producer, ring};
 use crate::statistics::{Counter, ThreadStatistics};
 use std::io;
@@ -218,6 +218,6 @@ impl Outlet {
         while self.can_be_served() {
             self.serve(statistics);
         }
-        say_farewell(&self.stream);
+        finish_sending(&self.stream);
     }
 }

@@ -84,7 +84,7 @@ pub struct Limits {
     /// (`TimeBetweenWatchDogCheck`).
     pub watchdog: Duration,
     /// How long a stopping node continues to send what waits.
-    pub farewell: Duration,
+    pub last_sending: Duration,
 }
 
 impl Default for Limits {
@@ -98,7 +98,7 @@ impl Default for Limits {
             greetings_max: 512,
             greeting: Duration::from_secs(3),
             watchdog: Duration::from_secs(6),
-            farewell: Duration::from_secs(1),
+            last_sending: Duration::from_secs(1),
         }
     }
 }

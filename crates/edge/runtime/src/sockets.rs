@@ -362,7 +362,7 @@ impl Sockets {
             Some(place) => self.give_up(usize::from(place), Broken::Rule(code, signal), switchboard),
             None => {
                 if switchboard.close(api, Some(code)) {
-                    let (level, text) = told(&Broken::Rule(code, signal));
+                    let (level, text) = reported(&Broken::Rule(code, signal));
                     self.lines.write(level, WHO, format_args!("API node {api}: {text}"));
                 }
             }
@@ -380,7 +380,7 @@ impl Sockets {
             Broken::Rule(code, _) => Some(*code),
         };
         if switchboard.close(api, reason) {
-            let (level, text) = told(&why);
+            let (level, text) = reported(&why);
             self.lines.write(level, WHO, format_args!("API node {api} ({peer}): {text}"));
         }
     }
@@ -429,7 +429,7 @@ impl Sockets {
 }
 
 /// The log line about a connection that is given up.
-fn told(why: &Broken) -> (Level, String) {
+fn reported(why: &Broken) -> (Level, String) {
     match why {
         Broken::Ended => (Level::Info, "it has disconnected".to_string()),
         Broken::Failed(why) => (Level::Warn, format!("its connection broke: {why}")),
@@ -451,10 +451,10 @@ mod tests {
 
     #[test]
     fn who_leaves_alarms_nobody() {
-        let (level, text) = told(&Broken::Rule(ErrorCode::ConnectionLost, 0));
+        let (level, text) = reported(&Broken::Rule(ErrorCode::ConnectionLost, 0));
         assert_eq!(level, Level::Info);
         assert!(!text.contains("4002"), "{text}");
-        assert_eq!(told(&Broken::Rule(ErrorCode::SlowReader, 0)).0, Level::Warn);
-        assert_eq!(told(&Broken::Rule(ErrorCode::ConnectionLost, 7)).0, Level::Warn);
+        assert_eq!(reported(&Broken::Rule(ErrorCode::SlowReader, 0)).0, Level::Warn);
+        assert_eq!(reported(&Broken::Rule(ErrorCode::ConnectionLost, 7)).0, Level::Warn);
     }
 }

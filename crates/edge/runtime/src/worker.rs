@@ -193,7 +193,7 @@ impl<H: Host> Worker<H> {
         self.rings.drain(word, executor, switchboard, statistics);
         statistics.enter(Phase::Timers);
         let has_long_work = self.finish_turn();
-        let has_obeyed = self.obey_orders();
+        let has_carried_out = self.carry_out_orders();
 
         let (outbox, switchboard, statistics) =
             (self.executor.outbox(), &*self.switchboard, &*self.statistics);
@@ -215,7 +215,7 @@ impl<H: Host> Worker<H> {
         let has_local = self.executor.has_local();
         // Work that followed from orders has not been through timers and long work yet.
         has_long_work
-            || has_obeyed
+            || has_carried_out
             || has_local
             || self.rings.has_left()
             || can_be_served
@@ -388,7 +388,7 @@ impl<H: Host> Worker<H> {
         self.stops_since.is_some_and(|since| {
             let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
             let span = now - since;
-            span >= self.limits.farewell.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
+            span >= self.limits.last_sending.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
         })
     }
 

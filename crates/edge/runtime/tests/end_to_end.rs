@@ -6,16 +6,23 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use support::{
-    Client, HANG_GUARD, assert_awake, both_ways, greeting, hello, number, settings, start, wait_until,
+    Client, Echoes, HANG_GUARD, assert_awake, both_ways, connect, connect_with, join, number, settings,
+    start, wait_until,
 };
+use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
+/// The number that the next answer repeats.
+fn next_trace(client: &mut Client) -> u32 {
+    client.receive(|frame| frame.header.trace.get()).unwrap().expect("the node keeps answering")
+}
+
 /// Checks that the node still serves, and has missed no wake-up.
 fn assert_alive(node: &NodeProcess) {
-    Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
+    connect(node.address()).echo(0, 1, b"alive");
     assert_awake(node);
 }
 
@@ -23,7 +30,7 @@ fn assert_alive(node: &NodeProcess) {
 fn an_echo_in_pieces_and_in_batches() {
     for settings in both_ways(1) {
         let (node, _) = start(settings);
-        let mut client = Client::connect(node.address()).unwrap();
+        let mut client = connect(node.address());
         client.echo(0, 1, b"one");
         // A batch of requests, cut at every possible place.
         let mut batch = Vec::new();
@@ -38,8 +45,7 @@ fn an_echo_in_pieces_and_in_batches() {
             }
             client.stream.write_all(back).unwrap();
             for trace in 0..5 {
-                let (_, frame) = client.receive().unwrap().unwrap();
-                assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+                assert_eq!(next_trace(&mut client), trace);
             }
         }
         // The largest frame there is, and a long batch behind it.
@@ -50,11 +56,9 @@ fn an_echo_in_pieces_and_in_batches() {
         }
         let mut writer = client.stream.try_clone().unwrap();
         let writing = std::thread::spawn(move || writer.write_all(&batch).unwrap());
-        let (_, frame) = client.receive().unwrap().unwrap();
-        assert_eq!(frame.len(), FRAME_BYTES_MAX);
+        assert_eq!(client.receive(|frame| frame.length()).unwrap(), Some(FRAME_BYTES_MAX));
         for trace in 0..20_000 {
-            let (_, frame) = client.receive().unwrap().unwrap();
-            assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+            assert_eq!(next_trace(&mut client), trace);
         }
         writing.join().unwrap();
         node.stop();
@@ -65,27 +69,24 @@ fn an_echo_in_pieces_and_in_batches() {
 fn two_threads_serve_one_client() {
     for settings in both_ways(2) {
         let (node, records) = start(settings);
-        let mut first = Client::connect(node.address()).unwrap();
+        let mut first = connect(node.address());
         // Before there is a second connection, answers of the other thread arrive by the first.
         for trace in 0..100 {
             first.echo(1, trace, b"by a ring there and back");
         }
-        let mut second = first.join(node.address(), 1).unwrap();
+        let mut second = join(&first, node.address(), 1).unwrap();
         assert_eq!(second.api, first.api);
         second.echo(1, 1, b"without a ring");
-        second.send(SignalNumber::KeyReadRequest, 0, 2, b"there").unwrap();
-        let (_, answer) = first.receive().unwrap().unwrap();
-        assert_eq!(Frame::first(&answer).unwrap().unwrap().header.trace.get(), 2);
+        second.ask(SignalNumber::KeyReadRequest, 0, 2, b"there").unwrap();
+        assert_eq!(next_trace(&mut first), 2);
         // A signal between blocks of two threads, as large as can be.
         let mut body = number(1).to_vec();
         body.resize(100 * 1024, 5);
         for trace in 0..50 {
-            first.send(SignalNumber::ScanNextRequest, 0, trace, &body).unwrap();
+            first.ask(SignalNumber::ScanNextRequest, 0, trace, &body).unwrap();
         }
         for trace in 0..50 {
-            let (_, answer) = second.receive().unwrap().unwrap();
-            let frame = Frame::first(&answer).unwrap().unwrap();
-            assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, body.len() - 4));
+            second.expect(trace, body.len() - 4);
         }
         // If one connection breaks, all are closed, and Membership is notified once.
         drop(first);
@@ -93,7 +94,7 @@ fn two_threads_serve_one_client() {
         wait_until("Membership hears of it", || !records.gone().is_empty());
         assert_eq!(records.gone(), [(second.api.0, 1)]);
         assert_eq!(
-            Client::connect(node.address()).unwrap().join(node.address(), 5).err(),
+            join(&connect(node.address()), node.address(), 5).err().and_then(|error| error.code()),
             Some(ErrorCode::BadHandshake)
         );
         assert_alive(&node);
@@ -106,8 +107,8 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     for mut settings in both_ways(2) {
         settings.limits.slow_reader = Duration::from_secs(2);
         let (node, records) = start(settings);
-        let mut slow = Client::connect(node.address()).unwrap();
-        let mut other = Client::connect(node.address()).unwrap();
+        let mut slow = connect(node.address());
+        let mut other = connect(node.address());
         // It asks for 2 GB and reads nothing. Its requests pile up in its own socket, not in the node.
         slow.stream.set_nonblocking(true).unwrap();
         let mut batch = Vec::new();
@@ -127,7 +128,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
         }
         assert_eq!(records.gone(), [(slow.api.0, 1)]);
         // One that reads in the end gets everything.
-        let mut late = Client::connect(node.address()).unwrap();
+        let mut late = connect(node.address());
         let mut batch = Vec::new();
         for trace in 0..400 {
             late.request(
@@ -149,7 +150,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
 fn send_threads_share_what_owners_do_not_write() {
     let [_, settings] = both_ways(2);
     let (node, _) = start(settings);
-    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(node.address()).unwrap()).collect();
+    let mut clients: Vec<Client> = (0..4).map(|_| connect(node.address())).collect();
     for trace in 0..500 {
         for client in &mut clients {
             client.echo((trace % 2) as u16, trace, &[4; 1000]);
@@ -176,7 +177,7 @@ fn send_threads_share_what_owners_do_not_write() {
         client.receive_many(usize::from(round) % 4);
         let api = client.api;
         drop(client);
-        let again = || Client::connect(node.address()).unwrap();
+        let again = || connect(node.address());
         let mut next = again();
         while next.api != api && clients.len() < 40 {
             clients.push(std::mem::replace(&mut next, again()));
@@ -195,7 +196,7 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     for mut settings in both_ways(2) {
         settings.limits.send_buffer_bytes = 5_000_000;
         let (node, records) = start(settings);
-        let mut slow = Client::connect(node.address()).unwrap();
+        let mut slow = connect(node.address());
         let mut batch = Vec::new();
         for trace in 0..500 {
             // Answered by another thread, so that holding back requests comes too late.
@@ -211,15 +212,15 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
 #[test]
 fn the_same_incarnation_comes_back() {
     let (node, records) = start(settings(2));
-    let mut client = Client::connect(node.address()).unwrap();
+    let mut client = connect(node.address());
     for round in 1..50 {
-        let mut second = client.join(node.address(), 1).unwrap();
+        let mut second = join(&client, node.address(), 1).unwrap();
         client.echo(0, round, b"by one");
         second.echo(1, round, b"by the other");
         drop(second);
         wait_until("its connections are closed", || records.gone().len() == round as usize);
         // As a client does, the first connection of the next session names the ticket of the one before.
-        let back = client.join(node.address(), 0).unwrap();
+        let back = join(&client, node.address(), 0).unwrap();
         assert_eq!((back.api, back.ticket), (client.api, client.ticket));
         client = back;
     }
@@ -229,13 +230,16 @@ fn the_same_incarnation_comes_back() {
 #[test]
 fn whoever_opens_a_connection_again_has_given_it_up() {
     let (node, records) = start(settings(2));
-    let mut client = Client::connect(node.address()).unwrap();
-    let mut second = client.join(node.address(), 1).unwrap();
-    assert_eq!(client.join(node.address(), 1).err(), Some(ErrorCode::ConnectionLost));
+    let mut client = connect(node.address());
+    let mut second = join(&client, node.address(), 1).unwrap();
+    assert_eq!(
+        join(&client, node.address(), 1).err().and_then(|error| error.code()),
+        Some(ErrorCode::ConnectionLost)
+    );
     wait_until("its connections are closed", || records.gone().len() == 1);
-    assert!(client.receive().is_ok_and(|frame| frame.is_none()));
-    assert!(second.receive().is_ok_and(|frame| frame.is_none()));
-    assert!(client.join(node.address(), 0).is_ok());
+    assert!(client.receive(|_| ()).is_ok_and(|frame| frame.is_none()));
+    assert!(second.receive(|_| ()).is_ok_and(|frame| frame.is_none()));
+    assert!(join(&client, node.address(), 0).is_ok());
     node.stop();
 }
 
@@ -243,7 +247,7 @@ fn whoever_opens_a_connection_again_has_given_it_up() {
 fn a_reader_that_keeps_up_is_never_kept_waiting() {
     for settings in both_ways(1) {
         let (node, _) = start(settings);
-        let mut client = Client::connect(node.address()).unwrap();
+        let mut client = connect(node.address());
         let mut batch = Vec::new();
         for trace in 0..5_000 {
             client.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
@@ -259,8 +263,7 @@ fn a_reader_that_keeps_up_is_never_kept_waiting() {
 /// Receives this many answers, in order, and checks that no thread has slept while it still had work.
 fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
     for trace in 0..count {
-        let (_, frame) = client.receive().unwrap().expect("the node keeps answering");
-        assert_eq!(Frame::first(&frame).unwrap().unwrap().header.trace.get(), trace);
+        assert_eq!(next_trace(client), trace);
     }
     assert_awake(node);
 }
@@ -269,7 +272,7 @@ fn receive_awake(client: &mut Client, node: &NodeProcess, count: u32) {
 fn full_rings_keep_nobody_waiting() {
     for settings in both_ways(2) {
         let (node, _) = start(settings);
-        let mut client = Client::connect(node.address()).unwrap();
+        let mut client = connect(node.address());
         // Answers arrive by the ring from the other thread: small ones, large ones, ones that do not fit the ring at
         // all.
         let sizes = [10, 100, 1_000, 10_000, 30_000, 60_000, 120_000];
@@ -319,18 +322,18 @@ fn garbage_is_refused_with_a_reason() {
             ErrorCode::WrongCluster
         );
 
-        let connect = || Client::connect(node.address()).unwrap();
+        let connect = || connect(node.address());
         let mut client = connect();
         client.stream.write_all(&[0xff; 1000]).unwrap();
         assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
         let mut client = connect();
-        client.send(SignalNumber::CommitRequest, 0, 1, b"").unwrap();
+        client.ask(SignalNumber::CommitRequest, 0, 1, b"").unwrap();
         assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
         let mut client = connect();
-        client.send(SignalNumber::KeyReadRequest, 77, 1, b"").unwrap();
+        client.ask(SignalNumber::KeyReadRequest, 77, 1, b"").unwrap();
         assert_eq!(client.last_words(), Some(ErrorCode::UnexpectedSignal));
         let mut client = connect();
-        client.send(SignalNumber::ScanCloseOrder, 0, 1, b"").unwrap();
+        client.ask(SignalNumber::ScanCloseOrder, 0, 1, b"").unwrap();
         assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
         // Half a frame, then nothing: the node only waits.
         let mut half = connect();
@@ -349,16 +352,17 @@ fn many_connections_are_served_and_too_many_refused() {
         let (node, records) = start(settings);
         let mut clients: Vec<Client> = Vec::new();
         for _ in 0..support::API_NODES_MAX {
-            clients.push(Client::connect(node.address()).unwrap());
+            clients.push(connect(node.address()));
         }
         let second: Vec<Client> =
-            clients.iter().map(|client| client.join(node.address(), 1).unwrap()).collect();
-        assert_eq!(Client::connect(node.address()).err(), Some(ErrorCode::NoFreeNodeId));
+            clients.iter().map(|client| join(&client, node.address(), 1).unwrap()).collect();
+        let refused = connect_with(node.address(), &hello()).err();
+        assert_eq!(refused.and_then(|error| error.code()), Some(ErrorCode::NoFreeNodeId));
         clients.extend(second);
         for round in 0..20 {
             for (at, client) in clients.iter_mut().enumerate() {
                 let thread = (at / support::API_NODES_MAX) as u16;
-                client.send(SignalNumber::KeyReadRequest, thread, round, &[3; 30]).unwrap();
+                client.ask(SignalNumber::KeyReadRequest, thread, round, &[3; 30]).unwrap();
             }
             for client in &mut clients {
                 client.receive_many(1);
@@ -384,10 +388,10 @@ fn whoever_breaks_off_is_gone_behind_its_last_frame() {
                 std::thread::spawn(move || {
                     let mut random = fastrand::Rng::with_seed(seed);
                     for _ in 0..rounds {
-                        let first = Client::connect(address).unwrap();
+                        let first = connect(address);
                         let mut connections = vec![first];
                         for index in 1..random.u16(1..=3) {
-                            let joined = connections[0].join(address, index).unwrap();
+                            let joined = join(&connections[0], address, index).unwrap();
                             connections.push(joined);
                         }
                         for trace in 0..random.u32(1..40) {
@@ -430,8 +434,11 @@ fn odd_plans_are_followed_as_far_as_possible() {
     settings.threads[1].priority = Some(3);
     settings.threads[1].owns_sockets = false;
     let (node, _) = start(settings);
-    let mut client = Client::connect(node.address()).unwrap();
-    assert_eq!(client.join(node.address(), 1).err(), Some(ErrorCode::BadHandshake));
+    let mut client = connect(node.address());
+    assert_eq!(
+        join(&client, node.address(), 1).err().and_then(|error| error.code()),
+        Some(ErrorCode::BadHandshake)
+    );
     for trace in 0..200 {
         client.echo((trace % 2) as u16, trace, b"x");
     }
@@ -445,7 +452,7 @@ fn odd_plans_are_followed_as_far_as_possible() {
 #[test]
 fn a_flood_of_connections_does_not_drown_the_node() {
     let (node, _) = start(settings(1));
-    let mut client = Client::connect(node.address()).unwrap();
+    let mut client = connect(node.address());
     let address = node.address();
     let flood = std::thread::spawn(move || flood(address, 5_000));
     let mut rounds = 0;
@@ -456,7 +463,7 @@ fn a_flood_of_connections_does_not_drown_the_node() {
     let (admitted, refused) = flood.join().unwrap();
     println!("{admitted} admitted, {refused} refused, meanwhile {rounds} echoes");
     assert_awake(&node);
-    wait_until("newcomers are welcome again", || Client::connect(address).is_ok());
+    wait_until("newcomers are welcome again", || connect_with(address, &hello()).is_ok());
     node.stop();
 }
 
@@ -495,9 +502,9 @@ fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
 #[test]
 fn a_stopping_node_says_so() {
     for mut settings in both_ways(2) {
-        settings.limits.farewell = 10 * HANG_GUARD;
+        settings.limits.last_sending = 10 * HANG_GUARD;
         let (node, _) = start(settings);
-        let mut client = Client::connect(node.address()).unwrap();
+        let mut client = connect(node.address());
         client.echo(1, 1, b"x");
         let address = node.address();
         let begin = Instant::now();
@@ -511,7 +518,7 @@ fn a_stopping_node_says_so() {
 #[test]
 fn nobody_listens_where_somebody_does() {
     let (node, _) = start(settings(4));
-    Client::connect(node.address()).unwrap().echo(0, 1, b"x");
+    connect(node.address()).echo(0, 1, b"x");
     let mut again = settings(1);
     again.listen = node.address();
     let refused = NodeProcess::start(again, |_, _| support::EchoHost::new(Default::default()));

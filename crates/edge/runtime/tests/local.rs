@@ -5,7 +5,7 @@ mod support;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -13,17 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{
-    Client, HANG_GUARD, NODE, Records, assert_awake, greeting, hello, number, settings, start, wait_until,
-};
-use vinga_base::NodeId;
+use support::{Echoes, HANG_GUARD, Records, assert_awake, connect, number, settings, start, wait_until};
 use vinga_local::pipe::INPUT;
 use vinga_local::{ClientLink, First, OFFER, Socket, receive_first};
+use vinga_rig::raw::{NotAdmitted, RawClient, greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::ProcessSettings;
 use vinga_wire::frame::FRAME_BYTES_MAX;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, Refusal};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+use vinga_wire::handshake::HelloRequest;
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// A separate socket for each test.
 fn path(test: &str) -> PathBuf {
@@ -40,69 +38,40 @@ fn start_local(test: &str, mut settings: ProcessSettings) -> (NodeProcess, Arc<R
 
 /// How the bytes of a client travel.
 enum Way {
-    Socket,
+    /// By the socket, on which the offer to share memory has not been answered yet, if it was made.
+    Socket {
+        has_offered: bool,
+    },
     Shared(Box<ClientLink>),
 }
 
-/// A client on this machine. It waits by sleeping as a client does, so a lost wake-up is noticed.
-struct LocalClient {
+/// A connection on this machine. It waits by sleeping as a client does, so a lost wake-up is noticed.
+struct LocalStream {
     socket: Socket,
     way: Way,
-    api: NodeId,
-    ticket: u64,
-    received: Vec<u8>,
 }
 
-impl LocalClient {
-    fn connect(path: &Path, shares: bool) -> Result<Self, ErrorCode> {
-        Self::connect_with(path, shares, &hello())
-    }
+type LocalClient = RawClient<LocalStream>;
 
-    fn connect_with(path: &Path, shares: bool, hello: &HelloRequest) -> Result<Self, ErrorCode> {
-        let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
-        let socket = Socket::from(stream);
-        if shares {
-            socket.write(&OFFER).unwrap();
-        }
-        socket.write(&greeting(hello)).unwrap();
-        let mut client =
-            LocalClient { socket, way: Way::Socket, api: NodeId(0), ticket: 0, received: Vec::new() };
-        if shares {
-            let mut first = [0; 64];
-            match receive_first(&client.socket, &mut first).unwrap() {
-                First::Memory(link) => client.way = Way::Shared(link),
-                First::Bytes(count) => client.received.extend_from_slice(&first[..count]),
-                First::Nothing | First::Ended => panic!("the node answers"),
-            }
-        }
-        let (signal, frame) = client.receive().unwrap().expect("the node answers");
-        let frame = Frame::first(&frame).unwrap().unwrap();
-        match signal {
-            SignalNumber::HelloConfirm => {
-                let confirm: HelloConfirm = cold::read(&frame).unwrap();
-                client.api = NodeId(confirm.api);
-                client.ticket = confirm.ticket;
-                Ok(client)
-            }
-            SignalNumber::HelloRefuse => {
-                let refusal: Refusal = cold::read(&frame).unwrap();
-                Err(ErrorCode::from_number(refusal.code).unwrap())
-            }
-            other => panic!("{other:?} is no answer to a greeting"),
-        }
-    }
+fn connect_locally(path: &Path, shares: bool) -> LocalClient {
+    connect_locally_with(path, shares, &hello()).expect("a good greeting is confirmed")
+}
 
-    fn request(&self, out: &mut Vec<u8>, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
-        let receiver = Address::new(NODE, BlockNumber::Coordinator, coordinator);
-        let sender = Address::new(self.api, BlockNumber::Api, 0);
-        FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
+fn connect_locally_with(path: &Path, shares: bool, hello: &HelloRequest) -> Result<LocalClient, NotAdmitted> {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    let socket = Socket::from(stream);
+    if shares {
+        socket.write(&OFFER).unwrap();
     }
+    LocalClient::greet(LocalStream { socket, way: Way::Socket { has_offered: shares } }, hello)
+}
 
+impl Write for LocalStream {
     /// Writes as much as there is room for.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.way {
-            Way::Socket => self.socket.write(bytes),
+            Way::Socket { .. } => self.socket.write(bytes),
             Way::Shared(link) => {
                 let moved = link.write(bytes)?;
                 if moved.wakes {
@@ -113,87 +82,57 @@ impl LocalClient {
         }
     }
 
-    fn write_all(&mut self, mut bytes: &[u8]) {
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = self.write(bytes).unwrap();
+            let count = self.write(bytes)?;
             bytes = &bytes[count..];
             if count == 0 {
                 std::thread::yield_now();
             }
         }
+        Ok(())
     }
 
-    fn send(&mut self, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
-        let mut bytes = Vec::new();
-        self.request(&mut bytes, number, coordinator, trace, body);
-        self.write_all(&bytes);
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
+}
 
-    /// The next frame, whole; `None` if the node has closed.
-    fn receive(&mut self) -> io::Result<Option<(SignalNumber, Vec<u8>)>> {
-        let mut has_ended = false;
-        loop {
-            if let Some(frame) = Frame::first(&self.received).expect("the node sends frames") {
-                let (signal, length) = (frame.signal().unwrap(), frame.length());
-                return Ok(Some((signal, self.received.drain(..length).collect())));
-            }
-            if has_ended {
-                return Ok(None);
-            }
-            let filled = self.received.len();
-            self.received.resize(filled + 64 * 1024, 0);
-            let into = &mut self.received[filled..];
-            let count = match &mut self.way {
-                Way::Socket => {
-                    let count = self.socket.read(into)?;
-                    has_ended = count == 0;
-                    count
-                }
-                Way::Shared(link) => {
-                    let mut moved = link.read(into)?;
-                    if moved.bytes == 0 && link.begin_sleep(INPUT) {
-                        // Until the node wakes it, or has closed.
-                        has_ended = self.socket.read(&mut [0; 8])? == 0;
-                        link.end_sleep();
-                        moved = link.read(into)?;
-                    }
-                    if moved.wakes {
-                        vinga_local::link::signal(link.event());
-                    }
-                    has_ended &= moved.bytes == 0;
-                    moved.bytes
-                }
+impl Read for LocalStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Way::Socket { has_offered: true } = self.way {
+            self.way = match receive_first(&self.socket, into)? {
+                First::Memory(link) => Way::Shared(link),
+                First::Bytes(count) => return Ok(count),
+                First::Nothing | First::Ended => panic!("the node answers"),
             };
-            self.received.truncate(filled + count);
         }
-    }
-
-    fn expect(&mut self, trace: u32, bytes: usize) {
-        let (_, frame) = self.receive().unwrap().expect("the node keeps answering");
-        let frame = Frame::first(&frame).unwrap().unwrap();
-        assert_eq!((frame.header.trace.get(), frame.body.len()), (trace, bytes));
-    }
-
-    fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]) {
-        self.send(SignalNumber::KeyReadRequest, coordinator, trace, body);
-        self.expect(trace, body.len().next_multiple_of(4));
-    }
-
-    fn last_words(&mut self) -> Option<ErrorCode> {
-        let mut code = None;
-        while let Ok(Some((signal, frame))) = self.receive() {
-            if signal == SignalNumber::HelloRefuse {
-                let refusal: Refusal = cold::read(&Frame::first(&frame).unwrap().unwrap()).unwrap();
-                code = ErrorCode::from_number(refusal.code);
+        let link = match &mut self.way {
+            Way::Socket { .. } => return self.socket.read(into),
+            Way::Shared(link) => link,
+        };
+        loop {
+            let mut has_ended = false;
+            let mut moved = link.read(into)?;
+            if moved.bytes == 0 && link.begin_sleep(INPUT) {
+                // Until the node wakes it, or has closed.
+                has_ended = self.socket.read(&mut [0; 8])? == 0;
+                link.end_sleep();
+                moved = link.read(into)?;
+            }
+            if moved.wakes {
+                vinga_local::link::signal(link.event());
+            }
+            if moved.bytes > 0 || has_ended {
+                return Ok(moved.bytes);
             }
         }
-        code
     }
 }
 
 fn assert_alive(node: &NodeProcess, path: &Path) {
-    LocalClient::connect(path, true).unwrap().echo(0, 1, b"alive");
-    Client::connect(node.address()).unwrap().echo(0, 1, b"alive");
+    connect_locally(path, true).echo(0, 1, b"alive");
+    connect(node.address()).echo(0, 1, b"alive");
     assert_awake(node);
 }
 
@@ -203,8 +142,8 @@ fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
         let (node, _, path) = start_local("sizes", settings(1));
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "only the owner may connect");
-        let mut client = LocalClient::connect(&path, shares).unwrap();
-        assert_eq!(matches!(client.way, Way::Shared(_)), shares);
+        let mut client = connect_locally(&path, shares);
+        assert_eq!(matches!(client.stream.way, Way::Shared(_)), shares);
         for trace in 0..2_000 {
             client.echo(0, trace, &vec![7; trace as usize % 300]);
         }
@@ -214,7 +153,7 @@ fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
         for trace in 0..40 {
             client.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
         }
-        client.write_all(&batch);
+        client.stream.write_all(&batch).unwrap();
         (0..40).for_each(|trace| client.expect(trace, 100_000));
         drop(client);
         node.stop();
@@ -226,10 +165,10 @@ fn frames_of_all_sizes_by_memory_and_by_the_socket_alone() {
 fn two_threads_serve_one_client_and_all_its_connections_end_together() {
     for settings in support::both_ways(2) {
         let (node, records, path) = start_local("two", settings);
-        let mut first = LocalClient::connect(&path, true).unwrap();
+        let mut first = connect_locally(&path, true);
         first.echo(1, 1, b"by a ring there and back");
         let join = HelloRequest { connection: 1, ticket: first.ticket, ..hello() };
-        let mut second = LocalClient::connect_with(&path, true, &join).unwrap();
+        let mut second = connect_locally_with(&path, true, &join).unwrap();
         assert_eq!(second.api, first.api);
         for trace in 0..1000 {
             first.echo(0, trace, b"one");
@@ -249,8 +188,8 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     let mut settings = settings(1);
     settings.limits.slow_reader = Duration::from_secs(2);
     let (node, records, path) = start_local("slow", settings);
-    let mut slow = LocalClient::connect(&path, true).unwrap();
-    let mut other = LocalClient::connect(&path, true).unwrap();
+    let mut slow = connect_locally(&path, true);
+    let mut other = connect_locally(&path, true);
     // It asks for 2 GB and reads nothing: its requests pile up in its own ring, not in the node.
     let mut batch = Vec::new();
     for trace in 0..20_000 {
@@ -260,7 +199,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     let mut written = 0;
     while records.gone().is_empty() {
         if written < batch.len() {
-            written += slow.write(&batch[written..]).unwrap();
+            written += slow.stream.write(&batch[written..]).unwrap();
         }
         other.echo(0, 1, b"meanwhile");
         let waiting: u64 = node.statistics().iter().map(|thread| thread.bytes_waiting.get()).sum();
@@ -269,12 +208,12 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
     }
     assert_eq!(records.gone(), [(slow.api.0, 1)]);
     // A client that reads late gets everything; meanwhile the node does no useless work.
-    let mut late = LocalClient::connect(&path, true).unwrap();
+    let mut late = connect_locally(&path, true);
     let mut batch = Vec::new();
     for trace in 0..400 {
         late.request(&mut batch, SignalNumber::ScanOpenRequest, 0, trace, &number(100_000));
     }
-    late.write_all(&batch);
+    late.stream.write_all(&batch).unwrap();
     let turns = || node.statistics().iter().map(|thread| thread.turns.get()).sum::<u64>();
     wait_until("it sleeps while it waits for room", || {
         let before = turns();
@@ -290,13 +229,13 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
     let mut settings = settings(2);
     settings.limits.send_buffer_bytes = 5_000_000;
     let (node, records, path) = start_local("pile", settings);
-    let mut slow = LocalClient::connect(&path, true).unwrap();
+    let mut slow = connect_locally(&path, true);
     let mut batch = Vec::new();
     for trace in 0..500 {
         // Answered by another thread, so that holding back requests comes too late.
         slow.request(&mut batch, SignalNumber::ScanOpenRequest, 1, trace, &number(100_000));
     }
-    slow.write_all(&batch);
+    slow.stream.write_all(&batch).unwrap();
     wait_until("it is let go", || !records.gone().is_empty());
     assert_alive(&node, &path);
     node.stop();
@@ -305,20 +244,21 @@ fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
 #[test]
 fn broken_rules_end_with_their_reason() {
     let (node, _, path) = start_local("rules", settings(1));
-    let mut client = LocalClient::connect(&path, true).unwrap();
-    client.write_all(&[0xff; 1000]);
+    let mut client = connect_locally(&path, true);
+    client.stream.write_all(&[0xff; 1000]).unwrap();
     assert_eq!(client.last_words(), Some(ErrorCode::MalformedFrame));
-    let mut client = LocalClient::connect(&path, true).unwrap();
-    client.send(SignalNumber::ScanCloseOrder, 0, 1, b"");
+    let mut client = connect_locally(&path, true);
+    client.ask(SignalNumber::ScanCloseOrder, 0, 1, b"").unwrap();
     assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
     let wrong = HelloRequest { cluster: "x".into(), ..hello() };
     for shares in [true, false] {
-        assert_eq!(LocalClient::connect_with(&path, shares, &wrong).err(), Some(ErrorCode::WrongCluster));
+        let refused = connect_locally_with(&path, shares, &wrong).err();
+        assert_eq!(refused.and_then(|error| error.code()), Some(ErrorCode::WrongCluster));
     }
     // Sends bytes on a socket that is only for waking.
-    let mut client = LocalClient::connect(&path, true).unwrap();
+    let mut client = connect_locally(&path, true);
     for trace in 0..100 {
-        client.socket.write(&[1; 100]).unwrap();
+        client.stream.socket.write(&[1; 100]).unwrap();
         client.echo(0, trace, b"as if nothing were");
     }
     // By TCP there is no such offer.
@@ -347,7 +287,7 @@ fn half_an_offer_is_not_waited_for_for_ever() {
 #[test]
 fn whoever_scribbles_breaks_only_his_own_connection() {
     let (node, _, path) = start_local("scribble", settings(1));
-    let mut other = LocalClient::connect(&path, true).unwrap();
+    let mut other = connect_locally(&path, true);
     let mut random = fastrand::Rng::with_seed(1);
     let mut broken = 0;
     for round in 0..60 {
@@ -402,15 +342,15 @@ fn a_hundred_connections_are_served_and_leave_nothing_behind() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         maps.lines().filter(|line| line.contains("memfd:vinga")).count()
     };
-    LocalClient::connect(&path, true).unwrap().echo(0, 1, b"x");
+    connect_locally(&path, true).echo(0, 1, b"x");
     wait_until("it has gone", || records.gone().len() == 1);
     let before = (descriptors(), mappings());
     for round in 0..3 {
         let mut clients: Vec<LocalClient> =
-            (0..support::API_NODES_MAX).map(|at| LocalClient::connect(&path, at % 10 > 0).unwrap()).collect();
+            (0..support::API_NODES_MAX).map(|at| connect_locally(&path, at % 10 > 0)).collect();
         for trace in 0..20 {
             for client in &mut clients {
-                client.send(SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[3; 32]);
+                client.ask(SignalNumber::KeyReadRequest, (trace % 2) as u16, trace, &[3; 32]).unwrap();
             }
             for client in &mut clients {
                 client.expect(trace, 32);
@@ -431,7 +371,7 @@ fn a_hundred_connections_are_served_and_leave_nothing_behind() {
 #[test]
 fn clients_that_sleep_are_woken_and_wake_the_node() {
     let (node, _, path) = start_local("sleep", settings(1));
-    let mut clients: Vec<_> = (0..4).map(|_| LocalClient::connect(&path, true).unwrap()).collect();
+    let mut clients: Vec<_> = (0..4).map(|_| connect_locally(&path, true)).collect();
     let mut random = fastrand::Rng::with_seed(7);
     for trace in 0..300 {
         for client in &mut clients {
@@ -448,7 +388,7 @@ fn clients_that_sleep_are_woken_and_wake_the_node() {
 #[test]
 fn a_stopping_node_says_so_and_one_without_a_folder_runs_nevertheless() {
     let (node, _, path) = start_local("stop", settings(1));
-    let mut client = LocalClient::connect(&path, true).unwrap();
+    let mut client = connect_locally(&path, true);
     client.echo(0, 1, b"x");
     node.stop();
     assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
@@ -462,6 +402,6 @@ fn a_stopping_node_says_so_and_one_without_a_folder_runs_nevertheless() {
     settings.listen_locally = Some("/there/is/no/such/folder/vinga.sock".into());
     let (node, _) = start(settings);
     assert_eq!(node.local(), None);
-    Client::connect(node.address()).unwrap().echo(0, 1, b"x");
+    connect(node.address()).echo(0, 1, b"x");
     node.stop();
 }

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{Client, both_ways, start, wait_until};
+use support::{Echoes, both_ways, connect, join, start, wait_until};
 use vinga_runtime::settings::ProcessSettings;
 use vinga_wire::SignalNumber;
 
@@ -59,8 +59,8 @@ fn a_steady_state_is_free_of_both() {
 
 fn is_free_of_both(settings: ProcessSettings) {
     let (node, _) = start(settings);
-    let mut clients = [Client::connect(node.address()).unwrap(), Client::connect(node.address()).unwrap()];
-    let second = clients[0].join(node.address(), 1).unwrap();
+    let mut clients = [connect(node.address()), connect(node.address())];
+    let second = join(&clients[0], node.address(), 1).unwrap();
     // Batches that go straight to their thread and, half of them, by the ring to the other one and back.
     let requests: Vec<Vec<u8>> = clients
         .iter()

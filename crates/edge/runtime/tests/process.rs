@@ -2,13 +2,14 @@
 
 mod support;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
-use std::io::{BufRead, BufReader};
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Client, EchoHost, Records, settings, wait_until};
+use support::{EchoHost, Echoes, Records, connect, connect_with, settings, wait_until};
+use vinga_rig::process::NodeProcess;
+use vinga_rig::raw::hello;
 use vinga_runtime::crash::{self, CrashSettings, EXIT_CRASHED};
 use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process;
@@ -62,7 +63,7 @@ fn run_node(folder: &Path) {
 }
 
 struct Node {
-    child: Child,
+    process: NodeProcess,
     folder: PathBuf,
     address: std::net::SocketAddr,
 }
@@ -81,16 +82,15 @@ impl Node {
         if let Some(descriptors) = descriptors {
             command.env(DESCRIPTORS, descriptors.to_string());
         }
-        let mut child =
-            command.env(CHILD, &folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let line = lines.find(|line| line.starts_with("ready on ")).expect("it becomes ready");
-        Node { child, folder, address: line["ready on ".len()..].parse().unwrap() }
+        command.env(CHILD, &folder).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = NodeProcess::start(&mut command, None);
+        let address = process.announcement("ready on ").expect("it becomes ready");
+        Node { process, folder, address: address.parse().unwrap() }
     }
 
     /// Waits for its end: exit code, crash report and log.
     fn end(mut self) -> (Option<i32>, String, String) {
-        let code = self.child.wait().unwrap().code();
+        let code = self.process.end();
         let read = |name| std::fs::read_to_string(self.folder.join(name)).unwrap_or_default();
         let result = (code, read("crash"), read("log"));
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -101,12 +101,12 @@ impl Node {
 /// Has the node crash by a signal that thread 1 gets while thread 0 is busy with nothing.
 fn crash_by(name: &str, signal: SignalNumber) -> (Option<i32>, String, String) {
     let node = Node::start(name);
-    let mut client = Client::connect(node.address).unwrap();
+    let mut client = connect(node.address);
     for trace in 0..30 {
         client.echo(0, trace, b"before");
         client.echo(1, 1000 + trace, b"before");
     }
-    client.send(signal, 1, 4711, b"the last one").unwrap();
+    client.ask(signal, 1, 4711, b"the last one").unwrap();
     node.end()
 }
 
@@ -151,12 +151,11 @@ fn a_stuck_thread_is_reported_and_then_stops_the_node() {
 }
 
 fn a_node_that_is_asked_to_stop_ends_in_order() {
-    for (name, signal) in [("term", libc::SIGTERM), ("int", libc::SIGINT)] {
+    for (name, signal) in [("term", Signal::TERM), ("int", Signal::INT)] {
         let node = Node::start(name);
-        let mut client = Client::connect(node.address).unwrap();
+        let mut client = connect(node.address);
         client.echo(0, 1, b"x");
-        // SAFETY: it only sends a signal to a process of ours.
-        assert_eq!(unsafe { libc::kill(node.child.id() as i32, signal) }, 0);
+        node.process.signal(signal);
         assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
         let (code, report, log) = node.end();
         assert_eq!((code, &report[..]), (Some(0), ""));
@@ -170,22 +169,21 @@ fn a_node_without_descriptors_refuses_and_lives() {
     let node = Node::start_with("descriptors", Some(60));
     let mut clients = Vec::new();
     let refused = loop {
-        match Client::connect(node.address) {
+        match connect_with(node.address, &hello()) {
             Ok(client) => clients.push(client),
-            Err(code) => break code,
+            Err(error) => break error.code(),
         }
         assert!(clients.len() < 60);
     };
-    assert_eq!(refused, ErrorCode::Overloaded);
+    assert_eq!(refused, Some(ErrorCode::Overloaded));
     for (client, trace) in clients.iter_mut().zip(0..) {
         client.echo(0, trace, b"those who are in stay in");
     }
     let before = clients.len();
     assert!(before > 30);
     clients.truncate(before - 5);
-    wait_until("others may come in again", || Client::connect(node.address).is_ok());
-    // SAFETY: it only sends a signal to a process of ours.
-    assert_eq!(unsafe { libc::kill(node.child.id() as i32, libc::SIGTERM) }, 0);
+    wait_until("others may come in again", || connect_with(node.address, &hello()).is_ok());
+    node.process.signal(Signal::TERM);
     let (code, _, log) = node.end();
     assert_eq!(code, Some(0));
     assert!(log.contains("no connection can be accepted"), "{log}");

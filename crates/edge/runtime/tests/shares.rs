@@ -4,7 +4,7 @@ mod support;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Client, Records, number, settings, start, wait_until};
+use support::{Client, Echoes, Records, connect, number, settings, start, wait_until};
 use vinga_wire::SignalNumber;
 
 /// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.
@@ -14,8 +14,8 @@ const WORK: u64 = 20_000;
 /// how many answers that one gets before the work is done.
 fn answers_beside(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
     let (node, records) = start(settings(1));
-    let mut little = Client::connect(node.address()).unwrap();
-    let mut busy = Client::connect(node.address()).unwrap();
+    let mut little = connect(node.address());
+    let mut busy = connect(node.address());
     let mut bytes = Vec::new();
     make(&busy, &mut bytes);
     let done = |records: &Records| records.work.load(Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn what_follows_from_one_request_does_not_stand_before_those_of_another_client()
 #[test]
 fn what_was_begun_is_finished_though_nobody_says_anything_more() {
     let (node, records) = start(settings(1));
-    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(node.address()).unwrap()).collect();
+    let mut clients: Vec<Client> = (0..4).map(|_| connect(node.address())).collect();
     for client in &mut clients {
         client.echo(0, 1, b"here");
     }

@@ -401,7 +401,7 @@ mod tests {
     fn a_port_in_use_is_noticed() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let port = taken.local_addr().expect("it is bound").port();
-        assert!(matches!(free_port(port), Err(StartError::PortInUse(told)) if told == port));
+        assert!(matches!(free_port(port), Err(StartError::PortInUse(reported)) if reported == port));
         assert_ne!(free_port(0).expect("there is a free port"), port);
     }
 }

@@ -20,7 +20,7 @@ pub use kept_rows::set_temporary_folder;
 
 use crate::condition::Condition;
 use crate::failure::{Failure, Result, ha};
-use crate::plan::Projection;
+use crate::plan::{PrimaryKey, Projection};
 use crate::session::{Given, RowLock, Session};
 use crate::table::OpenTable;
 use deferred::DeferredRows;
@@ -76,8 +76,8 @@ pub struct Cursor {
     table: Arc<OpenTable>,
     /// The columns that the statement uses, by their places, ascending.
     columns: Vec<u16>,
-    /// The server may ask for rows by their primary keys.
-    names_rows: bool,
+    /// Included if the server may ask for rows by their primary keys.
+    primary: PrimaryKey,
     projection: Arc<Projection>,
     /// The projection extended by the columns of the key that was used last.
     projection_with_key: Option<(usize, Arc<Projection>)>,
@@ -159,11 +159,19 @@ enum Shown {
     Locked(usize),
 }
 
+/// What a scan passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All rows of the table, so that it finds out their number.
+    Whole,
+    /// Some of them.
+    Part,
+}
+
 struct OpenScan {
     source: Source,
     projection: Arc<Projection>,
-    /// Whether the scan passes all rows of the table, so that it finds out their number.
-    is_whole: bool,
+    extent: Extent,
     seen: u64,
 }
 
@@ -180,7 +188,7 @@ impl Cursor {
         Cursor {
             table,
             columns,
-            names_rows: true,
+            primary: PrimaryKey::Included,
             rows_projection: Arc::clone(&projection),
             projection,
             projection_with_key: None,
@@ -218,15 +226,15 @@ impl Cursor {
         &self.table
     }
 
-    /// Sets the columns to be read from now on, by their places, ascending. The columns of the primary key are added,
-    /// unless the server will not ask for rows by their keys.
-    pub fn use_columns(&mut self, places: &[u16], names_rows: bool) {
-        let names_rows = names_rows || self.table.plan.has_hidden_key();
-        if places != self.columns || names_rows != self.names_rows {
+    /// Sets the columns to be read from now on, by their places, ascending. The columns of the primary key can be left
+    /// out if the server will not ask for rows by their keys; not hidden ones.
+    pub fn use_columns(&mut self, places: &[u16], primary: PrimaryKey) {
+        let primary = if self.table.plan.has_hidden_key() { PrimaryKey::Included } else { primary };
+        if places != self.columns || primary != self.primary {
             self.columns.clear();
             self.columns.extend_from_slice(places);
-            self.names_rows = names_rows;
-            self.projection = self.table.projection_for(places, None, names_rows);
+            self.primary = primary;
+            self.projection = self.table.projection_for(places, None, primary);
             self.projection_with_key = None;
         }
     }

@@ -16,6 +16,7 @@
 
 use crate::folder_watch::FolderWatch;
 use crate::node::Node;
+use crate::server::Databases;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -35,7 +36,7 @@ const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 /// The file with the incarnation of the cluster to which all databases were sent. The server runs in its data folder,
 /// and does not take a file there for one of its own.
-const TOLD: &str = "vinga.told";
+const KNOWN: &str = "vinga.incarnation";
 
 /// Whether the thread is sending databases to the data nodes, and the incarnation that must get all of them.
 #[derive(Default)]
@@ -88,7 +89,8 @@ impl Telling {
 
 /// The main function of the thread.
 pub fn run(node: &Arc<Node>) {
-    let mut told = std::fs::read_to_string(TOLD).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let mut known =
+        std::fs::read_to_string(KNOWN).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     // The server runs in its data folder.
     let mut watch = FolderWatch::new(Path::new("."))
         .inspect_err(|error| {
@@ -110,22 +112,23 @@ pub fn run(node: &Arc<Node>) {
             }
         };
         let incarnation = node.telling.incarnation.load(Ordering::Relaxed);
-        let is_new_incarnation = incarnation != 0 && incarnation != told;
+        let is_new_incarnation = incarnation != 0 && incarnation != known;
         node.telling.set(true);
         node.telling.make_kept(node);
-        let mut are_told = true;
-        for (name, options) in node.server.new_databases(is_new_incarnation) {
+        let mut are_shared = true;
+        let which = if is_new_incarnation { Databases::All } else { Databases::New };
+        for (name, options) in node.server.databases(which) {
             let counters = &node.counters;
             let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
             counter.fetch_add(1, Ordering::Relaxed);
-            are_told &= share(node, &name, &options);
+            are_shared &= share(node, &name, &options);
         }
         node.telling.set(false);
-        if is_new_incarnation && are_told {
-            told = incarnation;
-            if let Err(error) = std::fs::write(TOLD, format!("{told}\n")) {
+        if is_new_incarnation && are_shared {
+            known = incarnation;
+            if let Err(error) = std::fs::write(KNOWN, format!("{known}\n")) {
                 node.server
-                    .warn(&format!("{TOLD} can't be written, so databases may be told again: {error}"));
+                    .warn(&format!("{KNOWN} can't be written, so databases may be shared again: {error}"));
             }
         }
     }

@@ -191,7 +191,7 @@ impl Description {
     fn indexes(&self, columns: &[ColumnDefinition]) -> Vec<IndexDefinition> {
         let mut indexes = Vec::new();
         for key in &self.keys {
-            let parts = |ascending_only: bool| {
+            let parts = |kind| {
                 key.parts
                     .iter()
                     .map(|part| OrderColumn {
@@ -200,7 +200,7 @@ impl Description {
                         } else {
                             ColumnId(part.column as u16)
                         },
-                        direction: if part.is_descending && !ascending_only {
+                        direction: if part.is_descending && kind == IndexKind::Ordered {
                             Direction::Descending
                         } else {
                             Direction::Ascending
@@ -213,10 +213,10 @@ impl Description {
                 indexes.push(IndexDefinition { id, name: key.name.clone(), columns, kind });
             };
             if !key.is_hash {
-                add(IndexKind::Ordered, parts(false));
+                add(IndexKind::Ordered, parts(IndexKind::Ordered));
             }
             if key.is_unique && !key.is_primary {
-                add(IndexKind::Unique, parts(true));
+                add(IndexKind::Unique, parts(IndexKind::Unique));
             }
         }
         indexes

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::presence::Presence;
 use crate::sayable::SayableTables;
 use crate::schema_watch;
-use crate::server::{self, Server};
+use crate::server::{self, Databases, Server};
 use crate::table::OpenTable;
 use crate::waiting::Waiter;
 use std::collections::HashMap;
@@ -131,7 +131,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     });
     server::set_ending(false);
     // Databases that exist already were known before, or contain no tables of the data nodes.
-    node.server.new_databases(false);
+    node.server.databases(Databases::New);
     let run = |name: &str, work: fn(&Arc<Node>, Duration)| {
         let node = Arc::clone(&node);
         thread::Builder::new()

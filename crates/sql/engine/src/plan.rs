@@ -6,7 +6,7 @@ mod numbers;
 mod projection;
 mod records;
 
-pub use projection::Projection;
+pub use projection::{PrimaryKey, Projection};
 pub use records::ChangedColumn;
 
 use crate::definition::{Column, Description, Form, Key, KeyPart, is_variable, sort_column_name};
@@ -487,14 +487,14 @@ pub mod tests {
         let (id, v) = (7i32.to_le_bytes(), (-2i32).to_le_bytes());
         let mut image = Vec::new();
         plan.layout().build_image(&[Some(&id), Some(&v)], &mut image).expect("it fits");
-        let whole = Projection::new(&plan, &[0, 1], None, true, 1);
+        let whole = Projection::new(&plan, &[0, 1], None, PrimaryKey::Included, 1);
         let mut record = vec![0xff; 9];
         whole.read(&plan, &image, &mut record).expect("it is a row");
         assert_eq!(record, [&[0xfe][..], &id, &v].concat());
         assert_eq!(*whole.key_of(&plan, &image).expect("it has a key"), id);
 
         // The key comes first, and is always included.
-        let key_only = Projection::new(&plan, &[], None, true, 1);
+        let key_only = Projection::new(&plan, &[], None, PrimaryKey::Included, 1);
         let row = [&[0][..], &id].concat();
         let mut record = vec![0xff; 9];
         key_only.read(&plan, &row, &mut record).expect("it is a row");

@@ -20,6 +20,15 @@ unsafe impl Send for Collation {}
 // SAFETY: as above.
 unsafe impl Sync for Collation {}
 
+/// Of which databases something is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Databases {
+    /// Those that are new in the server, or have new options, since the last call; none at the first call.
+    New,
+    /// All.
+    All,
+}
+
 /// `vinga_server` in `vinga_engine.h`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -127,9 +136,8 @@ impl Server {
         with_server(|| unsafe { (self.remove_database)(Slice::of(name.as_bytes())) });
     }
 
-    /// Names and options of the databases that are new in the server, or have new options, since the last call; none at
-    /// the first call. With `all`, those of all databases. Only one thread may call it.
-    pub fn new_databases(&self, all: bool) -> Vec<(String, Vec<u8>)> {
+    /// Names and options of databases. Only one thread may call it.
+    pub fn databases(&self, which: Databases) -> Vec<(String, Vec<u8>)> {
         unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
             // SAFETY: the context is the list below, and the row has this many values.
             let (found, row) = unsafe {
@@ -146,7 +154,11 @@ impl Server {
         let mut found = Vec::new();
         // SAFETY: the list is valid during the call.
         with_server(|| unsafe {
-            (self.new_databases)(all.into(), RowTaker::new(take), (&raw mut found).cast());
+            (self.new_databases)(
+                u8::from(which == Databases::All),
+                RowTaker::new(take),
+                (&raw mut found).cast(),
+            );
         });
         found
     }

@@ -4,7 +4,7 @@ use crate::auto_increment::{Counter, Name};
 use crate::definition::{Description, split_own_part};
 use crate::failure::{Failure, Result, ha};
 use crate::native_tables;
-use crate::plan::{End, Plan, Projection};
+use crate::plan::{End, Plan, PrimaryKey, Projection};
 use crate::server::Server;
 use crate::session::Session;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub struct OpenTable {
 }
 
 /// Columns by their places, the key whose columns are added, and whether those of the primary key are included.
-type ColumnsAndKey = (Vec<u16>, Option<usize>, bool);
+type ColumnsAndKey = (Vec<u16>, Option<usize>, PrimaryKey);
 
 /// A range of a key: the number of the key, and where its encoded keys begin and end.
 type Range = (usize, Vec<u8>, Option<Vec<u8>>);
@@ -115,17 +115,15 @@ impl OpenTable {
         // Requested after the description: if it is of this incarnation of the cluster now, it was not read in an
         // earlier one.
         let incarnation = session.cluster()?.incarnation();
-        let counter = |is_of_hidden_key| {
-            let name = Name { incarnation, birth: core.birth().0, is_of_hidden_key };
-            Counter::of(session.node(), name)
-        };
+        let of_column = Name { incarnation, birth: core.birth().0, is_of_hidden_key: false };
+        let of_hidden_key = Name { is_of_hidden_key: true, ..of_column };
         let open = OpenTable {
             name: description.name.clone(),
             plan,
             server: session.node().server,
             identity: (core.id().0, core.version().0),
-            counter: counter(false),
-            hidden_keys: counter(true),
+            counter: Counter::of(session.node(), of_column),
+            hidden_keys: Counter::of(session.node(), of_hidden_key),
             rows: AtomicU64::new(ROWS_ASSUMED),
             statistics: Mutex::default(),
             counted: Mutex::default(),
@@ -176,20 +174,20 @@ impl OpenTable {
 
     /// The projection to these columns, by their places, ascending, and to those of a key.
     pub fn projection(&self, places: &[u16], key: Option<usize>) -> Arc<Projection> {
-        self.projection_for(places, key, true)
+        self.projection_for(places, key, PrimaryKey::Included)
     }
 
-    /// Like [`OpenTable::projection`], but without the primary key if rows need not be named.
-    pub fn projection_for(&self, places: &[u16], key: Option<usize>, names_rows: bool) -> Arc<Projection> {
+    /// Like [`OpenTable::projection`]; rows need not be named if the primary key is left out.
+    pub fn projection_for(&self, places: &[u16], key: Option<usize>, primary: PrimaryKey) -> Arc<Projection> {
         let mut projections = self.projections.lock().expect(NO_PANIC);
-        let name = (places.to_vec(), key, names_rows);
+        let name = (places.to_vec(), key, primary);
         if let Some(known) = projections.get(&name) {
             return Arc::clone(known);
         }
         if projections.len() >= PROJECTIONS_MAX {
             projections.clear();
         }
-        let made = Arc::new(Projection::new(&self.plan, places, key, names_rows, self.tables.len()));
+        let made = Arc::new(Projection::new(&self.plan, places, key, primary, self.tables.len()));
         projections.insert(name, Arc::clone(&made));
         made
     }

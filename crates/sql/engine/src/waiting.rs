@@ -124,7 +124,7 @@ impl Waiter {
 
     /// Runs a future on this thread, at most for `longest_ms`.
     pub fn run<F: Future>(&self, cluster: &Cluster, longest_ms: u64, future: F) -> Ended<F::Output> {
-        self.run_bounded(cluster, longest_ms, future, true)
+        self.run_bounded(cluster, longest_ms, future, AtKill::End)
     }
 
     /// Like [`Waiter::run`], but a kill does not end the wait.
@@ -134,7 +134,7 @@ impl Waiter {
         longest_ms: u64,
         future: F,
     ) -> Ended<F::Output> {
-        self.run_bounded(cluster, longest_ms, future, false)
+        self.run_bounded(cluster, longest_ms, future, AtKill::GoOn)
     }
 
     fn run_bounded<F: Future>(
@@ -142,10 +142,10 @@ impl Waiter {
         cluster: &Cluster,
         longest_ms: u64,
         future: F,
-        heeds_kill: bool,
+        at_kill: AtKill,
     ) -> Ended<F::Output> {
         let future = pin!(future);
-        let mut bounded = Bounded { future, waiter: self, longest_ms, heeds_kill, has_waited: false };
+        let mut bounded = Bounded { future, waiter: self, longest_ms, at_kill, has_waited: false };
         let answers_before = Cluster::answers_on_this_thread();
         let output = cluster.block_on(&mut bounded);
         let has_answer = Cluster::answers_on_this_thread() != answers_before;
@@ -162,17 +162,24 @@ impl Wake for Sleeper {
     }
 }
 
+/// What a kill of the session does to a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtKill {
+    End,
+    GoOn,
+}
+
 struct Bounded<'a, F: Future> {
     future: Pin<&'a mut F>,
     waiter: &'a Waiter,
     longest_ms: u64,
-    heeds_kill: bool,
+    at_kill: AtKill,
     has_waited: bool,
 }
 
 impl<F: Future> Bounded<'_, F> {
     fn is_killed(&self) -> bool {
-        self.heeds_kill && self.waiter.is_killed.load(Ordering::SeqCst)
+        self.at_kill == AtKill::End && self.waiter.is_killed.load(Ordering::SeqCst)
     }
 }
 
@@ -181,7 +188,7 @@ impl<F: Future> Future for Bounded<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let waiter = self.waiter;
-        if self.heeds_kill && waiter.is_killed() {
+        if self.at_kill == AtKill::End && waiter.is_killed() {
             return Poll::Ready(Err(Stop::Killed));
         }
         if let Poll::Ready(output) = self.future.as_mut().poll(context) {

@@ -1,13 +1,13 @@
 //! A data node as a separate process: it can be killed, stopped temporarily, and restarted at the same address, without
 //! data.
 
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use vinga_rig::process::NodeProcess;
 
 /// Maximum address space of the process in bytes: `DataMemory` is reserved completely.
 const ADDRESS_SPACE: u64 = 3 << 30;
@@ -30,7 +30,7 @@ pub struct DataProcess {
     parameters: Vec<String>,
     socket: PathBuf,
     port: u16,
-    child: Option<Child>,
+    process: Option<NodeProcess>,
 }
 
 impl DataProcess {
@@ -45,7 +45,7 @@ impl DataProcess {
             parameters: all.map(|(name, value)| format!("{name}={value}")).collect(),
             socket,
             port: 0,
-            child: None,
+            process: None,
         };
         let begin = std::process::id().wrapping_mul(64).wrapping_add(number * 7);
         // Another process may take a free port first.
@@ -69,12 +69,16 @@ impl DataProcess {
 
     /// Whether the process runs.
     pub fn is_alive(&mut self) -> bool {
-        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.process.as_mut().is_some_and(NodeProcess::is_alive)
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
+        self.running().id()
+    }
+
+    fn running(&self) -> &NodeProcess {
+        self.process.as_ref().expect("it runs")
     }
 
     /// Starts it at its address, without data; kills a running process first.
@@ -86,62 +90,37 @@ impl DataProcess {
     fn try_start(&mut self) -> bool {
         let mut command = Command::new(&self.program);
         command.arg(&self.socket).args(&self.parameters).arg(format!("ServerPort={}", self.port));
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program was built with the tests");
-        let limit = Rlimit { current: Some(ADDRESS_SPACE), maximum: Some(ADDRESS_SPACE) };
-        rustix::process::prlimit(Some(Pid::from_child(&child)), Resource::As, limit).expect("our own child");
-        let mut line = String::new();
-        let output = child.stdout.take().expect("it was piped");
-        BufReader::new(output).read_line(&mut line).expect("it can be read");
-        self.child = Some(child);
-        if line.trim() != self.address() {
-            self.kill();
-        }
-        self.child.is_some()
+        let mut process = NodeProcess::start(command.stdout(Stdio::piped()), Some(ADDRESS_SPACE));
+        let is_started = process.announcement("") == Some(self.address());
+        self.process = is_started.then_some(process);
+        is_started
     }
 
     /// Kills it at once, like a power failure.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().expect("it can be killed");
-            child.wait().expect("it was killed");
-        }
+        self.process = None;
     }
 
     /// Requests it to stop, and waits until it has.
     pub fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
-            assert!(child.wait().expect("it ends").success(), "it stops without an error");
+        if let Some(mut process) = self.process.take() {
+            process.signal(Signal::TERM);
+            assert_eq!(process.end(), Some(0), "it stops without an error");
         }
     }
 
     /// Stops all its threads, but its connections stay open.
     pub fn silence(&self) {
-        self.signal(Signal::STOP);
+        self.running().signal(Signal::STOP);
         // Its threads stop one after another.
-        while !self.is_stopped() {
+        while self.running().threads().iter().any(|thread| thread.state != 'T') {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn is_stopped(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.id())).expect("it runs");
-        threads.map(|thread| thread.expect("it can be read").path().join("stat")).all(|path| {
-            // The state stands after the name, which is in brackets.
-            let text = fs::read_to_string(path).unwrap_or_default();
-            text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
-        })
-    }
-
     /// Lets it continue.
     pub fn wake(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("it runs");
-        rustix::process::kill_process(Pid::from_child(child), signal).expect("it runs");
+        self.running().signal(Signal::CONT);
     }
 }
 

@@ -221,7 +221,7 @@ fn two_nodes_change_the_same_table_at_once() {
     // Each runs until this many statements have succeeded, no matter how long that takes.
     const GOOD_MIN: u32 = 100;
     let all_good = AtomicU32::new(0);
-    let told = thread::scope(|threads| {
+    let reported = thread::scope(|threads| {
         let fighters: Vec<_> = (0..4)
             .map(|number| {
                 let mut session: Session = servers.connect(number % 2);
@@ -248,7 +248,7 @@ fn two_nodes_change_the_same_table_at_once() {
         fighters.into_iter().map(|fighter| fighter.join().expect("no fighter panics")).collect::<Vec<_>>()
     });
     servers.check_alive();
-    let strange: Vec<String> = told.into_iter().flatten().collect();
+    let strange: Vec<String> = reported.into_iter().flatten().collect();
     println!("{all_good:?} statements went well");
     assert!(
         strange.is_empty(),

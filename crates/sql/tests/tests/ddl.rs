@@ -283,8 +283,8 @@ fn statements_about_tables_work_on_two_sql_nodes() {
     assert_eq!(b.lines("SELECT * FROM l"), ["1 again"]);
     assert_eq!(a.error("RENAME TABLE s TO l").0, 1050);
     for statement in ["ANALYZE TABLE t", "CHECK TABLE t", "OPTIMIZE TABLE t"] {
-        let told = b.lines(statement);
-        assert!(!told.iter().any(|line| line.contains("rror")), "{statement}: {told:?}");
+        let reported = b.lines(statement);
+        assert!(!reported.iter().any(|line| line.contains("rror")), "{statement}: {reported:?}");
     }
     assert_eq!(a.lines("SELECT COUNT(*) FROM t"), ["100"]);
     // Dropped after another transaction has used it: that transaction ends with the next use.

@@ -176,12 +176,12 @@ fn a_call_counts_no_rows_of_a_statement_that_has_failed() {
     let mut oracle = oracle(&cluster);
     oracle.good("CREATE TABLE t (id INT PRIMARY KEY, v INT)");
     oracle.good("INSERT INTO t VALUES (1, 1)");
-    let go_on = "DECLARE CONTINUE HANDLER FOR 1062 SET @told = ROW_COUNT();";
+    let go_on = "DECLARE CONTINUE HANDLER FOR 1062 SET @reported = ROW_COUNT();";
     let bodies = [
         "INSERT INTO t VALUES (5, 5), (1, 1);",
         "INSERT INTO t VALUES (6, 6); INSERT INTO t VALUES (1, 1);",
         "INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (7, 7), (8, 8);",
-        "UPDATE t SET v = v + 1; INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); SET @told = CONCAT(@told, ' ', ROW_COUNT());",
+        "UPDATE t SET v = v + 1; INSERT INTO t VALUES (1, 1), (2, 2), (3, 3); SET @reported = CONCAT(@reported, ' ', ROW_COUNT());",
         "INSERT IGNORE INTO t VALUES (1, 1), (9, 9); REPLACE INTO t VALUES (1, 5); DELETE FROM t WHERE id = 9;",
     ];
     for (number, body) in bodies.iter().enumerate() {
@@ -195,7 +195,7 @@ fn a_call_counts_no_rows_of_a_statement_that_has_failed() {
         oracle.good(begin);
         for number in 0..=bodies.len() {
             oracle.good(&format!("CALL p{number}()"));
-            oracle.good("SELECT ROW_COUNT(), @told");
+            oracle.good("SELECT ROW_COUNT(), @reported");
             oracle.good("SELECT * FROM t ORDER BY id");
             oracle.good("DELETE FROM t WHERE id > 1");
         }

@@ -271,8 +271,8 @@ fn run(rounds: u64) {
     }
     let log = std::fs::read_to_string(world.nodes[0].log()).expect("it has one");
     world.check_time(&seen);
-    let told = log.matches("the cluster was restarted").count() as u64;
-    assert_eq!(told, rounds, "SQL node 0 logs each time that the cluster was restarted");
+    let reported = log.matches("the cluster was restarted").count() as u64;
+    assert_eq!(reported, rounds, "SQL node 0 logs each time that the cluster was restarted");
     let strange: Vec<_> = seen.errors.iter().filter(|&(&number, _)| !is_expected(number)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     let mut client = world.client(0);

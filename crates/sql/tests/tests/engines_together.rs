@@ -200,7 +200,7 @@ fn a_killed_sql_node_starts_again() {
     servers.connect(0).query("CREATE TABLE v (id INT, part INT, PRIMARY KEY (id, part)) ENGINE=VINGA");
     servers.connect(0).query("CREATE TABLE i (id INT, part INT, PRIMARY KEY (id, part)) ENGINE=InnoDB");
     let mut random = fastrand::Rng::with_seed(3);
-    let mut told = 0;
+    let mut reported = 0;
     for round in 0..6 {
         let mut session = servers.connect(0);
         let committed = std::thread::scope(|threads| {
@@ -222,7 +222,7 @@ fn a_killed_sql_node_starts_again() {
             servers.sql_nodes[0].kill().expect("it can be killed");
             worker.join().expect("it does not panic")
         });
-        told += committed.len();
+        reported += committed.len();
         servers.sql_nodes[0].restart().expect("it starts again");
         let mut session = servers.connect(0);
         for table in ["v", "i"] {
@@ -234,8 +234,8 @@ fn a_killed_sql_node_starts_again() {
         }
         assert_eq!(session.lines("XA RECOVER"), [""; 0]);
     }
-    println!("{told} transactions were told to be committed");
-    assert!(told > 0, "nothing was committed");
+    println!("{reported} transactions were reported as committed");
+    assert!(reported > 0, "nothing was committed");
 }
 
 /// Operations of a transaction on Vinga's tables before the data node fails.
@@ -304,9 +304,9 @@ fn tables_with_versions_do_not_hide_the_commit() {
                 "CREATE OR REPLACE PROCEDURE add_rows() INSERT INTO v SELECT seq, seq FROM seq_1_to_9",
             );
             assert_eq!(session.error("CALL add_rows()").0, DUPLICATE);
-            let told = session.lines("SHOW WARNINGS");
-            let errors = told.iter().filter(|line| line.starts_with("Error"));
-            assert_eq!(errors.count(), 1, "an error is reported once: {told:?}");
+            let reported = session.lines("SHOW WARNINGS");
+            let errors = reported.iter().filter(|line| line.starts_with("Error"));
+            assert_eq!(errors.count(), 1, "an error is reported once: {reported:?}");
             expect(&mut other, &["7 7"], &[]);
         }
         let registered = "SELECT COUNT(*) > 0 FROM mysql.transaction_registry";

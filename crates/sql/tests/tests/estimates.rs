@@ -58,8 +58,8 @@ fn analyze_asks_at_once() {
     let rows = |session: &mut Session| plan(session, "SELECT * FROM test.t WHERE a + 1 > 5")[0].1;
     assert_eq!(rows(&mut there), 12_000);
     here.query("INSERT INTO t SELECT seq, seq FROM seq_12001_to_18000");
-    let told = there.lines("ANALYZE TABLE test.t");
-    assert_eq!(told.last().map(String::as_str), Some("test.t analyze status OK"), "{told:?}");
+    let reported = there.lines("ANALYZE TABLE test.t");
+    assert_eq!(reported.last().map(String::as_str), Some("test.t analyze status OK"), "{reported:?}");
     assert_eq!(rows(&mut there), 18_000);
 }
 

@@ -120,8 +120,8 @@ const PROGRAM: &str = r#"
 #include <vector>
 enum { HA_ERR_OUT_OF_MEM= 128, HA_ERR_INTERNAL_ERROR= 122 };
 #include "guard.h"
-static std::string told;
-void log_thrown(const char *what) noexcept { told= what; }
+static std::string reported;
+void log_thrown(const char *what) noexcept { reported= what; }
 static int memory() try { throw std::bad_alloc(); } OR_ERROR
 static int length() try { std::string().reserve(std::string().max_size() + 1); return 0; } OR_ERROR
 static int elements() try { std::vector<long>().at(3); return 0; } OR_ERROR
@@ -135,7 +135,7 @@ int main() {
   for (int result : results) printf("%d ", result);
   nothing();
   int inside= guarded([] { throw std::bad_alloc(); });
-  printf("%d %d %s\n", inside, guarded([] {}), told.c_str());
+  printf("%d %d %s\n", inside, guarded([] {}), reported.c_str());
 }
 "#;
 

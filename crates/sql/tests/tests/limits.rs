@@ -35,8 +35,8 @@ fn definitions_over_the_limits() {
         (1059, format!("CREATE TABLE x ({} INT PRIMARY KEY) ENGINE=VINGA", "n".repeat(65))),
     ];
     for (number, statement) in refused {
-        let (told, sentence) = session.error(&statement);
-        assert_eq!(told, number, "{sentence} for {}", &statement[..statement.len().min(200)]);
+        let (reported, sentence) = session.error(&statement);
+        assert_eq!(reported, number, "{sentence} for {}", &statement[..statement.len().min(200)]);
     }
     assert_eq!(session.lines("SHOW TABLES"), [""; 0], "nothing is left of them");
     // The limits themselves are allowed.

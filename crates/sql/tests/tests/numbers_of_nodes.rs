@@ -73,8 +73,11 @@ fn a_generated_number_that_is_there_is_no_duplicate() {
                     if is_transaction {
                         taker.query("COMMIT");
                     }
-                    let told = answer.last_insert_id;
-                    assert!(told == number || answer.rows.len() == 1, "{statement}: {told}, {number}");
+                    let reported = answer.last_insert_id;
+                    assert!(
+                        reported == number || answer.rows.len() == 1,
+                        "{statement}: {reported}, {number}"
+                    );
                     assert_eq!(
                         giver.lines(&format!("SELECT id FROM a WHERE s = {s}")),
                         [number.to_string()],
@@ -274,10 +277,10 @@ fn the_counter_is_moved_for_all_nodes() {
 }
 
 /// The numbers that the sessions of the crowd know, by the names of the rows.
-type Told = BTreeMap<String, u64>;
+type Reported = BTreeMap<String, u64>;
 
 /// A statement of a random kind, whose rows are named by `name` and a number after it.
-fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &mut Told) {
+fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, reported: &mut Reported) {
     let rows = random.usize(1..5);
     let names: Vec<String> = (0..rows).map(|row| format!("{name}-{row}")).collect();
     if random.u8(..3) == 0 {
@@ -285,7 +288,7 @@ fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &
         let most = session.lines("SELECT IFNULL(MAX(id), 0) FROM a")[0].parse::<u64>().expect("a number");
         let number = (most + random.u64(1..20)).saturating_sub(random.u64(..40)).max(1);
         match session.try_query(&format!("INSERT INTO a VALUES ({number}, '{}')", names[0])) {
-            Ok(_) => drop(told.insert(names[0].clone(), number)),
+            Ok(_) => drop(reported.insert(names[0].clone(), number)),
             Err(error) => assert_eq!(error.number(), Some(DUPLICATE), "{error}"),
         }
         return;
@@ -322,11 +325,11 @@ fn insert(session: &mut Session, random: &mut fastrand::Rng, name: &str, told: &
     if in_transaction {
         session.query("COMMIT");
     }
-    told.insert(names[0].clone(), first);
+    reported.insert(names[0].clone(), first);
     for (row, name) in names.iter().enumerate().skip(1) {
         // Rows that are written one by one may have skipped numbers of other rows.
         let number = if kind < 2 { first + row as u64 } else { 0 };
-        told.insert(name.clone(), number);
+        reported.insert(name.clone(), number);
     }
 }
 
@@ -336,26 +339,26 @@ fn no_row_is_lost_where_numbers_are_given_and_generated_at_once() {
     cluster.connect(0).query(
         "CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, s VARCHAR(30), UNIQUE KEY (s)) ENGINE=VINGA",
     );
-    let all = Mutex::new(Told::new());
+    let all = Mutex::new(Reported::new());
     thread::scope(|scope| {
         for number in 0..4 {
             let (cluster, all) = (&cluster, &all);
             scope.spawn(move || {
                 let mut session = cluster.connect(number % 2);
                 let mut random = fastrand::Rng::with_seed(number as u64);
-                let mut told = Told::new();
+                let mut reported = Reported::new();
                 for statement in 0..STATEMENTS {
-                    insert(&mut session, &mut random, &format!("{number}-{statement}"), &mut told);
+                    insert(&mut session, &mut random, &format!("{number}-{statement}"), &mut reported);
                 }
-                all.lock().expect("no session panics here").extend(told);
+                all.lock().expect("no session panics here").extend(reported);
             });
         }
     });
     let all = all.into_inner().expect("no session has panicked");
     let rows = cluster.connect(0).query("SELECT s, id FROM a");
-    let rows: Told =
+    let rows: Reported =
         rows.into_iter().map(|row| (row[0].clone(), row[1].parse().expect("a number"))).collect();
-    let names = |told: &Told| told.keys().cloned().collect::<Vec<_>>();
+    let names = |reported: &Reported| reported.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&rows), names(&all));
     for (name, number) in all.iter().filter(|(_, number)| **number != 0) {
         assert_eq!(rows[name], *number, "{name}");

@@ -75,9 +75,9 @@ fn refusals_are_told_without_words_that_are_not_true() {
         ("a VARCHAR(5000), UNIQUE KEY (a)", NOT_SUPPORTED),
     ] {
         assert_eq!(session.error(&format!("CREATE TABLE t ({definition}) ENGINE=VINGA")).0, number);
-        let told = warnings(&mut session);
-        assert_eq!(told.len(), 1, "{definition}: {told:?}");
-        assert!(told[0].starts_with("Error 1235 VINGA does not support this yet"), "{told:?}");
+        let reported = warnings(&mut session);
+        assert_eq!(reported.len(), 1, "{definition}: {reported:?}");
+        assert!(reported[0].starts_with("Error 1235 VINGA does not support this yet"), "{reported:?}");
     }
     // Two of the bytes of a key are the length of a value of variable length.
     for (key, bytes) in [("a", 3070), ("a, b", 3068), ("a, c", 3070)] {
@@ -116,10 +116,10 @@ fn a_consistent_snapshot_is_warned_of() {
     session.query("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=VINGA");
     session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT");
-    let told = warnings(&mut session);
+    let reported = warnings(&mut session);
     assert!(
-        told.len() == 1 && told[0].starts_with("Warning 1235 VINGA: there are no consistent"),
-        "{told:?}"
+        reported.len() == 1 && reported[0].starts_with("Warning 1235 VINGA: there are no consistent"),
+        "{reported:?}"
     );
     other.query("INSERT INTO t VALUES (1)");
     assert_eq!(session.lines("SELECT * FROM t"), ["1"], "as the warning states");

@@ -1,4 +1,5 @@
-//! A membership on node 1 with two drivers that read sockets and three blocks that are notified, one of them on node 2.
+//! A membership on node 1 with two drivers that read sockets, two blocks that are notified, and the membership of node
+//! 2, which notifies the blocks there.
 
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Span;
@@ -15,7 +16,7 @@ pub const DRIVERS: [Address; 2] =
 pub const BLOCKS: [Address; 3] = [
     Address::new(NODE, BlockNumber::Coordinator, 0),
     Address::new(NODE, BlockNumber::DataManager, 0),
-    Address::new(NodeId(2), BlockNumber::DataManager, 0),
+    Address::new(NodeId(2), BlockNumber::Membership, 0),
 ];
 pub const HEARTBEAT: Span = Span::from_millis(1500);
 pub const GRACE: Span = Span::from_millis(3000);

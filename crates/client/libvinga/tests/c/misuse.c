@@ -265,7 +265,7 @@ static void scans(vinga_cluster *cluster, vinga_table *table)
     EXPECT(vinga_scan_next(scan, &row), 0);
     EXPECT(vinga_scan_close(scan), 0);
     EXPECT(vinga_row_is_null(row, 0, (int *)columns), VINGA_ERROR_BAD_HANDLE);
-    /* A condition that does not fit the table is told at the first row. */
+    /* A condition that does not fit the table is reported at the first row. */
     EXPECT(vinga_scan_new(cluster, table, &scan), 0);
     EXPECT(vinga_scan_filter(scan, vinga_filter_column(table, 0)), 0);
     EXPECT(vinga_scan_next(scan, &row), VINGA_ERROR_BAD_PROGRAM);

@@ -285,7 +285,7 @@ static void news(void)
     GOOD(other, change_error);
     EXPECT(given, 1);
 
-    /* One's own changes are told, and wait for nobody. */
+    /* One's own changes are reported, and wait for nobody. */
     table = create("news.t");
     GOOD(events, vinga_schema_events_next(events, -1, &event));
     EXPECT(event.kind, VINGA_SCHEMA_CREATE_TABLE);

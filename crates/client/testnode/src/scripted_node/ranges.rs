@@ -78,7 +78,7 @@ impl ScriptedNode {
         let is_descending = flags & RANGE_DESCENDING != 0;
         let none = Changes::new();
         let session = self.sessions.get(&api)?;
-        let changes = session.open.get(&head.transaction.get()).map_or(&none, |(_, changes)| changes);
+        let changes = session.open.get(&head.transaction.get()).map_or(&none, |open| &open.changes);
         let table = self.store.table(head.table.get(), head.version.get());
         let found = table.and_then(|table| {
             Ok((table, Self::index_key(table, head.index.get())?, filter(table, program)?))

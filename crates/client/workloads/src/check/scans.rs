@@ -77,12 +77,13 @@ fn check_range(scan: &ScanRecord, range: &Range) -> Result<(), String> {
     if let Some((_, _, key, value)) = scan.rows.iter().find(|(.., value)| !range.holds(*value)) {
         return Err(of(format!("met row {key} with count {}", value.count)));
     }
-    for (at, pair) in scan.rows.windows(2).enumerate() {
-        let ((.., first), (.., second)) = (pair[0], pair[1]);
-        let is_in_order =
-            if range.is_descending { first.count >= second.count } else { first.count <= second.count };
-        if !is_in_order && !scan.parts.contains(&(at + 1)) {
-            return Err(of(format!("met count {} before {}", first.count, second.count)));
+    let mut newest: BTreeMap<u16, u64> = BTreeMap::new();
+    for (at, &(.., row)) in scan.rows.iter().enumerate() {
+        let part = scan.parts.get(at).copied().unwrap_or(0);
+        let before = newest.insert(part, row.count).unwrap_or(row.count);
+        let is_in_order = if range.is_descending { before >= row.count } else { before <= row.count };
+        if !is_in_order {
+            return Err(of(format!("met count {before} before {}", row.count)));
         }
     }
     Ok(())

@@ -67,7 +67,7 @@ impl<H: Host> Worker<H> {
     /// Notifies Membership that all connections of an API node are closed. Its earlier orders are carried out before: a
     /// connection that it has confirmed is one of those that the report is about.
     fn report_closed(&mut self, api: NodeId) {
-        self.obey_orders();
+        self.carry_out_orders();
         let incarnation = self.switchboard.finish_closing(api);
         let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
         let mut frame = Vec::new();
@@ -77,8 +77,8 @@ impl<H: Host> Worker<H> {
 
     /// Carries out the orders of blocks, and of the drivers of other threads, to this driver; returns whether there
     /// were any.
-    pub(super) fn obey_orders(&mut self) -> bool {
-        let mut has_obeyed = false;
+    pub(super) fn carry_out_orders(&mut self) -> bool {
+        let mut has_carried_out = false;
         while !self.executor.outbox().lane(LaneId::DRIVER).is_empty() {
             let mut orders = mem::take(&mut self.orders);
             mem::swap(&mut orders, self.executor.outbox().lane_mut(LaneId::DRIVER));
@@ -87,9 +87,9 @@ impl<H: Host> Worker<H> {
             }
             orders.clear();
             self.orders = orders;
-            has_obeyed = true;
+            has_carried_out = true;
         }
-        has_obeyed
+        has_carried_out
     }
 
     fn obey(&mut self, frame: &Frame<'_>) {

@@ -21,14 +21,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
+use vinga_rig::raw::{NotAdmitted, RawClient, hello};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::{Limits, ProcessSettings, ThreadSettings};
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::handshake::HelloRequest;
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
 };
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, ViewChange};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U32, cold};
 
 pub const NODE: NodeId = NodeId(1);
 const FIRST_API: u8 = 145;
@@ -259,159 +260,78 @@ pub fn assert_awake(node: &NodeProcess) {
     }
 }
 
-/// A greeting as an honest client sends it.
-pub fn hello() -> HelloRequest {
-    HelloRequest {
-        magic: MAGIC,
-        version: PROTOCOL_VERSION,
-        cluster: String::new(),
-        node: 0,
-        incarnation: 1,
-        connection: 0,
-        ticket: 0,
-    }
+/// A client over TCP.
+pub type Client = RawClient<TcpStream>;
+
+/// Connects as a new API node.
+pub fn connect(address: SocketAddr) -> Client {
+    connect_with(address, &hello()).expect("a good greeting is confirmed")
 }
 
-/// The frame of a greeting.
-pub fn greeting(hello: &HelloRequest) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let nobody = Address::NONE;
-    cold::write(&mut FrameWriter::begin(&mut bytes, SignalNumber::HelloRequest, 0, nobody, nobody, 0), hello);
-    bytes
+/// Connects with this greeting.
+pub fn connect_with(address: SocketAddr, hello: &HelloRequest) -> Result<Client, NotAdmitted> {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    Client::greet(stream, hello)
 }
 
-/// One connection of a client.
-pub struct Client {
-    pub stream: TcpStream,
-    pub api: NodeId,
-    pub ticket: u64,
-    received: Vec<u8>,
-    handled: usize,
+/// Opens a further connection of the same API node.
+pub fn join(client: &Client, address: SocketAddr, connection: u16) -> Result<Client, NotAdmitted> {
+    connect_with(address, &HelloRequest { connection, ticket: client.ticket, ..hello() })
 }
 
-impl Client {
-    /// Connects as a new API node.
-    pub fn connect(address: SocketAddr) -> Result<Self, ErrorCode> {
-        Self::connect_with(address, &hello())
-    }
-
-    /// Connects with this greeting.
-    pub fn connect_with(address: SocketAddr, hello: &HelloRequest) -> Result<Self, ErrorCode> {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
-        let mut client = Client { stream, api: NodeId(0), ticket: 0, received: Vec::new(), handled: 0 };
-        client.stream.write_all(&greeting(hello)).unwrap();
-        let (signal, frame) = client.receive().unwrap().expect("the node answers");
-        let frame = Frame::first(&frame).unwrap().unwrap();
-        match signal {
-            SignalNumber::HelloConfirm => {
-                let confirm: HelloConfirm = cold::read(&frame).unwrap();
-                assert_eq!((confirm.node, confirm.incarnation), (NODE.0, 3));
-                client.api = NodeId(confirm.api);
-                client.ticket = confirm.ticket;
-                Ok(client)
-            }
-            SignalNumber::HelloRefuse => {
-                let refusal: Refusal = cold::read(&frame).unwrap();
-                Err(ErrorCode::from_number(refusal.code).unwrap())
-            }
-            other => panic!("{other:?} is no answer to a greeting"),
-        }
-    }
-
-    /// Opens a further connection of the same API node.
-    pub fn join(&self, address: SocketAddr, connection: u16) -> Result<Self, ErrorCode> {
-        Self::connect_with(address, &HelloRequest { connection, ticket: self.ticket, ..hello() })
-    }
-
+/// What clients of these tests send to the blocks, which echo it.
+pub trait Echoes {
     /// Appends a request to `out`.
-    pub fn request(
-        &self,
-        out: &mut Vec<u8>,
-        number: SignalNumber,
-        coordinator: u16,
-        trace: u32,
-        body: &[u8],
-    ) {
-        let receiver = Address::new(NODE, BlockNumber::Coordinator, coordinator);
-        let sender = Address::new(self.api, BlockNumber::Api, 0);
-        FrameWriter::begin(out, number, 0, receiver, sender, trace).bytes(body);
-    }
+    fn request(&self, out: &mut Vec<u8>, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]);
 
     /// Sends one request.
-    pub fn send(
-        &mut self,
-        number: SignalNumber,
-        coordinator: u16,
-        trace: u32,
-        body: &[u8],
-    ) -> io::Result<()> {
+    fn ask(&mut self, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) -> io::Result<()>;
+
+    /// Receives so many frames without looking at them.
+    fn receive_many(&mut self, count: usize);
+
+    /// The next answer has this trace and so many bytes.
+    fn expect(&mut self, trace: u32, bytes: usize);
+
+    /// One request and its answer.
+    fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]);
+}
+
+impl<S: Read + Write> Echoes for RawClient<S> {
+    fn request(&self, out: &mut Vec<u8>, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) {
+        assert_eq!(self.node, NODE);
+        self.traced_frame(out, number, (BlockNumber::Coordinator, coordinator), trace, |writer| {
+            writer.bytes(body);
+        });
+    }
+
+    fn ask(&mut self, number: SignalNumber, coordinator: u16, trace: u32, body: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.request(&mut bytes, number, coordinator, trace, body);
         self.stream.write_all(&bytes)
     }
 
-    /// The next frame, whole; `None` if the node has closed.
-    pub fn receive(&mut self) -> io::Result<Option<(SignalNumber, Vec<u8>)>> {
-        loop {
-            if let Some(frame) = Frame::first(&self.received[self.handled..]).expect("the node sends frames")
-            {
-                let (signal, length) = (frame.signal().unwrap(), frame.length());
-                let bytes = self.received[self.handled..self.handled + length].to_vec();
-                self.handled += length;
-                return Ok(Some((signal, bytes)));
-            }
-            if !self.read_more()? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Receives `count` frames without looking at them.
-    pub fn receive_many(&mut self, count: usize) {
+    fn receive_many(&mut self, count: usize) {
         for _ in 0..count {
-            loop {
-                if let Some(frame) =
-                    Frame::first(&self.received[self.handled..]).expect("the node sends frames")
-                {
-                    self.handled += frame.length();
-                    break;
-                }
-                assert!(self.read_more().unwrap(), "the node has closed");
-            }
+            self.receive(|_| ()).unwrap().expect("the node keeps answering");
         }
     }
 
-    fn read_more(&mut self) -> io::Result<bool> {
-        self.received.drain(..self.handled);
-        self.handled = 0;
-        let filled = self.received.len();
-        self.received.resize(filled + 256 * 1024, 0);
-        let read = self.stream.read(&mut self.received[filled..]);
-        self.received.truncate(filled + *read.as_ref().unwrap_or(&0));
-        Ok(read? > 0)
+    fn expect(&mut self, trace: u32, bytes: usize) {
+        let seen = self.receive(|frame| (frame.header.trace.get(), frame.body.len()));
+        assert_eq!(seen.unwrap().expect("the node keeps answering"), (trace, bytes));
     }
 
-    /// One request and its answer.
-    pub fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]) {
-        self.send(SignalNumber::KeyReadRequest, coordinator, trace, body).unwrap();
-        let (signal, frame) = self.receive().unwrap().expect("the node answers");
-        let frame = Frame::first(&frame).unwrap().unwrap();
-        assert_eq!((signal, frame.header.trace.get()), (SignalNumber::KeyReadConfirm, trace));
-        assert_eq!(&frame.body[..body.len()], body);
-    }
-
-    /// The last frame before the node closes: the reason, if it gives one.
-    pub fn last_words(&mut self) -> Option<ErrorCode> {
-        let mut code = None;
-        while let Ok(Some((signal, frame))) = self.receive() {
-            if signal == SignalNumber::HelloRefuse {
-                let refusal: Refusal = cold::read(&Frame::first(&frame).unwrap().unwrap()).unwrap();
-                code = ErrorCode::from_number(refusal.code);
-            }
-        }
-        code
+    fn echo(&mut self, coordinator: u16, trace: u32, body: &[u8]) {
+        self.ask(SignalNumber::KeyReadRequest, coordinator, trace, body).unwrap();
+        let look = |frame: &Frame<'_>| {
+            assert_eq!(frame.signal(), Some(SignalNumber::KeyReadConfirm));
+            assert_eq!(frame.header.trace.get(), trace);
+            assert_eq!(&frame.body[..body.len()], body);
+        };
+        self.receive(look).unwrap().expect("the node answers");
     }
 }
 

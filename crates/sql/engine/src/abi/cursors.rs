@@ -4,6 +4,7 @@ use super::layout::{DirectChange, RecordIn, RecordOut, array, end_of, lock_of};
 use super::{Found, calm, entries};
 use crate::cursor::{Ahead, Cursor, Deferral, RangeOptions, ScanLock};
 use crate::failure::{Result, ha};
+use crate::plan::PrimaryKey;
 use crate::session::{Numbered, Session};
 use crate::table::OpenTable;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub(super) unsafe extern "C" fn use_columns(
 ) {
     // SAFETY: the list is valid during the call.
     let places = unsafe { array(places, count) };
-    calm(|| cursor.use_columns(places, names_rows != 0));
+    let primary = if names_rows != 0 { PrimaryKey::Included } else { PrimaryKey::LeftOut };
+    calm(|| cursor.use_columns(places, primary));
 }
 
 /// Takes a `vinga_wait`.

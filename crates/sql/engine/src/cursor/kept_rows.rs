@@ -190,6 +190,7 @@ impl KeptRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PrimaryKey;
     use crate::plan::tests::two_columns;
 
     fn name(n: u32) -> RowName {
@@ -204,8 +205,8 @@ mod tests {
     fn rows_come_back_from_memory_and_from_the_file() {
         let plan = two_columns();
         let (all, one) = (
-            Arc::new(Projection::new(&plan, &[0, 1], None, true, 1)),
-            Arc::new(Projection::new(&plan, &[1], None, true, 1)),
+            Arc::new(Projection::new(&plan, &[0, 1], None, PrimaryKey::Included, 1)),
+            Arc::new(Projection::new(&plan, &[1], None, PrimaryKey::Included, 1)),
         );
         let mut kept = KeptRows::default();
         // Four times as many as fit in memory.

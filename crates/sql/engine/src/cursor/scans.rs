@@ -1,6 +1,8 @@
 //! Scans: of all rows, of a range of an index, of many ranges.
 
-use super::{Checked, Cursor, Hold, OpenScan, RangeOptions, ScanLock, Shown, Source, put_row, table_of};
+use super::{
+    Checked, Cursor, Extent, Hold, OpenScan, RangeOptions, ScanLock, Shown, Source, put_row, table_of,
+};
 use crate::condition;
 use crate::failure::{Failure, Result, ha};
 use crate::plan::{End, Projection};
@@ -45,7 +47,8 @@ impl Cursor {
     pub fn begin_scan(&mut self, session: &mut Session, lock: ScanLock) -> Result<()> {
         let projection = Arc::clone(&self.projection);
         let request = self.request(session, &projection)?;
-        self.begin(session, request, projection, lock, self.condition.is_none())
+        let extent = if self.condition.is_none() { Extent::Whole } else { Extent::Part };
+        self.begin(session, request, projection, lock, extent)
     }
 
     /// Begins to read a range of an ordered index.
@@ -80,7 +83,7 @@ impl Cursor {
         let request = self.request_ranges(session, &projection, key, ranges, options)?;
         // A short scan continues if its first row was not enough.
         let enough = if lock.enough == 0 && options.is_short { 1 } else { lock.enough };
-        self.begin(session, request, projection, ScanLock { enough, ..lock }, false)
+        self.begin(session, request, projection, ScanLock { enough, ..lock }, Extent::Part)
     }
 
     /// A scan of ranges of a key's ordered index.
@@ -151,7 +154,7 @@ impl Cursor {
         mut request: ScanRequest,
         projection: Arc<Projection>,
         ScanLock { lock, enough }: ScanLock,
-        is_whole: bool,
+        extent: Extent,
     ) -> Result<()> {
         let source = if lock == Lock::None {
             if enough != 0 {
@@ -165,7 +168,7 @@ impl Cursor {
             }
             Source::Locked { scan, rows: None, next: 0 }
         };
-        self.scan = Some(OpenScan { source, projection, is_whole, seen: 0 });
+        self.scan = Some(OpenScan { source, projection, extent, seen: 0 });
         Ok(())
     }
 
@@ -228,7 +231,7 @@ impl Cursor {
                 }
             },
         };
-        if open.is_whole {
+        if open.extent == Extent::Whole {
             self.table.set_rows(seen);
         }
         Ok(false)

@@ -41,14 +41,23 @@ struct Selection {
     key_columns: usize,
 }
 
+/// Whether a projection has the columns of the primary key, by which the server names rows, though nobody asks for them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PrimaryKey {
+    /// It has.
+    Included,
+    /// It has them only if they are asked for.
+    LeftOut,
+}
+
 impl Projection {
     /// The projection of a table to these columns of the server, by their places, ascending, and to those of one of its
-    /// keys, for this number of connections. Without the primary key if rows need not be named.
+    /// keys, for this number of connections.
     pub fn new(
         plan: &Plan,
         places: &[u16],
         key: Option<usize>,
-        names_rows: bool,
+        primary: PrimaryKey,
         connections: usize,
     ) -> Self {
         let of_key = key.and_then(|key| plan.keys.get(key)).map_or(&[][..], |key| &key.columns);
@@ -56,10 +65,10 @@ impl Projection {
         // For a text the primary key contains only the sort key, but the server needs the text.
         let of_primary = plan.key.iter().map(|part| plan.steps[part.column].id);
         // At least one column must be requested.
-        let names_rows = names_rows || (places.is_empty() && of_key.is_empty());
-        let mut columns = if names_rows { plan.layout.key().to_vec() } else { Vec::new() };
+        let has_primary = primary == PrimaryKey::Included || (places.is_empty() && of_key.is_empty());
+        let mut columns = if has_primary { plan.layout.key().to_vec() } else { Vec::new() };
         let key_columns = columns.len();
-        for id in of_primary.filter(|_| names_rows).chain(of_places).chain(of_key.iter().copied()) {
+        for id in of_primary.filter(|_| has_primary).chain(of_places).chain(of_key.iter().copied()) {
             if !columns.contains(&id) {
                 columns.push(id);
             }
