@@ -11,7 +11,7 @@ mod support;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
-use support::{Client, number, settings, start};
+use support::{Echoes, connect, join, number, settings, start};
 use vinga_runtime::affinity;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_wire::SignalNumber;
@@ -55,8 +55,8 @@ fn measure(options: &Options, threads: u16, batch: u32, flight: u64) {
         affinity::bind(&[1]).unwrap();
     }
     let (node, _) = start(settings);
-    let mut client = Client::connect(node.address()).unwrap();
-    let mut other = (threads == 2).then(|| client.join(node.address(), 1).unwrap());
+    let mut client = connect(node.address());
+    let mut other = (threads == 2).then(|| join(&client, node.address(), 1).unwrap());
     let mut requests = Vec::new();
     for trace in 0..batch {
         match &other {

@@ -11,7 +11,7 @@ use support::{
 };
 use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
-use vinga_wire::frame::FRAME_BYTES_MAX;
+use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
 use vinga_wire::handshake::{HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
@@ -56,7 +56,7 @@ fn an_echo_in_pieces_and_in_batches() {
         }
         let mut writer = client.stream.try_clone().unwrap();
         let writing = std::thread::spawn(move || writer.write_all(&batch).unwrap());
-        assert_eq!(client.receive(|frame| frame.length()).unwrap(), Some(FRAME_BYTES_MAX));
+        assert_eq!(client.receive(|frame| frame.body.len()).unwrap(), Some(FRAME_BYTES_MAX - HEADER_BYTES));
         for trace in 0..20_000 {
             assert_eq!(next_trace(&mut client), trace);
         }
@@ -355,7 +355,7 @@ fn many_connections_are_served_and_too_many_refused() {
             clients.push(connect(node.address()));
         }
         let second: Vec<Client> =
-            clients.iter().map(|client| join(&client, node.address(), 1).unwrap()).collect();
+            clients.iter().map(|client| join(client, node.address(), 1).unwrap()).collect();
         let refused = connect_with(node.address(), &hello()).err();
         assert_eq!(refused.and_then(|error| error.code()), Some(ErrorCode::NoFreeNodeId));
         clients.extend(second);
