@@ -146,7 +146,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_CONNECTION_LOST 4002
 /** No data node is connected: retry when the cluster is reachable again. */
 #define VINGA_ERROR_CLUSTER_FAILURE 4009
-/** The connection was lost while the transaction was being committed: it is committed or rolled back, which is not known. */
+/** The connection was lost while the transaction was being committed: whether it, or this operation of it, was done is not known. */
 #define VINGA_ERROR_UNKNOWN_OUTCOME 4012
 /** The transaction was rolled back before: begin a new one. */
 #define VINGA_ERROR_TRANSACTION_ABORTED 4350

@@ -102,7 +102,7 @@ errors! {
     ClusterFailure = 4009, Temporary,
         "No data node is connected: retry when the cluster is reachable again.";
     UnknownOutcome = 4012, Unknown,
-        "The connection was lost while the transaction was being committed: it is committed or rolled back, which is not known.";
+        "The connection was lost while the transaction was being committed: whether it, or this operation of it, was done is not known.";
     ConnectionLost = 4002, Temporary,
         "The connection to the data node was lost and the transaction was rolled back: retry it.";
     TransactionAborted = 4350, Temporary,
