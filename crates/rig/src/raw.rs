@@ -24,6 +24,7 @@ pub fn hello() -> HelloRequest {
         incarnation: 1,
         connection: 0,
         ticket: 0,
+        connected: Vec::new(),
     }
 }
 

@@ -102,6 +102,10 @@ impl World {
             (MAGIC, PROTOCOL_VERSION),
             "clients of ours speak our protocol"
         );
+        assert!(
+            !hello.connected.contains(&self.connections[connection].link.node),
+            "one address a data node"
+        );
         let at = &mut self.connections[connection];
         at.side = Side::Waiting;
         at.incarnation = hello.incarnation;

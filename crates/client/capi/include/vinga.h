@@ -222,6 +222,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_ROW_LOCKED 20045
 /** Only SQL can do this to a table that was made by SQL: use a SQL node. */
 #define VINGA_ERROR_NEEDS_SQL 20046
+/** Two of the given addresses lead to the same data node: one of them is used. */
+#define VINGA_ERROR_SAME_DATA_NODE 20047
 /** Something that must not happen has happened: please report it with the node's log. */
 #define VINGA_ERROR_INTERNAL_ERROR 20099
 

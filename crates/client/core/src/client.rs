@@ -419,6 +419,9 @@ impl Client {
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
         let is_declared_failed = self.sessions.is_declared_failed(&refusal);
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
+        if code == ErrorCode::SameDataNode {
+            self.sessions.note_same_node(link.endpoint(), &refusal);
+        }
         self.lose(link.endpoint(), Error::with_detail(code, refusal.detail));
         if is_declared_failed {
             self.begin_new_incarnation();

@@ -10,6 +10,10 @@
 //! broke. So without a ticket one data node is greeted at a time. The confirm of a node's first connection says how
 //! many connections the node would like; if one of these breaks all of them are closed.
 //!
+//! Two addresses may lead to the same data node, as nobody knows before it has answered. A greeting names the data nodes
+//! that are connected by other addresses; one of these refuses it. Of addresses that are known to lead to the same node
+//! one is used at a time, another one when that does not answer.
+//!
 //! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
 //! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
@@ -49,6 +53,7 @@ enum State {
 
 struct Session {
     state: State,
+    /// Who has answered there last.
     node: Option<NodeId>,
     /// Which start of the node has answered.
     incarnation: Incarnation,
@@ -130,10 +135,16 @@ impl Sessions {
         let mut lost = Vec::new();
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
-                State::Waiting { until } if until <= net.now && self.may_open() => {
+                State::Waiting { until } if until <= net.now => {
+                    let may_open = self.may_open(endpoint);
                     let session = self.get_mut(endpoint);
-                    session.state = State::First { since: net.now };
-                    session.open(net, LinkId::new(endpoint, 0));
+                    if may_open {
+                        session.state = State::First { since: net.now };
+                        session.open(net, LinkId::new(endpoint, 0));
+                    } else if session.node.is_some() {
+                        // Another address of the same data node is used.
+                        session.state = State::Waiting { until: net.now + net.settings.reconnect_pause.1 };
+                    }
                 }
                 State::Waiting { .. } | State::Left => {}
                 State::First { since } | State::Further { since, .. } => {
@@ -177,10 +188,14 @@ impl Sessions {
         last_seen.is_some_and(|last_seen| net.now - last_seen > net.settings.silence_max)
     }
 
-    /// As long as the client has no ticket only one data node is greeted.
-    fn may_open(&self) -> bool {
-        !self.is_leaving
-            && (self.ticket != 0 || self.list.iter().all(|s| matches!(s.state, State::Waiting { .. })))
+    /// As long as the client has no ticket only one data node is greeted, and each by one address at a time.
+    fn may_open(&self, endpoint: u16) -> bool {
+        let node = self.get(endpoint).node;
+        let is_rival = |session: &Session| {
+            let may_be_greeted = self.ticket != 0 && (node.is_none() || session.node != node);
+            !matches!(session.state, State::Waiting { .. }) && !may_be_greeted
+        };
+        !self.is_leaving && !self.list.iter().any(is_rival)
     }
 
     /// No connection is opened any more; the disconnect notice is sent where it can be.
@@ -237,6 +252,7 @@ impl Sessions {
         place.is_open = true;
         place.last_received = now;
         place.hurry();
+        let connected = if link.connection() == 0 { self.connected_nodes() } else { Vec::new() };
         let hello = HelloRequest {
             magic: MAGIC,
             version: PROTOCOL_VERSION,
@@ -245,9 +261,24 @@ impl Sessions {
             incarnation: net.incarnation.0,
             connection: link.connection(),
             ticket,
+            connected,
         };
         let driver = Address::new(node, BlockNumber::Driver, 0);
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
+    }
+
+    /// The data nodes that have answered.
+    fn connected_nodes(&self) -> Vec<u8> {
+        let answered =
+            self.list.iter().filter(|s| matches!(s.state, State::Further { .. } | State::Ready { .. }));
+        answered.filter_map(|session| Some(session.node?.0)).collect()
+    }
+
+    /// A greeting was refused because this address leads to a data node that is connected by another one.
+    pub fn note_same_node(&mut self, endpoint: u16, refusal: &Refusal) {
+        if let Ok(node) = u8::try_from(refusal.request) {
+            self.get_mut(endpoint).node = Some(NodeId(node));
+        }
     }
 
     /// A greeting was accepted.
@@ -266,10 +297,10 @@ impl Sessions {
             return Err(Error::with_detail(ErrorCode::WrongProtocol, detail));
         }
         let node = NodeId(confirm.node);
-        let twin = self.list.iter().position(|s| s.node == Some(node));
-        if twin.is_some_and(|twin| twin != usize::from(endpoint)) {
-            let detail = format!("two of the given addresses lead to data node {node}");
-            return Err(Error::with_detail(ErrorCode::BadHandshake, detail));
+        let is_same = |s: &Session| s.node == Some(node) && !matches!(s.state, State::Waiting { .. });
+        let other = (0..).zip(&self.list).find(|&(at, session)| at != endpoint && is_same(session));
+        if other.is_some() {
+            return Err(Error::with_detail(ErrorCode::SameDataNode, format!("data node {node}")));
         }
         let known = self.cluster_incarnation;
         let mut is_restarted = false;

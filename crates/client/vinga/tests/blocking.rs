@@ -382,6 +382,8 @@ fn some_addresses_may_be_dead_or_the_same() {
             assert_eq!(cluster.get(&table, 1).unwrap(), Some(person(1)));
             thread::sleep(Duration::from_micros(500));
         }
+        let connected = cluster.endpoints().iter().filter(|endpoint| endpoint.is_connected).count();
+        assert_eq!(connected, 1, "{addresses}");
     }
 }
 

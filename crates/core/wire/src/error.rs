@@ -181,6 +181,8 @@ errors! {
         "Others have locked the row, and the operation was not to wait for it.";
     NeedsSql = 20046, Usage,
         "Only SQL can do this to a table that was made by SQL: use a SQL node.";
+    SameDataNode = 20047, Usage,
+        "Two of the given addresses lead to the same data node: one of them is used.";
     InternalError = 20099, Internal,
         "Something that must not happen has happened: please report it with the node's log.";
 }

@@ -15,10 +15,11 @@
 
 use crate::view::ClusterView;
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -44,6 +45,9 @@ pub struct HelloRequest {
     /// 0 for a new session; otherwise the ticket of the session's first connection: adds a connection, or resumes the
     /// session after all its connections broke.
     pub ticket: u64,
+    /// The data nodes to which the client is connected by other addresses: one of these refuses with `SameDataNode`, and
+    /// its id in place of the request.
+    pub connected: Vec<u8>,
 }
 
 /// Body of `HelloConfirm` (cold).

@@ -22,6 +22,8 @@ impl NotAdmitted {
 
 /// What a greeting is checked against.
 pub(crate) struct Expected<'a> {
+    /// The data node itself.
+    pub node: NodeId,
     /// The cluster's name.
     pub cluster: &'a str,
     /// Connections that an API node may open.
@@ -64,6 +66,10 @@ pub(crate) fn read(
         let detail = format!("this is cluster \"{}\"", expected.cluster);
         return Err(NotAdmitted::new(ErrorCode::WrongCluster, detail));
     }
+    if hello.connected.contains(&expected.node.0) {
+        let detail = format!("data node {}", expected.node);
+        return Err(NotAdmitted::new(ErrorCode::SameDataNode, detail));
+    }
     if hello.connection >= expected.connections {
         let (asked, allowed) = (hello.connection, expected.connections);
         return Err(bad(&format!("connection {asked} was asked for, there are {allowed}, from 0")));
@@ -80,7 +86,8 @@ pub(crate) fn confirm_frame(driver: Address, confirm: &HelloConfirm) -> Vec<u8> 
 
 /// The frame that refuses a client.
 pub(crate) fn refuse_frame(driver: Address, why: &NotAdmitted) -> Vec<u8> {
-    let refusal = Refusal { request: 0, code: why.code as u16, detail: why.detail.clone() };
+    let request = if why.code == ErrorCode::SameDataNode { u32::from(driver.node().0) } else { 0 };
+    let refusal = Refusal { request, code: why.code as u16, detail: why.detail.clone() };
     answer_frame(SignalNumber::HelloRefuse, driver, NodeId(0), |writer| {
         cold::write(writer, &refusal);
     })
@@ -103,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const EXPECTED: Expected<'_> = Expected { cluster: "north", connections: 2 };
+    const EXPECTED: Expected<'_> = Expected { node: NodeId(7), cluster: "north", connections: 2 };
     const NOBODY: Address = Address::NONE;
 
     fn hello() -> HelloRequest {
@@ -115,6 +122,7 @@ mod tests {
             incarnation: 5,
             connection: 1,
             ticket: 0,
+            connected: vec![6],
         }
     }
 
@@ -143,6 +151,7 @@ mod tests {
         assert_eq!(refused(&HelloRequest { version: 9, ..hello() }), ErrorCode::WrongProtocol);
         assert_eq!(refused(&HelloRequest { cluster: "south".into(), ..hello() }), ErrorCode::WrongCluster);
         assert_eq!(refused(&HelloRequest { connection: 2, ..hello() }), ErrorCode::BadHandshake);
+        assert_eq!(refused(&HelloRequest { connected: vec![6, 7], ..hello() }), ErrorCode::SameDataNode);
         let other = answer_frame(SignalNumber::HeartbeatRequest, NOBODY, NodeId(0), |_| {});
         assert_eq!(read(&other, &EXPECTED).unwrap_err().code, ErrorCode::BadHandshake);
         assert_eq!(read(b"GET / HTTP/1.1\r\n", &EXPECTED).unwrap_err().code, ErrorCode::BadHandshake);

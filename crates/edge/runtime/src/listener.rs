@@ -306,6 +306,7 @@ impl Listener {
                     }
                 }
                 let expected = Expected {
+                    node: self.settings.node,
                     cluster: &self.settings.cluster,
                     connections: self.socket_threads.len() as u16,
                 };
