@@ -86,6 +86,7 @@ impl Participants {
     }
 
     /// One of them, made if it was not there. `None` if the pool is empty.
+    #[inline]
     pub fn find_or_add(
         &mut self,
         list: &mut ParticipantList,

@@ -63,6 +63,9 @@ pub enum RowEvent {
 
 /// Follows the changes of rows.
 pub trait RowListener {
+    /// Whether it does anything at all; if not, the rows are not even looked up for it.
+    const FOLLOWS: bool = true;
+
     /// The content of a row's slot is going to change; it still is what it was.
     #[inline(always)]
     fn before(&mut self, _rows: Rows<'_>, _place: RowPlace) {}
@@ -76,7 +79,9 @@ pub trait RowListener {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Unfollowed;
 
-impl RowListener for Unfollowed {}
+impl RowListener for Unfollowed {
+    const FOLLOWS: bool = false;
+}
 
 /// A row that is to be inserted.
 #[derive(Clone, Copy)]
@@ -121,6 +126,9 @@ impl<L: RowListener> Store<L> {
 
     #[inline]
     fn notify_before(&mut self, place: RowPlace) {
+        if !L::FOLLOWS {
+            return;
+        }
         let Store { pages, chunks, tables, listener, .. } = self;
         let fragment = tables.current(place.table).fragment(place.partition);
         listener.before(Rows { pages, chunks, fragment }, place);
@@ -128,6 +136,9 @@ impl<L: RowListener> Store<L> {
 
     #[inline]
     fn notify_after(&mut self, place: RowPlace, event: RowEvent) {
+        if !L::FOLLOWS {
+            return;
+        }
         let Store { pages, chunks, tables, listener, .. } = self;
         let fragment = tables.current(place.table).fragment(place.partition);
         listener.after(Rows { pages, chunks, fragment }, place, event);

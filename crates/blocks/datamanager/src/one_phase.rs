@@ -46,7 +46,7 @@ impl DataManager {
     /// Whether the last operations of a transaction may be committed with their prepare.
     pub(crate) fn may_commit_in_one_phase(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
         let own = self.settings.node;
-        cx.view().owned_by(self.settings.owner).replicas().is_only(own)
+        cx.view().owned_by(self.settings.owner).is_only_on(own)
             && Address(head.actor.coordinator.get()).node() == own
             && view == cx.view().number().0 as u8
             && self.versions.find_transaction(TransactionId(head.transaction.get())).is_none()
@@ -126,11 +126,11 @@ impl DataManager {
         {
             return Err(Obstacle::Ordinary);
         }
-        let version = row.map(|row| self.store.slot(table, partition, row));
+        let version = || row.map(|row| self.store.slot(table, partition, row));
         let filter = self.read_options(table, operation.selection, operation.filter)?;
-        if let (Some(filter), Some(version)) = (&filter, version)
-            && !filter.matches(&table.layout, version.fixed, version.variable)
+        if let Some(filter) = &filter
             && kind != OperationKind::ReadCommitted
+            && version().is_some_and(|v| !filter.matches(&table.layout, v.fixed, v.variable))
         {
             return Err(ErrorCode::ConditionFailed.into());
         }
@@ -138,7 +138,7 @@ impl DataManager {
             let passes = |v: &Version<'_>| {
                 filter.as_ref().is_none_or(|f| f.matches(&table.layout, v.fixed, v.variable))
             };
-            self.send_one_row(cx, head, operation, version.filter(passes));
+            self.send_one_row(cx, head, operation, version().filter(passes));
             return Ok(OPERATION_SENT_ROW);
         }
         self.change_in_one_phase(operation, kind, Target { table: table_id, partition, hash, row }, epoch)?;
@@ -157,8 +157,8 @@ impl DataManager {
         let Target { table: table_id, partition, hash, row } = target;
         let table = self.store.tables.current(table_id);
         let place = |row| RowPlace { table: table_id, partition, row };
-        let version = row.map(|row| self.store.slot(table, partition, row));
-        match (kind, row.zip(version)) {
+        let version = |row| self.store.slot(table, partition, row);
+        match (kind, row) {
             (OperationKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey.into()),
             (OperationKind::Insert | OperationKind::Write, None) => {
                 if table.unique.follows(&table.layout, None, Some(Version::of(&table.layout, operation.body)))
@@ -175,14 +175,17 @@ impl DataManager {
                 };
                 self.store.insert(&self.versions, new)?;
             }
-            (OperationKind::Write, Some((row, version))) => {
+            (OperationKind::Write, Some(row)) => {
                 let after = Version::of(&table.layout, operation.body);
-                if table.unique.follows(&table.layout, Some(version), Some(after)) {
+                if !table.unique.is_empty()
+                    && table.unique.follows(&table.layout, Some(version(row)), Some(after))
+                {
                     return Err(Obstacle::Ordinary);
                 }
                 self.store.overwrite(&self.versions, place(row), operation.body, epoch)?;
             }
-            (OperationKind::Update, Some((row, version))) => {
+            (OperationKind::Update, Some(row)) => {
+                let version = version(row);
                 let mut after = core::mem::take(&mut self.scratch.image);
                 after.clear();
                 let written = match run_update(table, operation.body, version, &mut after) {
@@ -201,8 +204,8 @@ impl DataManager {
                 self.scratch.image = after;
                 written?;
             }
-            (OperationKind::Delete, Some((row, version))) => {
-                if table.unique.follows(&table.layout, Some(version), None) {
+            (OperationKind::Delete, Some(row)) => {
+                if !table.unique.is_empty() && table.unique.follows(&table.layout, Some(version(row)), None) {
                     return Err(Obstacle::Ordinary);
                 }
                 self.store.remove(&self.versions, place(row), hash, Some(epoch));

@@ -65,6 +65,12 @@ impl UniqueIndexes {
         self.0.iter().map(|index| (index.table, index.version))
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds those that are not there yet.
     pub fn add(&mut self, others: Self) {
         for other in others.0 {

@@ -168,7 +168,16 @@ impl Partition {
     /// All nodes that may hold a row of it, primary first.
     #[inline]
     pub fn replicas(&self) -> Chain {
+        if self.copying.is_empty() {
+            return self.chain;
+        }
         self.copying.nodes().fold(self.chain, |all, node| all.with(node))
+    }
+
+    /// Whether no other node than this one may hold a row of it.
+    #[inline]
+    pub fn is_only_on(&self, node: NodeId) -> bool {
+        self.chain.is_only(node) && self.copying.is_empty()
     }
 }
 
