@@ -9,6 +9,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod aligned;
 pub mod definition_error;
 pub mod hash;
 pub mod id_map;

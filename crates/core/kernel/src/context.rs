@@ -1,17 +1,19 @@
 //! The environment of a block while it handles a signal.
 
+use crate::files::{FileData, FileName, FileRequest, FileTask};
 use crate::injected_bug::{self, InjectedBug};
 use crate::outbox::Outbox;
 use crate::timers::{Timer, Timers};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::ViewNumber;
 use vinga_base::time::{Span, Tick};
+use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
+use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
 
 /// The severity of a log entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,6 +58,10 @@ pub(crate) struct Shared {
     pub slice_units: u32,
     pub bug: Option<InjectedBug>,
     pub marks: Option<BTreeSet<&'static str>>,
+    /// What blocks have asked of files in this turn.
+    pub file_requests: Vec<FileRequest>,
+    /// What was handed over with confirmations, until the block takes it.
+    pub file_data: BTreeMap<(Address, u64), FileData>,
 }
 
 impl Context<'_> {
@@ -123,6 +129,25 @@ impl Context<'_> {
     /// Whether `receiver`'s node is connected (always true for blocks of the own node).
     pub fn is_reachable(&self, receiver: Address) -> bool {
         self.shared.outbox.is_reachable(receiver)
+    }
+
+    /// Asks for a task on a file, which is answered by `FileConfirm` or `FileRefuse` with this token. The token of a task
+    /// is not used for another one before it is answered.
+    pub fn file(&mut self, file: FileName, token: u64, task: FileTask) {
+        let requester = self.own;
+        self.shared.file_requests.push(FileRequest { requester, token, file, task });
+    }
+
+    /// What was handed over with the confirmation that is being handled. It is there until it is taken.
+    pub fn take_file_data(&mut self, token: u64) -> FileData {
+        self.shared.file_data.remove(&(self.own, token)).unwrap_or_default()
+    }
+
+    /// Has the driver end the process, with a reason for people: the node can't go on, but not because of an error in it.
+    pub fn stop_node(&mut self, reason: fmt::Arguments<'_>) {
+        let driver = self.driver();
+        let order = StopNodeOrder { reason: reason.to_string() };
+        cold::write(&mut self.frame(SignalNumber::StopNodeOrder, driver), &order);
     }
 
     /// Sends `TimerReport` with this token to the block itself, after a span of time.

@@ -23,16 +23,18 @@
 //! What the blocks send then is of the new view: its receivers adopt the view before they handle it.
 
 use crate::context::{Context, LogEntry, Shared};
+use crate::files::{FileAnswer, FileData, FileRequest};
 use crate::injected_bug::InjectedBug;
 use crate::outbox::{LaneId, Outbox};
 use crate::timers::Timers;
 use crate::trace_ring::TraceRing;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::NodeId;
 use vinga_base::time::Tick;
+use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::frame::{FrameError, Frames};
 use vinga_wire::signal::Senders;
 use vinga_wire::view::{ClusterView, ViewChange};
@@ -152,6 +154,8 @@ impl<H: Host> Executor<H> {
             slice_units: 512,
             bug: None,
             marks: None,
+            file_requests: Vec::new(),
+            file_data: BTreeMap::new(),
         };
         let mut executor = Executor {
             host,
@@ -443,6 +447,41 @@ impl<H: Host> Executor<H> {
     /// Returns and removes the log entries since the last call.
     pub fn take_log(&mut self) -> Vec<LogEntry> {
         core::mem::take(&mut self.shared.log)
+    }
+
+    /// Returns and removes what blocks have asked of files since the last call, in order.
+    pub fn take_file_requests(&mut self) -> Vec<FileRequest> {
+        core::mem::take(&mut self.shared.file_requests)
+    }
+
+    /// Whether blocks have asked anything of files.
+    pub fn has_file_requests(&self) -> bool {
+        !self.shared.file_requests.is_empty()
+    }
+
+    /// Hands the answer to a task over to the block that has asked, as a signal from the driver.
+    pub fn answer_file(&mut self, answer: FileAnswer) {
+        let FileAnswer { requester, token, result } = answer;
+        let driver = Address::new(self.own_node, BlockNumber::Driver, self.shared.outbox.routes.own_thread());
+        let view = self.shared.view.number().0 as u8;
+        let mut frame = Vec::new();
+        match result {
+            Ok(data) => {
+                if !matches!(data, FileData::None) {
+                    self.shared.file_data.insert((requester, token), data);
+                }
+                FrameWriter::begin(&mut frame, SignalNumber::FileConfirm, view, requester, driver, 0)
+                    .put(&FileConfirm { token: U64::new(token) });
+            }
+            Err(error) => {
+                let body = FileRefuse { token, kind: error.kind, text: error.text };
+                let mut writer =
+                    FrameWriter::begin(&mut frame, SignalNumber::FileRefuse, view, requester, driver, 0);
+                cold::write(&mut writer, &body);
+            }
+        }
+        let handled = self.feed(&frame, Origin::Node);
+        assert!(handled == Ok(frame.len()), "our own frames are whole");
     }
 
     /// Whether there is anything in the log.

@@ -16,6 +16,7 @@
 use crate::block::{Block, Scrutiny};
 use crate::context::{Context, LogEntry};
 use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
+use crate::files::{FileAnswer, FileRequest};
 use crate::outbox::{LaneId, Outbox, Routes};
 use alloc::format;
 use alloc::string::String;
@@ -28,7 +29,7 @@ use vinga_base::time::{Span, Tick};
 use vinga_wire::frame::Frames;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, handshake, info,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, file, handshake, info,
     membership, schema, schema_round,
 };
 use zerocopy::IntoBytes;
@@ -201,6 +202,17 @@ impl<B: Block> Harness<B> {
         core::mem::take(&mut self.sent)
     }
 
+    /// What the block has asked of files since the last call.
+    pub fn take_file_requests(&mut self) -> Vec<FileRequest> {
+        self.executor.take_file_requests()
+    }
+
+    /// The driver answers a task.
+    pub fn answer_file(&mut self, answer: FileAnswer) {
+        self.executor.answer_file(answer);
+        self.catch();
+    }
+
     /// The block.
     pub fn block(&self) -> &B {
         &self.executor.host().block
@@ -307,6 +319,12 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
         }
         S::ViewChangedOrder => cold::read::<ClusterView>(frame).map(|view| describe_view(&view)),
+        S::FileConfirm => {
+            let (body, _) = frame.head::<file::FileConfirm>()?;
+            Some(format!("{{ token: {} }}", body.token))
+        }
+        S::FileRefuse => cold::read::<file::FileRefuse>(frame).map(|body| format!("{body:?}")),
+        S::StopNodeOrder => cold::read::<file::StopNodeOrder>(frame).map(|body| format!("{body:?}")),
         S::CloseConnectionOrder => {
             let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
             Some(format!("{{ api: {}, reason: {}, signal: {} }}", body.api, body.reason, body.signal))

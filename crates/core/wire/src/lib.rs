@@ -17,6 +17,7 @@ pub mod deadlock;
 pub mod dictionary;
 pub mod epoch;
 pub mod error;
+pub mod file;
 pub mod frame;
 pub mod handshake;
 pub mod info;

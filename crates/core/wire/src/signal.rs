@@ -147,6 +147,10 @@ signals! {
     InfoRequest = 130, Any;
     InfoConfirm = 131, Node;
     InfoRefuse = 132, Node;
+    // file.rs
+    FileConfirm = 170, Driver;
+    FileRefuse = 171, Driver;
+    StopNodeOrder = 172, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }
