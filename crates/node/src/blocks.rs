@@ -197,7 +197,8 @@ impl Host for Blocks {
                 };
                 self.info.handle_with(cx, frame, &source);
             }
-            Some(BlockNumber::Api | BlockNumber::Driver) | None => {
+            Some(BlockNumber::Redo | BlockNumber::Lifecycle | BlockNumber::Api | BlockNumber::Driver)
+            | None => {
                 unreachable!("the executor hands over signals to blocks of this thread only")
             }
         }
@@ -278,6 +279,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
         distribution: Distribution::new(vinga_distribution::Settings {
             epoch: settings.epoch,
             time_between_epochs: settings.epoch_interval,
+            time_between_checkpoints: settings.checkpoint_interval,
         }),
         dictionary: Dictionary::new(vinga_dictionary::Settings {
             tables_max: settings.tables_max,

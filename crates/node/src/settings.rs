@@ -66,6 +66,8 @@ pub struct NodeSettings {
     pub reconnect_grace: Span,
     /// `TimeBetweenEpochs`.
     pub epoch_interval: Span,
+    /// `TimeBetweenGlobalCheckpoints`.
+    pub checkpoint_interval: Span,
 }
 
 impl NodeSettings {

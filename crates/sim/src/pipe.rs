@@ -43,10 +43,22 @@ pub struct Delay {
     pub held_up: u64,
 }
 
+/// Whether a signal is sent again and again, whatever else happens.
+fn is_about_epochs(signal: SignalNumber) -> bool {
+    matches!(
+        signal,
+        SignalNumber::EpochOrder
+            | SignalNumber::EpochClosedReport
+            | SignalNumber::EpochEndRequest
+            | SignalNumber::EpochEndConfirm
+            | SignalNumber::DurableEpochOrder
+    )
+}
+
 impl Payload {
     /// Whole frames.
     pub fn of_frames(bytes: Vec<u8>) -> Self {
-        let has_only_epochs = Frames(&bytes).all(|frame| frame.signal() == Some(SignalNumber::EpochOrder));
+        let has_only_epochs = Frames(&bytes).all(|frame| frame.signal().is_some_and(is_about_epochs));
         if has_only_epochs { Payload::Epochs(bytes) } else { Payload::Bytes(bytes) }
     }
 

@@ -74,5 +74,6 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         heartbeat_interval: Span(profile.heartbeat_interval),
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
+        checkpoint_interval: Span(profile.epoch_interval * 4),
     }
 }

@@ -81,7 +81,12 @@ impl Coordinator {
         let transaction = &mut self.transactions[handle];
         let State::Preparing { last, .. } = &mut transaction.state else { return false };
         let was_last = core::mem::take(last);
-        let is_given_up = was_last && transaction.special().is_some_and(|special| special.is_given_up);
+        if !was_last {
+            return false;
+        }
+        let is_given_up = transaction.special().is_some_and(|special| special.is_given_up);
+        let entered = core::mem::take(&mut transaction.entered);
+        self.leave_epoch(cx, entered);
         if is_given_up {
             cx.mark("batch given up before its data manager has answered");
         }
@@ -161,6 +166,7 @@ impl Coordinator {
             State::Open { .. }
             | State::Preparing { .. }
             | State::Committing { .. }
+            | State::AwaitingDisk
             | State::RollingBack { .. } => {}
         }
         Some(())

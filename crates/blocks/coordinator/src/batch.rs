@@ -17,10 +17,10 @@ use vinga_wire::epoch::EPOCH_LEAP_MAX;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
 use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OPERATIONS_MAX, Outcome, TransactionAnswer,
-    TransactionHead,
+    FLAG_COMMIT, FLAG_DURABLE, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OPERATIONS_MAX, Outcome,
+    TransactionAnswer, TransactionHead,
 };
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
 /// Bytes of a batch, at most: its operations fit one `PrepareRequest`.
 const BATCH_BYTES_MAX: usize = FRAME_BYTES_MAX - 256;
@@ -35,9 +35,13 @@ impl Coordinator {
             return Some(());
         }
         let epoch_seen = head.epoch_seen.get();
-        if epoch_seen > self.epoch.0 + EPOCH_LEAP_MAX {
-            cx.reject(frame, ErrorCode::AbsurdEpoch);
-            return Some(());
+        let current = self.epochs.current().0;
+        if epoch_seen > current {
+            if epoch_seen > current + EPOCH_LEAP_MAX {
+                cx.reject(frame, ErrorCode::AbsurdEpoch);
+                return Some(());
+            }
+            self.adopt_epoch(cx, Epoch(epoch_seen), api.node(), frame.header.number.get());
         }
         self.statistics.batches += 1;
         self.statistics.operations += u64::from(head.count.get());
@@ -58,6 +62,13 @@ impl Coordinator {
         transaction.epoch = transaction.epoch.max(Epoch(epoch_seen));
         transaction.rows = 0;
         transaction.clear_errors();
+        if flags & FLAG_DURABLE != 0 {
+            transaction.is_durable = true;
+            if cx.view().addresses(BlockNumber::Redo).next().is_none() {
+                self.roll_back(cx, handle, Cause::error(ErrorCode::NoDisk));
+                return Some(());
+            }
+        }
         if flags & FLAG_ROLLBACK != 0 {
             self.roll_back(cx, handle, Cause::asked());
             return Some(());
@@ -114,7 +125,7 @@ impl Coordinator {
                 self.transactions[handle].special_mut().is_given_up = true;
                 true
             }
-            State::Committing { .. } => {
+            State::Committing { .. } | State::AwaitingDisk => {
                 cx.mark("batch given up too late");
                 true
             }
@@ -134,7 +145,9 @@ impl Coordinator {
             let handle = known.ok_or(ErrorCode::TransactionAborted)?;
             return match self.transactions[handle].state {
                 State::Open { .. } => Ok(handle),
-                State::Preparing { .. } | State::Committing { .. } => Err(ErrorCode::MalformedSignal),
+                State::Preparing { .. } | State::Committing { .. } | State::AwaitingDisk => {
+                    Err(ErrorCode::MalformedSignal)
+                }
                 State::RollingBack { .. } => Err(ErrorCode::TransactionAborted),
             };
         }

@@ -58,11 +58,17 @@ impl Coordinator {
     /// Decides to commit. The epoch is at least that of everything the transaction has read, replaced or followed.
     fn commit(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let orders = self.orders(cx, handle);
+        let current = self.epochs.current();
         let transaction = &mut self.transactions[handle];
-        transaction.epoch = transaction.epoch.max(self.epoch);
+        transaction.epoch = transaction.epoch.max(current);
         if cx.has_bug(InjectedBug::EpochIgnoresOperations) {
-            transaction.epoch = self.epoch;
+            transaction.epoch = current;
         }
+        let epoch = transaction.epoch;
+        transaction.entered = epoch;
+        self.epochs.enter(epoch);
+        self.use_epoch(cx, epoch);
+        let transaction = &mut self.transactions[handle];
         let mut outstanding = 0;
         for participant in self.participants.of(transaction.participants).filter(|p| p.holds) {
             outstanding += 1;
@@ -84,8 +90,15 @@ impl Coordinator {
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {}
             State::RollingBack { .. } => return,
-            State::Committing { .. } => unreachable!("a committing transaction can't be rolled back"),
+            State::Committing { .. } | State::AwaitingDisk => {
+                unreachable!("a transaction that is to be committed can't be rolled back")
+            }
         }
+        let entered = core::mem::take(&mut transaction.entered);
+        if entered != Epoch(0) {
+            self.leave_epoch(cx, entered);
+        }
+        let transaction = &mut self.transactions[handle];
         if cause.0.is_some() {
             transaction.special_mut().cause = cause.0;
         }
@@ -114,7 +127,26 @@ impl Coordinator {
         }
     }
 
+    /// The transaction is committed on all replicas. It is answered now, or when it is on disk.
     pub(crate) fn finish_committed(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let transaction = &mut self.transactions[handle];
+        let (epoch, has_changes, is_durable) =
+            (transaction.epoch, transaction.has_changes, transaction.is_durable);
+        let entered = core::mem::take(&mut transaction.entered);
+        if has_changes {
+            self.epochs.note_changes(epoch);
+        }
+        self.use_epoch(cx, epoch);
+        self.leave_epoch(cx, entered);
+        if is_durable && has_changes && self.wait_for_disk(cx, handle, epoch) {
+            self.transactions[handle].state = State::AwaitingDisk;
+            return;
+        }
+        self.finish_on_disk(cx, handle);
+    }
+
+    /// Nothing has to be awaited any more for a transaction that is committed.
+    pub(crate) fn finish_on_disk(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let transaction = &self.transactions[handle];
         let epoch = transaction.epoch;
         let marker = transaction

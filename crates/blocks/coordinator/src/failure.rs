@@ -112,14 +112,17 @@ impl Coordinator {
                     cx.mark("abort sent again without a failed replica");
                     orders.undo(cx, participant, Undo::Everything);
                 }
-                State::Committing { .. } | State::Open { .. } | State::Preparing { .. } => {}
+                State::Committing { .. }
+                | State::AwaitingDisk
+                | State::Open { .. }
+                | State::Preparing { .. } => {}
             }
         }
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }
-            State::Committing { .. } | State::RollingBack { .. } => {}
+            State::Committing { .. } | State::AwaitingDisk | State::RollingBack { .. } => {}
         }
     }
 
@@ -130,7 +133,10 @@ impl Coordinator {
             let now = cx.now();
             self.roll_back_where(cx, Cause::error(ErrorCode::InactiveTimeout), |t| match t.state {
                 State::Open { since } => now.since(since) >= timeout,
-                State::Preparing { .. } | State::Committing { .. } | State::RollingBack { .. } => false,
+                State::Preparing { .. }
+                | State::Committing { .. }
+                | State::AwaitingDisk
+                | State::RollingBack { .. } => false,
             });
         }
         self.check_waits(cx);

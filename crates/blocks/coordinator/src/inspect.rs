@@ -33,6 +33,7 @@ impl Coordinator {
                 State::Open { since } => ("open", Some(now.since(since))),
                 State::Preparing { .. } => ("preparing", None),
                 State::Committing { .. } => ("committing", None),
+                State::AwaitingDisk => ("committed, not on disk", None),
                 State::RollingBack { .. } => ("rolling back", None),
             };
             see(OpenTransaction {

@@ -9,6 +9,7 @@ impl Coordinator {
     /// See `vinga_kernel::Block::check_invariants`.
     pub(crate) fn check(&self, scrutiny: Scrutiny) {
         self.transactions.check_ids();
+        self.epochs.check();
         if scrutiny < Scrutiny::Full {
             return;
         }
@@ -30,6 +31,10 @@ impl Coordinator {
             self.participants.used() as usize,
             "each participant is in the list of one transaction"
         );
+        let entered = self.transactions.iter().filter(|(_, t)| t.entered != vinga_base::Epoch(0)).count();
+        assert_eq!(entered as u64, self.epochs.committing(), "transactions that are going to commit");
+        let awaiting = self.transactions.iter().filter(|(_, t)| t.state == State::AwaitingDisk).count();
+        assert_eq!(awaiting, self.epochs.waiting().count(), "transactions that wait for the disk");
         for (owner, count) in self.clients.open() {
             assert_eq!(open.remove(&owner).unwrap_or(0), count, "open transactions of API node {owner:x}");
         }
@@ -64,6 +69,9 @@ impl Coordinator {
                     "{id:?} commits: primaries that have not confirmed"
                 );
                 assert!(awaited > 0, "{id:?} has committed and is not removed");
+            }
+            State::AwaitingDisk => {
+                assert!(transaction.is_durable && transaction.has_changes, "{id:?} waits for the disk");
             }
             State::RollingBack { outstanding } => {
                 let awaited = all().filter(|p| !p.ended).count();

@@ -33,6 +33,7 @@ mod batch;
 mod clients;
 mod deadlock;
 mod ending;
+mod epochs;
 mod failure;
 pub mod inspect;
 mod invariants;
@@ -45,6 +46,7 @@ mod transactions;
 mod unique;
 
 use clients::Clients;
+use epochs::Epochs;
 use lazy_orders::LazyOrders;
 use participants::Participants;
 use tables::Tables;
@@ -90,7 +92,7 @@ const CHECK_INTERVAL: Span = Span::from_millis(100);
 /// One coordinator instance: its open transactions, and what it knows of clients and tables.
 pub struct Coordinator {
     settings: Settings,
-    epoch: Epoch,
+    epochs: Epochs,
     transactions: Transactions,
     participants: Participants,
     clients: Clients,
@@ -117,7 +119,7 @@ impl Coordinator {
     pub fn new(settings: Settings) -> Self {
         let transactions = settings.transactions_max;
         Coordinator {
-            epoch: settings.epoch,
+            epochs: Epochs::new(settings.epoch),
             transactions: Transactions::new(transactions),
             participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
@@ -128,15 +130,12 @@ impl Coordinator {
         }
     }
 
-    fn on_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<vinga_wire::epoch::EpochOrder>()?;
-        self.epoch = self.epoch.max(Epoch(order.epoch.get()));
-        Some(())
-    }
-
     /// Whether no record of any transaction is left, as must be the case at rest.
     pub fn is_at_rest(&self) -> bool {
-        self.transactions.used() == 0 && self.participants.used() == 0 && self.lazy_orders.is_empty()
+        self.transactions.used() == 0
+            && self.participants.used() == 0
+            && self.lazy_orders.is_empty()
+            && self.epochs.committing() == 0
     }
 
     /// Outcomes that API nodes have not confirmed yet.
@@ -177,7 +176,8 @@ impl Block for Coordinator {
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
-            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
@@ -193,6 +193,9 @@ impl Block for Coordinator {
     }
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        if change.old.president() != change.new.president() {
+            self.greet_president(cx);
+        }
         self.go_on_in(cx, change);
     }
 

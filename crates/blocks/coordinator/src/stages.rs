@@ -269,7 +269,12 @@ impl Coordinator {
         participant.changes |= share.has_changes;
         participant.is_replicated |= !partition.is_only_on(self.settings.node);
         transaction.has_changes |= share.has_changes;
-        let epoch = self.epoch.max(transaction.epoch);
+        let epoch = self.epochs.current().max(transaction.epoch);
+        if share.is_last {
+            transaction.epoch = epoch;
+            transaction.entered = epoch;
+            self.epochs.enter(epoch);
+        }
         let primary = partition.primary();
         let mut writer = cx.frame(SignalNumber::PrepareRequest, primary);
         writer.put(&PrepareHead {

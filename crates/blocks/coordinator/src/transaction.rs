@@ -31,6 +31,8 @@ pub enum State {
         /// Participants whose primary has not confirmed.
         outstanding: u32,
     },
+    /// Committed on all replicas; answered when its epoch is on disk.
+    AwaitingDisk,
     /// Decided: roll back.
     RollingBack {
         /// Participants whose chain has not confirmed.
@@ -63,6 +65,8 @@ pub struct Transaction {
     /// Newest epoch of any commit at the data managers of its operations, and that the API node has seen.
     /// Once committing: its epoch.
     pub epoch: Epoch,
+    /// The epoch that it has entered ([`crate::epochs::Epochs::enter`]); 0 for none.
+    pub entered: Epoch,
     /// The replica groups that take part.
     pub participants: ParticipantList,
     /// The highest operation number so far.
@@ -71,6 +75,8 @@ pub struct Transaction {
     pub rows: u16,
     /// Whether an operation that changes something was sent.
     pub has_changes: bool,
+    /// Whether its commit is answered only when it is on disk.
+    pub is_durable: bool,
     /// Number of the first operation that changed something, and its owner, if any. Only what can't fail alone any more
     /// counts.
     pub first_change: Option<(u32, ReplicaGroup)>,
@@ -108,10 +114,12 @@ impl Transaction {
             began: now,
             request: 0,
             epoch: Epoch(0),
+            entered: Epoch(0),
             participants: ParticipantList::default(),
             operation: 0,
             rows: 0,
             has_changes: false,
+            is_durable: false,
             first_change: None,
             unique: None,
             special: None,
@@ -192,7 +200,7 @@ impl Transaction {
         match self.state {
             State::Open { .. } => true,
             State::Preparing { last, .. } => !last,
-            State::Committing { .. } | State::RollingBack { .. } => false,
+            State::Committing { .. } | State::AwaitingDisk | State::RollingBack { .. } => false,
         }
     }
 }

@@ -85,6 +85,7 @@ use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span};
+use vinga_wire::epoch::EpochBody;
 use vinga_wire::view::{ReplicaGroup, ViewChange};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
@@ -117,6 +118,8 @@ pub struct DataManager {
     settings: Settings,
     /// Newest epoch of any commit here.
     epoch: Epoch,
+    /// Everything up to this epoch is on disk.
+    durable: Epoch,
     store: Store,
     versions: Versions,
     locks: Locks,
@@ -204,6 +207,7 @@ impl DataManager {
         let operations = settings.operations_max;
         DataManager {
             epoch: Epoch(0),
+            durable: Epoch(0),
             store: Store::new(pages, settings.tables_max),
             versions: Versions::new(operations, settings.transactions_max),
             locks: Locks::new(operations),
@@ -226,6 +230,12 @@ impl DataManager {
             Some(SignalNumber::RangeScanOpenRequest) => self.prefetch_range_scan(pass, frame),
             _ => {}
         }
+    }
+
+    fn on_durable_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.durable = self.durable.max(order.epoch());
+        Some(())
     }
 
     fn check_timeouts(&mut self, cx: &mut Context<'_>) {
@@ -336,6 +346,7 @@ impl Block for DataManager {
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::TimerReport) => {
                 self.check_timeouts(cx);
                 Some(())

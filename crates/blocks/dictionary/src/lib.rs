@@ -38,9 +38,10 @@ use events::Subscribers;
 use lock::SchemaLock;
 use plan::ChangeRequest;
 use tables::Tables;
-use vinga_base::{NodeId, TableVersion};
+use vinga_base::{Epoch, NodeId, TableVersion};
 use vinga_kernel::{Block, Context, Scrutiny};
 use vinga_wire::dictionary::TableRecord;
+use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
 use vinga_wire::view::ViewChange;
@@ -113,6 +114,10 @@ pub struct Dictionary {
     queue: VecDeque<(Requester, ChangeRequest)>,
     /// Number of the newest change.
     changes: u64,
+    /// The current epoch, as far as it was announced here.
+    epoch: Epoch,
+    /// Everything up to this epoch is on disk.
+    durable: Epoch,
 }
 
 impl Dictionary {
@@ -128,6 +133,8 @@ impl Dictionary {
             change: None,
             queue: VecDeque::new(),
             changes: 0,
+            epoch: Epoch(0),
+            durable: Epoch(0),
         }
     }
 
@@ -137,6 +144,18 @@ impl Dictionary {
             Timer::EventWait(number) => self.on_event_wait_over(cx, number),
             Timer::LockWait(ticket) => self.on_lock_wait_over(cx, ticket),
         }
+        Some(())
+    }
+
+    fn on_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochOrder>()?;
+        self.epoch = self.epoch.max(Epoch(order.epoch.get()));
+        Some(())
+    }
+
+    fn on_durable_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.durable = self.durable.max(order.epoch());
         Some(())
     }
 
@@ -216,6 +235,8 @@ impl Block for Dictionary {
             }
             Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {
                 self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)

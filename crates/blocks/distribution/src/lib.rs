@@ -1,4 +1,4 @@
-//! Distribution: which epoch it is.
+//! Distribution: which epoch it is, and which epochs are on disk.
 //!
 //! (Who owns which partition is part of the view: `vinga_wire::view`.)
 //!
@@ -6,42 +6,68 @@
 //! `TimeBetweenEpochs` and announces it by `EpochOrder`; nobody is held back and nobody answers. The distributions of
 //! the other nodes follow, so that the next president goes on from the highest epoch that it has received. A
 //! coordinator that has not received it yet gives out the older epoch a little longer, which does no harm: an epoch
-//! only has to be at least that of everything that a transaction saw, and answers carry that. The first epoch comes
-//! from the driver's clock, so that epochs grow over restarts of the whole cluster.
+//! only has to be at least that of everything that a transaction saw, and answers carry that. A coordinator that has to
+//! use a later epoch reports it (`EpochClaimReport`), and the president goes on above it; an API node that says to have
+//! seen an epoch that was never announced is disconnected.
+//!
+//! **Global checkpoints** are described in `global_checkpoint`.
 #![no_std]
 
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod global_checkpoint;
+
+pub use global_checkpoint::Statistics;
+
 use alloc::vec::Vec;
-use vinga_base::Epoch;
+use global_checkpoint::GlobalCheckpoints;
+use vinga_base::{Epoch, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
-use vinga_wire::epoch::EpochOrder;
+use vinga_wire::epoch::{EpochClaimReport, EpochOrder};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 
 /// What distribution is configured with.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The epoch to begin with: above every epoch that the cluster had in an earlier incarnation, so from the clock.
+    /// The epoch to begin with: above every epoch that the cluster had in an earlier incarnation.
     pub epoch: Epoch,
     /// `TimeBetweenEpochs`.
     pub time_between_epochs: Span,
+    /// `TimeBetweenGlobalCheckpoints`.
+    pub time_between_checkpoints: Span,
 }
 
-/// The distribution block: the current epoch.
+/// The distribution block: the current epoch, and how far the cluster is on disk.
 pub struct Distribution {
     /// Invariant: never falls.
     epoch: Epoch,
-    time_between_epochs: Span,
+    settings: Settings,
+    checkpoints: GlobalCheckpoints,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Timer {
+    /// The epoch is over.
+    Epoch,
+    /// It is time for a global checkpoint.
+    Checkpoint,
+}
+
+impl Timer {
+    fn from_token(token: u64) -> Self {
+        if token == Timer::Epoch as u64 { Timer::Epoch } else { Timer::Checkpoint }
+    }
 }
 
 impl Distribution {
     /// Before the first epoch is announced.
     pub fn new(settings: Settings) -> Self {
         assert!(settings.epoch > Epoch(0) && settings.epoch < Epoch::MAX, "0 means none, 48 bits are used");
-        Distribution { epoch: settings.epoch, time_between_epochs: settings.time_between_epochs }
+        Distribution { epoch: settings.epoch, settings, checkpoints: GlobalCheckpoints::default() }
     }
 
     /// The current epoch, as far as this node knows.
@@ -49,20 +75,50 @@ impl Distribution {
         self.epoch
     }
 
-    fn on_epoch_over(&mut self, cx: &mut Context<'_>) {
-        cx.send_after(self.time_between_epochs, 0);
-        if Self::is_president(cx) {
-            assert!(self.epoch < Epoch::MAX, "48 bits last for 800,000 years at ten epochs a second");
-            self.epoch.0 += 1;
-            self.announce(cx);
+    /// Everything up to this epoch is on the disks of the cluster.
+    pub fn durable(&self) -> Epoch {
+        self.checkpoints.durable()
+    }
+
+    /// Counters of global checkpoints.
+    pub fn statistics(&self) -> Statistics {
+        self.checkpoints.statistics()
+    }
+
+    fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        match Timer::from_token(token.get()) {
+            Timer::Epoch => {
+                cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
+                if Self::is_president(cx) {
+                    let next = Epoch(self.epoch.0 + 1);
+                    self.raise_epoch(cx, next);
+                }
+            }
+            Timer::Checkpoint => {
+                cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
+                self.on_checkpoint_due(cx);
+            }
         }
+        Some(())
     }
 
     fn is_president(cx: &Context<'_>) -> bool {
         cx.view().president() == Some(cx.own().node())
     }
 
-    /// Sends the epoch to everybody who uses it: coordinators, memberships, the distributions of the other nodes.
+    /// The president goes on to a later epoch.
+    fn raise_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        assert!(
+            epoch > self.epoch && epoch < Epoch::MAX,
+            "48 bits last for 800,000 years at ten epochs a second"
+        );
+        self.epoch = epoch;
+        self.announce(cx);
+    }
+
+    /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, the distributions of the other
+    /// nodes.
     fn announce(&self, cx: &mut Context<'_>) {
         if !Self::is_president(cx) {
             return;
@@ -71,6 +127,7 @@ impl Distribution {
         let listeners: Vec<Address> = view
             .addresses(BlockNumber::Coordinator)
             .chain(view.addresses(BlockNumber::Membership))
+            .chain(view.addresses(BlockNumber::Dictionary))
             .chain(view.addresses(BlockNumber::Distribution).filter(|&other| other != own))
             .collect();
         for listener in listeners {
@@ -84,22 +141,40 @@ impl Distribution {
         self.epoch = self.epoch.max(Epoch(order.epoch.get()));
         Some(())
     }
+
+    /// A coordinator uses an epoch that was not announced to it yet, or never was.
+    fn on_epoch_claim_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (report, _) = frame.head::<EpochClaimReport>()?;
+        let claimed = Epoch(report.epoch.get());
+        if claimed <= self.epoch || !Self::is_president(cx) {
+            return Some(());
+        }
+        cx.mark("president goes on above an epoch that it has not announced");
+        self.raise_epoch(cx, Epoch(claimed.0 + 1));
+        if report.api != 0 {
+            cx.close_api_node(NodeId(report.api), ErrorCode::AbsurdEpoch, report.signal.get());
+        }
+        Some(())
+    }
 }
 
 impl Block for Distribution {
     /// Announces the first epoch and begins to count.
     fn start(&mut self, cx: &mut Context<'_>) {
         self.announce(cx);
-        cx.send_after(self.time_between_epochs, 0);
+        cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
+        cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let handled = match frame.signal() {
-            Some(SignalNumber::TimerReport) => {
-                self.on_epoch_over(cx);
-                Some(())
-            }
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::EpochClosedReport) => self.on_epoch_closed_report(cx, frame),
+            Some(SignalNumber::EpochClaimReport) => self.on_epoch_claim_report(cx, frame),
+            Some(SignalNumber::DurabilityOrder) => self.on_durability_order(cx, frame),
+            Some(SignalNumber::EpochEndConfirm) => self.on_epoch_end_confirm(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {
@@ -112,10 +187,12 @@ impl Block for Distribution {
         if change.old.president() != own && change.new.president() == own {
             cx.mark("next president goes on with the epochs");
         }
+        self.forget_lost(cx, change);
     }
 
     fn check_invariants(&self, _: Scrutiny) {
         assert!(self.epoch > Epoch(0) && self.epoch <= Epoch::MAX, "epochs are numbers of 48 bits, from 1");
+        self.checkpoints.check(self.epoch);
     }
 }
 
@@ -135,7 +212,11 @@ mod tests {
     fn harness(node: u8) -> Harness<Distribution> {
         let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 2, 1);
         let view = ClusterView::first(vec![member(1), member(2)]);
-        let settings = Settings { epoch: Epoch(1000), time_between_epochs: Span::from_millis(100) };
+        let settings = Settings {
+            epoch: Epoch(1000),
+            time_between_epochs: Span::from_millis(100),
+            time_between_checkpoints: Span::from_millis(1000),
+        };
         Harness::new(address(node, BlockNumber::Distribution), 1, view, Distribution::new(settings))
     }
 

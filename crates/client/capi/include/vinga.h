@@ -118,6 +118,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_INACTIVE_TIMEOUT 277
 /** A data node failed during the transaction, which was rolled back: retry it. */
 #define VINGA_ERROR_NODE_FAILURE 286
+/** The redo log is full: a checkpoint is making room; try again. If it lasts, raise NoOfFragmentLogFiles. */
+#define VINGA_ERROR_REDO_LOG_FULL 410
 /** All scan records are in use: close some scans, or raise MaxNoOfConcurrentScans. */
 #define VINGA_ERROR_OUT_OF_SCANS 489
 /** There is no row with this key. */
@@ -142,6 +144,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_CONDITION_FAILED 899
 /** The data node has more work than it can queue: retry a little later. */
 #define VINGA_ERROR_OVERLOADED 1218
+/** The disk is too slow for the redo log: too much waits to be written; try again. */
+#define VINGA_ERROR_REDO_BUFFER_FULL 1221
 /** The connection to the data node was lost and the transaction was rolled back: retry it. */
 #define VINGA_ERROR_CONNECTION_LOST 4002
 /** No data node is connected: retry when the cluster is reachable again. */
@@ -206,6 +210,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_SUCH_INDEX 20027
 /** That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock. */
 #define VINGA_ERROR_BAD_ADDRESS 20028
+/** The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there. */
+#define VINGA_ERROR_NO_DISK 20048
 /** The rows of a unique index change with those of its table: change these. */
 #define VINGA_ERROR_HIDDEN_TABLE 20060
 /** There is a database of this name already. */

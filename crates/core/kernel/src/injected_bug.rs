@@ -107,6 +107,14 @@ injected_bugs! {
     FenceOutlivesOwner = "fence-outlives-owner";
     /// The schema lock of an API node whose session has ended is not released.
     LockOutlivesOwner = "lock-outlives-owner";
+    /// A coordinator reports an epoch as closed though transactions are going to commit in it.
+    EpochClosedTooEarly = "epoch-closed-too-early";
+    /// A coordinator that uses an epoch above those that it was given does not report it.
+    ClaimedEpochNotReported = "claimed-epoch-not-reported";
+    /// A commit that was to be answered when it is on disk is answered at once.
+    DurableCommitNotAwaited = "durable-commit-not-awaited";
+    /// An epoch counts as durable before all streams of the log have confirmed it.
+    DurableBeforeAllStreams = "durable-before-all-streams";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
 }

@@ -319,6 +319,18 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
         }
         S::ViewChangedOrder => cold::read::<ClusterView>(frame).map(|view| describe_view(&view)),
+        S::EpochClosedReport => {
+            let (body, _) = frame.head::<epoch::EpochClosedReport>()?;
+            Some(format!("{{ epoch: {}, changed: {} }}", body.epoch, body.changed))
+        }
+        S::EpochClaimReport => {
+            let (body, _) = frame.head::<epoch::EpochClaimReport>()?;
+            Some(format!("{{ epoch: {}, api: {} }}", body.epoch, body.api))
+        }
+        S::DurabilityOrder | S::EpochEndRequest | S::EpochEndConfirm | S::DurableEpochOrder => {
+            let (body, _) = frame.head::<epoch::EpochBody>()?;
+            Some(format!("{{ epoch: {} }}", body.epoch))
+        }
         S::FileConfirm => {
             let (body, _) = frame.head::<file::FileConfirm>()?;
             Some(format!("{{ token: {} }}", body.token))

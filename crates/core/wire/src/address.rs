@@ -21,6 +21,10 @@ pub enum BlockNumber {
     DataManager = 6,
     /// Statistics; one instance a thread.
     Info = 7,
+    /// The redo log of a thread's data managers.
+    Redo = 9,
+    /// Start and stop of a node, phase by phase.
+    Lifecycle = 10,
     /// Not a block but a thread's driver (the edge or the simulator): sockets, files, threads.
     Driver = 8,
 }
@@ -37,6 +41,8 @@ impl BlockNumber {
             6 => BlockNumber::DataManager,
             7 => BlockNumber::Info,
             8 => BlockNumber::Driver,
+            9 => BlockNumber::Redo,
+            10 => BlockNumber::Lifecycle,
             _ => return None,
         })
     }

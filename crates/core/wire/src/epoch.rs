@@ -1,11 +1,19 @@
-//! Epochs are announced in one direction; nobody waits for an answer.
+//! Epochs: numbered groups of transactions that become durable together.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `EpochOrder` | distribution of the president | all coordinators | assign no epoch below this one from now on |
-//! | the same | | membership, distribution of other nodes | this is the current epoch |
+//! | `EpochOrder` | distribution of the president | coordinators | assign no epoch below this one from now on |
+//! | the same | | membership, dictionary, distribution of other nodes | this is the current epoch |
+//! | `EpochClosedReport` | coordinator | distribution of the president | none of my transactions will commit in this epoch or an earlier one any more |
+//! | `EpochClaimReport` | coordinator | distribution of the president | I use an epoch above those that you have announced to me |
+//! | `DurabilityOrder` | coordinator, dictionary | distribution of the president | somebody waits until this epoch is on disk |
+//! | `EpochEndRequest` / `…Confirm` | distribution of the president / redo | | everything up to this epoch is to be on disk / is on disk |
+//! | `DurableEpochOrder` | distribution of the president | coordinators, data managers, redo, dictionary, distribution of other nodes | everything up to this epoch is on the disks of the whole cluster |
+//!
+//! Epochs are announced in one direction; nobody waits for an answer. `docs/protocols/durability.md` describes how they
+//! close.
 
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// How far ahead of a coordinator's own epoch the epoch may be that an API node reports as seen.
@@ -17,4 +25,48 @@ pub const EPOCH_LEAP_MAX: u64 = 1 << 20;
 pub struct EpochOrder {
     /// The current epoch.
     pub epoch: U64,
+}
+
+/// Body of `EpochClosedReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EpochClosedReport {
+    /// The newest epoch that is closed for the sender.
+    pub epoch: U64,
+    /// The newest epoch in which it has committed changes; it may be later.
+    pub changed: U64,
+}
+
+/// Body of `EpochClaimReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EpochClaimReport {
+    /// The epoch that is used.
+    pub epoch: U64,
+    /// The API node that says to have seen it; 0 if it comes from a data manager.
+    pub api: u8,
+    /// Zero.
+    pub unused: u8,
+    /// The number of the signal in which the API node said so.
+    pub signal: U16,
+}
+
+/// Body of `DurabilityOrder`, `EpochEndRequest`, `EpochEndConfirm` and `DurableEpochOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EpochBody {
+    /// The epoch that it is about.
+    pub epoch: U64,
+}
+
+impl EpochBody {
+    /// The body for an epoch.
+    pub fn new(epoch: vinga_base::Epoch) -> Self {
+        EpochBody { epoch: U64::new(epoch.0) }
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> vinga_base::Epoch {
+        vinga_base::Epoch(self.epoch.get())
+    }
 }

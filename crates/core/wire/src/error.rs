@@ -77,6 +77,8 @@ errors! {
         "The transaction was idle longer than TransactionInactiveTimeout and was rolled back: retry it.";
     NodeFailure = 286, Temporary,
         "A data node failed during the transaction, which was rolled back: retry it.";
+    RedoLogFull = 410, Temporary,
+        "The redo log is full: a checkpoint is making room; try again. If it lasts, raise NoOfFragmentLogFiles.";
     OutOfScans = 489, Resources,
         "All scan records are in use: close some scans, or raise MaxNoOfConcurrentScans.";
     NoSuchRow = 626, Application,
@@ -99,6 +101,8 @@ errors! {
         "A schema change is under way: retry a little later.";
     Overloaded = 1218, Temporary,
         "The data node has more work than it can queue: retry a little later.";
+    RedoBufferFull = 1221, Temporary,
+        "The disk is too slow for the redo log: too much waits to be written; try again.";
     ClusterFailure = 4009, Temporary,
         "No data node is connected: retry when the cluster is reachable again.";
     UnknownOutcome = 4012, Unknown,
@@ -165,6 +169,8 @@ errors! {
         "There is no such ordered index: read the table's definition again.";
     BadAddress = 20028, Usage,
         "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
+    NoDisk = 20048, Usage,
+        "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
     DatabaseExists = 20040, Schema,

@@ -70,6 +70,12 @@ signals! {
     ViewChangedOrder = 20, Node;
     // epoch.rs
     EpochOrder = 30, Node;
+    EpochClosedReport = 31, Node;
+    EpochClaimReport = 32, Node;
+    DurabilityOrder = 33, Node;
+    EpochEndRequest = 34, Node;
+    EpochEndConfirm = 35, Node;
+    DurableEpochOrder = 36, Node;
     // key_read.rs
     KeyReadRequest = 40, Api;
     KeyReadConfirm = 41, Node;

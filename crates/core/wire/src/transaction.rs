@@ -43,6 +43,9 @@ pub const FLAG_ROLLBACK: u16 = 4;
 /// Roll back only the operations from number `rollback_from` on, before the operations of this batch; locks stay.
 pub const FLAG_ROLLBACK_TO: u16 = 8;
 
+/// With [`FLAG_COMMIT`]: the commit is answered when the transaction is on disk.
+pub const FLAG_DURABLE: u16 = 16;
+
 /// Beginning of `TransactionRequest`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

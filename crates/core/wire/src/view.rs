@@ -129,6 +129,8 @@ pub struct Member {
     pub data_managers: u16,
     /// Coordinator instances on it.
     pub coordinators: u16,
+    /// Streams of its redo log; 0 if it has no disk.
+    pub redo_streams: u16,
 }
 
 impl Member {
@@ -142,6 +144,7 @@ impl Member {
         match block {
             BlockNumber::DataManager => self.data_managers,
             BlockNumber::Coordinator => self.coordinators,
+            BlockNumber::Redo => self.redo_streams,
             _ => 1,
         }
     }

@@ -59,6 +59,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
+        checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
     }
 }
 

@@ -234,6 +234,11 @@ parameters! {
     /// Length of an epoch, the group of transactions that become durable together.
     TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
 
+    /// Time between global checkpoints: how much of what was committed a crash of the whole cluster can cost, unless a
+    /// commit waits for the disk.
+    TimeBetweenGlobalCheckpoints: milliseconds(20, 32_000),
+        Default::Integer(2_000), placed(Place::AllDataNodes), live();
+
     /// How often the watchdog looks for progress; a thread without any is reported, the third time the node
     /// stops.
     TimeBetweenWatchDogCheck: milliseconds(70, MILLISECONDS_MAX), Default::Integer(6_000), live();

@@ -55,6 +55,7 @@ pub fn settings() -> NodeSettings {
         heartbeat_interval: Span::from_millis(1500),
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
+        checkpoint_interval: Span::from_millis(2000),
     }
 }
 

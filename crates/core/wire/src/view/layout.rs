@@ -33,6 +33,7 @@ impl Member {
             connections: Vec::new(),
             data_managers,
             coordinators,
+            redo_streams: 0,
         }
     }
 

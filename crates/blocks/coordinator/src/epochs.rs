@@ -1,0 +1,274 @@
+//! Epochs at a coordinator: which one it gives out, in which ones it may still commit, and commits that wait until theirs
+//! is on disk.
+//!
+//! An epoch is *closed* at a coordinator when it gives out a later one and none of its transactions will commit in that
+//! epoch or an earlier one any more. A transaction counts from the moment when its epoch is certain enough: from the
+//! decision to commit, or from the prepare that lets a data manager commit it in one phase (the data manager may choose
+//! a later epoch than it is given, never an earlier one), until the primaries have confirmed. By then all replicas have
+//! committed and logged it.
+//!
+//! The coordinator reports each closed epoch to the president, which needs these reports for a global checkpoint
+//! (`docs/protocols/durability.md`). It may have to use an epoch above those that it was given: that of a commit that its
+//! transaction follows, or that its API node says to have seen. It adopts that epoch and reports it, so that the president
+//! goes on above it; else everything in it would wait for a global checkpoint until the president had counted so far.
+
+use crate::Coordinator;
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, NodeId};
+use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::epoch::{EpochBody, EpochClaimReport, EpochClosedReport, EpochOrder};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U16, U64};
+
+/// The epochs of one coordinator.
+pub struct Epochs {
+    /// The epoch that it gives out.
+    current: Epoch,
+    /// How many transactions are going to commit in an epoch, ascending by epoch. Invariant: no number is 0.
+    committing: Vec<(Epoch, u32)>,
+    /// The newest epoch that was reported as closed.
+    reported: Epoch,
+    /// The newest epoch in which changes were committed.
+    changed: Epoch,
+    /// Everything up to this epoch is on disk.
+    durable: Epoch,
+    /// The newest epoch that the president was told to bring to disk.
+    asked: Epoch,
+    /// Committed transactions that are answered when their epoch is on disk, in the order in which they were committed.
+    waiting: Vec<(Epoch, Handle)>,
+}
+
+impl Epochs {
+    /// Those of a coordinator that begins in this epoch.
+    pub fn new(current: Epoch) -> Self {
+        Epochs {
+            current,
+            committing: Vec::new(),
+            reported: Epoch(0),
+            changed: Epoch(0),
+            durable: Epoch(0),
+            asked: Epoch(0),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The epoch that is given out.
+    #[inline]
+    pub fn current(&self) -> Epoch {
+        self.current
+    }
+
+    /// A transaction is going to commit in this epoch or a later one.
+    #[inline]
+    pub fn enter(&mut self, epoch: Epoch) {
+        match self.committing.last_mut() {
+            Some((last, count)) if *last == epoch => *count += 1,
+            _ => self.enter_another(epoch),
+        }
+    }
+
+    #[cold]
+    fn enter_another(&mut self, epoch: Epoch) {
+        match self.committing.binary_search_by_key(&epoch, |&(other, _)| other) {
+            Ok(at) => self.committing[at].1 += 1,
+            Err(at) => self.committing.insert(at, (epoch, 1)),
+        }
+    }
+
+    /// A transaction that has entered this epoch is committed, or will not commit in it after all. Returns whether that may
+    /// have closed an epoch.
+    #[inline]
+    pub fn leave(&mut self, epoch: Epoch) -> bool {
+        let at = self.committing.iter().rposition(|&(other, _)| other == epoch);
+        let at = at.expect("a transaction leaves an epoch that it has entered");
+        self.committing[at].1 -= 1;
+        if self.committing[at].1 != 0 {
+            return false;
+        }
+        self.committing.remove(at);
+        at == 0 && epoch < self.current
+    }
+
+    /// The newest closed epoch.
+    fn closed(&self) -> Epoch {
+        let open = self.committing.first().map_or(self.current, |&(first, _)| first.min(self.current));
+        Epoch(open.0 - 1)
+    }
+
+    /// Notes that a transaction with changes was committed in this epoch.
+    #[inline]
+    pub fn note_changes(&mut self, epoch: Epoch) {
+        self.changed = self.changed.max(epoch);
+    }
+
+    /// Transactions that are going to commit.
+    pub fn committing(&self) -> u64 {
+        self.committing.iter().map(|&(_, count)| u64::from(count)).sum()
+    }
+
+    /// Committed transactions that wait for their epoch to be on disk.
+    pub fn waiting(&self) -> impl Iterator<Item = (Epoch, Handle)> {
+        self.waiting.iter().copied()
+    }
+
+    /// Panics if the counts contradict themselves.
+    pub fn check(&self) {
+        assert!(
+            self.committing.iter().all(|&(_, count)| count > 0),
+            "an epoch without transactions is not listed"
+        );
+        assert!(self.committing.is_sorted_by(|a, b| a.0 < b.0), "epochs are listed in their order");
+        assert!(self.reported <= self.closed(), "an epoch that is reported as closed stays closed");
+        assert!(
+            self.waiting.iter().all(|&(epoch, _)| epoch > self.durable),
+            "nobody waits for what is there"
+        );
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn on_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochOrder>()?;
+        self.epochs.current = self.epochs.current.max(Epoch(order.epoch.get()));
+        self.report_closed(cx);
+        Some(())
+    }
+
+    /// Reports the newest closed epoch, if it has not been reported.
+    pub(crate) fn report_closed(&mut self, cx: &mut Context<'_>) {
+        let closed = if cx.has_bug(InjectedBug::EpochClosedTooEarly) {
+            Epoch(self.epochs.current.0 - 1)
+        } else {
+            self.epochs.closed()
+        };
+        if closed <= self.epochs.reported {
+            return;
+        }
+        let Some(president) = president(cx) else { return };
+        self.epochs.reported = closed;
+        cx.frame(SignalNumber::EpochClosedReport, president)
+            .put(&EpochClosedReport { epoch: U64::new(closed.0), changed: U64::new(self.epochs.changed.0) });
+    }
+
+    /// A transaction that had entered an epoch is committed, or will not commit in it.
+    #[inline]
+    pub(crate) fn leave_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if self.epochs.leave(epoch) {
+            self.report_closed(cx);
+        }
+    }
+
+    /// A commit uses this epoch: if it is above the one that is given out, that becomes the current one.
+    #[inline]
+    pub(crate) fn use_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if epoch > self.epochs.current {
+            self.adopt_epoch(cx, epoch, NodeId(0), 0);
+        }
+    }
+
+    /// Gives out a later epoch from now on, and reports it to the president. `api` is the API node that says to have seen
+    /// it, 0 if a data manager has, and `signal` the number of the signal in which it said so.
+    #[cold]
+    pub(crate) fn adopt_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch, api: NodeId, signal: u16) {
+        cx.mark("coordinator adopts an epoch before it is announced to it");
+        self.epochs.current = epoch;
+        if let Some(president) = president(cx).filter(|_| !cx.has_bug(InjectedBug::ClaimedEpochNotReported)) {
+            cx.frame(SignalNumber::EpochClaimReport, president).put(&EpochClaimReport {
+                epoch: U64::new(epoch.0),
+                api: api.0,
+                unused: 0,
+                signal: U16::new(signal),
+            });
+        }
+        self.report_closed(cx);
+    }
+
+    /// A committed transaction is to be answered when its epoch is on disk. Returns false if it is already.
+    pub(crate) fn wait_for_disk(&mut self, cx: &mut Context<'_>, handle: Handle, epoch: Epoch) -> bool {
+        if epoch <= self.epochs.durable || cx.has_bug(InjectedBug::DurableCommitNotAwaited) {
+            return false;
+        }
+        self.epochs.waiting.push((epoch, handle));
+        self.ask_for_durability(cx, epoch);
+        true
+    }
+
+    fn ask_for_durability(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if epoch <= self.epochs.asked {
+            return;
+        }
+        if let Some(president) = president(cx) {
+            self.epochs.asked = epoch;
+            cx.frame(SignalNumber::DurabilityOrder, president).put(&EpochBody::new(epoch));
+        }
+    }
+
+    pub(crate) fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.epochs.durable = self.epochs.durable.max(order.epoch());
+        let durable = self.epochs.durable;
+        let waiting = core::mem::take(&mut self.epochs.waiting);
+        let (done, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&(epoch, _)| epoch <= durable);
+        self.epochs.waiting = left;
+        for (_, handle) in done {
+            self.finish_on_disk(cx, handle);
+        }
+        Some(())
+    }
+
+    /// There is another president: what it has to know is sent to it.
+    pub(crate) fn greet_president(&mut self, cx: &mut Context<'_>) {
+        self.epochs.reported = Epoch(0);
+        self.report_closed(cx);
+        let asked = core::mem::replace(&mut self.epochs.asked, Epoch(0));
+        if self.epochs.waiting.iter().any(|&(epoch, _)| epoch <= asked) {
+            self.ask_for_durability(cx, asked);
+        }
+    }
+}
+
+/// The distribution of the president.
+fn president(cx: &Context<'_>) -> Option<Address> {
+    cx.view().president().map(|node| Address::new(node, BlockNumber::Distribution, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_closes_when_its_last_transaction_has_ended() {
+        let mut epochs = Epochs::new(Epoch(10));
+        assert_eq!(epochs.closed(), Epoch(9));
+        epochs.enter(Epoch(10));
+        epochs.enter(Epoch(10));
+        epochs.current = Epoch(11);
+        epochs.enter(Epoch(11));
+        assert_eq!((epochs.closed(), epochs.committing()), (Epoch(9), 3));
+        assert!(!epochs.leave(Epoch(10)));
+        assert!(!epochs.leave(Epoch(11)), "an earlier one is open");
+        assert!(epochs.leave(Epoch(10)));
+        assert_eq!((epochs.closed(), epochs.committing()), (Epoch(10), 0));
+        epochs.enter(Epoch(11));
+        assert!(!epochs.leave(Epoch(11)), "it is still given out");
+        epochs.check();
+    }
+
+    #[test]
+    fn epochs_are_counted_in_any_order() {
+        let mut epochs = Epochs::new(Epoch(10));
+        for epoch in [12, 10, 11, 10, 12] {
+            epochs.enter(Epoch(epoch));
+        }
+        epochs.current = Epoch(20);
+        assert_eq!(epochs.closed(), Epoch(9));
+        assert!(!epochs.leave(Epoch(12)));
+        assert!(!epochs.leave(Epoch(10)));
+        assert!(epochs.leave(Epoch(10)));
+        assert_eq!(epochs.closed(), Epoch(10));
+        assert!(epochs.leave(Epoch(11)));
+        assert_eq!(epochs.closed(), Epoch(11));
+        assert!(epochs.leave(Epoch(12)));
+        assert_eq!(epochs.closed(), Epoch(19));
+    }
+}

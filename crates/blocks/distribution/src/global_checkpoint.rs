@@ -1,0 +1,226 @@
+//! Global checkpoints: the president has everything up to a closed epoch brought to the disks of the whole cluster.
+//!
+//! ```text
+//!   coordinators              president                         redo (each stream of each node)
+//!        │◀─── EpochOrder(e+1) ───│
+//!        │── EpochClosedReport(e) ▶│  closed at all: e
+//!        │                         │──── EpochEndRequest(e) ───▶│ end record of e, write, flush
+//!        │                         │◀─── EpochEndConfirm(e) ────│
+//!        │◀── DurableEpochOrder(e) ┤  e is the restore point      (data managers, redo, dictionary too)
+//! ```
+//!
+//! An epoch is closed when every coordinator has reported it as closed: then all its transactions are committed at all
+//! replicas, whose data managers have put them into their redo logs. One checkpoint is made at a time, of the newest
+//! closed epoch: every `TimeBetweenGlobalCheckpoints`, or at once if somebody waits. If somebody waits for the present
+//! epoch, it ends at once, too; what is committed while a checkpoint is being made waits for the next one, together.
+//!
+//! Nothing is written for epochs without changes: they are durable as soon as they are closed.
+
+use crate::Distribution;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use vinga_base::Epoch;
+use vinga_kernel::{Context, InjectedBug, Tick};
+use vinga_wire::epoch::{EpochBody, EpochClosedReport};
+use vinga_wire::view::ViewChange;
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+
+/// What the president knows of closed and durable epochs; other nodes know what is durable.
+#[derive(Default)]
+pub struct GlobalCheckpoints {
+    /// By coordinator: the newest epoch that it has closed.
+    closed: BTreeMap<Address, Epoch>,
+    /// The newest epoch in which anybody has committed changes.
+    changed: Epoch,
+    /// The newest epoch whose end is in the logs.
+    logged: Epoch,
+    /// Everything up to this epoch is on disk. Invariant: never falls.
+    durable: Epoch,
+    /// Somebody waits until this epoch is on disk.
+    wanted: Epoch,
+    /// It is time for a checkpoint.
+    is_due: bool,
+    /// The checkpoint that is being made.
+    ending: Option<Ending>,
+    statistics: Statistics,
+}
+
+/// A checkpoint that is being made.
+struct Ending {
+    epoch: Epoch,
+    since: Tick,
+    /// Streams that have not confirmed.
+    awaited: BTreeSet<Address>,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Global checkpoints.
+    pub checkpoints: u64,
+    /// Those that were made because somebody waited.
+    pub asked: u64,
+    /// Microseconds that they took, all together.
+    pub micros: u64,
+    /// … and the longest.
+    pub micros_max: u64,
+}
+
+impl GlobalCheckpoints {
+    /// Those of a cluster that has restored everything up to this epoch.
+    pub fn restored(durable: Epoch) -> Self {
+        GlobalCheckpoints { durable, logged: durable, ..GlobalCheckpoints::default() }
+    }
+
+    /// Everything up to this epoch is on disk.
+    pub fn durable(&self) -> Epoch {
+        self.durable
+    }
+
+    /// Counters since the start.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Panics if what is known contradicts itself.
+    pub fn check(&self, current: Epoch) {
+        assert!(self.durable < current, "the present epoch is not closed");
+        assert!(self.logged <= self.durable, "what is logged everywhere is durable");
+        if let Some(ending) = &self.ending {
+            assert!(ending.epoch > self.durable && ending.epoch < current, "the epoch that ends is closed");
+            assert!(!ending.awaited.is_empty(), "a checkpoint ends with the last confirmation");
+        }
+    }
+}
+
+impl Distribution {
+    pub(crate) fn on_epoch_closed_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (report, _) = frame.head::<EpochClosedReport>()?;
+        let checkpoints = &mut self.checkpoints;
+        let closed = checkpoints.closed.entry(frame.sender()).or_default();
+        *closed = (*closed).max(Epoch(report.epoch.get()));
+        checkpoints.changed = checkpoints.changed.max(Epoch(report.changed.get()));
+        self.go_on(cx);
+        Some(())
+    }
+
+    pub(crate) fn on_durability_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.checkpoints.wanted = self.checkpoints.wanted.max(order.epoch());
+        self.go_on(cx);
+        Some(())
+    }
+
+    /// It is time for a checkpoint, whether somebody waits or not.
+    pub(crate) fn on_checkpoint_due(&mut self, cx: &mut Context<'_>) {
+        self.checkpoints.is_due = true;
+        self.go_on(cx);
+    }
+
+    /// Begins the next checkpoint, if there is reason to and none is being made.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
+        if !Self::is_president(cx) || self.checkpoints.ending.is_some() {
+            return;
+        }
+        let streams: BTreeSet<Address> = cx.view().addresses(BlockNumber::Redo).collect();
+        if streams.is_empty() {
+            // Nothing is on disk in this cluster.
+            return;
+        }
+        let is_wanted = self.checkpoints.wanted > self.checkpoints.durable;
+        if !is_wanted && !self.checkpoints.is_due {
+            return;
+        }
+        if is_wanted && self.checkpoints.wanted >= self.epoch {
+            // Somebody waits for the end of the present epoch.
+            self.raise_epoch(cx, Epoch(self.checkpoints.wanted.0 + 1));
+        }
+        let closed = self.closed(cx);
+        if closed <= self.checkpoints.durable || is_wanted && closed < self.checkpoints.wanted {
+            return;
+        }
+        self.checkpoints.is_due = false;
+        if self.checkpoints.changed <= self.checkpoints.logged {
+            cx.mark("epochs without changes are durable as they are");
+            self.become_durable(cx, closed);
+            return;
+        }
+        self.checkpoints.statistics.asked += u64::from(is_wanted);
+        for &stream in &streams {
+            cx.frame(SignalNumber::EpochEndRequest, stream).put(&EpochBody::new(closed));
+        }
+        self.checkpoints.ending = Some(Ending { epoch: closed, since: cx.now(), awaited: streams });
+    }
+
+    /// The newest epoch that all coordinators have closed.
+    fn closed(&self, cx: &Context<'_>) -> Epoch {
+        let coordinators = cx.view().addresses(BlockNumber::Coordinator);
+        let closed = coordinators.map(|one| self.checkpoints.closed.get(&one).copied().unwrap_or_default());
+        closed.min().unwrap_or_default()
+    }
+
+    pub(crate) fn on_epoch_end_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<EpochBody>()?;
+        if let Some(ending) = &mut self.checkpoints.ending
+            && ending.epoch == confirm.epoch()
+        {
+            ending.awaited.remove(&frame.sender());
+            self.end_checkpoint(cx);
+        }
+        Some(())
+    }
+
+    /// Ends the checkpoint that is being made, if all streams have confirmed.
+    fn end_checkpoint(&mut self, cx: &mut Context<'_>) {
+        let is_early = cx.has_bug(InjectedBug::DurableBeforeAllStreams);
+        let done = self.checkpoints.ending.take_if(|ending| ending.awaited.is_empty() || is_early);
+        let Some(Ending { epoch, since, .. }) = done else { return };
+        let micros = cx.now().since(since).0;
+        let statistics = &mut self.checkpoints.statistics;
+        statistics.checkpoints += 1;
+        statistics.micros += micros;
+        statistics.micros_max = statistics.micros_max.max(micros);
+        self.checkpoints.logged = epoch;
+        self.become_durable(cx, epoch);
+        self.go_on(cx);
+    }
+
+    /// Everything up to this epoch is on disk: everybody who waits for that is notified.
+    fn become_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        assert!(epoch > self.checkpoints.durable, "epochs become durable in their order");
+        self.checkpoints.durable = epoch;
+        let (view, own) = (cx.view(), cx.own());
+        let listeners: Vec<Address> = [
+            BlockNumber::Coordinator,
+            BlockNumber::DataManager,
+            BlockNumber::Redo,
+            BlockNumber::Dictionary,
+            BlockNumber::Distribution,
+        ]
+        .into_iter()
+        .flat_map(|block| view.addresses(block))
+        .filter(|&listener| listener != own)
+        .collect();
+        for listener in listeners {
+            cx.frame(SignalNumber::DurableEpochOrder, listener).put(&EpochBody::new(epoch));
+        }
+    }
+
+    /// The president has found an epoch durable.
+    pub(crate) fn on_durable_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.checkpoints.durable = self.checkpoints.durable.max(order.epoch());
+        self.epoch = self.epoch.max(Epoch(order.epoch().0 + 1));
+        Some(())
+    }
+
+    /// Lost members are not awaited; the checkpoint that a lost president was making is made again by the next one.
+    pub(crate) fn forget_lost(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.checkpoints.closed.retain(|coordinator, _| !change.has_lost(coordinator.node()));
+        if let Some(ending) = &mut self.checkpoints.ending {
+            ending.awaited.retain(|stream| !change.has_lost(stream.node()));
+        }
+        self.end_checkpoint(cx);
+        self.go_on(cx);
+    }
+}
