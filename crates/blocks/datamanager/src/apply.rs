@@ -5,6 +5,7 @@
 //! | [`Store::insert`] | prepare; one-phase commit | a row gets a slot: pending, or committed at once |
 //! | [`Store::add_version`] | prepare | an after-image that a transaction has made, beside the slot |
 //! | [`Store::drop_version`] | abort; a backup that resolves an earlier prepare | takes that back |
+//! | [`Store::note_committed`] | commit at a backup | the newest version is final, and hidden still |
 //! | [`Store::install`] | commit, or when a backup learns that all have committed | the newest version goes into the slot, or the row vanishes |
 //! | [`Store::remove`] | abort of an insert; one-phase delete | the row vanishes |
 //! | [`Store::overwrite`] | one-phase commit | another image in the slot, without a version beside it |
@@ -20,11 +21,12 @@ use crate::index_entries::{Image, IndexEntries};
 use crate::index_keys::Places;
 use crate::operation::{Change, State};
 use crate::store::Store;
+use crate::tables::Tables;
 use crate::versions::{RowPlace, Versions};
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_base::{Epoch, PartitionId, RowId, TableVersion};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::fragment::{Fragment, NewRow};
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
@@ -33,26 +35,34 @@ use vinga_kernel::InjectedBug;
 use vinga_kernel::injected_bug::is_on;
 use vinga_wire::ErrorCode;
 
-/// Where rows and their versions are, for somebody who looks at them.
-#[derive(Clone, Copy)]
+/// Where a row and its versions are, for somebody who follows it.
 pub struct Rows<'a> {
     /// The pages of rows and short chunks.
     pub pages: &'a PagePool,
     /// Variable parts and after-images.
     pub chunks: &'a ChunkStore,
     /// The fragment that the row is in.
-    pub fragment: &'a Fragment,
+    pub fragment: &'a mut Fragment,
+    /// The version with which the table's rows began.
+    pub birth: TableVersion,
+    /// Whether the table's rows are to survive a restart of the cluster.
+    pub is_logged: bool,
 }
 
 /// What has become of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RowEvent {
+pub enum RowEvent<'a> {
     /// It has got a slot; `None`: pending, so that only its own transaction sees it.
     Inserted(Option<Epoch>),
     /// It has got a version beside its slot.
     VersionAdded,
     /// Its newest version is given up.
     VersionDropped,
+    /// Its newest version is committed in this epoch, and not in the slot yet: fixed and variable part, or none if it is
+    /// deleted.
+    Committed(Epoch, Option<(&'a [u8], &'a [u8])>),
+    /// What was `Committed` is in the slot now, or the slot is free.
+    Shown,
     /// Its newest version is in the slot, committed in this epoch.
     Installed(Epoch),
     /// There is another image in its slot, committed in this epoch.
@@ -72,7 +82,7 @@ pub trait RowListener {
 
     /// A row has changed.
     #[inline(always)]
-    fn after(&mut self, _rows: Rows<'_>, _place: RowPlace, _event: RowEvent) {}
+    fn after(&mut self, _rows: Rows<'_>, _place: RowPlace, _event: RowEvent<'_>) {}
 }
 
 /// Nobody follows.
@@ -96,6 +106,19 @@ pub struct Insert<'a> {
     pub image: &'a [u8],
     /// The epoch in which it is committed; `None`: it is pending.
     pub epoch: Option<Epoch>,
+}
+
+/// What a listener gets of a row's table.
+#[inline]
+fn rows_of<'a>(
+    pages: &'a PagePool,
+    chunks: &'a ChunkStore,
+    tables: &'a mut Tables,
+    place: RowPlace,
+) -> Rows<'a> {
+    let table = tables.current_mut(place.table);
+    let (birth, is_logged) = (table.birth, table.is_logged);
+    Rows { pages, chunks, fragment: table.fragment_mut(place.partition), birth, is_logged }
 }
 
 fn refused(_: OutOfPages) -> ErrorCode {
@@ -130,18 +153,16 @@ impl<L: RowListener> Store<L> {
             return;
         }
         let Store { pages, chunks, tables, listener, .. } = self;
-        let fragment = tables.current(place.table).fragment(place.partition);
-        listener.before(Rows { pages, chunks, fragment }, place);
+        listener.before(rows_of(pages, chunks, tables, place), place);
     }
 
     #[inline]
-    fn notify_after(&mut self, place: RowPlace, event: RowEvent) {
+    fn notify_after(&mut self, place: RowPlace, event: RowEvent<'_>) {
         if !L::FOLLOWS {
             return;
         }
         let Store { pages, chunks, tables, listener, .. } = self;
-        let fragment = tables.current(place.table).fragment(place.partition);
-        listener.after(Rows { pages, chunks, fragment }, place, event);
+        listener.after(rows_of(pages, chunks, tables, place), place, event);
     }
 
     /// Gives a row a slot and enters it in the indexes.
@@ -212,6 +233,24 @@ impl<L: RowListener> Store<L> {
         self.notify_after(place, RowEvent::VersionDropped);
     }
 
+    /// The newest version of a row is committed in an epoch, and stays hidden for the time being.
+    pub fn note_committed(&mut self, versions: &Versions, state: Handle, epoch: Epoch) {
+        if !L::FOLLOWS {
+            return;
+        }
+        let place = versions.rows[state].place;
+        let newest = versions.rows[state].newest_change.expect("there is something to commit");
+        let Store { pages, chunks, tables, listener, .. } = self;
+        let rows = rows_of(pages, chunks, tables, place);
+        let content = match &versions.operations[newest].change {
+            Change::Insert => Some(rows.fragment.parts(pages, chunks, place.row)),
+            Change::Replace(image) => Some(image.parts(pages, chunks)),
+            Change::Delete => None,
+            Change::None => unreachable!("only changes are linked"),
+        };
+        listener.after(rows, place, RowEvent::Committed(epoch, content));
+    }
+
     /// Puts the newest version of a row into its slot, or removes the row if that is a delete. All changes of the row
     /// belong to one transaction, which is committed; they are no changes any more, and stay linked to each other, from
     /// the one that is returned on. Says whether the row has vanished.
@@ -224,6 +263,7 @@ impl<L: RowListener> Store<L> {
     ) -> (Handle, bool) {
         let place = versions.rows[state].place;
         let newest = versions.rows[state].newest_change.take().expect("there is something to install");
+        let was_hidden = matches!(versions.operations[newest].state, State::Committed { shown: false, .. });
         self.notify_before(place);
         self.leave_replaced(versions, place, newest, bug);
         let Store { pages, chunks, tables, .. } = self;
@@ -258,7 +298,11 @@ impl<L: RowListener> Store<L> {
                 image.free(pages, chunks);
             }
         }
-        let event = if vanishes { RowEvent::Removed(Some(epoch)) } else { RowEvent::Installed(epoch) };
+        let event = match (was_hidden, vanishes) {
+            (true, _) => RowEvent::Shown,
+            (false, true) => RowEvent::Removed(Some(epoch)),
+            (false, false) => RowEvent::Installed(epoch),
+        };
         self.notify_after(place, event);
         (newest, vanishes)
     }
@@ -366,7 +410,7 @@ mod tests {
     #[derive(Default)]
     struct Follower {
         before: Option<u64>,
-        seen: Vec<(RowEvent, Option<u64>, Option<u64>)>,
+        seen: Vec<(RowEvent<'static>, Option<u64>, Option<u64>)>,
     }
 
     /// The second column of the row in a slot.
@@ -381,7 +425,17 @@ mod tests {
             self.before = shown(rows, place);
         }
 
-        fn after(&mut self, rows: Rows<'_>, place: RowPlace, event: RowEvent) {
+        fn after(&mut self, rows: Rows<'_>, place: RowPlace, event: RowEvent<'_>) {
+            let event = match event {
+                RowEvent::Inserted(epoch) => RowEvent::Inserted(epoch),
+                RowEvent::VersionAdded => RowEvent::VersionAdded,
+                RowEvent::VersionDropped => RowEvent::VersionDropped,
+                RowEvent::Committed(epoch, _) => RowEvent::Committed(epoch, None),
+                RowEvent::Shown => RowEvent::Shown,
+                RowEvent::Installed(epoch) => RowEvent::Installed(epoch),
+                RowEvent::Overwritten(epoch) => RowEvent::Overwritten(epoch),
+                RowEvent::Removed(epoch) => RowEvent::Removed(epoch),
+            };
             self.seen.push((event, self.before.take(), shown(rows, place)));
         }
     }

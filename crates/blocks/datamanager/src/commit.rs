@@ -78,9 +78,13 @@ impl DataManager {
                 let place = self.versions.rows[state].place;
                 self.store.leave_replaced(&self.versions, place, handle, cx.bug());
             }
-            let record = &mut self.versions.operations[handle];
-            if record.state == State::Prepared {
-                record.state = State::Committed { epoch, shown: false };
+            if is_prepared {
+                if let Some(state) = state
+                    && self.versions.rows[state].newest_change == Some(handle)
+                {
+                    self.store.note_committed(&self.versions, state, epoch);
+                }
+                self.versions.operations[handle].state = State::Committed { epoch, shown: false };
             }
         }
         if cx.has_bug(InjectedBug::BackupShowsAtCommit) {

@@ -33,6 +33,8 @@ pub struct Table {
     pub partitions: TablePartitions,
     /// Its unique indexes.
     pub unique: UniqueIndexes,
+    /// Whether its rows are to survive a restart of the cluster.
+    pub is_logged: bool,
     /// Whether backups answer committed reads.
     pub read_backup: bool,
     /// By partition of the cluster; `None` for partitions of others and those in which the table does not lie.
@@ -59,6 +61,7 @@ impl Table {
             layout,
             partitions: record.partitions.clone(),
             unique: UniqueIndexes::of(record),
+            is_logged: !record.definition.no_logging,
             read_backup: record.definition.read_backup,
             fragments,
             is_gone: false,

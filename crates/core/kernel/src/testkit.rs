@@ -30,7 +30,7 @@ use vinga_wire::frame::Frames;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, file, handshake, info,
-    membership, schema, schema_round,
+    membership, redo, schema, schema_round,
 };
 use zerocopy::IntoBytes;
 
@@ -327,9 +327,26 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<epoch::EpochClaimReport>()?;
             Some(format!("{{ epoch: {}, api: {} }}", body.epoch, body.api))
         }
-        S::DurabilityOrder | S::EpochEndRequest | S::EpochEndConfirm | S::DurableEpochOrder => {
+        S::RedoDrainRequest
+        | S::RedoDrainConfirm
+        | S::DurabilityOrder
+        | S::EpochEndRequest
+        | S::EpochEndConfirm
+        | S::DurableEpochOrder => {
             let (body, _) = frame.head::<epoch::EpochBody>()?;
             Some(format!("{{ epoch: {} }}", body.epoch))
+        }
+        S::RedoAppendOrder | S::RedoReplayRequest => {
+            let (body, _) = frame.head::<redo::BatchHead>()?;
+            Some(format!("{{ batch: {}, bytes: {} }}", body.batch, body.bytes))
+        }
+        S::RedoCreditConfirm => {
+            let (body, _) = frame.head::<redo::CreditBody>()?;
+            Some(format!("{{ bytes: {}, shortage: {} }}", body.bytes, body.shortage))
+        }
+        S::RedoTrimOrder | S::RedoReplayConfirm => {
+            let (body, _) = frame.head::<redo::BatchBody>()?;
+            Some(format!("{{ batch: {} }}", body.batch))
         }
         S::FileConfirm => {
             let (body, _) = frame.head::<file::FileConfirm>()?;
@@ -413,6 +430,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsConfirm
         | S::IndexStatisticsRefuse
         | S::SchemaEventsStopOrder
+        | S::RedoCreditRequest
         | S::TimerReport => None,
     }
 }

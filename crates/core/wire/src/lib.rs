@@ -25,6 +25,7 @@ pub mod key_read;
 pub mod membership;
 pub mod operation;
 pub mod range_scan;
+pub mod redo;
 pub mod scan;
 pub mod schema;
 pub mod schema_round;

@@ -157,6 +157,15 @@ signals! {
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;
     StopNodeOrder = 172, Node;
+    // redo.rs
+    RedoAppendOrder = 180, Node;
+    RedoCreditRequest = 181, Node;
+    RedoCreditConfirm = 182, Node;
+    RedoDrainRequest = 183, Node;
+    RedoDrainConfirm = 184, Node;
+    RedoTrimOrder = 185, Node;
+    RedoReplayRequest = 186, Node;
+    RedoReplayConfirm = 187, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }
