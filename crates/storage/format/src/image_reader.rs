@@ -300,6 +300,11 @@ impl<'a> Piece<'a> {
         })
     }
 
+    /// Bytes of its rows.
+    pub fn bytes(&self) -> u64 {
+        self.data.len() as u64
+    }
+
     /// The bitmap of the slots that hold a row, in words: bit `i` of word `w` is slot `first_slot + 64 * w + i`.
     pub fn live(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.bitmap.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
