@@ -63,6 +63,7 @@ for file in "${changed[@]}"; do
             left_out+=("MariaDB's suite: cargo test -p vinga-sql-tests --test storage_engine") ;;
         docs/configuration.md) add crates/mgm/core ;;
         docs/clients.md) add crates/client/capi ;;
+        docs/formats/*) add crates/storage/format ;;
         docs/protocols/* | docs/dependencies.md | docs/simulation.md) is_house=1 ;;
         Cargo.toml | Cargo.lock) is_house=1 is_workspace=1 ;;
         fuzz/*) left_out+=("the fuzzers: make soak") ;;

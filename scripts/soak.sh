@@ -29,7 +29,7 @@ sanitize() {
 fuzz() {
     has_nightly || { echo "no nightly toolchain: no fuzzers"; return 0; }
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz || { echo "no cargo-fuzz: no fuzzers"; return 0; }
-    for one in frames filter_program update_program configuration; do
+    for one in frames filter_program update_program configuration formats; do
         over && return 0
         cargo +nightly fuzz run "$one" -- -max_total_time=60 -rss_limit_mb=4000 -print_final_stats=1 || return 1
     done

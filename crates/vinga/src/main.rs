@@ -6,6 +6,7 @@ mod columns;
 mod data;
 mod data_node;
 mod demo;
+mod inspect;
 mod pages;
 mod sim;
 mod sql_nodes;
@@ -24,7 +25,7 @@ use vinga_runtime::{complain, console};
 #[derive(Parser)]
 #[command(name = "vinga", version = version::VERSION, arg_required_else_help = true, after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// Print JSON (admin, bench, sim, status, data --show); before or behind the command
+    /// Print JSON (admin, bench, inspect, sim, status, data --show); before or behind the command
     #[arg(long, global = true, display_order = 900)]
     json: bool,
     #[command(subcommand)]
@@ -47,6 +48,8 @@ enum Command {
     Data(data::DataArguments),
     /// Asks a running cluster about itself; creates and drops tables
     Admin(admin::AdminArguments),
+    /// Prints and verifies the durable files of a data node; changes nothing
+    Inspect(inspect::InspectArguments),
     /// Simulates whole clusters, with faults, from seeds
     Sim(sim::SimArguments),
     /// Shows a first session on real data: Debian's own package records
@@ -71,7 +74,11 @@ impl Command {
     /// Whether the command can print JSON.
     fn speaks_json(&self) -> bool {
         match self {
-            Command::Admin(_) | Command::Bench(_) | Command::Sim(_) | Command::Status(_) => true,
+            Command::Admin(_)
+            | Command::Bench(_)
+            | Command::Inspect(_)
+            | Command::Sim(_)
+            | Command::Status(_) => true,
             Command::Data(arguments) => arguments.shows(),
             Command::Up(_)
             | Command::Down(_)
@@ -88,7 +95,9 @@ const EXIT_NOT_RUNNING: u8 = 3;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.json && !arguments.command.speaks_json() {
-        complain!("vinga: --json: this command prints no JSON; admin, bench, sim, status and data --show do");
+        complain!(
+            "vinga: --json: this command prints no JSON; admin, bench, inspect, sim, status and data --show do"
+        );
         return ExitCode::from(2);
     }
     let result = run(arguments);
@@ -114,6 +123,9 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
         }
         Command::Data(arguments) => data::run(arguments, json)?,
         Command::Admin(arguments) => admin::run(&arguments, json)?,
+        Command::Inspect(arguments) => {
+            return inspect::run(&arguments, json).map(|well| code(well, ExitCode::FAILURE));
+        }
         Command::Sim(arguments) => sim::run(&arguments, json)?,
         Command::Demo(arguments) => demo::run(&arguments)?,
         Command::Bench(mut command) => {

@@ -68,7 +68,7 @@ const RINGS: [&[&str]; 17] = [
     &["core/base"],
     &["core/wire"],
     &["core/kernel", "core/program"],
-    &["storage/fragment"],
+    &["storage/fragment", "storage/format"],
     &[
         "blocks/membership",
         "blocks/distribution",

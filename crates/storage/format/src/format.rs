@@ -1,0 +1,141 @@
+//! The formats of files, each with a version of its own, and the kinds of blocks that they consist of.
+
+use core::fmt;
+
+/// What a file contains.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// Segments of a stream of the redo log ([`crate::redo`]).
+    Redo,
+    /// A checkpoint of a data manager ([`crate::image`]).
+    Checkpoint,
+    /// The node's view of the cluster's durable state ([`crate::system`]).
+    System,
+    /// Definitions of tables and databases ([`crate::schema`]).
+    Schema,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 4] = [Format::Redo, Format::Checkpoint, Format::System, Format::Schema];
+
+    /// What its blocks begin with. Any two differ in three bytes, so that one damaged byte does not make one another.
+    pub const fn magic(self) -> u32 {
+        u32::from_le_bytes(match self {
+            Format::Redo => *b"VRDO",
+            Format::Checkpoint => *b"VIMG",
+            Format::System => *b"VSYS",
+            Format::Schema => *b"VDEF",
+        })
+    }
+
+    /// The version that is written. Older ones, from 1 on, can be read.
+    pub const fn version(self) -> u16 {
+        match self {
+            Format::Redo | Format::Checkpoint | Format::System | Format::Schema => 1,
+        }
+    }
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Redo => "redo log",
+            Format::Checkpoint => "checkpoint",
+            Format::System => "system file",
+            Format::Schema => "schema file",
+        }
+    }
+
+    /// The format whose blocks begin so.
+    #[inline]
+    pub fn from_magic(magic: u32) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.magic() == magic)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a block contains.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BlockKind {
+    /// The first block of a file of the redo log: which segment the file holds.
+    SegmentHead = 1,
+    /// Redo records.
+    RedoEntries = 2,
+    /// The first block of a checkpoint: what it consists of.
+    ImageHead = 3,
+    /// Rows.
+    ImagePages = 4,
+    /// The last block of a checkpoint.
+    ImageEnd = 5,
+    /// A node's view of the cluster's durable state.
+    SystemState = 6,
+    /// The first block of a schema file: which generation it holds.
+    SchemaHead = 7,
+    /// Definitions.
+    SchemaEntries = 8,
+}
+
+impl BlockKind {
+    /// All of them.
+    pub const ALL: [BlockKind; 8] = [
+        BlockKind::SegmentHead,
+        BlockKind::RedoEntries,
+        BlockKind::ImageHead,
+        BlockKind::ImagePages,
+        BlockKind::ImageEnd,
+        BlockKind::SystemState,
+        BlockKind::SchemaHead,
+        BlockKind::SchemaEntries,
+    ];
+
+    /// The number in a block's head.
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The format whose files have such blocks.
+    pub const fn format(self) -> Format {
+        match self {
+            BlockKind::SegmentHead | BlockKind::RedoEntries => Format::Redo,
+            BlockKind::ImageHead | BlockKind::ImagePages | BlockKind::ImageEnd => Format::Checkpoint,
+            BlockKind::SystemState => Format::System,
+            BlockKind::SchemaHead | BlockKind::SchemaEntries => Format::Schema,
+        }
+    }
+
+    /// The kind with a number, if files of that format have such blocks.
+    #[inline]
+    pub fn from_number(format: Format, number: u16) -> Option<BlockKind> {
+        BlockKind::ALL.into_iter().find(|kind| kind.number() == number && kind.format() == format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_again() {
+        for format in Format::ALL {
+            assert_eq!(Format::from_magic(format.magic()), Some(format));
+            for other in Format::ALL.into_iter().filter(|&other| other != format) {
+                let differing =
+                    (format.magic() ^ other.magic()).to_le_bytes().iter().filter(|&&b| b != 0).count();
+                assert!(differing >= 2, "{format} and {other}");
+            }
+        }
+        assert_eq!(Format::from_magic(0), None);
+        for (i, kind) in BlockKind::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.number()), i + 1);
+            for format in Format::ALL {
+                let found = BlockKind::from_number(format, kind.number());
+                assert_eq!(found, (kind.format() == format).then_some(kind));
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `vinga inspect`: prints and verifies the durable files of a data node. It changes nothing.
+
+mod checkpoint;
+mod redo;
+mod schema;
+mod system;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use vinga_format::{BlockError, Checksum, Origin};
+use vinga_kernel::files::{FileKind, FileName};
+use vinga_runtime::{complain, say};
+
+/// `vinga inspect …`.
+#[derive(Args)]
+pub struct InspectArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Files of the redo log: segments, blocks, ends of epochs, batches of each data manager
+    Redo {
+        /// All files of a stream, or the folder of the log or of the node
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// Print each record
+        #[arg(long)]
+        records: bool,
+    },
+    /// Checkpoints: fragments, rows, epochs
+    Checkpoint(Files),
+    /// The system file: the node's view of the cluster's durable state
+    System(Files),
+    /// Definitions of tables and databases
+    Schema(Files),
+}
+
+#[derive(Args)]
+struct Files {
+    /// Files, or the folder that they are in, or the folder of the node
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// The checksum of all blocks.
+const CHECKSUM: Checksum = Checksum::SOFTWARE;
+
+/// What to do with a file that is damaged.
+const KEEP: &str = "keep a copy of the node's files. The node can't start from them: let it copy the data of another node \
+                    of its group (an initial start), or restore a backup";
+
+/// What to do with a file of a newer program.
+const NEWER: &str = "use the program that has written it, or a newer one";
+
+/// What is wrong with a file.
+#[derive(Debug)]
+struct Problem {
+    file: PathBuf,
+    offset: u64,
+    what: String,
+    advice: &'static str,
+}
+
+impl Problem {
+    fn new(file: &Path, offset: u64, what: impl Display) -> Self {
+        Problem { file: file.to_owned(), offset, what: what.to_string(), advice: KEEP }
+    }
+
+    /// The problem with a block that can't be read.
+    fn of_block(file: &Path, offset: u64, error: BlockError) -> Self {
+        let advice = if error.is_of_writer() { NEWER } else { KEEP };
+        Problem { advice, ..Problem::new(file, offset, error) }
+    }
+
+    fn with_advice(self, advice: &'static str) -> Self {
+        Problem { advice, ..self }
+    }
+}
+
+/// What is found, printed at once or collected as JSON.
+struct Report {
+    is_json: bool,
+    values: Vec<Value>,
+    problems: Vec<Problem>,
+}
+
+impl Report {
+    /// Prints a line, unless JSON is wanted.
+    fn line(&self, text: impl Display) {
+        if !self.is_json {
+            say!("{text}");
+        }
+    }
+}
+
+/// Inspects files; returns whether they are well.
+///
+/// # Errors
+/// A text: a file can't be read, or there are none.
+pub fn run(arguments: &InspectArguments, is_json: bool) -> Result<bool, String> {
+    let mut report = Report { is_json, values: Vec::new(), problems: Vec::new() };
+    match &arguments.what {
+        What::Redo { files, records } => redo::inspect(&find(files, FileKind::Redo)?, *records, &mut report)?,
+        What::Checkpoint(Files { files }) => {
+            for file in find(files, FileKind::Checkpoint)? {
+                checkpoint::inspect(&file, &mut report)?;
+            }
+        }
+        What::System(Files { files }) => system::inspect(&find(files, FileKind::System)?, &mut report)?,
+        What::Schema(Files { files }) => schema::inspect(&find(files, FileKind::Schema)?, &mut report)?,
+    }
+    let Report { values, problems, .. } = report;
+    if is_json {
+        let problems: Vec<Value> = problems
+            .iter()
+            .map(|problem| {
+                let Problem { file, offset, what, advice } = problem;
+                json!({ "file": file.to_string_lossy(), "offset": offset, "what": what, "advice": advice })
+            })
+            .collect();
+        say!("{}", json!({ "found": values, "problems": problems }));
+    } else {
+        for Problem { file, offset, what, advice } in &problems {
+            complain!("vinga: {}: at offset {offset}: {what}", file.display());
+            complain!("vinga: what to do: {advice}");
+        }
+    }
+    Ok(problems.is_empty())
+}
+
+/// The files that are named, or are in the folders that are named; by name.
+fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            found.push(path.clone());
+            continue;
+        }
+        let below = path.join(kind.folder());
+        let folder = if below.is_dir() { &below } else { path };
+        let failed = |error| format!("cannot look into {}: {error}", folder.display());
+        let before = found.len();
+        for entry in std::fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = format!("{}/{}", kind.folder(), entry.file_name().to_string_lossy());
+            if FileName::from_path(&name).is_some_and(|name| name.kind == kind) {
+                found.push(entry.path());
+            }
+        }
+        if found.len() == before {
+            return Err(format!(
+                "there are no files of the kind '{}' in {}",
+                kind.folder(),
+                folder.display()
+            ));
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// All bytes of a file.
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+/// Cluster and node of a file.
+fn whose(origin: Origin) -> String {
+    format!("cluster {:016x}, node {}", origin.cluster, origin.node)
+}

@@ -1,0 +1,87 @@
+//! `vinga inspect schema`.
+
+use super::{CHECKSUM, KEEP, NEWER, Problem, Report, read, whose};
+use crate::table::{Table, grouped};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use vinga_format::schema::{self, SchemaError, SchemaExtent, SchemaFile};
+use vinga_format::schema_choice::{ChooseError, choose};
+
+/// Reads one file or both.
+pub(super) fn inspect(files: &[PathBuf], report: &mut Report) -> Result<(), String> {
+    let contents = files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+    let counts = match &contents[..] {
+        [first, second] => match choose([first, second], SchemaExtent::default(), CHECKSUM) {
+            Ok((file, _)) => Some(file),
+            Err(error @ ChooseError::SameGeneration(_)) => {
+                report.problems.push(Problem::new(&files[0], 0, error));
+                None
+            }
+            // The files' own problems say it.
+            Err(ChooseError::Missing | ChooseError::Damaged { .. } | ChooseError::Behind { .. }) => None,
+        },
+        _ => None,
+    };
+    for (i, (file, bytes)) in files.iter().zip(&contents).enumerate() {
+        report.line(file.display());
+        let is_other = counts.is_some_and(|counts| counts != i);
+        match schema::read(bytes, CHECKSUM) {
+            Ok(content) => show(file, &content, counts.map(|counts| counts == i), report),
+            // What can be there while definitions are rewritten.
+            Err(error @ (SchemaError::Missing | SchemaError::Incomplete { .. } | SchemaError::Block(_)))
+                if is_other =>
+            {
+                report.line(format_args!("does not count: {error}"));
+            }
+            Err(error) => {
+                let advice = match error {
+                    SchemaError::Unknown { .. } => NEWER,
+                    SchemaError::OtherFormat(_) => "name a file of the folder 'schema'",
+                    _ => KEEP,
+                };
+                report.problems.push(Problem::new(file, error.offset(), error).with_advice(advice));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show(file: &Path, content: &SchemaFile<'_>, counts: Option<bool>, report: &mut Report) {
+    let word = match counts {
+        Some(true) => ": this one counts",
+        Some(false) => ": the newer one counts",
+        None => "",
+    };
+    report.line(format_args!(
+        "generation {}{word}; {}; {} blocks, {} entries",
+        content.generation,
+        whose(content.origin),
+        content.end.number,
+        content.entries.len()
+    ));
+    let mut table = Table::new(["entry", "epoch", "bytes"]);
+    (0..3).for_each(|column| table.align_right(column));
+    for (entry, i) in content.entries.iter().zip(1u64..) {
+        table.row([i.to_string(), entry.epoch.to_string(), grouped(entry.bytes.len() as u64)]);
+    }
+    report.line(table);
+    if let Some(error) = content.remains {
+        report.line(format_args!(
+            "at offset {}, behind the last block: {error}. This is a write that was torn when the node stopped, or damage: \
+             'vinga inspect system' shows how many blocks there were",
+            content.end.offset
+        ));
+    }
+    if report.is_json {
+        let entries: Vec<Value> = content
+            .entries
+            .iter()
+            .map(|entry| json!({ "epoch": entry.epoch.0, "bytes": entry.bytes.len() }))
+            .collect();
+        report.values.push(json!({
+            "file": file.to_string_lossy(), "generation": content.generation, "counts": counts,
+            "blocks": content.end.number, "bytes": content.end.offset, "entries": entries,
+            "remains": content.remains.map(|error| error.to_string()),
+        }));
+    }
+}
