@@ -59,6 +59,7 @@ impl Blocks {
                     transactions_max: settings.operations_max,
                     scans_max: settings.scans_max,
                     tables_max: settings.tables_max,
+                    disk: None,
                     lock_timeout: settings.lock_timeout,
                     inactive_timeout: settings.inactive_timeout,
                 };

@@ -5,6 +5,7 @@
 
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-marks` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
+    "coordinator adopts an epoch before it is announced to it",
     "abort sent again without a failed replica",
     "all operations of a last batch wait",
     "requester has gone while changes end for its fence",
@@ -114,6 +115,16 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "more long waits than probes",
         "a run's clients have fewer operations waiting than a data manager sends probes",
     ),
+    (
+        "president goes on above an epoch that it has not announced",
+        "clients claim only epochs that data nodes have answered",
+    ),
+    ("epochs without changes are durable as they are", "no simulated node has a disk"),
+    ("log is short of room", "no simulated node has a disk"),
+    ("log segments are free again", "no simulated node has a disk"),
+    ("nothing has changed since the last checkpoint", "no simulated node has a disk"),
+    ("checkpoint is given up because the disk is full", "no simulated node has a disk"),
+    ("checkpoint does not count", "no simulated node has a disk"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

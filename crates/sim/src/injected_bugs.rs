@@ -22,6 +22,8 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
 /// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait
 ///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
+/// - Rules about epochs that close, the redo log and checkpoints matter only where there is a disk, and no simulated node
+///   has one.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -29,6 +31,19 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::ReconnectDoesNotWait,
     InjectedBug::EntriesGoAtCommit,
     InjectedBug::SwitchDoesNotWait,
+    InjectedBug::EpochClosedTooEarly,
+    InjectedBug::ClaimedEpochNotReported,
+    InjectedBug::DurableCommitNotAwaited,
+    InjectedBug::DurableBeforeAllStreams,
+    InjectedBug::DrainKeepsRecords,
+    InjectedBug::ReplayBeyondRestorePoint,
+    InjectedBug::ReplayStopsAtLaterRecord,
+    InjectedBug::FlushLeftOut,
+    InjectedBug::EndRecordForgotten,
+    InjectedBug::TailPassesEndRecord,
+    InjectedBug::CheckpointPacksShownVersion,
+    InjectedBug::CheckpointForgetsDeletes,
+    InjectedBug::UncoveredCheckpointUsed,
 ];
 
 /// A broken rule, and how it was noticed.

@@ -76,6 +76,7 @@ const RINGS: [&[&str]; 17] = [
         "blocks/coordinator",
         "blocks/datamanager",
         "blocks/info",
+        "blocks/redo",
     ],
     &["mgm/core", "node", "rig"],
     &["client/core"],

@@ -68,6 +68,7 @@ impl DataManager {
     pub(crate) fn undo_change(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let state = self.versions.operations[handle].row_state.expect("a change names a row");
         let place = self.versions.rows[state].place;
+        self.release_reserved(handle);
         match self.versions.pop_change(handle) {
             Change::Insert => {
                 let hash = self.store.key_hash(place);

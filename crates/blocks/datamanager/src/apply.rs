@@ -12,8 +12,7 @@
 //! | [`Store::build_entries`] | schema change | rows are entered in an index that their table gets |
 //!
 //! Whatever has to follow rows (a log, checkpoints, copies to other replicas, streams of events) is a [`RowListener`]:
-//! the store has one, which is notified of each change, and which costs nothing as long as it does nothing. Entries of
-//! ordered indexes come and go as `index_entries` says.
+//! the store has one, which is notified of each change. Entries of ordered indexes come and go as `index_entries` says.
 //!
 //! A change that takes memory may be refused; then all is as it was. Installing, dropping and removing take none.
 
@@ -73,9 +72,6 @@ pub enum RowEvent<'a> {
 
 /// Follows the changes of rows.
 pub trait RowListener {
-    /// Whether it does anything at all; if not, the rows are not even looked up for it.
-    const FOLLOWS: bool = true;
-
     /// The content of a row's slot is going to change; it still is what it was.
     #[inline(always)]
     fn before(&mut self, _rows: Rows<'_>, _place: RowPlace) {}
@@ -83,14 +79,6 @@ pub trait RowListener {
     /// A row has changed.
     #[inline(always)]
     fn after(&mut self, _rows: Rows<'_>, _place: RowPlace, _event: RowEvent<'_>) {}
-}
-
-/// Nobody follows.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Unfollowed;
-
-impl RowListener for Unfollowed {
-    const FOLLOWS: bool = false;
 }
 
 /// A row that is to be inserted.
@@ -149,18 +137,12 @@ impl<L: RowListener> Store<L> {
 
     #[inline]
     fn notify_before(&mut self, place: RowPlace) {
-        if !L::FOLLOWS {
-            return;
-        }
         let Store { pages, chunks, tables, listener, .. } = self;
         listener.before(rows_of(pages, chunks, tables, place), place);
     }
 
     #[inline]
     fn notify_after(&mut self, place: RowPlace, event: RowEvent<'_>) {
-        if !L::FOLLOWS {
-            return;
-        }
         let Store { pages, chunks, tables, listener, .. } = self;
         listener.after(rows_of(pages, chunks, tables, place), place, event);
     }
@@ -235,9 +217,6 @@ impl<L: RowListener> Store<L> {
 
     /// The newest version of a row is committed in an epoch, and stays hidden for the time being.
     pub fn note_committed(&mut self, versions: &Versions, state: Handle, epoch: Epoch) {
-        if !L::FOLLOWS {
-            return;
-        }
         let place = versions.rows[state].place;
         let newest = versions.rows[state].newest_change.expect("there is something to commit");
         let Store { pages, chunks, tables, listener, .. } = self;
@@ -390,7 +369,7 @@ const PENDING: RowHeader =
 mod tests {
     use super::*;
     use crate::operation::{OperationRecord, Patience, TransactionRecord};
-    use crate::tables::Table;
+    use crate::tables::{RowsOfTable, Table};
     use alloc::vec;
     use alloc::vec::Vec;
     use vinga_base::order_key::{Direction, OrderColumn};
@@ -468,8 +447,8 @@ mod tests {
         };
         let layout = RowLayout::new(&definition);
         let record = TableRecord::new(TABLE, 1, TablePartitions::first(1), definition);
-        let mut store = Store::new(PagePool::standalone(64), 8);
-        store.tables.add(TABLE, Table::new(&record, [true].into_iter()));
+        let mut store = Store::new(PagePool::standalone(64), 8, Follower::default());
+        store.tables.add(TABLE, Table::new(&record, [true].into_iter(), RowsOfTable::None));
         let mut versions = Versions::new(8, 8);
         let actor =
             Actor { coordinator: U32::ZERO, incarnation: U32::ZERO, acting: U32::ZERO, record: U32::ZERO };
@@ -518,6 +497,7 @@ mod tests {
                 lock: None,
                 waits_since: None,
                 is_noted: false,
+                reserved: 0,
                 chain: Chain::default(),
                 next: None,
             };
@@ -540,7 +520,7 @@ mod tests {
             self.store.detach(&mut self.versions, operation);
         }
 
-        fn seen(&mut self) -> Vec<(RowEvent, Option<u64>, Option<u64>)> {
+        fn seen(&mut self) -> Vec<(RowEvent<'static>, Option<u64>, Option<u64>)> {
             core::mem::take(&mut self.store.listener.seen)
         }
 

@@ -209,13 +209,17 @@ impl DataManager {
             (self.versions.operations[handle].table, self.versions.operations[handle].partition);
         match kind {
             OperationKind::Insert => {
+                self.reserve(handle, operation.body.len())?;
                 let new =
                     Insert { table, partition, row: Some(row), hash, image: operation.body, epoch: None };
                 self.store.insert(&self.versions, new)?;
                 Ok(Change::Insert)
             }
-            OperationKind::Delete => Ok(Change::Delete),
-            _ => self.make_version(cx, RowPlace { table, partition, row }, operation.body),
+            OperationKind::Delete => {
+                self.reserve(handle, 0)?;
+                Ok(Change::Delete)
+            }
+            _ => self.make_version(cx, handle, RowPlace { table, partition, row }, operation.body),
         }
     }
 

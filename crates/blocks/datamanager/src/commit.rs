@@ -45,6 +45,7 @@ impl DataManager {
         let own = self.settings.node;
         let coordinator = Address(self.versions.transactions[transaction].actor.coordinator.get()).node();
         let operations = self.versions.operations_of(transaction);
+        operations.iter().for_each(|&handle| self.release_reserved(handle));
         for &handle in &operations {
             if let Some(state) = self.versions.operations[handle].row_state
                 && self.versions.operations[handle].change != Change::None
@@ -69,6 +70,7 @@ impl DataManager {
     fn commit_as_backup(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
         let operations = self.versions.operations_of(transaction);
+        operations.iter().for_each(|&handle| self.release_reserved(handle));
         for &handle in &operations {
             let record = &self.versions.operations[handle];
             let (is_prepared, state) = (record.state == State::Prepared, record.row_state);

@@ -41,6 +41,7 @@ extern crate std;
 mod abort;
 mod apply;
 mod chain;
+mod checkpoint;
 mod clients;
 mod commit;
 mod deadlock;
@@ -57,6 +58,8 @@ mod one_phase;
 mod operation;
 mod prepare;
 mod range_scan;
+mod redo;
+mod restore;
 mod scan;
 mod scan_slice;
 mod schema;
@@ -68,15 +71,19 @@ mod versions;
 mod waiting;
 
 pub use apply::{RowEvent, RowListener, Rows};
+pub use checkpoint::CheckpointStatistics;
 pub use versions::RowPlace;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use checkpoint::{Checkpoints, Owner, Task};
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
 use locks::Locks;
 use prepare::Answers;
 use range_scan::RangeScratch;
+use redo::RedoLog;
+use restore::Restore;
 use scan::Scans;
 use schema::Building;
 use store::Store;
@@ -84,10 +91,12 @@ use versions::Versions;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
+use vinga_format::checksum::Checksum;
 use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span};
 use vinga_wire::epoch::EpochBody;
+use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::view::{ReplicaGroup, ViewChange};
-use vinga_wire::{ErrorCode, Frame, SignalNumber};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// What a data manager is configured with.
 #[derive(Clone, Debug)]
@@ -104,10 +113,23 @@ pub struct Settings {
     pub scans_max: u32,
     /// `MaxNoOfTables`.
     pub tables_max: u32,
+    /// What is kept on disk, and how; `None` if nothing is.
+    pub disk: Option<Disk>,
     /// `TransactionDeadlockDetectionTimeout`: the longest wait for a lock, unless who waits says otherwise.
     pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
     pub inactive_timeout: Option<Span>,
+}
+
+/// What a data manager has to know of its files.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk {
+    /// The log stream that it logs to.
+    pub stream: u16,
+    /// The random number of the cluster.
+    pub cluster: u64,
+    /// How checksums are computed.
+    pub checksum: Checksum,
 }
 
 /// How often time-outs are looked for.
@@ -127,6 +149,12 @@ pub struct DataManager {
     markers: BTreeMap<TransactionId, Epoch>,
     scans: Scans,
     schema: Schema,
+    /// `None` if nothing is kept on disk.
+    checkpoints: Option<Checkpoints>,
+    /// The start from files.
+    restore: Restore,
+    /// The start is over; before, tables get their ordered indexes at its end.
+    has_begun: bool,
     index_statistics: StatisticsRequests,
     scratch: Scratch,
     answers: Answers,
@@ -205,15 +233,23 @@ impl DataManager {
     /// A data manager without tables.
     pub fn new(settings: Settings, pages: PagePool) -> Self {
         let operations = settings.operations_max;
+        let stream = settings.disk.map(|disk| Address::new(settings.node, BlockNumber::Redo, disk.stream));
+        let checkpoints = settings.disk.map(|Disk { cluster, checksum, .. }| {
+            let instance = settings.owner.instance();
+            Checkpoints::new(Owner { cluster, node: settings.node, instance, checksum })
+        });
         DataManager {
             epoch: Epoch(0),
             durable: Epoch(0),
-            store: Store::new(pages, settings.tables_max),
+            store: Store::new(pages, settings.tables_max, RedoLog::new(stream)),
             versions: Versions::new(operations, settings.transactions_max),
             locks: Locks::new(operations),
             markers: BTreeMap::new(),
             scans: Scans::new(settings.scans_max),
             schema: Schema::default(),
+            checkpoints,
+            restore: Restore::default(),
+            has_begun: settings.disk.is_none(),
             index_statistics: StatisticsRequests::default(),
             scratch: Scratch::default(),
             answers: Answers::default(),
@@ -232,9 +268,32 @@ impl DataManager {
         }
     }
 
-    fn on_durable_epoch_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+    fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochBody>()?;
         self.durable = self.durable.max(order.epoch());
+        self.end_checkpoint(cx);
+        Some(())
+    }
+
+    fn on_file_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<FileConfirm>()?;
+        let token = confirm.token.get();
+        match Task::from_token(token)? {
+            task @ (Task::List | Task::Read(_)) => {
+                let data = cx.take_file_data(token);
+                self.on_restore_file_confirm(cx, task, data);
+            }
+            task => self.on_checkpoint_file_confirm(cx, task),
+        }
+        Some(())
+    }
+
+    fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let refuse: FileRefuse = cold::read(frame)?;
+        match Task::from_token(refuse.token)? {
+            Task::List | Task::Read(_) => self.on_restore_file_refuse(cx, refuse.text),
+            task => self.on_checkpoint_file_refuse(cx, task, &refuse),
+        }
         Some(())
     }
 
@@ -274,6 +333,11 @@ impl DataManager {
     /// Counters since the start.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// Counters of checkpoints; all 0 if nothing is kept on disk.
+    pub fn checkpoint_statistics(&self) -> CheckpointStatistics {
+        self.checkpoints.as_ref().map(Checkpoints::statistics).unwrap_or_default()
     }
 
     /// Pages of `DataMemory` in use and in all, of the whole node.
@@ -346,7 +410,18 @@ impl Block for DataManager {
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
-            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
+            Some(SignalNumber::RedoCreditConfirm) => self.on_redo_credit_confirm(frame),
+            Some(SignalNumber::RedoDrainRequest) => self.on_redo_drain_request(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
+            Some(SignalNumber::RedoReplayRequest) => self.on_redo_replay_request(cx, frame),
+            Some(SignalNumber::CheckpointOrder) => {
+                self.on_checkpoint_order(cx);
+                Some(())
+            }
+            Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(frame),
+            Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
+            Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => {
                 self.check_timeouts(cx);
                 Some(())
@@ -356,6 +431,9 @@ impl Block for DataManager {
         if handled.is_none() {
             cx.reject(frame, ErrorCode::MalformedSignal);
         }
+        if self.store.listener.is_long() {
+            self.send_records(cx);
+        }
     }
 
     fn view_changed(&mut self, cx: &mut Context<'_>, _: &ViewChange) {
@@ -363,14 +441,18 @@ impl Block for DataManager {
     }
 
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        self.send_records(cx);
+        let checkpoint = self.checkpoint_slice(cx);
         let scans = self.run_scans(cx);
         let removals = self.remove_table_slice(cx);
         let statistics = self.statistics_slice(cx);
         let indexes = self.index_work_slice(cx);
-        if self.schema.building.is_some() {
+        if self.builds_for_start() {
+            self.note_built(cx);
+        } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        scans || removals || statistics || indexes
+        checkpoint || scans || removals || statistics || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

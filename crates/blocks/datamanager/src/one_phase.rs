@@ -156,6 +156,7 @@ impl DataManager {
     ) -> Result<(), Obstacle> {
         let Target { table: table_id, partition, hash, row } = target;
         let table = self.store.tables.current(table_id);
+        let is_logged = table.is_logged;
         let place = |row| RowPlace { table: table_id, partition, row };
         let version = |row| self.store.slot(table, partition, row);
         match (kind, row) {
@@ -165,6 +166,7 @@ impl DataManager {
                 {
                     return Err(Obstacle::Ordinary);
                 }
+                self.store.listener.check_room(is_logged, operation.body.len())?;
                 let new = Insert {
                     table: table_id,
                     partition,
@@ -182,6 +184,7 @@ impl DataManager {
                 {
                     return Err(Obstacle::Ordinary);
                 }
+                self.store.listener.check_room(is_logged, operation.body.len())?;
                 self.store.overwrite(&self.versions, place(row), operation.body, epoch)?;
             }
             (OperationKind::Update, Some(row)) => {
@@ -194,9 +197,11 @@ impl DataManager {
                         if table.unique.follows(&table.layout, Some(version), Some(image)) {
                             Err(Obstacle::Ordinary)
                         } else {
-                            self.store
-                                .overwrite(&self.versions, place(row), &after, epoch)
-                                .map_err(Obstacle::from)
+                            let room = self.store.listener.check_room(is_logged, after.len());
+                            room.and_then(|()| {
+                                self.store.overwrite(&self.versions, place(row), &after, epoch)
+                            })
+                            .map_err(Obstacle::from)
                         }
                     }
                     Err(code) => Err(code.into()),
@@ -208,6 +213,7 @@ impl DataManager {
                 if !table.unique.is_empty() && table.unique.follows(&table.layout, Some(version(row)), None) {
                     return Err(Obstacle::Ordinary);
                 }
+                self.store.listener.check_room(is_logged, 0)?;
                 self.store.remove(&self.versions, place(row), hash, Some(epoch));
             }
             (OperationKind::Update | OperationKind::Delete, None) => {

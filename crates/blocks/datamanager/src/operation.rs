@@ -127,6 +127,8 @@ pub struct OperationRecord {
     pub waits_since: Option<Tick>,
     /// It stands in the queue of those that probes are sent for.
     pub is_noted: bool,
+    /// What it has reserved in the log.
+    pub reserved: u32,
     /// The replicas of the operation.
     pub chain: Chain,
     /// The operation of the transaction that came here before this one.

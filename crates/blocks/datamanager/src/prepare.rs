@@ -221,6 +221,7 @@ impl DataManager {
             lock: None,
             waits_since: None,
             is_noted: false,
+            reserved: 0,
             chain: head.chain,
             next: None,
         };
@@ -412,6 +413,7 @@ impl DataManager {
         if self.versions.rows.used() == self.versions.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
+        self.reserve(handle, operation.body.len())?;
         let new = Insert { table: table_id, partition, row: None, hash, image: operation.body, epoch: None };
         let row = self.store.insert(&self.versions, new)?;
         let place = RowPlace { table: table_id, partition, row };
@@ -468,17 +470,18 @@ impl DataManager {
             }
             (OperationKind::Insert, Some(_)) => Err(ErrorCode::DuplicateKey),
             (OperationKind::Insert | OperationKind::Write, _) => {
-                let change = self.make_version(cx, place, operation.body)?;
+                let change = self.make_version(cx, handle, place, operation.body)?;
                 self.versions.push_change(handle, change);
                 Ok(CHANGED)
             }
             (OperationKind::Update, Some(version)) => {
                 run_update(table, operation.body, version, after)?;
-                let change = self.make_version(cx, place, after)?;
+                let change = self.make_version(cx, handle, place, after)?;
                 self.versions.push_change(handle, change);
                 Ok(CHANGED)
             }
             (OperationKind::Delete, Some(_)) => {
+                self.reserve(handle, 0)?;
                 self.versions.push_change(handle, Change::Delete);
                 Ok(CHANGED)
             }
@@ -489,13 +492,30 @@ impl DataManager {
         }
     }
 
+    /// Reserves room in the log for the change that an operation is going to make. What is reserved is given back with the
+    /// operation.
+    pub(crate) fn reserve(&mut self, handle: Handle, image_bytes: usize) -> Result<(), ErrorCode> {
+        let record = &mut self.versions.operations[handle];
+        let is_logged = self.store.tables.current(record.table).is_logged;
+        record.reserved = self.store.listener.reserve(is_logged, image_bytes)?;
+        Ok(())
+    }
+
+    /// Gives back what an operation has reserved.
+    pub(crate) fn release_reserved(&mut self, handle: Handle) {
+        let reserved = core::mem::take(&mut self.versions.operations[handle].reserved);
+        self.store.listener.release(reserved);
+    }
+
     /// An image as a change of a row, in chunks, so that a commit needs no memory.
     pub(crate) fn make_version(
         &mut self,
         cx: &Context<'_>,
+        handle: Handle,
         place: RowPlace,
         image: &[u8],
     ) -> Result<Change, ErrorCode> {
+        self.reserve(handle, image.len())?;
         self.store.add_version(&self.versions, place, image, cx.bug()).map(Change::Replace)
     }
 

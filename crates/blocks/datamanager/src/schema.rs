@@ -6,7 +6,7 @@
 //! `Complete`; ordered indexes that it gets are built in between (`Build`), while nobody writes.
 
 use crate::DataManager;
-use crate::tables::{Removal, Table};
+use crate::tables::{Removal, RowsOfTable, Table};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::TableVersion;
@@ -83,11 +83,12 @@ impl DataManager {
             return Err(ErrorCode::OutOfTables);
         }
         let hidden: Vec<TableRecord> = record.hidden().collect();
+        let rows = if self.has_begun { RowsOfTable::None } else { RowsOfTable::ToBeRestored };
         let all = core::iter::once(record).chain(&hidden);
         for made in all.filter(|table| made.contains(&table.table)) {
             let own = (self.settings.owner, self.settings.node);
             let is_here = view.partitions().iter().map(|p| p.owner == own.0 && p.replicas().contains(own.1));
-            self.store.tables.add(made.table, Table::new(made, is_here));
+            self.store.tables.add(made.table, Table::new(made, is_here, rows));
         }
         if !made.contains(&record.table) {
             let table = self.store.tables.find_mut(record.table).ok_or(ErrorCode::InternalError)?;

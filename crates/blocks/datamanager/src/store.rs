@@ -1,8 +1,8 @@
 //! Everything that holds rows, and how they are read. They are changed by `apply` alone.
 
-use crate::apply::{RowListener, Unfollowed};
 use crate::index_keys::KeyScratch;
 use crate::operation::Change;
+use crate::redo::RedoLog;
 use crate::tables::{Table, Tables};
 use crate::versions::{RowPlace, RowState, Versions, Viewer};
 use alloc::vec::Vec;
@@ -67,7 +67,7 @@ impl<'a> Version<'a> {
 
 /// The tables here with their rows, apart from the records of operations, so that both can be borrowed at once. `L`
 /// follows the changes of rows.
-pub struct Store<L = Unfollowed> {
+pub struct Store<L = RedoLog> {
     pub pages: PagePool,
     pub chunks: ChunkStore,
     pub tables: Tables,
@@ -76,20 +76,18 @@ pub struct Store<L = Unfollowed> {
     pub listener: L,
 }
 
-impl<L: RowListener + Default> Store<L> {
+impl<L> Store<L> {
     /// Without tables.
-    pub fn new(pages: PagePool, tables_max: u32) -> Self {
+    pub fn new(pages: PagePool, tables_max: u32, listener: L) -> Self {
         Store {
             pages,
             chunks: ChunkStore::new(),
             tables: Tables::new(tables_max),
             keys: KeyScratch::default(),
-            listener: L::default(),
+            listener,
         }
     }
-}
 
-impl<L> Store<L> {
     /// The version in a row's slot, whoever may see it.
     #[inline]
     pub fn slot<'a>(&'a self, table: &'a Table, partition: PartitionId, row: RowId) -> Version<'a> {

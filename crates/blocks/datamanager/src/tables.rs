@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{IndexKind, TableDefinition};
+use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{PartitionId, TablePartitions, TableVersion};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
@@ -41,15 +41,23 @@ pub struct Table {
     fragments: Vec<Option<Fragment>>,
     /// Nobody may use it any more: it is dropped.
     pub is_gone: bool,
+    /// Ordered indexes that its fragments get when the start is over.
+    pub unbuilt: Vec<IndexDefinition>,
 }
 
 impl Table {
-    /// A table without rows; `is_here` says for each of the cluster's partitions whether replicas of it are here.
-    pub fn new(record: &TableRecord, is_here: impl Iterator<Item = bool>) -> Self {
+    /// A table without rows; `is_here` says for each of the cluster's partitions whether replicas of it are here. If its
+    /// rows are still to come, its ordered indexes are built behind them.
+    pub fn new(record: &TableRecord, is_here: impl Iterator<Item = bool>, rows: RowsOfTable) -> Self {
         let layout = RowLayout::new(&record.definition);
+        let ordered = || record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered);
+        let (indexes, unbuilt): (Vec<_>, Vec<_>) = match rows {
+            RowsOfTable::None => (ordered().collect(), Vec::new()),
+            RowsOfTable::ToBeRestored => (Vec::new(), ordered().cloned().collect()),
+        };
         let fragments = (0..).map(PartitionId).zip(is_here).map(|(partition, is_here)| {
             let is_ours = is_here && record.partitions.contains(partition);
-            is_ours.then(|| empty_fragment(&record.definition, &layout))
+            is_ours.then(|| empty_fragment(&indexes, &layout))
         });
         let fragments = fragments.collect();
         Table {
@@ -65,6 +73,7 @@ impl Table {
             read_backup: record.definition.read_backup,
             fragments,
             is_gone: false,
+            unbuilt,
         }
     }
 
@@ -131,10 +140,19 @@ impl Table {
     }
 }
 
-/// A fragment without rows, with the ordered indexes of its table.
-fn empty_fragment(definition: &TableDefinition, layout: &RowLayout) -> Fragment {
+/// What rows a new table has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowsOfTable {
+    /// None.
+    None,
+    /// Those that are going to be restored from files.
+    ToBeRestored,
+}
+
+/// A fragment without rows, with these ordered indexes.
+fn empty_fragment(indexes: &[&IndexDefinition], layout: &RowLayout) -> Fragment {
     let mut fragment = Fragment::new(layout.clone());
-    for index in definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered) {
+    for index in indexes {
         let order = OrderKey::new(layout, &index.columns).expect("a checked index has columns of its table");
         fragment.add_index(FragmentIndex::new(index.id, order));
     }

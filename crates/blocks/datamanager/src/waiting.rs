@@ -234,6 +234,7 @@ impl DataManager {
         if let Some(request) = self.locks.stop_waiting(&mut self.versions, handle) {
             self.store.chunks.free(&mut self.store.pages, request);
         }
+        self.release_reserved(handle);
         self.locks.release(&mut self.versions, handle);
         self.store.detach(&mut self.versions, handle);
         self.versions.remove_operation(handle);

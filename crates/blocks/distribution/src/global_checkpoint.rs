@@ -67,11 +67,6 @@ pub struct Statistics {
 }
 
 impl GlobalCheckpoints {
-    /// Those of a cluster that has restored everything up to this epoch.
-    pub fn restored(durable: Epoch) -> Self {
-        GlobalCheckpoints { durable, logged: durable, ..GlobalCheckpoints::default() }
-    }
-
     /// Everything up to this epoch is on disk.
     pub fn durable(&self) -> Epoch {
         self.durable

@@ -202,6 +202,7 @@ mod tests {
     use alloc::vec;
     use vinga_base::{Incarnation, NodeId};
     use vinga_kernel::testkit::Harness;
+    use vinga_wire::U16;
     use vinga_wire::view::{ClusterView, Member};
 
     const fn address(node: u8, block: BlockNumber) -> Address {
@@ -237,13 +238,15 @@ mod tests {
             to(2, BlockNumber::Coordinator),
             to(1, BlockNumber::Membership),
             to(2, BlockNumber::Membership),
+            to(1, BlockNumber::Dictionary),
+            to(2, BlockNumber::Dictionary),
             to(2, BlockNumber::Distribution),
         ]
     }
 
     /// What the last member announces.
     fn to_own(node: u8, epoch: u64) -> Vec<(Address, u64)> {
-        [BlockNumber::Coordinator, BlockNumber::Membership]
+        [BlockNumber::Coordinator, BlockNumber::Membership, BlockNumber::Dictionary]
             .map(|block| (address(node, block), epoch))
             .to_vec()
     }
@@ -277,6 +280,29 @@ mod tests {
         assert!(h.has_met("next president goes on with the epochs"));
         h.advance(Span::from_millis(100));
         assert_eq!(announced(&mut h), to_own(2, 5001));
+    }
+
+    fn send_claim(h: &mut Harness<Distribution>, epoch: u64, api: u8) {
+        let coordinator = address(2, BlockNumber::Coordinator);
+        h.send(coordinator, SignalNumber::EpochClaimReport, |writer| {
+            writer.put(&EpochClaimReport { epoch: U64::new(epoch), api, unused: 0, signal: U16::new(50) });
+        })
+        .expect("a block may send this");
+    }
+
+    #[test]
+    fn a_claimed_epoch_is_passed_and_who_invents_one_is_disconnected() {
+        let mut h = harness(1);
+        h.take_sent();
+        send_claim(&mut h, 1000, 200);
+        assert_eq!(announced(&mut h), [], "it was announced");
+        send_claim(&mut h, 1003, 0);
+        assert_eq!(announced(&mut h), to_all(1004));
+        send_claim(&mut h, 5000, 200);
+        let sent = h.take_sent();
+        let closed = sent.iter().filter(|sent| sent.signal() == SignalNumber::CloseConnectionOrder);
+        assert_eq!((closed.count(), h.block().epoch()), (1, Epoch(5001)));
+        assert!(h.has_met("president goes on above an epoch that it has not announced"));
     }
 
     #[test]

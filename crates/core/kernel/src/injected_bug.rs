@@ -115,6 +115,24 @@ injected_bugs! {
     DurableCommitNotAwaited = "durable-commit-not-awaited";
     /// An epoch counts as durable before all streams of the log have confirmed it.
     DurableBeforeAllStreams = "durable-before-all-streams";
+    /// A data manager confirms that it has sent its records to the log, and keeps some.
+    DrainKeepsRecords = "drain-keeps-records";
+    /// Replay applies records of epochs beyond the restore point.
+    ReplayBeyondRestorePoint = "replay-beyond-restore-point";
+    /// Replay ends with the first block that has a record of a later epoch.
+    ReplayStopsAtLaterRecord = "replay-stops-at-later-record";
+    /// An epoch is confirmed as on disk without a flush.
+    FlushLeftOut = "flush-left-out";
+    /// The log does not write the end record of an epoch.
+    EndRecordForgotten = "end-record-forgotten";
+    /// The log forgets segments though the end record of the restore point is in them.
+    TailPassesEndRecord = "tail-passes-end-record";
+    /// A checkpoint contains what readers are shown, not what is committed.
+    CheckpointPacksShownVersion = "checkpoint-packs-shown-version";
+    /// The trailer of a checkpoint does not cover what has left no trace in the rows.
+    CheckpointForgetsDeletes = "checkpoint-forgets-deletes";
+    /// A checkpoint counts as usable before a global checkpoint covers it.
+    UncoveredCheckpointUsed = "uncovered-checkpoint-used";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
 }

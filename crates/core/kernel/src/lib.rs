@@ -13,6 +13,7 @@ extern crate std;
 pub mod block;
 pub mod context;
 pub mod executor;
+pub mod file_stream;
 pub mod files;
 pub mod injected_bug;
 pub mod outbox;

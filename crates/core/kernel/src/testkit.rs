@@ -29,8 +29,8 @@ use vinga_base::time::{Span, Tick};
 use vinga_wire::frame::Frames;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold, dictionary, epoch, file, handshake, info,
-    membership, redo, schema, schema_round,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, checkpoint, cold, dictionary, epoch, file,
+    handshake, info, membership, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -348,6 +348,20 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<redo::BatchBody>()?;
             Some(format!("{{ batch: {} }}", body.batch))
         }
+        S::CheckpointQuotaOrder => {
+            let (body, _) = frame.head::<checkpoint::QuotaBody>()?;
+            Some(format!("{{ bytes: {} }}", body.bytes))
+        }
+        S::CheckpointReport => {
+            let (body, _) = frame.head::<checkpoint::ReportBody>()?;
+            Some(format!("{{ state: {}, bytes: {} }}", body.state, body.bytes))
+        }
+        S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
+        S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
+        S::StartRefuse => cold::read::<start::StartRefuse>(frame).map(|body| format!("{body:?}")),
+        S::StartProgressReport => {
+            cold::read::<start::StartProgressReport>(frame).map(|body| format!("{body:?}"))
+        }
         S::FileConfirm => {
             let (body, _) = frame.head::<file::FileConfirm>()?;
             Some(format!("{{ token: {} }}", body.token))
@@ -431,6 +445,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsRefuse
         | S::SchemaEventsStopOrder
         | S::RedoCreditRequest
+        | S::NodeStartedOrder
+        | S::CheckpointOrder
         | S::TimerReport => None,
     }
 }

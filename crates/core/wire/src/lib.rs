@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod checkpoint;
 pub mod cold;
 pub mod commit;
 pub mod deadlock;
@@ -30,6 +31,7 @@ pub mod scan;
 pub mod schema;
 pub mod schema_round;
 pub mod signal;
+pub mod start;
 pub mod transaction;
 pub mod unique;
 pub mod view;

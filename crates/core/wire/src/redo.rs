@@ -24,6 +24,8 @@ pub const BATCH_BYTES_MAX: usize = 64 * 1024;
 pub struct BatchHead {
     /// Its number.
     pub batch: U64,
+    /// In a replay: the last epoch that counts; records of later ones are dead. Else 0.
+    pub epoch_max: U64,
     /// Bytes of records.
     pub bytes: U32,
     /// Zero.

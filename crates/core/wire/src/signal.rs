@@ -166,6 +166,16 @@ signals! {
     RedoTrimOrder = 185, Node;
     RedoReplayRequest = 186, Node;
     RedoReplayConfirm = 187, Node;
+    // start.rs
+    StartRequest = 190, Node;
+    StartConfirm = 191, Node;
+    StartRefuse = 192, Node;
+    StartProgressReport = 193, Node;
+    NodeStartedOrder = 194, Node;
+    // checkpoint.rs
+    CheckpointOrder = 200, Node;
+    CheckpointQuotaOrder = 201, Node;
+    CheckpointReport = 202, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

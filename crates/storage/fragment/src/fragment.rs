@@ -303,6 +303,17 @@ impl Fragment {
         &self.rows
     }
 
+    /// Notes that what is committed of a row has changed: see [`RowStore::note_changed`].
+    #[inline]
+    pub fn note_changed(&mut self, row: RowId) {
+        self.rows.note_changed(row);
+    }
+
+    /// See [`RowStore::take_changed`].
+    pub fn take_changed(&mut self, page: u32) -> bool {
+        self.rows.take_changed(page)
+    }
+
     /// Notes that operations begin to name a row: see [`RowStore::note_named`].
     #[inline]
     pub fn note_named(&mut self, row: RowId) {

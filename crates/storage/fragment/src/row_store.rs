@@ -26,6 +26,13 @@ use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
 /// Pages of a fragment, at most.
 const PAGES_MAX: u32 = 1 << (32 - RowId::SLOT_BITS);
+
+/// The place of a page's bit.
+#[inline]
+fn page_bit(page: u32) -> (usize, u64) {
+    (page as usize / 64, 1 << (page % 64))
+}
+
 /// Why a certain slot can't be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlaceError {
@@ -74,6 +81,8 @@ pub struct RowStore {
     rows: u64,
     /// By page: how many of its rows are named ([`RowStore::note_named`]).
     named: Vec<u16>,
+    /// One bit for each page: whether a committed row of it has changed ([`RowStore::note_changed`]).
+    changed: Vec<u64>,
 }
 
 impl RowStore {
@@ -86,6 +95,7 @@ impl RowStore {
             with_room: PageList::EMPTY,
             rows: 0,
             named: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -114,6 +124,37 @@ impl RowStore {
     #[inline]
     pub fn is_named_near(&self, row: RowId) -> bool {
         self.named.get(row.page() as usize).is_some_and(|&count| count != 0)
+    }
+
+    /// Notes that what is committed of a row has changed, so that the next checkpoint must contain its page.
+    #[inline]
+    pub fn note_changed(&mut self, row: RowId) {
+        let (word, bit) = page_bit(row.page());
+        if self.changed.len() <= word {
+            self.changed.resize(word + 1, 0);
+        }
+        self.changed[word] |= bit;
+    }
+
+    /// Returns whether what is committed of a page's rows has changed since the last call for that page.
+    pub fn take_changed(&mut self, page: u32) -> bool {
+        let (word, bit) = page_bit(page);
+        match self.changed.get_mut(word) {
+            Some(bits) => core::mem::replace(bits, *bits & !bit) & bit != 0,
+            None => false,
+        }
+    }
+
+    /// Number of pages that have changed.
+    pub fn changed_pages(&self) -> u64 {
+        self.changed.iter().map(|bits| u64::from(bits.count_ones())).sum()
+    }
+
+    /// Upper bound of the indices of pages that exist or have changed; a page that has changed may be gone since.
+    pub fn pages_end(&self) -> u32 {
+        let last = self.changed.iter().rposition(|&bits| bits != 0);
+        let changed = last.map_or(0, |word| (word as u32 + 1) * 64 - self.changed[word].leading_zeros());
+        changed.max(self.page_count())
     }
 
     /// Takes a free slot for a new row. Its fixed part is arbitrary, it has no variable part.
@@ -351,6 +392,20 @@ mod tests {
     use std::collections::BTreeMap;
     use vinga_base::Epoch;
     use vinga_base::page_pool::PAGE_BYTES;
+
+    #[test]
+    fn changed_pages_are_known_until_they_are_taken() {
+        let mut rows = RowStore::new(8, false);
+        assert_eq!((rows.pages_end(), rows.take_changed(5)), (0, false));
+        for page in [0, 63, 64, 200] {
+            rows.note_changed(RowId::new(page, 3));
+        }
+        assert_eq!((rows.changed_pages(), rows.pages_end()), (4, 201));
+        assert!(rows.take_changed(200) && !rows.take_changed(200) && !rows.take_changed(1));
+        assert_eq!((rows.changed_pages(), rows.pages_end()), (3, 65));
+        assert!(rows.take_changed(64) && rows.take_changed(63) && rows.take_changed(0));
+        assert_eq!((rows.changed_pages(), rows.pages_end()), (0, 0));
+    }
 
     #[test]
     fn a_page_holds_as_many_rows_as_fit() {

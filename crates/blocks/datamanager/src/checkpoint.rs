@@ -1,0 +1,503 @@
+//! Local checkpoints: this data manager's rows in a file, so that the log can forget how they came about.
+//!
+//! ```text
+//!   order ─▶ Allocating ─▶ Scanning ─▶ Flushing ─▶ Covering ─▶ usable
+//!                 │ disk full                 │ until a global checkpoint covers all that the file may contain
+//!                 ▼
+//!              given up
+//! ```
+//! The scan goes page by page while operations go on, in slices and within a quota. What it writes of a row is the
+//! committed version at the moment when it is there, also at a backup that does not show it yet. Changes that are logged
+//! from the beginning of the scan on are replayed on top, so it does not matter which of them the scan has met.
+//!
+//! A file contains all pages, or those that have changed since the file before, on which it builds then. A page counts as
+//! changed from its first change after it was visited; the mark is taken when it is visited.
+//!
+//! The trailer has the newest epoch of *any* commit here until the scan ended. It may be that of a delete, which leaves
+//! nothing in the file that would show it. When that epoch is durable, the file is usable: files that it does not build
+//! on are removed, and the log may forget batches before the first one that the file does not contain.
+
+use crate::DataManager;
+use crate::operation::{Change, State};
+use crate::store::Version;
+use crate::tables::Table;
+use alloc::vec::Vec;
+use vinga_base::{Epoch, NodeId, PartitionId, RowId, TableId, TableVersion};
+use vinga_format::checksum::Checksum;
+use vinga_format::image::{ImageFragment, ImageHead};
+use vinga_format::image_writer::ImageWriter;
+use vinga_fragment::row::{OperationRef, Row, RowFlags};
+use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
+use vinga_wire::file::{FileErrorKind, FileRefuse};
+use vinga_wire::redo::BatchBody;
+use vinga_wire::{Frame, SignalNumber, U32, U64};
+
+/// Bytes that are on their way to the disk, at most; then the scan waits.
+const ON_THE_WAY_MAX: u64 = 1 << 20;
+/// Files that build on each other, at most.
+const CHAIN_MAX: usize = 8;
+/// Bytes of a page in the file, about.
+const PAGE_BYTES_IN_FILE: u64 = 34 << 10;
+
+/// Whose checkpoints they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// The random number of the cluster.
+    pub cluster: u64,
+    /// The node.
+    pub node: NodeId,
+    /// The data manager's instance.
+    pub instance: u16,
+    /// How checksums are computed.
+    pub checksum: Checksum,
+}
+
+/// The checkpoints of a data manager.
+pub struct Checkpoints {
+    owner: Owner,
+    /// The incarnation of the log.
+    incarnation: u32,
+    /// The number of the next file.
+    next_number: u64,
+    /// The files of the newest usable checkpoint, in the order in which they build on each other.
+    chain: Vec<u64>,
+    /// The next one must contain all pages: marks of changed pages were lost with one that was given up.
+    must_be_full: bool,
+    running: Option<Running>,
+    /// Bytes that may be written now.
+    quota: u64,
+    /// Bytes written since the last report.
+    unreported: u64,
+    statistics: CheckpointStatistics,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckpointStatistics {
+    /// Checkpoints with all pages that became usable.
+    pub full: u64,
+    /// Those with changed pages only.
+    pub partial: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Rows written.
+    pub rows: u64,
+}
+
+/// A checkpoint that is being made.
+struct Running {
+    number: u64,
+    base: Vec<u64>,
+    /// The first batch that it does not contain.
+    batch: u64,
+    writer: ImageWriter,
+    fragments: Vec<(u32, TableVersion, PartitionId)>,
+    /// Where the scan is: the place in `fragments`, and the page.
+    at: usize,
+    page: u32,
+    /// Where the next block goes in the file.
+    offset: u64,
+    on_the_way: u64,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Allocating,
+    Scanning,
+    /// All blocks are handed over; the newest epoch that they may contain.
+    Flushing(Epoch),
+    /// It is on disk.
+    Covering(Epoch),
+}
+
+/// What the answers of files are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// The file is made.
+    Allocate,
+    /// A block of so many bytes is written.
+    Write(u32),
+    /// The file is flushed.
+    Flush,
+    /// A file that is not needed is removed.
+    Remove,
+    /// At the start: the files are listed.
+    List,
+    /// At the start: a piece is read; counted.
+    Read(u32),
+}
+
+impl Task {
+    /// As a token of a file task.
+    pub fn token(self) -> u64 {
+        match self {
+            Task::Allocate => 1 << 32,
+            Task::Write(bytes) => 2 << 32 | u64::from(bytes),
+            Task::Flush => 3 << 32,
+            Task::Remove => 4 << 32,
+            Task::List => 5 << 32,
+            Task::Read(number) => 6 << 32 | u64::from(number),
+        }
+    }
+
+    /// The inverse of [`Task::token`].
+    pub fn from_token(token: u64) -> Option<Self> {
+        Some(match token >> 32 {
+            1 => Task::Allocate,
+            2 => Task::Write(token as u32),
+            3 => Task::Flush,
+            4 => Task::Remove,
+            5 => Task::List,
+            6 => Task::Read(token as u32),
+            _ => return None,
+        })
+    }
+}
+
+impl Checkpoints {
+    /// Those of a data manager without files.
+    pub fn new(owner: Owner) -> Self {
+        Checkpoints {
+            owner,
+            incarnation: 0,
+            next_number: 1,
+            chain: Vec::new(),
+            must_be_full: false,
+            running: None,
+            quota: 0,
+            unreported: 0,
+            statistics: CheckpointStatistics::default(),
+        }
+    }
+
+    /// A checkpoint of these files was loaded; files with lower numbers than `next_number` may exist.
+    pub fn note_loaded(&mut self, chain: Vec<u64>, next_number: u64) {
+        self.chain = chain;
+        self.next_number = next_number;
+    }
+
+    /// The log was opened in this incarnation.
+    pub fn begin(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+    }
+
+    /// Whose they are.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Counters since the start.
+    pub fn statistics(&self) -> CheckpointStatistics {
+        self.statistics
+    }
+
+    fn name(&self, number: u64) -> FileName {
+        FileName::new(FileKind::Checkpoint, self.owner.instance.into(), number)
+    }
+}
+
+impl DataManager {
+    /// Begins a checkpoint, unless one is being made.
+    pub(crate) fn on_checkpoint_order(&mut self, cx: &mut Context<'_>) {
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        if checkpoints.running.is_some() {
+            return;
+        }
+        let mut fragments = Vec::new();
+        let mut listed = Vec::new();
+        let (mut pages, mut changed) = (0, 0);
+        for (id, table) in self.store.tables.iter().filter(|(_, table)| table.is_logged && !table.is_gone) {
+            for (partition, fragment) in table.fragments() {
+                let rows = fragment.rows();
+                pages += u64::from(rows.usage().pages);
+                changed += rows.changed_pages();
+                fragments.push((id, table.birth, partition));
+                listed.push(ImageFragment {
+                    table: TableId(id),
+                    birth: table.birth,
+                    partition,
+                    fixed_bytes: table.layout.fixed_bytes() as u32,
+                    has_variable: table.layout.has_variable(),
+                });
+            }
+        }
+        let is_full = checkpoints.must_be_full
+            || checkpoints.chain.is_empty()
+            || checkpoints.chain.len() >= CHAIN_MAX
+            || changed * 2 > pages;
+        if !is_full && changed == 0 {
+            cx.mark("nothing has changed since the last checkpoint");
+            let batch = self.store.listener.next_batch();
+            self.trim_log(cx, batch);
+            self.report(cx, CheckpointState::Usable);
+            return;
+        }
+        let number = checkpoints.next_number;
+        checkpoints.next_number += 1;
+        let base = if is_full { Vec::new() } else { checkpoints.chain.clone() };
+        let batch = self.store.listener.next_batch();
+        let Owner { cluster, node, instance, checksum } = checkpoints.owner;
+        let head = ImageHead {
+            instance,
+            checkpoint: number,
+            base: base.clone(),
+            batch,
+            incarnation: checkpoints.incarnation,
+            epoch: self.durable,
+            fragments: listed,
+        };
+        let bytes = (if is_full { pages } else { changed }) * PAGE_BYTES_IN_FILE + (64 << 10);
+        cx.file(checkpoints.name(number), Task::Allocate.token(), FileTask::Allocate { bytes });
+        checkpoints.running = Some(Running {
+            number,
+            base,
+            batch,
+            writer: ImageWriter::new(cluster, node, &head, checksum),
+            fragments,
+            at: 0,
+            page: 0,
+            offset: 0,
+            on_the_way: 0,
+            phase: Phase::Allocating,
+        });
+    }
+
+    pub(crate) fn on_checkpoint_quota_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<QuotaBody>()?;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.quota = order.bytes.get();
+        }
+        Some(())
+    }
+
+    /// Goes on with the scan; returns whether there is more that could be done at once.
+    pub(crate) fn checkpoint_slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(checkpoints) = &mut self.checkpoints else { return false };
+        let Checkpoints { running: Some(running), quota, .. } = checkpoints else { return false };
+        if running.phase != Phase::Scanning || *quota == 0 || running.on_the_way > ON_THE_WAY_MAX {
+            return false;
+        }
+        let mut units = cx.slice_units();
+        let is_full = running.base.is_empty();
+        while units > 0 && running.at < running.fragments.len() {
+            let (id, birth, partition) = running.fragments[running.at];
+            let table = self.store.tables.find_mut(id).filter(|table| table.birth == birth && !table.is_gone);
+            let fragment = table.map(|table| table.fragment_mut(partition));
+            let Some(fragment) = fragment.filter(|fragment| running.page < fragment.rows().pages_end())
+            else {
+                running.at += 1;
+                running.page = 0;
+                continue;
+            };
+            let page = running.page;
+            running.page += 1;
+            units = units.saturating_sub(1);
+            let has_changed = fragment.take_changed(page);
+            if has_changed || is_full && fragment.rows().page(&self.store.pages, page).is_some() {
+                let at = running.at;
+                let table = self.store.tables.current(id);
+                let view = View { store: &self.store, versions: &self.versions, table };
+                let shows_hidden = !cx.has_bug(InjectedBug::CheckpointPacksShownVersion);
+                let rows = view.write_page(&mut running.writer, at, partition, page, shows_hidden);
+                units = units.saturating_sub(rows);
+            }
+            if running.writer.blocks_ready() > 0 {
+                break;
+            }
+        }
+        if running.at == running.fragments.len() {
+            let mut epoch = self.epoch;
+            if cx.has_bug(InjectedBug::CheckpointForgetsDeletes) {
+                epoch = self.durable.min(epoch);
+            }
+            let totals = running.writer.finish(epoch);
+            checkpoints.statistics.rows += totals.rows;
+            running.phase = Phase::Flushing(epoch);
+        }
+        self.write_blocks(cx);
+        let checkpoints = self.checkpoints.as_ref().expect("it has not gone");
+        let running = checkpoints.running.as_ref().expect("it has not ended");
+        running.phase == Phase::Scanning && checkpoints.quota > 0 && running.on_the_way <= ON_THE_WAY_MAX
+    }
+
+    /// Hands over the blocks that are ready, and flushes behind the last one.
+    fn write_blocks(&mut self, cx: &mut Context<'_>) {
+        let checkpoints = self.checkpoints.as_mut().expect("a checkpoint is being made");
+        let running = checkpoints.running.as_mut().expect("a checkpoint is being made");
+        let name = FileName::new(FileKind::Checkpoint, checkpoints.owner.instance.into(), running.number);
+        while let Some(block) = running.writer.take_block() {
+            let bytes = block.len() as u64;
+            let write = FileTask::Write { offset: running.offset, data: Data(block) };
+            cx.file(name, Task::Write(bytes as u32).token(), write);
+            running.offset += bytes;
+            running.on_the_way += bytes;
+            checkpoints.quota = checkpoints.quota.saturating_sub(bytes);
+            checkpoints.unreported += bytes;
+            checkpoints.statistics.bytes += bytes;
+        }
+        if matches!(running.phase, Phase::Flushing(_)) {
+            cx.file(name, Task::Flush.token(), FileTask::Flush);
+        }
+        if checkpoints.quota == 0 {
+            self.report(cx, CheckpointState::Writing);
+        }
+    }
+
+    /// Reports to the log stream how far the checkpoint is.
+    fn report(&mut self, cx: &mut Context<'_>, state: CheckpointState) {
+        let checkpoints = self.checkpoints.as_mut().expect("a checkpoint is being made");
+        let bytes = core::mem::take(&mut checkpoints.unreported);
+        if let Some(stream) = self.store.listener.stream() {
+            cx.frame(SignalNumber::CheckpointReport, stream).put(&ReportBody {
+                state: U32::new(state as u32),
+                unused: U32::ZERO,
+                bytes: U64::new(bytes),
+            });
+        }
+    }
+
+    /// Batches before this one are not needed any more.
+    fn trim_log(&mut self, cx: &mut Context<'_>, batch: u64) {
+        if let Some(stream) = self.store.listener.stream() {
+            cx.frame(SignalNumber::RedoTrimOrder, stream).put(&BatchBody { batch: U64::new(batch) });
+        }
+    }
+
+    pub(crate) fn on_checkpoint_file_confirm(&mut self, cx: &mut Context<'_>, task: Task) {
+        let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
+        let Some(running) = &mut checkpoints.running else { return };
+        match task {
+            Task::Allocate => running.phase = Phase::Scanning,
+            Task::Write(bytes) => running.on_the_way -= u64::from(bytes),
+            Task::Flush => {
+                let Phase::Flushing(epoch) = running.phase else { unreachable!("it is flushed once") };
+                running.phase = Phase::Covering(epoch);
+                self.report(cx, CheckpointState::Written);
+                self.end_checkpoint(cx);
+            }
+            Task::Remove | Task::List | Task::Read(_) => {}
+        }
+    }
+
+    pub(crate) fn on_checkpoint_file_refuse(
+        &mut self,
+        cx: &mut Context<'_>,
+        task: Task,
+        refuse: &FileRefuse,
+    ) {
+        match task {
+            // Nothing was written yet.
+            Task::Allocate => self.give_up_checkpoint(cx, refuse),
+            Task::Write(_) if refuse.kind == FileErrorKind::DiskFull => self.give_up_checkpoint(cx, refuse),
+            Task::Remove => {
+                cx.log(LogLevel::Warning, format_args!("an old checkpoint stays: {}", refuse.text))
+            }
+            Task::Write(_) | Task::Flush | Task::List | Task::Read(_) => {
+                cx.stop_node(format_args!("a checkpoint can't be written: {}", refuse.text));
+            }
+        }
+    }
+
+    /// There is no room for the checkpoint: it is tried again later.
+    fn give_up_checkpoint(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        cx.mark("checkpoint is given up because the disk is full");
+        let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
+        let Some(running) = checkpoints.running.take() else { return };
+        checkpoints.must_be_full = true;
+        cx.log(LogLevel::Warning, format_args!("a checkpoint is given up: {}", refuse.text));
+        cx.file(checkpoints.name(running.number), Task::Remove.token(), FileTask::Remove);
+        self.report(cx, CheckpointState::GivenUp);
+    }
+
+    /// The checkpoint becomes usable if a global checkpoint covers it.
+    pub(crate) fn end_checkpoint(&mut self, cx: &mut Context<'_>) {
+        let ignores_cover = cx.has_bug(InjectedBug::UncoveredCheckpointUsed);
+        let durable = self.durable;
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        let is_covered = |running: &mut Running| match running.phase {
+            Phase::Covering(epoch) => epoch <= durable || ignores_cover,
+            Phase::Allocating | Phase::Scanning | Phase::Flushing(_) => false,
+        };
+        let Some(running) = checkpoints.running.take_if(is_covered) else { return };
+        let is_full = running.base.is_empty();
+        let mut chain = running.base;
+        chain.push(running.number);
+        for &old in checkpoints.chain.iter().filter(|old| !chain.contains(old)) {
+            cx.file(checkpoints.name(old), Task::Remove.token(), FileTask::Remove);
+        }
+        checkpoints.chain = chain;
+        checkpoints.must_be_full &= !is_full;
+        let counter =
+            if is_full { &mut checkpoints.statistics.full } else { &mut checkpoints.statistics.partial };
+        *counter += 1;
+        self.trim_log(cx, running.batch);
+        self.report(cx, CheckpointState::Usable);
+    }
+}
+
+/// What the scan looks at.
+struct View<'a> {
+    store: &'a crate::store::Store,
+    versions: &'a crate::versions::Versions,
+    table: &'a Table,
+}
+
+impl View<'_> {
+    /// Writes a page; returns how many rows it has.
+    fn write_page(
+        &self,
+        writer: &mut ImageWriter,
+        fragment: usize,
+        partition: PartitionId,
+        page: u32,
+        shows_hidden: bool,
+    ) -> u32 {
+        let rows = self.table.fragment(partition).rows();
+        writer.begin_piece(fragment, page, 0, rows.slots() as u16);
+        let mut count = 0;
+        if let Some(view) = rows.page(&self.store.pages, page) {
+            let is_calm = !rows.is_named_near(RowId::new(page, 0));
+            for slot in view.live_slots() {
+                let row = view.row(slot);
+                if is_calm {
+                    let Version { fixed, variable } = self.slot(row);
+                    writer.row(slot as u16, row.epoch(), fixed, variable);
+                } else if let Some((epoch, Version { fixed, variable })) = self.committed(row, shows_hidden) {
+                    writer.row(slot as u16, epoch, fixed, variable);
+                }
+                count += 1;
+            }
+        }
+        writer.end_piece();
+        count
+    }
+
+    fn slot<'a>(&'a self, row: Row<'a>) -> Version<'a> {
+        let variable =
+            row.variable().map_or(&[][..], |chunk| self.store.chunks.bytes(&self.store.pages, chunk));
+        Version { fixed: row.fixed(), variable }
+    }
+
+    /// The committed version of a row, and its epoch; none if its insert is not committed, or its delete is.
+    fn committed<'a>(&'a self, row: Row<'a>, shows_hidden: bool) -> Option<(Epoch, Version<'a>)> {
+        if row.operation() != OperationRef::NONE {
+            let state = self.versions.row_state_at(row.operation().0);
+            let newest = self.versions.rows[state].newest_change.map(|at| &self.versions.operations[at]);
+            if let Some(newest) = newest.filter(|_| shows_hidden)
+                && let State::Committed { epoch, .. } = newest.state
+            {
+                return match &newest.change {
+                    Change::Insert => Some((epoch, self.slot(row))),
+                    Change::Replace(image) => Some((epoch, self.store.image(image))),
+                    Change::Delete => None,
+                    Change::None => unreachable!("only changes are linked"),
+                };
+            }
+        }
+        let is_pending = row.flags().contains(RowFlags::PENDING_INSERT);
+        (!is_pending).then(|| (row.epoch(), self.slot(row)))
+    }
+}

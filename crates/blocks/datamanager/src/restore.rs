@@ -1,0 +1,492 @@
+//! A data manager's part in the start: its rows come from a checkpoint, then from the log.
+//!
+//! 1. `LoadCheckpoint`: the newest checkpoint is tried first. It counts if it is whole, and if nothing in it is newer than
+//!    the restore point; that is only known at its end, so what was loaded of one that does not count is removed again.
+//!    A checkpoint that builds on earlier files is loaded from the newest to the oldest: a page is taken from the newest
+//!    file that has it.
+//! 2. `RedoReplayRequest`: each record says what its row is after the change. Records beyond the last epoch that counts are
+//!    dead.
+//! 3. `EndRestore`: ordered indexes are built; no key may have two rows now.
+//!
+//! Until the replay has ended two rows may have the same key: a row that was deleted and inserted again elsewhere, while
+//! the scan was between the two places. The hash index finds a row by its place, too, so this does no harm.
+//!
+//! Rows of tables that there are not (any more), and of tables that are not logged, are skipped.
+
+use crate::DataManager;
+use crate::checkpoint::Task;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::page_pool::Purpose;
+use vinga_base::schema::IndexKind;
+use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_format::block::BlockError;
+use vinga_format::image_reader::{ImageContent, ImageError, ImageReader, Piece};
+use vinga_format::redo::{Record, RecordKind, records};
+use vinga_fragment::fragment::NewRow;
+use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
+use vinga_kernel::Context;
+use vinga_kernel::file_stream::FileStream;
+use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
+use vinga_wire::redo::{BatchBody, BatchHead};
+use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::{Address, Frame, SignalNumber, cold};
+
+/// The start of a data manager.
+#[derive(Default)]
+pub struct Restore {
+    /// Who waits for the present task, and its step.
+    asked: Option<(Address, u32)>,
+    /// The restore point.
+    epoch: Epoch,
+    incarnations: Vec<LogIncarnation>,
+    /// Sizes of the checkpoint files, by number.
+    files: BTreeMap<u64, u64>,
+    /// Checkpoints that were not tried yet; the next one is the last.
+    candidates: Vec<u64>,
+    rejected: Vec<String>,
+    greatest: Epoch,
+    loading: Option<Loading>,
+    next_read: u32,
+    /// Indexes that are built: how many are left.
+    building: usize,
+}
+
+/// A checkpoint that is being loaded.
+struct Loading {
+    /// Its files in the order in which they are read; the first is being read.
+    files: VecDeque<u64>,
+    /// All of them, in the order in which they build on each other.
+    chain: Vec<u64>,
+    stream: FileStream,
+    reader: ImageReader,
+    /// By the place of a fragment in the file's head: where its rows go, if anywhere.
+    targets: Vec<Option<(u32, PartitionId)>>,
+    /// Pages that were taken from newer files.
+    taken: BTreeSet<(u32, PartitionId, u32)>,
+    /// Pages that were taken from the present file.
+    taken_now: BTreeSet<(u32, PartitionId, u32)>,
+    /// The first batch that it does not contain.
+    batch: u64,
+    rows: u64,
+}
+
+/// What came of reading on.
+enum Step {
+    More,
+    Loaded,
+}
+
+impl Restore {
+    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
+        let (requester, step) = self.asked.take().expect("somebody waits for the task");
+        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
+    }
+
+    fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
+        if let Some((requester, step)) = self.asked.take() {
+            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
+        }
+    }
+
+    /// The last epoch that is valid in an incarnation.
+    fn last_valid(&self, incarnation: u32) -> Epoch {
+        let known = self.incarnations.iter().find(|one| one.number == incarnation);
+        known.map_or(Epoch(0), |one| one.last_valid.unwrap_or(self.epoch))
+    }
+}
+
+impl DataManager {
+    pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartRequest { step, task } = cold::read(frame)?;
+        self.restore.asked = Some((frame.sender(), step));
+        match task {
+            StartTask::LoadCheckpoint { epoch, incarnations } => {
+                (self.restore.epoch, self.restore.incarnations) = (epoch, incarnations);
+                cx.file(self.checkpoint_file(0), Task::List.token(), FileTask::List);
+            }
+            StartTask::EndRestore => self.end_restore(cx),
+            StartTask::Begin { durable, incarnation, .. } => {
+                self.durable = durable;
+                self.epoch = self.epoch.max(durable);
+                self.has_begun = true;
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.begin(incarnation);
+                }
+                self.restore.confirm(cx, StartResult::Done);
+                self.restore = Restore::default();
+            }
+            StartTask::MakeLog
+            | StartTask::ScanLog { .. }
+            | StartTask::RestoreDefinitions { .. }
+            | StartTask::ReplayLog { .. }
+            | StartTask::OpenLog { .. } => return None,
+        }
+        Some(())
+    }
+
+    fn checkpoint_file(&self, number: u64) -> FileName {
+        FileName::new(FileKind::Checkpoint, self.settings.owner.instance().into(), number)
+    }
+
+    /// A task on a checkpoint's file is done that belongs to the start.
+    pub(crate) fn on_restore_file_confirm(&mut self, cx: &mut Context<'_>, task: Task, data: FileData) {
+        let result = match (task, data) {
+            (Task::List, FileData::Names(names)) => {
+                let own = u32::from(self.settings.owner.instance());
+                let own = names.into_iter().filter(|(name, _)| name.owner == own);
+                self.restore.files = own.map(|(name, bytes)| (name.number, bytes)).collect();
+                self.restore.candidates = self.restore.files.keys().copied().collect();
+                self.try_next_checkpoint(cx);
+                return;
+            }
+            (Task::Read(number), FileData::Bytes(data, bytes)) => match &mut self.restore.loading {
+                Some(loading) => loading.stream.on_read(number, data, bytes).map(|_| ()),
+                None => Ok(()),
+            },
+            (_, data) => Err(format!("the answer to {task:?} makes no sense: {data:?}")),
+        };
+        match result {
+            Ok(()) => self.load(cx),
+            Err(reason) => self.reject_checkpoint(cx, reason),
+        }
+    }
+
+    pub(crate) fn on_restore_file_refuse(&mut self, cx: &mut Context<'_>, reason: String) {
+        if self.restore.loading.is_some() {
+            self.reject_checkpoint(cx, reason);
+        } else {
+            self.restore.refuse(cx, reason);
+        }
+    }
+
+    /// Begins to load the newest checkpoint that was not tried. If there is none, everything has to come from the log.
+    fn try_next_checkpoint(&mut self, cx: &mut Context<'_>) {
+        let Some(number) = self.restore.candidates.pop() else {
+            let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
+            let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
+            if let Some(checkpoints) = &mut self.checkpoints {
+                checkpoints.note_loaded(Vec::new(), next);
+            }
+            let result = StartResult::CheckpointLoaded { batch: 1, rows: 0, greatest, rejected };
+            self.restore.confirm(cx, result);
+            return;
+        };
+        let checksum = self.checksum();
+        self.restore.loading = Some(Loading {
+            files: VecDeque::from([number]),
+            chain: Vec::new(),
+            stream: self.stream_of(number),
+            reader: ImageReader::new(checksum),
+            targets: Vec::new(),
+            taken: BTreeSet::new(),
+            taken_now: BTreeSet::new(),
+            batch: 1,
+            rows: 0,
+        });
+        self.load(cx);
+    }
+
+    fn checksum(&self) -> vinga_format::checksum::Checksum {
+        self.checkpoints.as_ref().expect("a node without files restores nothing").owner().checksum
+    }
+
+    fn stream_of(&self, number: u64) -> FileStream {
+        let size = self.restore.files.get(&number).copied().unwrap_or(0);
+        FileStream::new(self.checkpoint_file(number), 0, size, self.restore.next_read)
+    }
+
+    /// The checkpoint that is being loaded does not count: what was loaded of it goes, and the next older one is tried.
+    fn reject_checkpoint(&mut self, cx: &mut Context<'_>, reason: String) {
+        let Some(loading) = self.restore.loading.take() else { return };
+        cx.mark("checkpoint does not count");
+        self.restore.next_read = loading.stream.next_read();
+        self.restore.rejected.push(reason);
+        self.remove_all_rows();
+        self.try_next_checkpoint(cx);
+    }
+
+    fn remove_all_rows(&mut self) {
+        let store = &mut self.store;
+        let tables: Vec<u32> = store.tables.iter().map(|(id, _)| id).collect();
+        for id in tables {
+            for fragment in store.tables.current_mut(id).fragments_mut() {
+                while !fragment.release_slice(&mut store.pages, &mut store.chunks, u32::MAX) {}
+            }
+        }
+    }
+
+    /// Goes on with what has arrived.
+    fn load(&mut self, cx: &mut Context<'_>) {
+        loop {
+            match self.load_block() {
+                Ok(Some(Step::More)) => {}
+                Ok(Some(Step::Loaded)) => return self.finish_loading(cx),
+                Ok(None) => {
+                    let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
+                    loading.stream.read_on(cx, |number| Task::Read(number).token());
+                    return;
+                }
+                Err(reason) => return self.reject_checkpoint(cx, reason),
+            }
+        }
+    }
+
+    /// Loads the next block; `None` if it has not arrived.
+    fn load_block(&mut self) -> Result<Option<Step>, String> {
+        let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
+        let path = loading.stream.file().path();
+        let offset = loading.stream.offset();
+        let wrong = |why: &dyn core::fmt::Display| format!("{path}, offset {offset}: {why}");
+        let Loading { stream, reader, targets, taken, taken_now, rows, .. } = loading;
+        let block = match reader.read(stream.bytes()) {
+            Ok(block) => block,
+            Err(ImageError::Block(BlockError::NeedsMore(_))) if !stream.has_arrived() => return Ok(None),
+            Err(why) => return Err(wrong(&why)),
+        };
+        let bytes = block.bytes;
+        match block.content {
+            ImageContent::Head => {
+                stream.consume(bytes);
+                self.begin_file().map_err(|why| wrong(&why))?;
+            }
+            ImageContent::Pages(pieces) => {
+                let store = &mut self.store;
+                for piece in &pieces {
+                    let Some((table, partition)) = targets[piece.fragment] else { continue };
+                    let page = (table, partition, piece.page);
+                    if taken.contains(&page) {
+                        continue;
+                    }
+                    taken_now.insert(page);
+                    *rows += load_piece(store, table, partition, piece).map_err(|why| wrong(&why))?;
+                }
+                stream.consume(bytes);
+            }
+            ImageContent::End(end) => {
+                stream.consume(bytes);
+                let incarnation = reader.head().incarnation;
+                self.restore.greatest = self.restore.greatest.max(end.epoch);
+                let last_valid = self.restore.last_valid(incarnation).min(self.restore.epoch);
+                if end.epoch > last_valid {
+                    return Err(wrong(&format!(
+                        "the checkpoint has changes of epoch {}, but only those up to {last_valid} count",
+                        end.epoch
+                    )));
+                }
+                return self.end_file().map(Some);
+            }
+        }
+        Ok(Some(Step::More))
+    }
+
+    /// The head of a file was read: finds out where its rows go.
+    fn begin_file(&mut self) -> Result<(), String> {
+        let owner = self.checkpoints.as_ref().expect("a node with files").owner();
+        let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
+        let head = loading.reader.head();
+        let origin = loading.reader.origin().expect("the head was read");
+        let number = loading.files[0];
+        if (origin.cluster, origin.node) != (owner.cluster, owner.node) {
+            return Err("the file belongs to another node or cluster".to_string());
+        }
+        if (head.instance, head.checkpoint) != (owner.instance, number) {
+            return Err(format!(
+                "the file is checkpoint {} of data manager {}",
+                head.checkpoint, head.instance
+            ));
+        }
+        if loading.chain.is_empty() {
+            loading.chain.clone_from(&head.base);
+            loading.chain.push(number);
+            loading.files.extend(head.base.iter().rev());
+            loading.batch = head.batch;
+        }
+        let mut targets = Vec::new();
+        for fragment in &head.fragments {
+            let id = fragment.table.0;
+            let table = self.store.tables.present(id).filter(|table| {
+                table.birth == fragment.birth && table.is_logged && table.has_fragment(fragment.partition)
+            });
+            if let Some(table) = table
+                && (table.layout.fixed_bytes() as u32, table.layout.has_variable())
+                    != (fragment.fixed_bytes, fragment.has_variable)
+            {
+                return Err(format!(
+                    "rows of table '{}' have another length than its definition says",
+                    table.name
+                ));
+            }
+            targets.push(table.map(|_| (id, fragment.partition)));
+        }
+        loading.targets = targets;
+        Ok(())
+    }
+
+    /// A file was read to its end: goes on with the one that it builds on.
+    fn end_file(&mut self) -> Result<Step, String> {
+        let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
+        let taken = core::mem::take(&mut loading.taken_now);
+        loading.taken.extend(taken);
+        loading.files.pop_front();
+        self.restore.next_read = loading.stream.next_read();
+        let Some(&next) = loading.files.front() else { return Ok(Step::Loaded) };
+        if !self.restore.files.contains_key(&next) {
+            return Err(format!(
+                "{} is missing, on which the checkpoint builds",
+                self.checkpoint_file(next).path()
+            ));
+        }
+        let (stream, checksum) = (self.stream_of(next), self.checksum());
+        let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
+        loading.stream = stream;
+        loading.reader = ImageReader::new(checksum);
+        Ok(Step::More)
+    }
+
+    /// The checkpoint counts. Files that it does not build on are removed.
+    fn finish_loading(&mut self, cx: &mut Context<'_>) {
+        let Loading { chain, batch, rows, .. } = self.restore.loading.take().expect("it was loaded");
+        let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
+        for &number in self.restore.files.keys().filter(|number| !chain.contains(number)) {
+            let name = FileName::new(FileKind::Checkpoint, self.settings.owner.instance().into(), number);
+            cx.file(name, Task::Remove.token(), FileTask::Remove);
+        }
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.note_loaded(chain, next);
+        }
+        self.store.listener.note_replayed(batch - 1);
+        let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
+        self.restore.confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected });
+    }
+
+    /// Records of the log, to be applied up to an epoch.
+    pub(crate) fn on_redo_replay_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, rest) = frame.head::<BatchHead>()?;
+        let bytes = rest.get(..head.bytes.get() as usize)?;
+        let last = Epoch(head.epoch_max.get());
+        for record in records(bytes) {
+            let record = record.ok()?;
+            if record.change.epoch <= last {
+                self.epoch = self.epoch.max(record.change.epoch);
+                if let Err(reason) = self.replay(&record) {
+                    self.restore.refuse(cx, reason);
+                }
+            }
+        }
+        self.store.listener.note_replayed(head.batch.get());
+        cx.frame(SignalNumber::RedoReplayConfirm, frame.sender()).put(&BatchBody { batch: head.batch });
+        Some(())
+    }
+
+    /// Makes a row what a record says that it is.
+    fn replay(&mut self, record: &Record<'_>) -> Result<(), String> {
+        let change = &record.change;
+        let table = self.store.tables.find_mut(change.table.0).filter(|table| {
+            table.birth == change.birth && table.is_logged && table.has_fragment(change.partition)
+        });
+        let Some(table) = table else { return Ok(()) };
+        let mut hash = KeyHash(0);
+        if change.kind == RecordKind::Write {
+            table.layout.check_image(record.image).map_err(|why| {
+                format!("a record of the log has no row of table {}: {why:?}", change.table)
+            })?;
+            hash = KeyHash::of(&table.layout.key_of(record.image));
+        }
+        let (pages, chunks) = (&mut self.store.pages, &mut self.store.chunks);
+        let fragment = table.fragment_mut(change.partition);
+        let row = change.row;
+        let is_there = fragment.rows().is_live(row);
+        fragment.note_changed(row);
+        if change.kind == RecordKind::Delete {
+            if is_there {
+                let hash = fragment.key_hash(pages, chunks, row);
+                fragment.remove_row(pages, chunks, hash, row);
+            }
+            return Ok(());
+        }
+        if is_there {
+            let before = fragment.key_hash(pages, chunks, row);
+            if before == hash {
+                fragment
+                    .store_image(pages, chunks, Purpose::Reserved, row, record.image)
+                    .map_err(no_memory)?;
+                fragment.rows().row_mut(pages, row).set_epoch(change.epoch);
+                return Ok(());
+            }
+            fragment.remove_row(pages, chunks, before, row);
+        }
+        let header = RowHeader { epoch: change.epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
+        let new = NewRow { hash, image: record.image, header };
+        fragment.insert_row_at(pages, chunks, Purpose::Reserved, row, new).map_err(no_memory)
+    }
+
+    /// No more records come: builds the ordered indexes.
+    fn end_restore(&mut self, cx: &mut Context<'_>) {
+        self.restore.building = 0;
+        let tables: Vec<u32> = self.store.tables.iter().map(|(id, _)| id).collect();
+        for id in tables {
+            let table = self.store.tables.current_mut(id);
+            let indexes = core::mem::take(&mut table.unbuilt);
+            for index in indexes.iter().filter(|index| index.kind == IndexKind::Ordered) {
+                self.restore.building += 1;
+                self.begin_index_build(id, index);
+            }
+        }
+        self.note_built(cx);
+    }
+
+    /// Takes note of indexes that are built for the start; when all are, the task is done.
+    pub(crate) fn note_built(&mut self, cx: &mut Context<'_>) {
+        while self.restore.building > 0
+            && let Some(built) = self.take_built_index()
+        {
+            self.restore.building -= 1;
+            if built.result.is_err() {
+                self.restore.refuse(cx, no_memory(()));
+            }
+        }
+        if self.restore.building == 0 {
+            self.restore.confirm(cx, StartResult::Done);
+        }
+    }
+
+    /// Whether indexes are built for the start.
+    pub(crate) fn builds_for_start(&self) -> bool {
+        self.restore.building > 0
+    }
+}
+
+/// Puts the rows of a piece of a page into their places; returns how many they are.
+fn load_piece(
+    store: &mut crate::store::Store,
+    table: u32,
+    partition: PartitionId,
+    piece: &Piece<'_>,
+) -> Result<u64, String> {
+    let crate::store::Store { pages, chunks, tables, .. } = store;
+    let mut image = Vec::new();
+    for row in piece.rows() {
+        image.clear();
+        image.extend_from_slice(row.fixed);
+        image.extend_from_slice(row.variable);
+        let layout = &tables.current(table).layout;
+        layout
+            .check_image(&image)
+            .map_err(|why| format!("a row does not fit the table's definition: {why:?}"))?;
+        let hash = KeyHash::of(&layout.key_of(&image));
+        let header = RowHeader { epoch: row.epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
+        let new = NewRow { hash, image: &image, header };
+        let place = RowId::new(piece.page, row.slot.into());
+        let fragment = tables.current_mut(table).fragment_mut(partition);
+        fragment.insert_row_at(pages, chunks, Purpose::Reserved, place, new).map_err(no_memory)?;
+    }
+    Ok(piece.rows.into())
+}
+
+fn no_memory<E>(_: E) -> String {
+    "the rows do not fit into DataMemory: it has to be as large as before".to_string()
+}

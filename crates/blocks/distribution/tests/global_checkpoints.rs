@@ -1,0 +1,131 @@
+//! The president makes global checkpoints of closed epochs.
+
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_distribution::{Distribution, Settings};
+use vinga_kernel::Span;
+use vinga_kernel::testkit::Harness;
+use vinga_wire::epoch::{EpochBody, EpochClosedReport};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, SignalNumber, U64};
+
+const NODE: NodeId = NodeId(1);
+
+fn address(block: BlockNumber, instance: u16) -> Address {
+    Address::new(NODE, block, instance)
+}
+
+/// The distribution of a node with two coordinators and two log streams, in epoch 100.
+fn harness() -> Harness<Distribution> {
+    let member = Member { redo_streams: 2, ..Member::started(NODE, Incarnation(1), 0, 2, 2) };
+    let settings = Settings {
+        epoch: Epoch(100),
+        time_between_epochs: Span::from_millis(100),
+        time_between_checkpoints: Span::from_millis(1000),
+    };
+    let view = ClusterView::first(vec![member]);
+    let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
+    h.take_sent();
+    h
+}
+
+/// A coordinator has closed an epoch, and committed changes in another.
+fn close(h: &mut Harness<Distribution>, coordinator: u16, epoch: u64, changed: u64) {
+    let sender = address(BlockNumber::Coordinator, coordinator);
+    h.send(sender, SignalNumber::EpochClosedReport, |writer| {
+        writer.put(&EpochClosedReport { epoch: U64::new(epoch), changed: U64::new(changed) });
+    })
+    .expect("a block may send this");
+}
+
+fn send_epoch(h: &mut Harness<Distribution>, sender: Address, signal: SignalNumber, epoch: u64) {
+    h.send(sender, signal, |writer| {
+        writer.put(&EpochBody::new(Epoch(epoch)));
+    })
+    .expect("a block may send this");
+}
+
+fn wait_for(h: &mut Harness<Distribution>, epoch: u64) {
+    send_epoch(h, address(BlockNumber::Coordinator, 0), SignalNumber::DurabilityOrder, epoch);
+}
+
+fn confirm(h: &mut Harness<Distribution>, stream: u16, epoch: u64) {
+    send_epoch(h, address(BlockNumber::Redo, stream), SignalNumber::EpochEndConfirm, epoch);
+}
+
+/// Epochs of the signals of a kind that were sent since the last call, each of them once; others are dropped.
+fn sent(h: &mut Harness<Distribution>, signal: SignalNumber) -> Vec<u64> {
+    let of_kind = h.take_sent().into_iter().filter(|sent| sent.signal() == signal);
+    let mut epochs: Vec<u64> =
+        of_kind.map(|sent| sent.frame().head::<EpochBody>().expect("a whole body").0.epoch.get()).collect();
+    epochs.dedup();
+    epochs
+}
+
+#[test]
+fn an_epoch_is_durable_when_all_coordinators_have_closed_it_and_all_streams_confirmed() {
+    let mut h = harness();
+    wait_for(&mut h, 100);
+    assert_eq!(sent(&mut h, SignalNumber::EpochOrder), [101], "the epoch ends at once");
+    close(&mut h, 0, 100, 100);
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [], "the other coordinator has not closed it");
+    close(&mut h, 1, 100, 0);
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [100]);
+    confirm(&mut h, 0, 100);
+    assert_eq!((sent(&mut h, SignalNumber::DurableEpochOrder), h.block().durable()), (vec![], Epoch(0)));
+    confirm(&mut h, 1, 100);
+    assert_eq!((sent(&mut h, SignalNumber::DurableEpochOrder), h.block().durable()), (vec![100], Epoch(100)));
+}
+
+#[test]
+fn those_who_begin_to_wait_meanwhile_are_served_together() {
+    let mut h = harness();
+    wait_for(&mut h, 100);
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 100, 100));
+    h.take_sent();
+    wait_for(&mut h, 101);
+    wait_for(&mut h, 101);
+    assert_eq!(sent(&mut h, SignalNumber::EpochOrder), [], "one checkpoint at a time");
+    (0..2).for_each(|stream| confirm(&mut h, stream, 100));
+    assert_eq!(sent(&mut h, SignalNumber::EpochOrder), [102]);
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 101, 101));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [101]);
+    assert_eq!(h.block().statistics().checkpoints, 1);
+}
+
+#[test]
+fn checkpoints_are_made_from_time_to_time_and_only_of_changes() {
+    let mut h = harness();
+    h.advance(Span::from_millis(950));
+    assert_eq!(h.block().epoch(), Epoch(109));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 108, 105));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [], "nobody waits, and it is not time");
+    h.advance(Span::from_millis(100));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [108]);
+    (0..2).for_each(|stream| confirm(&mut h, stream, 108));
+    h.take_sent();
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 118, 105));
+    assert_eq!(sent(&mut h, SignalNumber::DurableEpochOrder), [118], "nothing has changed since");
+    assert!(h.has_met("epochs without changes are durable as they are"));
+    // A change in a later epoch than the one that was closed is not forgotten.
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 125, 126));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [125]);
+}
+
+#[test]
+fn a_cluster_without_disks_makes_no_checkpoints() {
+    let settings = Settings {
+        epoch: Epoch(100),
+        time_between_epochs: Span::from_millis(100),
+        time_between_checkpoints: Span::from_millis(200),
+    };
+    let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, 1, 1)]);
+    let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
+    h.advance(Span::from_millis(1000));
+    close(&mut h, 0, 105, 105);
+    h.take_sent();
+    h.advance(Span::from_millis(1000));
+    assert_eq!(sent(&mut h, SignalNumber::DurableEpochOrder), []);
+    assert_eq!(h.block().durable(), Epoch(0));
+}

@@ -1,0 +1,105 @@
+//! How much each data manager of the stream may log: see `vinga_datamanager`'s part of the log.
+//!
+//! What is given out altogether never exceeds the room that the log has, less a margin for what belongs to nobody: heads of
+//! blocks and segments, end records, and the rests of sectors behind them. While the log is short of room, only the end
+//! records of global checkpoints use the margin, a few kilobytes every two seconds.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use vinga_wire::ErrorCode;
+
+/// What data managers were given and have not used.
+pub struct Credits {
+    /// By data manager of the stream.
+    given: Vec<u64>,
+}
+
+/// How full the log is.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Bytes that it can hold.
+    pub capacity: u64,
+    /// Bytes that are in use.
+    pub used: u64,
+    /// Bytes that wait to be written.
+    pub backlog: u64,
+    /// Bytes that may wait to be written (`RedoBuffer`).
+    pub backlog_max: u64,
+}
+
+/// Bytes that a data manager is given at most.
+const USUAL_MAX: u64 = 4 << 20;
+
+impl Room {
+    /// Bytes that are never given out.
+    fn margin(&self) -> u64 {
+        (self.capacity / 8).clamp(64 << 10, 16 << 20)
+    }
+}
+
+impl Credits {
+    /// Nobody has any.
+    pub fn new(participants: usize) -> Self {
+        Credits { given: vec![0; participants] }
+    }
+
+    /// What a data manager has been given and has not used, all together.
+    pub fn outstanding(&self) -> u64 {
+        self.given.iter().sum()
+    }
+
+    /// A data manager asks for more: how many bytes it is given, and why they are no more.
+    pub fn give(&mut self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {
+        if room.backlog > room.backlog_max {
+            return (0, Some(ErrorCode::RedoBufferFull));
+        }
+        let participants = self.given.len() as u64;
+        let usual = (room.capacity / 4 / participants).min(USUAL_MAX);
+        let wanted = usual.saturating_sub(self.given[participant]);
+        let free = room.capacity.saturating_sub(room.used + self.outstanding() + room.margin());
+        let given = wanted.min(free);
+        self.given[participant] += given;
+        (given, (given < wanted).then_some(ErrorCode::RedoLogFull))
+    }
+
+    /// A data manager has logged so many bytes.
+    pub fn use_up(&mut self, participant: usize, bytes: u64) {
+        let given = &mut self.given[participant];
+        *given = given.checked_sub(bytes).expect("a data manager logs what it has credit for");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room { capacity: 64 << 20, used: 0, backlog: 0, backlog_max: 32 << 20 };
+
+    #[test]
+    fn each_gets_the_usual_amount_until_the_log_is_full() {
+        let mut credits = Credits::new(2);
+        assert_eq!(credits.give(0, ROOM), (4 << 20, None));
+        assert_eq!(credits.give(0, ROOM), (0, None), "it has all that anybody gets");
+        credits.use_up(0, 1 << 20);
+        assert_eq!(credits.give(0, Room { used: 1 << 20, ..ROOM }), (1 << 20, None));
+        let full = Room { used: (64 << 20) - (8 << 20) - (5 << 20), ..ROOM };
+        assert_eq!(credits.give(1, full), (1 << 20, Some(ErrorCode::RedoLogFull)), "8 MiB are the margin");
+        assert_eq!(credits.give(1, full), (0, Some(ErrorCode::RedoLogFull)));
+        assert_eq!(credits.outstanding(), 5 << 20);
+    }
+
+    #[test]
+    fn a_slow_disk_is_another_reason() {
+        let mut credits = Credits::new(1);
+        let slow = Room { backlog: (32 << 20) + 1, ..ROOM };
+        assert_eq!(credits.give(0, slow), (0, Some(ErrorCode::RedoBufferFull)));
+    }
+
+    #[test]
+    #[should_panic = "credit"]
+    fn more_than_was_given_is_an_error() {
+        let mut credits = Credits::new(1);
+        credits.give(0, ROOM);
+        credits.use_up(0, (4 << 20) + 1);
+    }
+}

@@ -1,0 +1,237 @@
+//! What is in the stream's files: the first steps of a start.
+//!
+//! 1. The files are listed, and the head of the segment in each is read.
+//! 2. The needed segments are found: the newest segment says which was the oldest needed one when it was begun. All from
+//!    that one on must be there.
+//! 3. They are read to the end of the stream. What is found is the end records, and which batches are in which segment.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::{ControlFlow, Range};
+use vinga_base::Epoch;
+use vinga_base::aligned::AlignedBuffer;
+use vinga_format::block::{Block, Origin, read_block};
+use vinga_format::checksum::Checksum;
+use vinga_format::redo::{Segment, entries, records};
+use vinga_kernel::Context;
+use vinga_wire::start::LogIncarnation;
+
+use crate::reader::{FoundSegment, LogReader, Place, Progress};
+
+/// What was found in a stream.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The segments that are needed, and perhaps dead ones behind them; oldest first.
+    pub segments: Vec<FoundSegment>,
+    /// By segment number: the greatest batch of each data manager of the stream, up to each end record: see
+    /// [`EndMark::batches`].
+    pub ends: Vec<EndMark>,
+    /// The greatest epoch in any record or end record.
+    pub greatest: Epoch,
+}
+
+/// An end record.
+#[derive(Clone, Debug)]
+pub struct EndMark {
+    /// The epoch that ends.
+    pub epoch: Epoch,
+    /// Where the block with the record ends.
+    pub place: Place,
+    /// By segment, the greatest batch of each data manager of the stream that stands before this mark.
+    pub batches: Vec<(u64, Vec<u64>)>,
+}
+
+/// A scan that is under way.
+pub struct Scan {
+    origin: Origin,
+    checksum: Checksum,
+    incarnations: Vec<LogIncarnation>,
+    durable: Epoch,
+    participants: Range<u16>,
+    /// Heads that are not read.
+    heads_left: usize,
+    found: Found,
+    /// Segments with the batches that were met so far.
+    batches: Vec<(u64, Vec<u64>)>,
+    reader: Option<LogReader>,
+}
+
+impl Scan {
+    /// Of a stream. `origin` says whose it must be; its incarnation does not count.
+    pub fn new(
+        origin: Origin,
+        checksum: Checksum,
+        participants: Range<u16>,
+        incarnations: Vec<LogIncarnation>,
+        durable: Epoch,
+    ) -> Self {
+        Scan {
+            origin,
+            checksum,
+            incarnations,
+            durable,
+            participants,
+            heads_left: 0,
+            found: Found::default(),
+            batches: Vec::new(),
+            reader: None,
+        }
+    }
+
+    /// There are so many files.
+    pub fn expect_heads(&mut self, files: usize) {
+        self.heads_left = files;
+    }
+
+    /// The first sector of a file was read. Returns whether all were.
+    pub fn on_head(&mut self, file: u32, file_bytes: u64, head: AlignedBuffer) -> bool {
+        // A file that holds no segment is one that was not used yet, or damaged: then its segment will be missed.
+        if let Ok(block) = read_block(&head, self.checksum)
+            && let Ok(segment) = Segment::read(&block)
+            && self.is_of_stream(block.head.origin)
+        {
+            self.found.segments.push(FoundSegment { number: segment.number, file, file_bytes, head });
+        }
+        self.heads_left -= 1;
+        self.heads_left == 0
+    }
+
+    fn is_of_stream(&self, other: Origin) -> bool {
+        Origin { incarnation: self.origin.incarnation, ..other } == self.origin
+    }
+
+    /// All heads are known: begins to read. False if no segment was ever begun.
+    ///
+    /// # Errors
+    /// A needed segment is missing.
+    pub fn begin_reading(&mut self) -> Result<bool, String> {
+        let key = |found: &FoundSegment| {
+            let block = read_block(&found.head, self.checksum).expect("it was read before");
+            (found.number, block.head.origin.incarnation)
+        };
+        self.found.segments.sort_by_key(key);
+        // Of two with the same number that of the later incarnation counts: the other one was dead when it was begun.
+        let mut segments: Vec<FoundSegment> = Vec::new();
+        for found in self.found.segments.drain(..) {
+            if segments.last().is_some_and(|last| last.number == found.number) {
+                segments.pop();
+            }
+            segments.push(found);
+        }
+        let newest = segments.iter().max_by_key(|found| {
+            let (number, incarnation) = key(found);
+            (incarnation, number)
+        });
+        let Some(newest) = newest else {
+            return if self.durable == Epoch(0) {
+                Ok(false)
+            } else {
+                Err(format!(
+                    "the redo log of stream {} has no segment, but epoch {} was on disk",
+                    self.origin.owner, self.durable
+                ))
+            };
+        };
+        let block = read_block(&newest.head, self.checksum).expect("it was read before");
+        let tail = Segment::read(&block).expect("it was read before").tail;
+        let newest = newest.number;
+        segments.retain(|found| found.number >= tail);
+        let missing = (tail..=newest).find(|&number| segments.iter().all(|found| found.number != number));
+        if let Some(number) = missing {
+            return Err(format!(
+                "segment {number} of stream {} of the redo log is missing, or its head is damaged",
+                self.origin.owner
+            ));
+        }
+        self.found.segments.clone_from(&segments);
+        let (stream, checksum) = (self.origin.owner, self.checksum);
+        self.reader = Some(LogReader::new(stream, checksum, self.incarnations.clone(), segments)?);
+        Ok(true)
+    }
+
+    /// A piece of a file was read.
+    ///
+    /// # Errors
+    /// The file is shorter than it was.
+    pub fn on_read(&mut self, count: u32, data: AlignedBuffer, bytes: usize) -> Result<(), String> {
+        self.reader.as_mut().expect("a reader has begun the read").on_read(count, data, bytes)
+    }
+
+    /// Goes on with what has arrived. Returns whether the stream has ended and no read is under way.
+    ///
+    /// # Errors
+    /// The log is damaged.
+    pub fn advance(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+        let Scan { reader, found, batches, participants, incarnations, .. } = self;
+        let reader = reader.as_mut().expect("the scan has begun to read");
+        let mut malformed = None;
+        let progress = reader.advance(cx, |_, block, place| {
+            if let Err(why) = note_block(found, batches, participants, incarnations, block, place) {
+                malformed = Some(format!("offset {}: {why}", place.offset));
+                return ControlFlow::Break(crate::reader::Stop::End);
+            }
+            ControlFlow::Continue(())
+        });
+        match progress {
+            Progress::Reading | Progress::Paused => Ok(false),
+            Progress::Stopped => Err(format!("{}, {}", reader.path(), malformed.unwrap_or_default())),
+            Progress::Ended(_) => Ok(!reader.has_reads()),
+            Progress::Damaged(reason) => Err(reason),
+        }
+    }
+
+    /// What was found; the newest end record must reach the epoch that was recorded as durable.
+    ///
+    /// # Errors
+    /// The log ends before that.
+    pub fn finish(self) -> Result<Found, String> {
+        let complete = self.found.ends.last().map_or(Epoch(0), |end| end.epoch);
+        if complete < self.durable {
+            return Err(format!(
+                "stream {} of the redo log ends with epoch {complete}, but epoch {} was on disk: its end is damaged or \
+                 missing",
+                self.origin.owner, self.durable
+            ));
+        }
+        Ok(self.found)
+    }
+}
+
+/// Notes what is in a block.
+fn note_block(
+    found: &mut Found,
+    batches: &mut Vec<(u64, Vec<u64>)>,
+    participants: &Range<u16>,
+    incarnations: &[LogIncarnation],
+    block: &Block<'_>,
+    place: Place,
+) -> Result<(), String> {
+    if batches.last().is_none_or(|(segment, _)| *segment != place.segment) {
+        batches.push((place.segment, vec![0; participants.len()]));
+    }
+    let (_, last) = batches.last_mut().expect("it was added");
+    let incarnation = block.head.origin.incarnation;
+    if incarnations.iter().all(|one| one.number != incarnation) {
+        return Err(format!("the system file does not know log incarnation {incarnation}"));
+    }
+    for entry in entries(block) {
+        let entry = entry.map_err(|why| format!("{why}"))?;
+        let at = usize::from(entry.participant.wrapping_sub(participants.start));
+        let greatest = last.get_mut(at).ok_or_else(|| {
+            format!("a batch of data manager {}, which does not log to this stream", entry.participant)
+        })?;
+        *greatest = entry.batch;
+        for record in records(entry.records) {
+            let record = record.map_err(|why| format!("{why}"))?;
+            found.greatest = found.greatest.max(record.change.epoch);
+        }
+    }
+    if block.head.ends_epoch != Epoch(0) {
+        let epoch = block.head.ends_epoch;
+        found.greatest = found.greatest.max(epoch);
+        found.ends.push(EndMark { epoch, place, batches: batches.clone() });
+    }
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! Drives a log stream as the blocks around it do, on files in memory that forget what was not flushed.
+
+use std::collections::BTreeMap;
+use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
+use vinga_base::{Epoch, Incarnation, NodeId, PartitionId, RowId, TableId, TableVersion};
+use vinga_format::block::BlockSearch;
+use vinga_format::checksum::Checksum;
+use vinga_format::redo::{Change, RecordKind, append_record};
+use vinga_kernel::files::{Data, FileAnswer, FileData, FileName, FileRequest, FileTask};
+use vinga_kernel::testkit::Harness;
+use vinga_redo::{Redo, Settings};
+use vinga_wire::epoch::EpochBody;
+use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
+use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, SignalNumber, U32, U64, cold};
+
+const NODE: NodeId = NodeId(1);
+const FILES: u32 = 4;
+const FILE_BYTES: u64 = 512 << 10;
+
+/// A file: what is on disk, and what was written since.
+#[derive(Clone, Default)]
+struct File {
+    disk: Vec<u8>,
+    unflushed: Vec<(usize, Vec<u8>)>,
+}
+
+impl File {
+    /// What a reader sees.
+    fn seen(&self) -> Vec<u8> {
+        let mut bytes = self.disk.clone();
+        for (at, data) in &self.unflushed {
+            bytes[*at..*at + data.len()].copy_from_slice(data);
+        }
+        bytes
+    }
+
+    fn flush(&mut self) {
+        self.disk = self.seen();
+        self.unflushed.clear();
+    }
+}
+
+/// What a scan has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scanned {
+    pub complete: Epoch,
+    pub greatest: Epoch,
+}
+
+/// A stream with its files.
+pub struct Log {
+    participants: u16,
+    files: BTreeMap<FileName, File>,
+    harness: Harness<Redo>,
+    step: u32,
+    batches: Vec<u64>,
+    flushes: bool,
+    written: u64,
+    credit: Vec<u64>,
+}
+
+/// Records of rows with these numbers, in these epochs.
+pub fn batch(rows: &[(u64, u64)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for &(row, epoch) in rows {
+        let change = Change {
+            kind: RecordKind::Write,
+            table: TableId(1),
+            birth: TableVersion(1),
+            partition: PartitionId(0),
+            row: RowId(row as u32),
+            epoch: Epoch(epoch),
+        };
+        append_record(&mut bytes, &change, &row.to_le_bytes(), &[]);
+    }
+    bytes
+}
+
+/// Records of so many bytes together, at least of one row.
+pub fn large_batch(bytes: usize, epoch: u64) -> Vec<u8> {
+    let mut records = batch(&[(1, epoch)]);
+    while records.len() < bytes {
+        records.extend(batch(&[(2, epoch)]));
+    }
+    records
+}
+
+fn address(block: BlockNumber, instance: u16) -> Address {
+    Address::new(NODE, block, instance)
+}
+
+fn stream(participants: u16) -> Harness<Redo> {
+    let settings = Settings {
+        node: NODE,
+        cluster: 4711,
+        stream: 0,
+        participants: 0..participants,
+        files: FILES,
+        file_bytes: FILE_BYTES,
+        backlog_max: 64 << 20,
+        checksum: Checksum::SOFTWARE,
+    };
+    let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, participants, 1)]);
+    Harness::new(address(BlockNumber::Redo, 0), 1, view, Redo::new(settings))
+}
+
+impl Log {
+    pub fn new(participants: u16) -> Self {
+        Log {
+            participants,
+            files: BTreeMap::new(),
+            harness: stream(participants),
+            step: 0,
+            batches: vec![1; usize::from(participants)],
+            flushes: true,
+            written: 0,
+            credit: vec![0; usize::from(participants)],
+        }
+    }
+
+    /// The same files, for another start.
+    pub fn again(self) -> Self {
+        let files = self.files.clone();
+        Log { files, batches: self.batches.clone(), ..Log::new(self.participants) }
+    }
+
+    /// Does what the stream has asked of its files.
+    fn serve(&mut self) {
+        loop {
+            let requests = self.harness.take_file_requests();
+            if requests.is_empty() {
+                return;
+            }
+            for request in requests {
+                if let Some(data) = self.carry_out(&request) {
+                    let FileRequest { requester, token, .. } = request;
+                    self.harness.answer_file(FileAnswer { requester, token, result: Ok(data) });
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, request: &FileRequest) -> Option<FileData> {
+        let name = request.file;
+        if matches!(request.task, FileTask::List) {
+            let names = self.files.iter().map(|(&name, file)| (name, file.disk.len() as u64)).collect();
+            return Some(FileData::Names(names));
+        }
+        let file = self.files.entry(name).or_default();
+        match &request.task {
+            FileTask::Allocate { bytes } => file.disk.resize(*bytes as usize, 0),
+            FileTask::Fill { offset, bytes } => {
+                file.unflushed.push((*offset as usize, vec![0; *bytes as usize]));
+            }
+            FileTask::Write { offset, data: Data(data) } => {
+                self.written += data.len() as u64;
+                file.unflushed.push((*offset as usize, data.to_vec()));
+            }
+            FileTask::Flush if !self.flushes => return None,
+            FileTask::Flush => file.flush(),
+            FileTask::Read { offset, bytes } => {
+                let seen = file.seen();
+                let end = seen.len().min(*offset as usize + *bytes as usize);
+                let part = &seen[*offset as usize..end];
+                return Some(FileData::Bytes(AlignedBuffer::copy_of(part), part.len()));
+            }
+            FileTask::Remove => {
+                self.files.remove(&name);
+            }
+            FileTask::Rename { .. } | FileTask::List => unreachable!("the log renames nothing"),
+        }
+        Some(FileData::None)
+    }
+
+    fn send(
+        &mut self,
+        from: Address,
+        signal: SignalNumber,
+        write: impl FnOnce(&mut vinga_wire::FrameWriter<'_>),
+    ) {
+        self.harness.send(from, signal, write).expect("a block may send this");
+        self.serve();
+    }
+
+    /// Has the stream do a task of the start.
+    fn start(&mut self, task: StartTask) -> Result<StartResult, String> {
+        self.step += 1;
+        let (step, lifecycle) = (self.step, address(BlockNumber::Lifecycle, 0));
+        self.send(lifecycle, SignalNumber::StartRequest, |writer| {
+            cold::write(writer, &StartRequest { step, task });
+        });
+        let mut result = None;
+        for sent in self.harness.take_sent() {
+            match sent.signal() {
+                SignalNumber::StartConfirm => {
+                    let confirm: StartConfirm = cold::read(&sent.frame()).expect("a whole body");
+                    assert_eq!(confirm.step, step);
+                    result = Some(Ok(confirm.result));
+                }
+                SignalNumber::StartRefuse => {
+                    let refuse: StartRefuse = cold::read(&sent.frame()).expect("a whole body");
+                    result = Some(Err(refuse.reason));
+                }
+                _ => {}
+            }
+        }
+        result.expect("the task is answered")
+    }
+
+    /// Makes a new log and opens it.
+    pub fn make(&mut self, incarnation: u32) {
+        assert_eq!(self.start(StartTask::MakeLog), Ok(StartResult::Done));
+        self.open(incarnation);
+    }
+
+    pub fn open(&mut self, incarnation: u32) {
+        assert_eq!(self.start(StartTask::OpenLog { incarnation }), Ok(StartResult::Done));
+    }
+
+    /// A data manager logs this.
+    pub fn append(&mut self, participant: usize, records: &[u8]) {
+        while self.credit[participant] < records.len() as u64 {
+            let (bytes, _) = self.ask_for_credit(participant);
+            assert!(bytes > 0, "there is room in the log");
+        }
+        self.log(participant, records);
+    }
+
+    fn log(&mut self, participant: usize, records: &[u8]) {
+        self.credit[participant] -= records.len() as u64;
+        let batch = self.batches[participant];
+        self.batches[participant] += 1;
+        let from = address(BlockNumber::DataManager, participant as u16);
+        self.send(from, SignalNumber::RedoAppendOrder, |writer| {
+            writer
+                .put(&BatchHead {
+                    batch: U64::new(batch),
+                    epoch_max: U64::ZERO,
+                    bytes: U32::new(records.len() as u32),
+                    unused: U32::ZERO,
+                })
+                .bytes(records);
+        });
+    }
+
+    /// Uses up credit in large batches.
+    pub fn use_credit(&mut self, participant: usize, mut bytes: u64) {
+        while bytes > 0 {
+            let records = large_batch(bytes.min(60_000) as usize, 10);
+            if records.len() as u64 > bytes {
+                return;
+            }
+            self.log(participant, &records);
+            bytes -= records.len() as u64;
+        }
+    }
+
+    pub fn skip_batches(&mut self, participant: usize, batches: u64) {
+        self.batches[participant] += batches;
+    }
+
+    pub fn next_batch(&self, participant: usize) -> u64 {
+        self.batches[participant]
+    }
+
+    pub fn ask_for_credit(&mut self, participant: usize) -> (u64, u16) {
+        let from = address(BlockNumber::DataManager, participant as u16);
+        self.send(from, SignalNumber::RedoCreditRequest, |_| ());
+        let sent = self.harness.take_sent();
+        let confirm = sent.iter().find(|sent| sent.signal() == SignalNumber::RedoCreditConfirm);
+        let frame = confirm.expect("it is answered").frame();
+        let (body, _) = frame.head::<CreditBody>().expect("a whole body");
+        self.credit[participant] += body.bytes.get();
+        (body.bytes.get(), body.shortage.get())
+    }
+
+    /// Ends an epoch; it must be confirmed.
+    pub fn end_epoch(&mut self, epoch: u64) {
+        assert!(self.try_end_epoch(epoch), "the epoch is confirmed");
+        self.durable(epoch);
+    }
+
+    pub fn end_epoch_without_flush(&mut self, epoch: u64) {
+        self.flushes = false;
+        assert!(!self.try_end_epoch(epoch), "an epoch is confirmed when its files are flushed");
+        self.flushes = true;
+    }
+
+    fn try_end_epoch(&mut self, epoch: u64) -> bool {
+        let president = address(BlockNumber::Distribution, 0);
+        let body = EpochBody::new(Epoch(epoch));
+        self.send(president, SignalNumber::EpochEndRequest, |writer| {
+            writer.put(&body);
+        });
+        for participant in 0..self.participants {
+            let from = address(BlockNumber::DataManager, participant);
+            self.send(from, SignalNumber::RedoDrainConfirm, |writer| {
+                writer.put(&body);
+            });
+        }
+        self.harness.take_sent().iter().any(|sent| sent.signal() == SignalNumber::EpochEndConfirm)
+    }
+
+    pub fn durable(&mut self, epoch: u64) {
+        let president = address(BlockNumber::Distribution, 0);
+        self.send(president, SignalNumber::DurableEpochOrder, |writer| {
+            writer.put(&EpochBody::new(Epoch(epoch)));
+        });
+    }
+
+    pub fn trim(&mut self, participant: usize, batch: u64) {
+        let from = address(BlockNumber::DataManager, participant as u16);
+        self.send(from, SignalNumber::RedoTrimOrder, |writer| {
+            writer.put(&BatchBody { batch: U64::new(batch) });
+        });
+    }
+
+    /// The machine stops: of what was not flushed those writes stay that `keeps` says; then the node starts again.
+    pub fn crash(&mut self, mut keeps: impl FnMut(usize) -> bool) {
+        for file in self.files.values_mut() {
+            for (at, data) in std::mem::take(&mut file.unflushed) {
+                for (sector, piece) in data.chunks(SECTOR_BYTES).enumerate() {
+                    if keeps(sector) {
+                        let at = at + sector * SECTOR_BYTES;
+                        file.disk[at..at + piece.len()].copy_from_slice(piece);
+                    }
+                }
+            }
+        }
+        self.harness = stream(self.participants);
+        self.credit.fill(0);
+    }
+
+    /// Looks for the end of the log; the next batches are those behind it.
+    pub fn scan(&mut self, incarnations: &[(u32, Option<u64>)], durable: u64) -> Result<Scanned, String> {
+        let incarnations = incarnations
+            .iter()
+            .map(|&(number, last)| LogIncarnation { number, last_valid: last.map(Epoch) })
+            .collect();
+        match self.start(StartTask::ScanLog { incarnations, durable: Epoch(durable) })? {
+            StartResult::LogScanned { complete, greatest } => Ok(Scanned { complete, greatest }),
+            other => panic!("a scan is answered by {other:?}"),
+        }
+    }
+
+    /// Replays up to an epoch; returns what data managers got: instance, batch, and the last epoch that counts.
+    pub fn replay(&mut self, epoch: u64, from: &[(u16, u64)]) -> Result<Vec<(u16, u64, u64)>, String> {
+        self.step += 1;
+        let (step, lifecycle) = (self.step, address(BlockNumber::Lifecycle, 0));
+        let task = StartTask::ReplayLog { epoch: Epoch(epoch), from: from.to_vec() };
+        self.send(lifecycle, SignalNumber::StartRequest, |writer| {
+            cold::write(writer, &StartRequest { step, task });
+        });
+        let mut applied = Vec::new();
+        loop {
+            let mut confirms = Vec::new();
+            for sent in self.harness.take_sent() {
+                match sent.signal() {
+                    SignalNumber::RedoReplayRequest => {
+                        let frame = sent.frame();
+                        let (head, _) = frame.head::<BatchHead>().expect("a whole body");
+                        let instance = sent.receiver().instance();
+                        applied.push((instance, head.batch.get(), head.epoch_max.get()));
+                        confirms.push((instance, head.batch));
+                    }
+                    SignalNumber::StartConfirm => {
+                        for &(instance, batch, _) in &applied {
+                            self.batches[usize::from(instance)] = batch + 1;
+                        }
+                        return Ok(applied);
+                    }
+                    SignalNumber::StartRefuse => {
+                        let refuse: StartRefuse = cold::read(&sent.frame()).expect("a whole body");
+                        return Err(refuse.reason);
+                    }
+                    _ => {}
+                }
+            }
+            assert!(!confirms.is_empty(), "the replay goes on or ends");
+            for (instance, batch) in confirms {
+                let from = address(BlockNumber::DataManager, instance);
+                self.send(from, SignalNumber::RedoReplayConfirm, |writer| {
+                    writer.put(&BatchBody { batch });
+                });
+            }
+        }
+    }
+
+    /// Bytes that the stream has room for.
+    pub fn capacity(&self) -> u64 {
+        u64::from(FILES) * (FILE_BYTES - SECTOR_BYTES as u64)
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Changes a byte of the last block that was written.
+    pub fn damage_last_block(&mut self) {
+        self.damage(|_, is_last| is_last);
+    }
+
+    /// Changes a byte of the block that ends an epoch.
+    pub fn damage_block_of_epoch(&mut self, epoch: u64) {
+        self.damage(|ended, _| ended == Epoch(epoch));
+    }
+
+    fn damage(&mut self, is_meant: impl Fn(Epoch, bool) -> bool) {
+        let file = self.files.values_mut().next().expect("there is a file");
+        let found: Vec<(usize, Epoch)> = BlockSearch::new(&file.disk, true, Checksum::SOFTWARE)
+            .map(|(at, block)| (at, block.head.ends_epoch))
+            .collect();
+        let last = found.last().expect("there is a block").0;
+        let (at, _) =
+            found.iter().find(|(at, epoch)| is_meant(*epoch, *at == last)).expect("there is such a block");
+        file.disk[at + 70] ^= 1;
+    }
+}

@@ -1,0 +1,44 @@
+//! Local checkpoints: between a log stream, which decides when and how fast, and its data managers.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `CheckpointOrder` | redo | data manager | begin a checkpoint, unless one is under way |
+//! | `CheckpointQuotaOrder` | redo | data manager | write so many bytes more |
+//! | `CheckpointReport` | data manager | redo | how far it is |
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Body of `CheckpointQuotaOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct QuotaBody {
+    /// Bytes.
+    pub bytes: U64,
+}
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum CheckpointState {
+    /// It has used up its quota, or written more.
+    Writing = 1,
+    /// All is written and flushed.
+    Written = 2,
+    /// A global checkpoint covers it, or there was nothing to be written: what came before is not needed any more.
+    Usable = 3,
+    /// It was given up, because the disk is full: it will be tried again.
+    GivenUp = 4,
+}
+
+/// Body of `CheckpointReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ReportBody {
+    /// [`CheckpointState`].
+    pub state: U32,
+    /// Zero.
+    pub unused: U32,
+    /// Bytes written since the last report.
+    pub bytes: U64,
+}

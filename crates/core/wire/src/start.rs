@@ -1,0 +1,142 @@
+//! The start of a data node from its files, phase by phase, directed by its lifecycle block.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `StartRequest` | lifecycle | redo, dictionary, data managers, distribution, coordinators | do your part of this phase |
+//! | `StartConfirm` | the same | lifecycle | done |
+//! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
+//! | `StartProgressReport` | the same | lifecycle | so much of it is done |
+//! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
+//!
+//! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::Epoch;
+
+/// A log incarnation that still has records in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LogIncarnation {
+    /// Its number.
+    pub number: u32,
+    /// The last epoch that is valid in it; `None` while it is the present one.
+    pub last_valid: Option<Epoch>,
+}
+
+/// What a block is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StartTask {
+    /// Redo: make the files of the log.
+    MakeLog,
+    /// Redo: find the newest epoch that is complete in the log.
+    ScanLog {
+        /// The incarnations in the log.
+        incarnations: Vec<LogIncarnation>,
+        /// This epoch was recorded as durable: a log that ends before is damaged.
+        durable: Epoch,
+    },
+    /// Dictionary: restore the definitions up to this epoch, and make the tables.
+    RestoreDefinitions {
+        /// The restore point.
+        epoch: Epoch,
+    },
+    /// Data manager: load the newest checkpoint that is usable.
+    LoadCheckpoint {
+        /// The restore point.
+        epoch: Epoch,
+        /// The incarnations of the log, with the last valid epoch of the last one.
+        incarnations: Vec<LogIncarnation>,
+    },
+    /// Redo: have the data managers apply the log up to this epoch.
+    ReplayLog {
+        /// The restore point.
+        epoch: Epoch,
+        /// By data manager: the first batch that its checkpoint does not contain.
+        from: Vec<(u16, u64)>,
+    },
+    /// Data manager: no more records come; build the indexes.
+    EndRestore,
+    /// Redo: begin to log.
+    OpenLog {
+        /// The new incarnation.
+        incarnation: u32,
+    },
+    /// Distribution, coordinators, data managers: begin in this epoch.
+    Begin {
+        /// The first epoch.
+        epoch: Epoch,
+        /// The restore point.
+        durable: Epoch,
+        /// The incarnation of the log.
+        incarnation: u32,
+    },
+}
+
+/// Body of `StartRequest` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// Ascending over the start; returned in the answer.
+    pub step: u32,
+    /// What is to be done.
+    pub task: StartTask,
+}
+
+/// What a block has found or done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StartResult {
+    /// It is done.
+    Done,
+    /// [`StartTask::ScanLog`].
+    LogScanned {
+        /// The newest epoch whose end record the log reaches.
+        complete: Epoch,
+        /// The greatest epoch in any record.
+        greatest: Epoch,
+    },
+    /// [`StartTask::LoadCheckpoint`].
+    CheckpointLoaded {
+        /// The first batch that it does not contain.
+        batch: u64,
+        /// Rows in it.
+        rows: u64,
+        /// The greatest epoch in any checkpoint.
+        greatest: Epoch,
+        /// Newer checkpoints that don't count, and why.
+        rejected: Vec<String>,
+    },
+    /// [`StartTask::ReplayLog`].
+    LogReplayed {
+        /// Batches that were applied.
+        batches: u64,
+    },
+}
+
+/// Body of `StartConfirm` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartConfirm {
+    /// The step of the request.
+    pub step: u32,
+    /// What was found or done.
+    pub result: StartResult,
+}
+
+/// Body of `StartRefuse` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartRefuse {
+    /// The step of the request.
+    pub step: u32,
+    /// For people: file, place, what is wrong with it, what to do.
+    pub reason: String,
+}
+
+/// Body of `StartProgressReport` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartProgressReport {
+    /// The step of the request.
+    pub step: u32,
+    /// Rows or records since the last report.
+    pub rows: u64,
+    /// Bytes read since the last report.
+    pub bytes: u64,
+}
