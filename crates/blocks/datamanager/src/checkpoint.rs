@@ -22,6 +22,7 @@ use crate::operation::{Change, State};
 use crate::store::Version;
 use crate::tables::Table;
 use alloc::vec::Vec;
+use vinga_base::aligned::SECTOR_BYTES;
 use vinga_base::{Epoch, NodeId, PartitionId, RowId, TableId, TableVersion};
 use vinga_format::checksum::Checksum;
 use vinga_format::image::{ImageFragment, ImageHead};
@@ -39,7 +40,8 @@ const ON_THE_WAY_MAX: u64 = 1 << 20;
 /// Files that build on each other, at most.
 const CHAIN_MAX: usize = 8;
 /// Bytes of a page in the file, about.
-const PAGE_BYTES_IN_FILE: u64 = 34 << 10;
+const PAGE_BYTES_IN_FILE: u64 = 36 << 10;
+const _: () = assert!(PAGE_BYTES_IN_FILE.is_multiple_of(SECTOR_BYTES as u64), "files are whole sectors");
 
 /// Whose checkpoints they are.
 #[derive(Clone, Copy, Debug)]

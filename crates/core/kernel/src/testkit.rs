@@ -64,8 +64,10 @@ impl<B: Block> Host for Alone<B> {
         self.block.check_invariants(Scrutiny::Full);
     }
 
-    fn slice(&mut self, _: &mut Context<'_>) -> bool {
-        false
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let more = self.block.slice(&mut cx.for_block(self.address));
+        self.block.check_invariants(Scrutiny::Full);
+        more
     }
 }
 
