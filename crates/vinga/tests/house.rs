@@ -77,6 +77,7 @@ const RINGS: [&[&str]; 17] = [
         "blocks/datamanager",
         "blocks/info",
         "blocks/redo",
+        "blocks/lifecycle",
     ],
     &["mgm/core", "node", "rig"],
     &["client/core"],

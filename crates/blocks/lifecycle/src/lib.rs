@@ -1,0 +1,354 @@
+//! The start of a data node, phase by phase, and its system file.
+//!
+//! A node without a disk has nothing to restore: it is started at once. One with files goes through the phases of
+//! `docs/protocols/durability.md`; in each of them all blocks that take part are asked, and only when all have answered
+//! does the next one begin. A block that can't do its part with these files refuses, and the node stops with the reason.
+//!
+//! ```text
+//!   initial start:   MakeLog ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
+//!   system restart:  ScanLog ─▶ RestoreDefinitions ─▶ LoadCheckpoint ─▶ ReplayLog ─▶ EndRestore
+//!                    ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
+//! ```
+//! The system file is written in both copies before anything of the new incarnation is. Until then a start changes nothing
+//! that the next one needs.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod system_file;
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use system_file::{SystemFile, Task};
+use vinga_base::Epoch;
+use vinga_format::checksum::Checksum;
+use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
+use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
+use vinga_wire::epoch::EpochBody;
+use vinga_wire::file::{FileConfirm, FileRefuse};
+use vinga_wire::start::{self, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// What a node starts from.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The content of the system file and the number of its next write; `None`: nothing is kept on disk.
+    pub disk: Option<Disk>,
+}
+
+/// What a node with a disk starts from.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// The content of the system file; of a node that has never started, what is to be written to it.
+    pub state: SystemState,
+    /// The number of its next write; 0 at an initial start.
+    pub next_write: u64,
+    /// A random number for the new incarnation of the cluster.
+    pub cluster_incarnation: u64,
+    /// How checksums are computed.
+    pub checksum: Checksum,
+}
+
+/// The part of the start that is being done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// The files of the log are made.
+    MakingLog,
+    /// The end of the log is looked for.
+    ScanningLog,
+    /// Tables are made.
+    RestoringDefinitions,
+    /// Checkpoints are loaded.
+    LoadingCheckpoints,
+    /// The log is applied.
+    ReplayingLog,
+    /// Indexes are built.
+    EndingRestore,
+    /// The system file is written.
+    WritingSystemFile,
+    /// The log is opened.
+    OpeningLog,
+    /// The first epoch is given out.
+    Beginning,
+    /// The node is started.
+    Started,
+    /// It can't start.
+    Refused,
+}
+
+/// The lifecycle block.
+pub struct Lifecycle {
+    phase: Phase,
+    file: Option<SystemFile>,
+    cluster_incarnation: u64,
+    /// Counts requests; answers to earlier ones don't count.
+    step: u32,
+    awaited: BTreeSet<Address>,
+    /// The least of the epochs that the streams which have answered reach.
+    reached: Option<Epoch>,
+    /// The restore point, and the greatest epoch that was met anywhere.
+    restored: Epoch,
+    greatest: Epoch,
+    /// By data manager: the first batch that its checkpoint does not contain.
+    batches: Vec<(u16, u64)>,
+    rows: u64,
+    replayed: u64,
+    /// Checkpoints that don't count, and why: they explain what is missing later.
+    rejected: Vec<String>,
+    since: Tick,
+}
+
+impl Lifecycle {
+    /// Before anything is done.
+    pub fn new(settings: Settings) -> Self {
+        let is_initial = settings.disk.as_ref().is_some_and(|disk| disk.next_write == 0);
+        let (file, cluster_incarnation) = match settings.disk {
+            Some(Disk { state, next_write, cluster_incarnation, checksum }) => {
+                (Some(SystemFile::new(state, next_write, checksum)), cluster_incarnation)
+            }
+            None => (None, 0),
+        };
+        let phase = match (&file, is_initial) {
+            (None, _) => Phase::Started,
+            (Some(_), true) => Phase::MakingLog,
+            (Some(_), false) => Phase::ScanningLog,
+        };
+        Lifecycle {
+            phase,
+            file,
+            cluster_incarnation,
+            step: 0,
+            awaited: BTreeSet::new(),
+            reached: None,
+            restored: Epoch(0),
+            greatest: Epoch(0),
+            batches: Vec::new(),
+            rows: 0,
+            replayed: 0,
+            rejected: Vec::new(),
+            since: Tick(0),
+        }
+    }
+
+    /// How far the start has come.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn state(&self) -> &SystemState {
+        self.file.as_ref().expect("a node with a disk has a system file").state()
+    }
+
+    fn log_incarnations(&self) -> Vec<start::LogIncarnation> {
+        let listed = self.state().log_incarnations.iter();
+        listed.map(|one| start::LogIncarnation { number: one.number, last_valid: one.last_epoch }).collect()
+    }
+
+    /// Begins a phase: asks everybody who takes part.
+    fn enter(&mut self, cx: &mut Context<'_>, phase: Phase) {
+        self.phase = phase;
+        let epoch = self.restored;
+        let task = match phase {
+            Phase::MakingLog => StartTask::MakeLog,
+            Phase::ScanningLog => StartTask::ScanLog {
+                incarnations: self.log_incarnations(),
+                durable: self.state().durable_epoch,
+            },
+            Phase::RestoringDefinitions => StartTask::RestoreDefinitions { epoch },
+            Phase::LoadingCheckpoints => {
+                let mut incarnations = self.log_incarnations();
+                if let Some(last) = incarnations.last_mut() {
+                    last.last_valid = Some(epoch);
+                }
+                StartTask::LoadCheckpoint { epoch, incarnations }
+            }
+            Phase::ReplayingLog => StartTask::ReplayLog { epoch, from: self.batches.clone() },
+            Phase::EndingRestore => StartTask::EndRestore,
+            Phase::OpeningLog => StartTask::OpenLog { incarnation: self.incarnation() },
+            Phase::Beginning => StartTask::Begin {
+                epoch: Epoch(self.state().epoch_limit.max(self.greatest).0 + 1),
+                durable: epoch,
+                incarnation: self.incarnation(),
+            },
+            Phase::WritingSystemFile => return self.write_system_file(cx),
+            Phase::Started => return self.report_started(cx),
+            Phase::Refused => return,
+        };
+        let blocks: &[BlockNumber] = match phase {
+            Phase::MakingLog | Phase::ScanningLog | Phase::ReplayingLog | Phase::OpeningLog => {
+                &[BlockNumber::Redo]
+            }
+            Phase::RestoringDefinitions => &[BlockNumber::Dictionary],
+            Phase::LoadingCheckpoints | Phase::EndingRestore => &[BlockNumber::DataManager],
+            _ => &[BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Distribution],
+        };
+        let node = cx.own().node();
+        let own = cx.view().addresses(BlockNumber::Membership).find(|address| address.node() == node);
+        assert!(own.is_some(), "the node is in its view");
+        self.awaited = blocks
+            .iter()
+            .flat_map(|&block| cx.view().addresses(block))
+            .filter(|address| address.node() == node)
+            .collect();
+        self.step += 1;
+        let request = StartRequest { step: self.step, task };
+        for &block in &self.awaited {
+            cold::write(&mut cx.frame(SignalNumber::StartRequest, block), &request);
+        }
+    }
+
+    fn next_phase(&self) -> Phase {
+        match self.phase {
+            Phase::MakingLog | Phase::EndingRestore => Phase::WritingSystemFile,
+            Phase::ScanningLog => Phase::RestoringDefinitions,
+            Phase::RestoringDefinitions => Phase::LoadingCheckpoints,
+            Phase::LoadingCheckpoints => Phase::ReplayingLog,
+            Phase::ReplayingLog => Phase::EndingRestore,
+            Phase::WritingSystemFile => Phase::OpeningLog,
+            Phase::OpeningLog => Phase::Beginning,
+            Phase::Beginning => Phase::Started,
+            Phase::Started | Phase::Refused => unreachable!("nothing follows"),
+        }
+    }
+
+    /// The present incarnation of the log.
+    fn incarnation(&self) -> u32 {
+        self.state().log_incarnations.last().map_or(0, |last| last.number)
+    }
+
+    /// A new incarnation of log and cluster begins, from the restore point on.
+    fn write_system_file(&mut self, cx: &mut Context<'_>) {
+        let (restored, id) = (self.restored, self.cluster_incarnation);
+        let greatest = self.greatest;
+        let node = cx.own().node();
+        let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;
+        let file = self.file.as_mut().expect("a node with a disk has a system file");
+        file.write_both(cx, |state| {
+            if let Some(last) = state.log_incarnations.last_mut() {
+                last.last_epoch = Some(restored);
+            }
+            let number = state.log_incarnations.last().map_or(1, |last| last.number + 1);
+            state.log_incarnations.push(LogIncarnation { number, streams, last_epoch: None });
+            if state.cluster_incarnation.number > 0 {
+                let ended = state.cluster_incarnation;
+                state.earlier.push(EndedIncarnation { incarnation: ended, last_epoch: restored });
+            }
+            let number = state.cluster_incarnation.number + 1;
+            state.cluster_incarnation = ClusterIncarnation { number, id };
+            state.durable_epoch = restored;
+            state.own_epoch = restored;
+            state.epoch_limit = state.epoch_limit.max(greatest);
+            state.restorable = Vec::from([node]);
+            state.is_clean = false;
+        });
+    }
+
+    fn report_started(&mut self, cx: &mut Context<'_>) {
+        if self.file.is_some() {
+            let millis = cx.now().since(self.since).0 / 1000;
+            cx.log(
+                LogLevel::Info,
+                format_args!(
+                    "started after {millis} ms: restored to epoch {}, {} rows from checkpoints, {} batches of the log",
+                    self.restored, self.rows, self.replayed
+                ),
+            );
+        }
+        let driver = cx.driver();
+        cx.frame(SignalNumber::NodeStartedOrder, driver);
+    }
+
+    fn on_start_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartConfirm { step, result } = cold::read(frame)?;
+        if step != self.step || !self.awaited.remove(&frame.sender()) {
+            return Some(());
+        }
+        match result {
+            StartResult::Done => {}
+            StartResult::LogScanned { complete, greatest } => {
+                self.reached = Some(self.reached.map_or(complete, |reached| reached.min(complete)));
+                self.greatest = self.greatest.max(greatest).max(complete);
+            }
+            StartResult::CheckpointLoaded { batch, rows, greatest, rejected } => {
+                self.batches.push((frame.sender().instance(), batch));
+                self.rows += rows;
+                self.greatest = self.greatest.max(greatest);
+                self.rejected.extend(rejected);
+            }
+            StartResult::LogReplayed { batches } => self.replayed += batches,
+        }
+        if self.awaited.is_empty() {
+            // The restore point is the newest epoch that all streams reach.
+            self.restored = self.reached.unwrap_or_default();
+            let next = self.next_phase();
+            self.enter(cx, next);
+        }
+        Some(())
+    }
+
+    fn on_start_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartRefuse { step, reason } = cold::read(frame)?;
+        if step == self.step && self.phase != Phase::Refused {
+            self.phase = Phase::Refused;
+            for rejected in &self.rejected {
+                cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
+            }
+            cx.stop_node(format_args!("the node can't start from its files: {reason}"));
+        }
+        Some(())
+    }
+
+    fn on_file_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<FileConfirm>()?;
+        let file = self.file.as_mut().expect("it has asked for the task");
+        if file.on_done(cx, Task::from_token(confirm.token.get())) && self.phase == Phase::WritingSystemFile {
+            let next = self.next_phase();
+            self.enter(cx, next);
+        }
+        Some(())
+    }
+
+    fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let refuse: FileRefuse = cold::read(frame)?;
+        cx.stop_node(format_args!("the system file can't be written: {}", refuse.text));
+        Some(())
+    }
+
+    fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        if let Some(file) = &mut self.file {
+            file.note_durable(cx, order.epoch());
+        }
+        Some(())
+    }
+}
+
+impl Block for Lifecycle {
+    /// Begins the first phase.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.since = cx.now();
+        let first = self.phase;
+        self.enter(cx, first);
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::StartConfirm) => self.on_start_confirm(cx, frame),
+            Some(SignalNumber::StartRefuse) => self.on_start_refuse(cx, frame),
+            Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
+            Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn check_invariants(&self, _: Scrutiny) {
+        assert!(self.awaited.is_empty() || self.phase != Phase::Started, "nobody is awaited after the start");
+    }
+}

@@ -1,0 +1,129 @@
+//! The system file of a node while it runs: what it says, and which copy is written next.
+//!
+//! It is written alternately into two files, so that one of them is whole whatever happens. When an incarnation begins both
+//! are written, and flushed, before anything relies on it: from then on one copy alone is enough.
+
+use alloc::collections::VecDeque;
+use vinga_base::Epoch;
+use vinga_format::checksum::Checksum;
+use vinga_format::system::{SystemState, copy_of, encode};
+use vinga_kernel::Context;
+use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+
+/// The system file of a node.
+pub struct SystemFile {
+    state: SystemState,
+    checksum: Checksum,
+    /// The number of the next write.
+    next_write: u64,
+    /// The copies that are still to be written of the present state.
+    to_write: VecDeque<u64>,
+    /// The write whose flush is awaited.
+    under_way: Option<u64>,
+    /// The state has changed since it was last written.
+    has_changed: bool,
+}
+
+/// What the answers of files are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// A copy has its place on the disk.
+    Allocate,
+    /// It is written.
+    Write,
+    /// It is flushed.
+    Flush,
+}
+
+impl Task {
+    /// As a token of a file task.
+    pub fn token(self) -> u64 {
+        self as u64
+    }
+
+    /// The inverse of [`Task::token`].
+    pub fn from_token(token: u64) -> Self {
+        match token {
+            0 => Task::Allocate,
+            1 => Task::Write,
+            _ => Task::Flush,
+        }
+    }
+}
+
+impl SystemFile {
+    /// With this content; `next_write` is 0 if there is no file yet.
+    pub fn new(state: SystemState, next_write: u64, checksum: Checksum) -> Self {
+        SystemFile {
+            state,
+            checksum,
+            next_write,
+            to_write: VecDeque::new(),
+            under_way: None,
+            has_changed: false,
+        }
+    }
+
+    /// What it says.
+    pub fn state(&self) -> &SystemState {
+        &self.state
+    }
+
+    /// Changes what it says, and writes both copies. [`SystemFile::on_done`] tells when they are on disk.
+    pub fn write_both(&mut self, cx: &mut Context<'_>, change: impl FnOnce(&mut SystemState)) {
+        change(&mut self.state);
+        self.has_changed = false;
+        self.to_write = (self.next_write..self.next_write + 2).collect();
+        self.next_write += 2;
+        self.write_next(cx);
+    }
+
+    /// Notes that an epoch is durable; it is written when nothing else is.
+    pub fn note_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if epoch <= self.state.durable_epoch {
+            return;
+        }
+        self.state.durable_epoch = epoch;
+        self.state.own_epoch = epoch;
+        self.state.epoch_limit = self.state.epoch_limit.max(epoch);
+        self.has_changed = true;
+        self.write_if_changed(cx);
+    }
+
+    fn write_if_changed(&mut self, cx: &mut Context<'_>) {
+        if self.has_changed && self.under_way.is_none() && self.to_write.is_empty() {
+            self.has_changed = false;
+            self.to_write.push_back(self.next_write);
+            self.next_write += 1;
+            self.write_next(cx);
+        }
+    }
+
+    fn write_next(&mut self, cx: &mut Context<'_>) {
+        if self.under_way.is_some() {
+            return;
+        }
+        let Some(number) = self.to_write.pop_front() else { return };
+        self.under_way = Some(number);
+        let name = FileName::new(FileKind::System, 0, copy_of(number) as u64);
+        let data = encode(&self.state, number, self.checksum);
+        // The file is as long as its content, so nothing of an earlier, longer one is behind it that would count.
+        cx.file(name, Task::Allocate.token(), FileTask::Allocate { bytes: data.len() as u64 });
+        cx.file(name, Task::Write.token(), FileTask::Write { offset: 0, data: Data(data) });
+        cx.file(name, Task::Flush.token(), FileTask::Flush);
+    }
+
+    /// A task is done. Returns whether everything that was to be written is on disk now.
+    pub fn on_done(&mut self, cx: &mut Context<'_>, task: Task) -> bool {
+        if task != Task::Flush {
+            return false;
+        }
+        self.under_way = None;
+        if !self.to_write.is_empty() {
+            self.write_next(cx);
+            return false;
+        }
+        self.write_if_changed(cx);
+        self.under_way.is_none()
+    }
+}

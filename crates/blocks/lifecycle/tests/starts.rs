@@ -1,0 +1,236 @@
+//! The phases of a start, played against the lifecycle block.
+
+use vinga_base::aligned::AlignedBuffer;
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_format::checksum::Checksum;
+use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose};
+use vinga_kernel::files::{Data, FileAnswer, FileData, FileRequest, FileTask};
+use vinga_kernel::testkit::{Harness, Sent};
+use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
+use vinga_wire::epoch::EpochBody;
+use vinga_wire::start::{self, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+
+const NODE: NodeId = NodeId(1);
+
+/// The lifecycle of a node with two data managers, one coordinator and two log streams, and its system files.
+struct Node {
+    harness: Harness<Lifecycle>,
+    copies: [AlignedBuffer; 2],
+    flushes: bool,
+}
+
+impl Node {
+    fn new(disk: Option<Disk>) -> Self {
+        let member = Member { redo_streams: 2, ..Member::started(NODE, Incarnation(1), 0, 2, 1) };
+        let view = ClusterView::first(vec![member]);
+        let own = Address::new(NODE, BlockNumber::Lifecycle, 0);
+        let harness = Harness::new(own, 1, view, Lifecycle::new(Settings { disk }));
+        let copies = [AlignedBuffer::default(), AlignedBuffer::default()];
+        Node { harness, copies, flushes: true }
+    }
+
+    fn serve(&mut self) {
+        loop {
+            let requests = self.harness.take_file_requests();
+            if requests.is_empty() {
+                return;
+            }
+            for FileRequest { requester, token, file, task } in requests {
+                if let FileTask::Write { data: Data(data), .. } = &task {
+                    self.copies[file.number as usize].clone_from(data);
+                }
+                if task != FileTask::Flush || self.flushes {
+                    self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
+                }
+            }
+        }
+    }
+
+    /// The requests that were sent, all of them with the same task: that task and the receivers.
+    fn asked(&mut self) -> (StartTask, Vec<(BlockNumber, u16)>, u32) {
+        self.serve();
+        let sent = self.harness.take_sent();
+        let requests: Vec<&Sent> = sent.iter().filter(|s| s.signal() == SignalNumber::StartRequest).collect();
+        let request: StartRequest = cold::read(&requests[0].frame()).expect("a whole body");
+        let receivers = requests.iter().map(|sent| {
+            let receiver = sent.receiver();
+            (receiver.block().expect("a block"), receiver.instance())
+        });
+        (request.task, receivers.collect(), request.step)
+    }
+
+    fn answer(&mut self, (block, instance): (BlockNumber, u16), step: u32, result: StartResult) {
+        let sender = Address::new(NODE, block, instance);
+        self.harness
+            .send(sender, SignalNumber::StartConfirm, |writer| {
+                cold::write(writer, &StartConfirm { step, result })
+            })
+            .expect("a block may send this");
+    }
+
+    /// Everybody answers that its part is done; returns the task.
+    fn all_done(&mut self) -> StartTask {
+        let (task, receivers, step) = self.asked();
+        for receiver in receivers {
+            self.answer(receiver, step, StartResult::Done);
+        }
+        task
+    }
+
+    fn is_started(&mut self) -> bool {
+        self.serve();
+        self.harness.take_sent().iter().any(|sent| sent.signal() == SignalNumber::NodeStartedOrder)
+    }
+
+    fn state(&self) -> SystemState {
+        choose([&self.copies[0], &self.copies[1]], Checksum::SOFTWARE).expect("a copy is whole").copy.state
+    }
+}
+
+fn disk(state: SystemState, next_write: u64) -> Option<Disk> {
+    Some(Disk { state, next_write, cluster_incarnation: 77, checksum: Checksum::SOFTWARE })
+}
+
+#[test]
+fn a_node_without_a_disk_is_started_at_once() {
+    let mut node = Node::new(None);
+    assert!(node.is_started());
+    assert_eq!(node.harness.block().phase(), Phase::Started);
+}
+
+#[test]
+fn an_initial_start_makes_the_log_and_then_the_system_file() {
+    let state = SystemState { cluster: 5, node: NODE, data_managers: 2, ..SystemState::default() };
+    let mut node = Node::new(disk(state, 0));
+    let (task, receivers, step) = node.asked();
+    assert_eq!(
+        (task, &receivers),
+        (StartTask::MakeLog, &vec![(BlockNumber::Redo, 0), (BlockNumber::Redo, 1)])
+    );
+    node.answer(receivers[0], step, StartResult::Done);
+    assert!(node.copies[0].is_empty(), "the other stream has not answered");
+    node.answer(receivers[1], step, StartResult::Done);
+    assert_eq!(node.all_done(), StartTask::OpenLog { incarnation: 1 });
+    let begin = StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 };
+    assert_eq!(node.all_done(), begin);
+    assert!(node.is_started());
+    let state = node.state();
+    assert_eq!(state.cluster_incarnation, ClusterIncarnation { number: 1, id: 77 });
+    assert_eq!(state.log_incarnations, [LogIncarnation { number: 1, streams: 2, last_epoch: None }]);
+}
+
+/// The state of a node that has run once, up to epoch 100.
+fn state() -> SystemState {
+    SystemState {
+        cluster: 5,
+        node: NODE,
+        data_managers: 2,
+        cluster_incarnation: ClusterIncarnation { number: 1, id: 76 },
+        log_incarnations: vec![LogIncarnation { number: 1, streams: 2, last_epoch: None }],
+        durable_epoch: Epoch(100),
+        own_epoch: Epoch(100),
+        epoch_limit: Epoch(100),
+        restorable: vec![NODE],
+        ..SystemState::default()
+    }
+}
+
+/// Plays a restart up to the end of the scan, in which the streams reach these epochs.
+fn scanned(complete: [u64; 2]) -> Node {
+    let mut node = Node::new(disk(state(), 7));
+    let (task, receivers, step) = node.asked();
+    let incarnations = vec![start::LogIncarnation { number: 1, last_valid: None }];
+    assert_eq!(task, StartTask::ScanLog { incarnations, durable: Epoch(100) });
+    for (receiver, complete) in receivers.into_iter().zip(complete) {
+        let result = StartResult::LogScanned { complete: Epoch(complete), greatest: Epoch(complete + 3) };
+        node.answer(receiver, step, result);
+    }
+    node
+}
+
+#[test]
+fn a_restart_restores_what_all_streams_reach() {
+    let mut node = scanned([105, 102]);
+    assert_eq!(node.all_done(), StartTask::RestoreDefinitions { epoch: Epoch(102) });
+    let (task, receivers, step) = node.asked();
+    let incarnations = vec![start::LogIncarnation { number: 1, last_valid: Some(Epoch(102)) }];
+    assert_eq!(task, StartTask::LoadCheckpoint { epoch: Epoch(102), incarnations });
+    for (receiver, batch) in receivers.into_iter().zip([40, 50]) {
+        let result =
+            StartResult::CheckpointLoaded { batch, rows: 1000, greatest: Epoch(120), rejected: Vec::new() };
+        node.answer(receiver, step, result);
+    }
+    let (task, receivers, step) = node.asked();
+    assert_eq!(task, StartTask::ReplayLog { epoch: Epoch(102), from: vec![(0, 40), (1, 50)] });
+    for receiver in receivers {
+        node.answer(receiver, step, StartResult::LogReplayed { batches: 3 });
+    }
+    assert_eq!(node.all_done(), StartTask::EndRestore);
+    assert_eq!(node.all_done(), StartTask::OpenLog { incarnation: 2 });
+    let begin = StartTask::Begin { epoch: Epoch(121), durable: Epoch(102), incarnation: 2 };
+    assert_eq!(node.all_done(), begin, "above every epoch that was met");
+    assert!(node.is_started());
+    let state = node.state();
+    let listed: Vec<_> = state.log_incarnations.iter().map(|one| (one.number, one.last_epoch)).collect();
+    assert_eq!(listed, [(1, Some(Epoch(102))), (2, None)]);
+    assert_eq!((state.earlier[0].last_epoch, state.cluster_incarnation.number), (Epoch(102), 2));
+    assert_eq!(state.durable_epoch, Epoch(102));
+}
+
+#[test]
+fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
+    let mut node = scanned([100, 100]);
+    node.all_done();
+    let (_, receivers, step) = node.asked();
+    for receiver in receivers {
+        let result =
+            StartResult::CheckpointLoaded { batch: 1, rows: 0, greatest: Epoch(0), rejected: vec![] };
+        node.answer(receiver, step, result);
+    }
+    let (_, receivers, step) = node.asked();
+    for receiver in receivers {
+        node.answer(receiver, step, StartResult::LogReplayed { batches: 0 });
+    }
+    node.flushes = false;
+    node.all_done();
+    node.serve();
+    assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
+    assert!(node.harness.take_sent().is_empty());
+}
+
+#[test]
+fn a_refusal_stops_the_node_with_its_reason() {
+    let mut node = Node::new(disk(state(), 7));
+    let (_, receivers, step) = node.asked();
+    let sender = Address::new(NODE, receivers[1].0, receivers[1].1);
+    let reason = "redo/001-00000000.redo, offset 8192: damaged".to_string();
+    node.harness
+        .send(sender, SignalNumber::StartRefuse, |writer| cold::write(writer, &StartRefuse { step, reason }))
+        .expect("a block may send this");
+    let sent = node.harness.take_sent();
+    let stop = sent.iter().find(|sent| sent.signal() == SignalNumber::StopNodeOrder).expect("the node stops");
+    let order: vinga_wire::file::StopNodeOrder = cold::read(&stop.frame()).expect("a whole body");
+    assert!(order.reason.contains("offset 8192: damaged"), "{}", order.reason);
+    // The other stream's answer changes nothing any more.
+    let result = StartResult::LogScanned { complete: Epoch(100), greatest: Epoch(100) };
+    node.answer(receivers[0], step, result);
+    assert_eq!(node.harness.block().phase(), Phase::Refused);
+}
+
+#[test]
+fn durable_epochs_are_written_behind_the_answer_alternately() {
+    let mut node = scanned([100, 100]);
+    for epoch in 101..110 {
+        let president = Address::new(NODE, BlockNumber::Distribution, 0);
+        node.harness
+            .send(president, SignalNumber::DurableEpochOrder, |writer| {
+                writer.put(&EpochBody::new(Epoch(epoch)));
+            })
+            .expect("a block may send this");
+        node.serve();
+        assert_eq!(node.state().durable_epoch, Epoch(epoch));
+    }
+    assert!(node.copies.iter().all(|copy| !copy.is_empty()));
+}
