@@ -395,7 +395,7 @@ impl DataManager {
             Task::Allocate => self.give_up_checkpoint(cx, refuse),
             Task::Write(_) if refuse.kind == FileErrorKind::DiskFull => self.give_up_checkpoint(cx, refuse),
             Task::Remove => {
-                cx.log(LogLevel::Warning, format_args!("an old checkpoint stays: {}", refuse.text))
+                cx.log(LogLevel::Warning, format_args!("an old checkpoint stays: {}", refuse.text));
             }
             Task::Write(_) | Task::Flush | Task::List | Task::Read(_) => {
                 cx.stop_node(format_args!("a checkpoint can't be written: {}", refuse.text));

@@ -251,8 +251,9 @@ impl Node {
         });
         let sent = self.take_sent();
         let confirm = sent.iter().find(|sent| sent.signal() == SignalNumber::StartConfirm);
-        let confirm =
-            confirm.unwrap_or_else(|| panic!("{:?}", sent.iter().map(|s| s.signal()).collect::<Vec<_>>()));
+        let confirm = confirm.unwrap_or_else(|| {
+            panic!("{:?}", sent.iter().map(vinga_kernel::testkit::Sent::signal).collect::<Vec<_>>())
+        });
         cold::read::<StartConfirm>(&confirm.frame()).expect("a whole body").result
     }
 

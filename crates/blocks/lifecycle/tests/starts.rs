@@ -65,7 +65,7 @@ impl Node {
         let sender = Address::new(NODE, block, instance);
         self.harness
             .send(sender, SignalNumber::StartConfirm, |writer| {
-                cold::write(writer, &StartConfirm { step, result })
+                cold::write(writer, &StartConfirm { step, result });
             })
             .expect("a block may send this");
     }
