@@ -112,7 +112,7 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
         Command::Status(arguments) => {
             return status::run(&arguments, json).map(|all| code(all, ExitCode::from(EXIT_NOT_RUNNING)));
         }
-        Command::Data(arguments) => data::run(arguments, json)?,
+        Command::Data(arguments) => return data::run(arguments, json),
         Command::Admin(arguments) => admin::run(&arguments, json)?,
         Command::Sim(arguments) => sim::run(&arguments, json)?,
         Command::Demo(arguments) => demo::run(&arguments)?,
