@@ -25,6 +25,9 @@ pub trait DriverFacts: Send {
     /// Memory of the whole process, in bytes: what it is, used, available (0 if there is no bound).
     fn memory(&self) -> Vec<(String, u64, u64)>;
 
+    /// Figures of the threads that read and write files: thread, name, value.
+    fn file_counters(&self) -> Vec<(String, &'static str, u64)>;
+
     /// Where the node listens; empty if it does not.
     fn own_address(&self) -> String;
 
@@ -72,6 +75,10 @@ impl DriverFacts for NoFacts {
     }
 
     fn memory(&self) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
+
+    fn file_counters(&self) -> Vec<(String, &'static str, u64)> {
         Vec::new()
     }
 
@@ -320,6 +327,11 @@ impl Source<'_> {
         let mut row = |block: &str, counter: &str, value: u64| {
             out.push(vec![text(block), text(counter), InfoValue::Number(value)]);
         };
+        if self.thread == 0 {
+            for (thread, counter, value) in self.facts.file_counters() {
+                row(&thread, counter, value);
+            }
+        }
         for (block, data_manager) in self.data_managers() {
             let counters = data_manager.statistics();
             row(&block, "rows", data_manager.memory().rows);

@@ -4,6 +4,7 @@ use crate::arguments::name_and_value;
 use crate::version::VERSION;
 use clap::Args;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use vinga_config::configuration::Configuration;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
@@ -13,7 +14,9 @@ use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
+use vinga_runtime::stop_request::StopCause;
 
 /// The configuration of a data node.
 #[derive(Args)]
@@ -111,11 +114,11 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     })
 }
 
-/// Runs a data node until it is asked to stop, or shows how it would be configured.
+/// Runs a data node until it is asked to stop or can't go on, or shows how it would be configured. Returns the exit code.
 ///
 /// # Errors
 /// A text that says why it could not start.
-pub fn run(arguments: DataArguments, json: bool) -> Result<(), String> {
+pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     let mut parameters = arguments.parameters.flags();
     if let Some(port) = arguments.port {
         parameters.push((Parameter::ServerPort.name().to_owned(), port.to_string()));
@@ -124,7 +127,7 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<(), String> {
     let configuration = configuration(&options)?;
     if arguments.show {
         show(&configuration, json);
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let data_dir = || configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
     let folder = arguments.folder.or_else(data_dir).map(NodeFolder::at);
@@ -154,7 +157,7 @@ fn show(configuration: &Configuration, json: bool) {
     }
 }
 
-fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result<(), String> {
+fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result<ExitCode, String> {
     let _occupied = match &folder {
         None => None,
         Some(folder) => {
@@ -177,18 +180,24 @@ fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result
     }
     let mut assembly = Assembly::new(configuration)?;
     if let Some(folder) = &folder {
-        assembly = assembly.listening_at(folder.socket());
+        assembly = assembly.listening_at(folder.socket()).storing_in(folder.path().to_owned());
     }
     let announced = folder.clone();
-    let result = assembly.run(|process| {
+    let cause = assembly.run(|process| {
         if let Some(folder) = &announced
             && let Err(error) = folder.announce(&process.address().to_string(), VERSION)
         {
             ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
         }
     });
-    if let Some(folder) = &folder {
-        folder.withdraw();
+    match cause {
+        // The address stays, so that 'vinga status' does not call this a clean stop.
+        Ok(StopCause::CannotGoOn(_)) => Ok(ExitCode::from(EXIT_CANNOT_GO_ON)),
+        asked_or_not_started => {
+            if let Some(folder) = &folder {
+                folder.withdraw();
+            }
+            asked_or_not_started.map(|_| ExitCode::SUCCESS)
+        }
     }
-    result
 }

@@ -121,7 +121,7 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
         Command::Status(arguments) => {
             return status::run(&arguments, json).map(|all| code(all, ExitCode::from(EXIT_NOT_RUNNING)));
         }
-        Command::Data(arguments) => data::run(arguments, json)?,
+        Command::Data(arguments) => return data::run(arguments, json),
         Command::Admin(arguments) => admin::run(&arguments, json)?,
         Command::Inspect(arguments) => {
             return inspect::run(&arguments, json).map(|well| code(well, ExitCode::FAILURE));

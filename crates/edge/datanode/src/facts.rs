@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_node::{DriverFacts, ThreadFacts};
+use vinga_runtime::files::{IoStatistics, IoThreadStatistics};
 use vinga_runtime::peers::Peers;
 use vinga_runtime::statistics::ThreadStatistics;
 
@@ -12,14 +13,20 @@ pub struct EdgeFacts {
     figures: Arc<ThreadStatistics>,
     description: String,
     peers: Arc<Peers>,
+    io: IoStatistics,
     /// Nanoseconds busy, spinning and asleep at the last query: the shares shown are those since then.
     asked: Cell<[u64; 3]>,
 }
 
 impl EdgeFacts {
     /// `description` says what the thread hosts and where it may run.
-    pub fn new(figures: Arc<ThreadStatistics>, description: String, peers: Arc<Peers>) -> Self {
-        EdgeFacts { figures, description, peers, asked: Cell::new([0; 3]) }
+    pub fn new(
+        figures: Arc<ThreadStatistics>,
+        description: String,
+        peers: Arc<Peers>,
+        io: IoStatistics,
+    ) -> Self {
+        EdgeFacts { figures, description, peers, io, asked: Cell::new([0; 3]) }
     }
 }
 
@@ -54,6 +61,28 @@ impl DriverFacts for EdgeFacts {
             line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
         });
         vec![("process, resident".to_owned(), resident.unwrap_or(0), 0)]
+    }
+
+    fn file_counters(&self) -> Vec<(String, &'static str, u64)> {
+        let of = |figures: &Arc<IoThreadStatistics>| {
+            let thread = &figures.thread;
+            let counters = [
+                ("tasks", figures.tasks.get()),
+                ("batches", thread.turns.get()),
+                ("wakeups", thread.sleeps.get()),
+                ("bytes read", thread.bytes_read.get()),
+                ("bytes written", thread.bytes_written.get()),
+                ("flushes", figures.flushes.get()),
+                ("flush microseconds", figures.flush_nanos.get() / 1000),
+                ("busy microseconds", thread.busy_nanos.get() / 1000),
+                ("cpu microseconds", thread.cpu_nanos() / 1000),
+                ("tasks waiting", figures.tasks_waiting.get()),
+                ("longest wait microseconds", figures.longest_wait_nanos.get() / 1000),
+            ];
+            let name = format!("io thread {}", thread.name.trim_start_matches("io"));
+            counters.map(|(counter, value)| (name.clone(), counter, value))
+        };
+        self.io.iter().flat_map(of).collect()
     }
 
     fn own_address(&self) -> String {

@@ -15,13 +15,12 @@ pub use machine::this_machine;
 use data_memory::DataMemory;
 use facts::EdgeFacts;
 use std::path::PathBuf;
-use std::sync::Arc;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
-use vinga_runtime::peers::Peers;
 use vinga_runtime::settings as edge;
+use vinga_runtime::stop_request::StopCause;
 
 /// A node whose memory is mapped and which can be started.
 pub struct Assembly {
@@ -58,14 +57,20 @@ impl Assembly {
         self
     }
 
-    /// Runs the node until the process is asked to stop; see [`node_process::run`].
+    /// The node's files are in this folder, which is made if there is none, and not where the configuration says (`DataDir`).
+    #[must_use]
+    pub fn storing_in(mut self, folder: PathBuf) -> Self {
+        self.edge.files.folder = Some(folder);
+        self
+    }
+
+    /// Runs the node until the process is asked to stop, or a block orders it; see [`node_process::run`].
     ///
     /// # Errors
     /// A text that says why it could not start.
-    pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<(), String> {
-        let Assembly { node, edge, pages, descriptions, .. } = self;
-        let peers = Arc::clone(&edge.peers);
-        node_process::run(edge, make_host(node, pages, descriptions, peers), ready)
+    pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<StopCause, String> {
+        let (edge, make_host) = self.into_parts();
+        node_process::run(edge, make_host, ready)
     }
 
     /// Starts the node in this process; see [`NodeProcess::start`].
@@ -73,22 +78,22 @@ impl Assembly {
     /// # Errors
     /// A text that says why it could not start.
     pub fn start(self) -> Result<NodeProcess, String> {
-        let Assembly { node, edge, pages, descriptions, .. } = self;
-        let peers = Arc::clone(&edge.peers);
-        NodeProcess::start(edge, make_host(node, pages, descriptions, peers))
+        let (edge, make_host) = self.into_parts();
+        NodeProcess::start(edge, make_host)
     }
-}
 
-/// Returns the function that makes the blocks of each thread.
-fn make_host(
-    node: NodeSettings,
-    pages: DataMemory,
-    descriptions: Vec<String>,
-    peers: Arc<Peers>,
-) -> impl Fn(u16, &Statistics) -> Blocks + Send + Sync + 'static {
-    move |thread, statistics| {
-        let at = usize::from(thread);
-        let facts = EdgeFacts::new(statistics[at].clone(), descriptions[at].clone(), peers.clone());
-        Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
+    /// The settings of the edge, and the function that makes the blocks of each thread.
+    fn into_parts(
+        self,
+    ) -> (edge::ProcessSettings, impl Fn(u16, &Statistics) -> Blocks + Send + Sync + 'static) {
+        let Assembly { node, edge, pages, descriptions, .. } = self;
+        let (peers, io) = (edge.peers.clone(), edge.files.io_threads());
+        let make_host = move |thread, statistics: &Statistics| {
+            let at = usize::from(thread);
+            let (figures, description) = (statistics[at].clone(), descriptions[at].clone());
+            let facts = EdgeFacts::new(figures, description, peers.clone(), io.clone());
+            Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
+        };
+        (edge, make_host)
     }
 }

@@ -1,9 +1,13 @@
 //! A small data node inside this process, on a free port.
+//!
+//! When one of its blocks says that the node can't go on, it stops, and the process goes on.
 
 use crate::{Assembly, this_machine};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 use vinga_config::configuration::Configuration;
-use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::stop_request::{StopCause, StopRequest};
 
 /// Parameters that make it small. `DataMemory` and the records of operations take only address space until they are
 /// used.
@@ -17,8 +21,9 @@ const PARAMETERS: [(&str, &str); 5] = [
 
 /// A running node; it stops when this is dropped. In all respects it is a real one: threads, sockets, time-outs.
 pub struct LocalNode {
-    /// `Some` until the node is dropped.
-    process: Option<NodeProcess>,
+    /// The thread that stops the node when it is asked to; `Some` until this is dropped.
+    stopper: Option<JoinHandle<()>>,
+    stop_request: Arc<StopRequest>,
     address: String,
     local_address: Option<String>,
 }
@@ -50,7 +55,14 @@ impl LocalNode {
         let process = assembly.listening_at(socket).start()?;
         let address = process.address().to_string();
         let local_address = process.local().map(|path| format!("unix:{}", path.display()));
-        Ok(LocalNode { process: Some(process), address, local_address })
+        let stop_request = process.stop_request().clone();
+        let stop = move || {
+            process.stop_request().wait();
+            process.stop();
+        };
+        let stopper = thread::Builder::new().name("stopper".to_owned()).spawn(stop);
+        let stopper = stopper.map_err(|why| format!("the system has no threads left: {why}"))?;
+        Ok(LocalNode { stopper: Some(stopper), stop_request, address, local_address })
     }
 
     /// The address for clients on this machine; `None` if the node has no such socket.
@@ -66,8 +78,12 @@ impl LocalNode {
 
 impl Drop for LocalNode {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.stop();
+        self.stop_request.make(StopCause::Asked("the program that has started it"));
+        if let Some(stopper) = self.stopper.take()
+            && let Err(why) = stopper.join()
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(why);
         }
     }
 }

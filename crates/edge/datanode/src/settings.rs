@@ -1,6 +1,7 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
@@ -9,6 +10,7 @@ use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_kernel::Span;
 use vinga_node::{NodeSettings, ThreadHosting};
+use vinga_runtime::files::FileSettings;
 use vinga_runtime::settings as edge;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
@@ -21,6 +23,10 @@ const _: () = assert!(SOCKET_OWNERS_MAX == CONNECTIONS_MAX as usize);
 
 /// How many heartbeats an API node has to reconnect after its connections broke.
 const GRACE_HEARTBEATS: u64 = 2;
+
+/// Io threads of a node that has files.
+const IO_THREADS_MIN: usize = 4;
+const IO_THREADS_MAX: usize = 16;
 
 /// Milliseconds since 1970: numbers that must grow over restarts are made from it.
 fn clock_millis() -> u64 {
@@ -97,6 +103,7 @@ pub fn edge_settings(
         listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
+        files: files(configuration),
         instances: node.instances(),
         view: Arc::new(ClusterView::first(vec![node.member()])),
         seed,
@@ -107,6 +114,16 @@ pub fn edge_settings(
         },
         peers: Arc::default(),
     })
+}
+
+/// As many io threads as threads that run turns, so that all of these can have something flushed at the same time,
+/// within limits: a flush of one file hardly delays that of another (docs/decisions/0021-log-streams-and-direct-io.md).
+fn files(configuration: &Configuration) -> FileSettings {
+    let open_max = configuration.parameters.integer(Parameter::MaxNoOfOpenFiles) as usize;
+    let threads =
+        configuration.placement.executors().len().clamp(IO_THREADS_MIN, IO_THREADS_MAX).min(open_max);
+    let folder = configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
+    FileSettings::new(folder, threads, open_max, thread(configuration.placement.files()))
 }
 
 fn listen(host: &str, port: u16) -> Result<SocketAddr, String> {

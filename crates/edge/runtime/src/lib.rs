@@ -12,7 +12,8 @@
 //!                                 v                        v
 //!                             epoll: API nodes          epoll: API nodes
 //! ```
-//! A send thread is a worker that owns no connection and writes those of others: see `relay`.
+//! A send thread is a worker that owns no connection and writes those of others: see `relay`. Io threads read and write
+//! files for the workers: see [`files`].
 //!
 //! In a steady state a worker allocates nothing and makes three system calls for each batch that it receives: it waits,
 //! reads, writes. Workers share nothing but what stands in [`ring`], [`parker`] and `switchboard`.
@@ -45,6 +46,8 @@ mod connection;
 pub mod console;
 #[cfg(not(loom))]
 pub mod crash;
+#[cfg(not(loom))]
+pub mod files;
 #[cfg(not(loom))]
 mod greeting;
 #[cfg(not(loom))]
@@ -97,6 +100,8 @@ mod sockets;
 mod spinning;
 #[cfg(not(loom))]
 pub mod statistics;
+#[cfg(not(loom))]
+pub mod stop_request;
 #[cfg(not(loom))]
 mod switchboard;
 mod sync;

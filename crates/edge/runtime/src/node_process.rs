@@ -2,10 +2,12 @@
 //!
 //! The start makes the threads that run turns, each with its own blocks, waits until all have started, begins to listen
 //! and to watch, and reports that the node is ready. The stop is orderly: no new connections, everything that was begun
-//! and can still be sent is sent, clients are notified and their connections closed, the threads end.
+//! and can still be sent is sent, clients are notified and their connections closed, the threads end, those that write
+//! files when all has been written.
 
 use crate::affinity;
 use crate::clock::Clock;
+use crate::files::{Files, IoPool};
 use crate::handlers::HandlerStack;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMessage};
@@ -14,6 +16,7 @@ use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
 use crate::settings::{ProcessSettings, ThreadSettings};
 use crate::statistics::ThreadStatistics;
+use crate::stop_request::{StopCause, StopRequest};
 use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
@@ -33,6 +36,10 @@ const BACKLOG: i32 = 4096;
 
 const WHO: &str = "node";
 
+/// The exit code for a process whose node has said that it can't go on, because of a disk that fails, for example. The
+/// log says why.
+pub const EXIT_CANNOT_GO_ON: u8 = 71;
+
 /// The figures of all threads that run turns, by index.
 pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 
@@ -43,14 +50,15 @@ pub struct NodeProcess {
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
     threads: Vec<JoinHandle<()>>,
+    files: IoPool,
     listener: JoinHandle<()>,
     /// Dropping it ends the watchdog.
     watched: Sender<()>,
     watchdog: JoinHandle<()>,
 }
 
-/// Runs a node until the process is asked to stop (`SIGTERM`, `SIGINT`). `ready` is called when it accepts connections.
-/// To be called by a process's `main` before it has started threads.
+/// Runs a node until the process is asked to stop (`SIGTERM`, `SIGINT`) or a block orders it; returns which of both.
+/// `ready` is called when it accepts connections. To be called by a process's `main` before it has started threads.
 ///
 /// # Errors
 /// As [`NodeProcess::start`].
@@ -58,18 +66,23 @@ pub fn run<H, F>(
     settings: ProcessSettings,
     make_host: F,
     ready: impl FnOnce(&NodeProcess),
-) -> Result<(), String>
+) -> Result<StopCause, String>
 where
     H: Host + Send + 'static,
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
 {
     let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
     let node = NodeProcess::start(settings, make_host)?;
+    let request = node.stop_request().clone();
+    // It ends with the process.
+    spawn("signals", move || request.make(StopCause::Asked(termination.wait())))?;
     ready(&node);
-    let signal = termination.wait();
-    log::info!(target: WHO, "the node is asked to stop by {signal}");
+    let cause = node.stop_request().wait();
+    if let StopCause::Asked(signal) = cause {
+        log::info!(target: WHO, "the node is asked to stop by {signal}");
+    }
     node.stop();
-    Ok(())
+    Ok(cause)
 }
 
 impl NodeProcess {
@@ -94,7 +107,8 @@ impl NodeProcess {
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
         let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone());
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
-        let threads = start_workers(&settings, &switchboard, make_host)?;
+        let files = start_io_threads(&settings, &switchboard)?;
+        let threads = start_workers(&settings, &switchboard, files.files(), make_host)?;
 
         let local = settings.listen_locally.as_deref().and_then(listen_locally);
         let is_local = local.is_some();
@@ -114,7 +128,23 @@ impl NodeProcess {
             watchdog::run(&statistics, interval, &stopped);
         })?;
         log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
-        Ok(NodeProcess { address, is_local, switchboard, settings, threads, listener, watched, watchdog })
+        Ok(NodeProcess {
+            address,
+            is_local,
+            switchboard,
+            settings,
+            threads,
+            files,
+            listener,
+            watched,
+            watchdog,
+        })
+    }
+
+    /// Where the node is asked to stop: by its own blocks, or by others. That alone does not stop it: whoever has
+    /// started it waits there.
+    pub fn stop_request(&self) -> &Arc<StopRequest> {
+        &self.switchboard.stop
     }
 
     /// Where the node listens.
@@ -146,6 +176,7 @@ impl NodeProcess {
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }
+        self.files.stop();
         drop(self.watched);
         join(self.watchdog);
         log::info!(target: WHO, "the node has stopped");
@@ -178,10 +209,20 @@ fn listen_locally(path: &Path) -> Option<LocalSocket> {
     }
 }
 
+/// Starts the threads that read and write files.
+fn start_io_threads(settings: &ProcessSettings, switchboard: &Arc<Switchboard>) -> Result<IoPool, String> {
+    let spawn = |name: &str, body| spawn_helper(name, &settings.files.plan, body);
+    let switchboard = switchboard.clone();
+    IoPool::start(&settings.files, spawn, move |thread, answers| {
+        switchboard.threads[usize::from(thread)].post(Message::FileAnswers(answers));
+    })
+}
+
 /// Starts the threads that run turns and waits until all of them have started.
 fn start_workers<H, F>(
     settings: &Arc<ProcessSettings>,
     switchboard: &Arc<Switchboard>,
+    files: &Files,
     make_host: F,
 ) -> Result<Vec<JoinHandle<()>>, String>
 where
@@ -193,10 +234,10 @@ where
     let (started, have_started) = mpsc::channel();
     let mut threads = Vec::new();
     for (index, plan) in (0..).zip(&settings.threads) {
-        let (settings, switchboard) = (settings.clone(), switchboard.clone());
+        let (settings, switchboard, files) = (settings.clone(), switchboard.clone(), files.clone());
         let (make_host, started) = (make_host.clone(), started.clone());
         threads.push(spawn(&plan.name, move || {
-            run_worker(index, &settings, switchboard, &*make_host, clock, started);
+            run_worker(index, &settings, switchboard, files, &*make_host, clock, started);
         })?);
     }
     drop(started);
@@ -211,6 +252,7 @@ fn run_worker<H: Host>(
     index: u16,
     settings: &ProcessSettings,
     switchboard: Arc<Switchboard>,
+    files: Files,
     make_host: &impl Fn(u16, &Statistics) -> H,
     clock: Clock,
     started: Sender<io::Result<()>>,
@@ -226,8 +268,18 @@ fn run_worker<H: Host>(
         Executor::new(settings.node, settings.view.clone(), host, outbox, seed, Clock::tick(clock.nanos()));
     let limits = settings.limits.clone();
     let senders = settings.senders_for(index);
-    let parts =
-        WorkerParts { index, plan, senders, executor, switchboard, limits, registered, realtime, clock };
+    let parts = WorkerParts {
+        index,
+        plan,
+        senders,
+        executor,
+        switchboard,
+        files,
+        limits,
+        registered,
+        realtime,
+        clock,
+    };
     match Worker::new(parts) {
         Ok(worker) => {
             // If no thread waits for it, another thread could not start, and the process ends.

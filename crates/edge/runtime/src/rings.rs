@@ -127,6 +127,7 @@ impl Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileSettings;
     use crate::settings::{Limits, ProcessSettings, ThreadSettings};
     use std::sync::Arc;
     use vinga_base::{Incarnation, NodeId};
@@ -176,6 +177,7 @@ mod tests {
             listen_locally: None,
             threads: vec![ThreadSettings { owns_sockets: true, ..ThreadSettings::default() }; 2],
             helpers: ThreadSettings::default(),
+            files: FileSettings::default(),
             instances: vec![(BlockNumber::Coordinator, OWN)],
             view: view(),
             seed: 1,

@@ -1,5 +1,6 @@
 //! The settings that a node gets when it starts.
 
+use crate::files::FileSettings;
 use crate::peers::Peers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub struct ProcessSettings {
     /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs,
     /// priority and real-time priority matter to them.
     pub helpers: ThreadSettings,
+    /// Where the node's files are, and the plan of the threads that read and write them.
+    pub files: FileSettings,
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
@@ -158,6 +161,7 @@ mod tests {
                 plan(false, true),
             ],
             helpers: ThreadSettings::default(),
+            files: FileSettings::default(),
             instances: Vec::new(),
             view: Arc::default(),
             seed: 1,

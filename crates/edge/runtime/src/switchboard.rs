@@ -12,10 +12,12 @@ use crate::relay::Outlet;
 use crate::ring::Consumer;
 use crate::settings::ProcessSettings;
 use crate::statistics::ThreadStatistics;
+use crate::stop_request::StopRequest;
 use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::files::FileAnswer;
 use vinga_local::{NodeLink, Socket};
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, ErrorCode};
@@ -39,6 +41,8 @@ pub(crate) enum Message {
     CloseOutlet { owner: u16, api: NodeId },
     /// For the main thread: all steps of closing an API node are done.
     Closed { api: NodeId },
+    /// What became of tasks on files that the thread has handed over.
+    FileAnswers(Vec<FileAnswer>),
     /// The node stops: end all connections and then the thread.
     Stop,
 }
@@ -67,6 +71,8 @@ pub(crate) struct Switchboard {
     socket_threads: Vec<u16>,
     /// By thread.
     pub statistics: Arc<[Arc<ThreadStatistics>]>,
+    /// Where the node is asked to stop.
+    pub stop: Arc<StopRequest>,
     api_nodes: Mutex<ApiNodes>,
 }
 
@@ -104,6 +110,7 @@ impl Switchboard {
             listener: Inbox::new()?,
             main_thread,
             socket_threads: settings.socket_threads(),
+            stop: Arc::default(),
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
             statistics,
         })

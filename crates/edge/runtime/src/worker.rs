@@ -2,8 +2,8 @@
 //!
 //! A turn is: take what sockets have reported, the messages and the rings; hand it to the executor (all of it, or the
 //! due shares of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; carry out
-//! the orders of blocks to the driver; send the contents of the lanes, by one write for each connection, and wake the
-//! threads that got something. Then, if there is nothing left to do, spin for a while if the plan says so, let others
+//! the orders of blocks to the driver; hand over what blocks ask of files ([`crate::files`]); send the contents of the
+//! lanes, by one write for each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while if the plan says so, let others
 //! run if that pays ([`crate::yielding`]), and sleep until something arrives, until a timer is due, or for a second:
 //! the clock is read twice a turn, the system's own figures once a second.
 //!
@@ -16,6 +16,7 @@
 mod orders;
 
 use crate::clock::Clock;
+use crate::files::Files;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::outlets::Outlets;
@@ -64,6 +65,9 @@ pub(crate) struct Worker<H> {
     /// Those that it writes for others.
     outlets: Outlets,
     rings: Rings,
+    files: Files,
+    /// Tasks on files that have been handed over and not answered.
+    file_tasks: usize,
     spinning: Spinning,
     yielding: Yielding,
     /// Detects whether it loses time slices when it yields.
@@ -91,6 +95,7 @@ pub(crate) struct WorkerParts<H> {
     pub senders: Vec<u16>,
     pub executor: Executor<H>,
     pub switchboard: Arc<Switchboard>,
+    pub files: Files,
     pub limits: Limits,
     pub registered: Registered,
     pub realtime: Realtime,
@@ -109,6 +114,7 @@ impl<H: Host> Worker<H> {
             senders,
             mut executor,
             switchboard,
+            files,
             limits,
             registered,
             realtime,
@@ -123,6 +129,8 @@ impl<H: Host> Worker<H> {
             sockets: Sockets::new(threads, senders, clock),
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
+            files,
+            file_tasks: 0,
             spinning: Spinning::new(plan.spin_micros),
             yielding: Yielding::default(),
             time_slices: TimeSlices::default(),
@@ -194,6 +202,7 @@ impl<H: Host> Worker<H> {
         statistics.enter(Phase::Timers);
         let has_long_work = self.finish_turn();
         let has_carried_out = self.carry_out_orders();
+        self.hand_over_file_tasks();
 
         let (outbox, switchboard, statistics) =
             (self.executor.outbox(), &*self.switchboard, &*self.statistics);
@@ -220,6 +229,15 @@ impl<H: Host> Worker<H> {
             || self.rings.has_left()
             || can_be_served
             || self.outlets.has_left()
+    }
+
+    /// Hands over what the blocks ask of files.
+    fn hand_over_file_tasks(&mut self) {
+        if self.executor.has_file_requests() {
+            let requests = self.executor.take_file_requests();
+            self.file_tasks += requests.len();
+            self.files.submit(self.index, requests);
+        }
     }
 
     /// Runs timers and a slice of long work, whose length adapts to the time that slices take.
@@ -386,7 +404,8 @@ impl<H: Host> Worker<H> {
     /// The node stops, and everything that was begun was sent, or will not be sent in time.
     fn has_ended(&self, has_more: bool, now: u64) -> bool {
         self.stops_since.is_some_and(|since| {
-            let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
+            let is_sent = self.statistics.bytes_waiting.get() == 0 && self.file_tasks == 0;
+            let is_quiet = !has_more && self.executor.is_idle() && is_sent;
             let span = now - since;
             span >= self.limits.last_sending.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
         })

@@ -12,7 +12,8 @@ use vinga_rig::process::NodeProcess;
 use vinga_rig::raw::hello;
 use vinga_runtime::crash::{self, CrashSettings, EXIT_CRASHED};
 use vinga_runtime::log::LogSettings;
-use vinga_runtime::node_process;
+use vinga_runtime::node_process::{self, EXIT_CANNOT_GO_ON};
+use vinga_runtime::stop_request::StopCause;
 use vinga_wire::{ErrorCode, SignalNumber};
 
 const CHILD: &str = "VINGA_TEST_NODE_FOLDER";
@@ -24,7 +25,7 @@ fn main() {
     if let Ok(folder) = std::env::var(CHILD) {
         return run_node(&PathBuf::from(folder));
     }
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_node_without_descriptors_refuses_and_lives", a_node_without_descriptors_refuses_and_lives),
         ("a_panic_is_reported", a_panic_is_reported),
         ("a_bad_access_is_reported", a_bad_access_is_reported),
@@ -33,6 +34,7 @@ fn main() {
             a_stuck_thread_is_reported_and_then_stops_the_node,
         ),
         ("a_node_that_is_asked_to_stop_ends_in_order", a_node_that_is_asked_to_stop_ends_in_order),
+        ("a_node_that_cannot_go_on_says_why_and_ends", a_node_that_cannot_go_on_says_why_and_ends),
     ];
     for (name, test) in tests {
         test();
@@ -59,7 +61,10 @@ fn run_node(folder: &Path) {
     }
     let ready = |node: &node_process::NodeProcess| println!("ready on {}", node.address());
     let records = Arc::new(Records::default());
-    node_process::run(settings, move |_, _| EchoHost::new(records.clone()), ready).unwrap();
+    let cause = node_process::run(settings, move |_, _| EchoHost::new(records.clone()), ready).unwrap();
+    if let StopCause::CannotGoOn(_) = cause {
+        std::process::exit(i32::from(EXIT_CANNOT_GO_ON));
+    }
 }
 
 struct Node {
@@ -163,6 +168,19 @@ fn a_node_that_is_asked_to_stop_ends_in_order() {
         assert!(log.contains("info 1/Membership/0: API node 145 is admitted"), "{log}");
         assert!(log.contains("info node: the node has stopped"), "{log}");
     }
+}
+
+fn a_node_that_cannot_go_on_says_why_and_ends() {
+    let node = Node::start("broken");
+    let mut client = connect(node.address);
+    client.echo(0, 1, b"x");
+    client.ask(SignalNumber::DisconnectOrder, 1, 2, b"").unwrap();
+    assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
+    let (code, report, log) = node.end();
+    assert_eq!((code, &report[..]), (Some(i32::from(EXIT_CANNOT_GO_ON)), ""));
+    let why = "error 1/Coordinator/1: the node can't go on: the disk of 145/Api/0 is broken";
+    assert!(log.contains(why), "{log}");
+    assert!(log.contains("info node: the node has stopped"), "{log}");
 }
 
 fn a_node_without_descriptors_refuses_and_lives() {

@@ -71,7 +71,7 @@ impl Configuration {
         }
 
         let mut notes = Vec::new();
-        let mut wrong_values = check(&parameters, &doubtful);
+        let mut wrong_values = check(&parameters);
         remark(&parameters, machine, &mut notes);
         let groups = match thread_groups(&parameters, machine, &mut notes) {
             Ok(groups) => Some(groups),
@@ -135,28 +135,12 @@ fn read_flags<'a>(
 }
 
 /// Checks rules that involve several parameters.
-fn check(parameters: &Parameters, doubtful: &[Parameter]) -> Vec<ParameterError> {
+fn check(parameters: &Parameters) -> Vec<ParameterError> {
     let mut wrong_values = Vec::new();
     if parameters.integer(Parameter::NoOfReplicas) > 1 {
         let problem =
             "this version keeps one copy of the data only; allowed now: 1 (the table's 1 to 4 come later)";
         wrong_values.push(parameters.refuse(Parameter::NoOfReplicas, problem));
-    }
-    let (initial, most) = (Parameter::InitialNoOfOpenFiles, Parameter::MaxNoOfOpenFiles);
-    let are_read = !doubtful.contains(&initial) && !doubtful.contains(&most);
-    if are_read && parameters.integer(initial) > parameters.integer(most) {
-        // The one that was written explicitly is the one to correct.
-        let (wrong, other) = match parameters.origin(initial) {
-            Origin::Default => (most, initial),
-            Origin::Flag | Origin::Line { .. } => (initial, most),
-        };
-        let problem = format!(
-            "does not go with {}; {} may not be more than {}",
-            parameters.written(other),
-            initial.name(),
-            most.name()
-        );
-        wrong_values.push(parameters.refuse(wrong, problem));
     }
     wrong_values
 }
@@ -169,6 +153,7 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterE
         (Parameter::MaxNoOfOrderedIndexes, "ordered indexes are limited for each table only"),
         (Parameter::MaxNoOfUniqueHashIndexes, "unique indexes are limited by MaxNoOfTables only"),
         (Parameter::MaxNoOfTriggers, "data nodes have no triggers of this kind"),
+        (Parameter::InitialNoOfOpenFiles, "files are opened when they are first used"),
     ];
     for (parameter, why) in ineffective {
         if *parameters.origin(parameter) != Origin::Default {

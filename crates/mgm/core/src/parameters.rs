@@ -273,10 +273,10 @@ parameters! {
     /// Accepted for the sake of old files, without effect: a thread sends at the end of each turn.
     SchedulerExecutionTimer: microseconds(0, 11_000), Default::Integer(50);
 
-    /// Threads in the io pool at the start; each serves one open file.
+    /// Accepted for the sake of old files, without effect: files are opened when they are first used.
     InitialNoOfOpenFiles: count(1, 10_000), Default::Integer(27);
 
-    /// Threads to which the io pool may grow.
+    /// Files that stay open while nothing is done with them; also bounds the number of io threads.
     MaxNoOfOpenFiles: count(1, 10_000), Default::Integer(40);
 }
 

@@ -105,9 +105,7 @@ impl ThreadKind {
             ThreadKind::Sender => "write sockets",
             ThreadKind::Main => "membership, lifecycle, distribution, dictionary, info",
             ThreadKind::Events => "event streams",
-            ThreadKind::Files => {
-                "file requests, a pool of `InitialNoOfOpenFiles` to `MaxNoOfOpenFiles` threads"
-            }
+            ThreadKind::Files => "read and write files: 4 to 16 threads, see below",
             ThreadKind::Watchdog => "watchdog, accepting and making connections: three threads",
             ThreadKind::Worker => "all that no other thread hosts",
         }

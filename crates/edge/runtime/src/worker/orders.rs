@@ -3,10 +3,12 @@
 
 use super::Worker;
 use crate::listener::ListenerMessage;
+use crate::stop_request::StopCause;
 use crate::switchboard::Message;
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Host, LaneId, Origin};
+use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
@@ -34,6 +36,10 @@ impl<H: Host> Worker<H> {
             }
             Message::CloseOutlet { owner, api } => {
                 self.outlets.close(owner, api, &self.poller, &self.statistics);
+            }
+            Message::FileAnswers(answers) => {
+                self.file_tasks -= answers.len();
+                answers.into_iter().for_each(|answer| self.executor.answer_file(answer));
             }
             Message::Stop => self.stops_since = Some(now),
         }
@@ -120,6 +126,11 @@ impl<H: Host> Worker<H> {
             Some(SignalNumber::ApiConnectRefuse) => {
                 let refuse = cold::read(frame).expect("Membership sends whole refusals");
                 self.switchboard.listener.post(ListenerMessage::Refuse(refuse));
+            }
+            Some(SignalNumber::StopNodeOrder) => {
+                let StopNodeOrder { reason } = cold::read(frame).expect("blocks send whole orders");
+                log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
+                self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
         }

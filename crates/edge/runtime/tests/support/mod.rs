@@ -10,6 +10,7 @@
 //! | `ScanCloseOrder` | its connections closed for a rule broken |
 //! | `OutcomeRequest` | nothing: the thread is stuck |
 //! | `OutcomesSeenOrder` | nothing: the thread panics |
+//! | `DisconnectOrder` | its connections closed: the node can't go on |
 //! | `HeartbeatRequest` | nothing: the thread touches memory that is not mapped |
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, LogLevel, Prefetch};
 use vinga_rig::raw::{NotAdmitted, RawClient, hello};
+use vinga_runtime::files::FileSettings;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::{Limits, ProcessSettings, ThreadSettings};
 use vinga_wire::handshake::HelloRequest;
@@ -137,6 +139,9 @@ impl Host for EchoHost {
                 std::hint::spin_loop();
             },
             SignalNumber::OutcomesSeenOrder => panic!("as the client requested"),
+            SignalNumber::DisconnectOrder => {
+                cx.stop_node(format_args!("the disk of {} is broken", frame.sender()));
+            }
             SignalNumber::HeartbeatRequest => {
                 // SAFETY: it is not sound; the thread crashes by it, as the client requested.
                 unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
@@ -223,6 +228,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         listen_locally: None,
         threads: (0..threads).map(plan).collect(),
         helpers: ThreadSettings::default(),
+        files: FileSettings::default(),
         instances,
         view: view(threads),
         seed: 1,
