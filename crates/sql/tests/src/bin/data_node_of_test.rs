@@ -16,5 +16,5 @@ fn main() -> Result<(), String> {
     let configuration =
         Configuration::new(None, &parameters, &this_machine()).map_err(|error| error.to_string())?;
     let assembly = Assembly::new(&configuration)?.listening_at(PathBuf::from(socket));
-    assembly.run(|process| println!("{}", process.address()))
+    assembly.run(|process| println!("{}", process.address())).map(|_| ())
 }
