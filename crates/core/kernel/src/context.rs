@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::ViewNumber;
+use vinga_base::aligned::SECTOR_BYTES;
 use vinga_base::time::{Span, Tick};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::ClusterView;
@@ -134,6 +135,12 @@ impl Context<'_> {
     /// Asks for a task on a file, which is answered by `FileConfirm` or `FileRefuse` with this token. The token of a task
     /// is not used for another one before it is answered.
     pub fn file(&mut self, file: FileName, token: u64, task: FileTask) {
+        let (offset, bytes) = task.place();
+        assert!(
+            (offset | bytes).is_multiple_of(SECTOR_BYTES as u64),
+            "{bytes} bytes at {offset} of {} are no whole sectors",
+            file.path()
+        );
         let requester = self.own;
         self.shared.file_requests.push(FileRequest { requester, token, file, task });
     }

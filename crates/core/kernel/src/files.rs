@@ -2,7 +2,7 @@
 //!
 //! Files are named by what they are for ([`FileName`]), never by paths; the driver opens them when they are first used.
 //! All of a node's files are in one folder. Tasks of one block on one file are done in their order; those on different
-//! files in any order. Data that is written is handed over with the task, without a copy; data that was read is handed
+//! files in any order; a rename is a task on both files. Data that is written is handed over with the task, without a copy; data that was read is handed
 //! over beside the answer ([`crate::Context::take_file_data`]).
 //!
 //! What a task promises when it is confirmed:
@@ -122,7 +122,7 @@ pub enum FileTask {
         /// Its size at least.
         bytes: u64,
     },
-    /// Write zeros.
+    /// Write zeros, in whole sectors.
     Fill {
         /// Where they begin.
         offset: u64,
@@ -138,6 +138,36 @@ pub enum FileTask {
     },
     /// List the files of the same kind and owner.
     List,
+}
+
+impl FileTask {
+    /// In a word, for errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FileTask::Read { .. } => "read",
+            FileTask::Write { .. } => "write",
+            FileTask::Flush => "flush",
+            FileTask::Allocate { .. } => "allocate",
+            FileTask::Fill { .. } => "fill",
+            FileTask::Remove => "remove",
+            FileTask::Rename { .. } => "rename",
+            FileTask::List => "list",
+        }
+    }
+
+    /// Where in the file it reads or writes: offset and number of bytes. Zeros for other tasks.
+    pub fn place(&self) -> (u64, u64) {
+        match self {
+            FileTask::Read { offset, bytes } => (*offset, u64::from(*bytes)),
+            FileTask::Write { offset, data } => (*offset, data.0.len() as u64),
+            FileTask::Fill { offset, bytes } => (*offset, *bytes),
+            FileTask::Flush
+            | FileTask::Allocate { .. }
+            | FileTask::Remove
+            | FileTask::Rename { .. }
+            | FileTask::List => (0, 0),
+        }
+    }
 }
 
 /// Bytes to be written, compared by content.

@@ -30,8 +30,7 @@ use queue::TaskQueue;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use vinga_base::aligned::SECTOR_BYTES;
-use vinga_kernel::files::{FileAnswer, FileError, FileRequest, FileTask};
+use vinga_kernel::files::{FileAnswer, FileError, FileRequest};
 use vinga_wire::file::FileErrorKind;
 
 /// Where a node's files are, and who serves them.
@@ -158,7 +157,6 @@ impl IoPool {
 impl Files {
     /// Hands over what the blocks of the worker with this index ask for, in order. Does not wait.
     pub fn submit(&self, thread: u16, requests: Vec<FileRequest>) {
-        requests.iter().for_each(assert_whole_sectors);
         let shared = &*self.0;
         if shared.file_system.is_none() {
             (shared.deliver)(thread, requests.into_iter().map(refuse_without_folder).collect());
@@ -168,47 +166,12 @@ impl Files {
     }
 }
 
-/// What blocks ask for is our own, so that it is right is assumed everywhere behind this.
-fn assert_whole_sectors(request: &FileRequest) {
-    let (offset, bytes) = match &request.task {
-        FileTask::Read { offset, bytes } => (*offset, u64::from(*bytes)),
-        FileTask::Write { offset, data } => (*offset, data.0.len() as u64),
-        FileTask::Fill { offset, bytes } => (*offset, *bytes),
-        FileTask::Flush
-        | FileTask::Allocate { .. }
-        | FileTask::Remove
-        | FileTask::Rename { .. }
-        | FileTask::List => (0, 0),
-    };
-    let sector = SECTOR_BYTES as u64;
-    assert!(
-        offset.is_multiple_of(sector) && bytes.is_multiple_of(sector),
-        "{} asks for {bytes} bytes at {offset} of {}: these are no whole sectors",
-        request.requester,
-        request.file.path()
-    );
-}
-
 fn refuse_without_folder(request: FileRequest) -> FileAnswer {
     let FileRequest { requester, token, file, task } = request;
     let text = format!(
         "{} {}: the node has no folder for files; DataDir or --folder gives it one",
-        name_of(&task),
+        task.name(),
         file.path()
     );
     FileAnswer { requester, token, result: Err(FileError { kind: FileErrorKind::NotPermitted, text }) }
-}
-
-/// A task in a word, for errors.
-fn name_of(task: &FileTask) -> &'static str {
-    match task {
-        FileTask::Read { .. } => "read",
-        FileTask::Write { .. } => "write",
-        FileTask::Flush => "flush",
-        FileTask::Allocate { .. } => "allocate",
-        FileTask::Fill { .. } => "fill",
-        FileTask::Remove => "remove",
-        FileTask::Rename { .. } => "rename",
-        FileTask::List => "list",
-    }
 }

@@ -1,6 +1,5 @@
 //! Tasks on files as system calls.
 
-use super::name_of;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -40,7 +39,7 @@ impl FileSystem {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => FileErrorKind::NotPermitted,
             _ => FileErrorKind::Failed,
         };
-        let text = format!("{} {}: {}", name_of(task), self.path(file).display(), io::Error::from(why));
+        let text = format!("{} {}: {}", task.name(), self.path(file).display(), io::Error::from(why));
         FileError { kind, text }
     }
 

@@ -261,12 +261,7 @@ impl FileQueue {
                 break;
             }
             is_flushed |= is_flush;
-            bytes += match &next.request.task {
-                FileTask::Read { bytes, .. } => u64::from(*bytes),
-                FileTask::Write { data, .. } => data.0.len() as u64,
-                FileTask::Fill { bytes, .. } => *bytes,
-                _ => 0,
-            };
+            bytes += next.request.task.place().1;
             let Some(Entry::Task(task)) = self.entries.pop_front() else { unreachable!("it was looked at") };
             tasks.push(task);
             if is_rename {

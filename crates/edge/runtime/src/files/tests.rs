@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 use vinga_base::NodeId;
-use vinga_base::aligned::AlignedBuffer;
-use vinga_kernel::files::{Data, FileData, FileKind, FileName};
+use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
+use vinga_kernel::files::{Data, FileData, FileKind, FileName, FileTask};
 use vinga_wire::{Address, BlockNumber};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -341,11 +341,4 @@ fn a_folder_that_may_not_be_written_is_reported() {
         rustix::fs::chmod(&folder, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
     };
     std::thread::spawn(check).join().unwrap();
-}
-
-#[test]
-#[should_panic(expected = "asks for 4096 bytes at 100 of redo/000-00000001.redo: these are no whole sectors")]
-fn a_block_that_asks_for_parts_of_sectors_is_stopped() {
-    let mut rig = Rig::new(None, 1, 1);
-    let _ = rig.run(redo(1), write(100, 1, 1));
 }
