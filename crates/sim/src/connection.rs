@@ -138,6 +138,9 @@ impl World {
                 let (order, _) = frame.head::<CloseConnectionOrder>().expect("a block sent it");
                 self.on_close_order(id, frame.sender(), *order, at);
             }
+            Some(SignalNumber::StopNodeOrder) => {
+                self.on_stop_order(id, cold::read(frame).expect("a block sent it"));
+            }
             other => self.violations.push(format!("{} sent its driver {other:?}", frame.sender())),
         }
     }

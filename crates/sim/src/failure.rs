@@ -43,6 +43,7 @@ impl World {
         for thread in &mut self.threads {
             thread.is_alive &= thread.node != node;
         }
+        self.crash_disk(node);
         let touching: Vec<_> = self
             .links
             .iter()

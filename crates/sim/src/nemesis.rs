@@ -123,6 +123,7 @@ impl World {
         self.plan_strike();
         self.plan_crash();
         self.plan_requester_death();
+        self.begin_disk_faults(self.nemesis.until);
     }
 
     fn plan_requester_death(&mut self) {
@@ -270,7 +271,11 @@ impl World {
             | Fault::Congestion
             | Fault::SplitFrames
             | Fault::FewSockets
-            | Fault::GiveUp => unreachable!("these are properties of a run"),
+            | Fault::GiveUp
+            | Fault::SlowDisk
+            | Fault::FailingDisk
+            | Fault::FullDisk
+            | Fault::CorruptSector => unreachable!("these are properties of a run"),
         }
     }
 
@@ -292,7 +297,7 @@ impl World {
     }
 
     /// Data nodes that the cluster can do without: no coordinator is on them, and their groups keep another.
-    fn victims(&self) -> Vec<u8> {
+    pub(crate) fn victims(&self) -> Vec<u8> {
         let groups = self.profile.groups.list();
         (1..=groups.len() as u8)
             .filter(|&node| node != PRESIDENT && self.is_alive(node))

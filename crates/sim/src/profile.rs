@@ -67,11 +67,19 @@ pub enum Fault {
     FewSockets,
     /// Sessions of an API node give up the batches that they have under way.
     GiveUp,
+    /// Tasks of a disk take 10 to 1000 times longer for a while.
+    SlowDisk,
+    /// Some reads, writes and flushes of a disk fail.
+    FailingDisk,
+    /// Files of a disk can't grow beyond a quota.
+    FullDisk,
+    /// A bit turns that was on a disk.
+    CorruptSector,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 22] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -90,7 +98,15 @@ impl Fault {
         Fault::SplitFrames,
         Fault::FewSockets,
         Fault::GiveUp,
+        Fault::SlowDisk,
+        Fault::FailingDisk,
+        Fault::FullDisk,
+        Fault::CorruptSector,
     ];
+
+    /// The kinds that happen to disks.
+    pub const OF_DISKS: [Fault; 4] =
+        [Fault::SlowDisk, Fault::FailingDisk, Fault::FullDisk, Fault::CorruptSector];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -113,6 +129,10 @@ impl Fault {
             Fault::SplitFrames => "split-frames",
             Fault::FewSockets => "few-sockets",
             Fault::GiveUp => "give-up",
+            Fault::SlowDisk => "slow-disk",
+            Fault::FailingDisk => "failing-disk",
+            Fault::FullDisk => "full-disk",
+            Fault::CorruptSector => "corrupt-sector",
         }
     }
 
@@ -233,6 +253,35 @@ pub struct Profile {
     pub epoch_interval: Time,
     /// Which data nodes have coordinators.
     pub coordinators: Coordinators,
+    /// The disks of the data nodes.
+    pub disk: DiskProfile,
+}
+
+/// How fast and how large a disk is; times are in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskProfile {
+    /// A task takes so long at least.
+    pub least: Time,
+    /// It takes up to so much longer.
+    pub jitter: Time,
+    /// And longer by the bytes that it moves.
+    pub bytes_per_micro: u64,
+    /// Bytes that files can grow to, in all, where disks are full.
+    pub quota: u64,
+}
+
+impl DiskProfile {
+    /// That of a seed, by numbers of its own. From a disk of the kind that we measure on to one that turns.
+    fn of(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed.wrapping_mul(19));
+        let least = if random.u8(..4) == 0 { random.u64(1_000..8_000) } else { random.u64(20..200) };
+        DiskProfile {
+            least,
+            jitter: least * random.u64(0..4),
+            bytes_per_micro: random.u64(50..2_000),
+            quota: 1 << random.u32(20..28),
+        }
+    }
 }
 
 /// Which data nodes have coordinators.
@@ -268,6 +317,10 @@ impl Profile {
                 Fault::CrashPoint => random.u8(..4) < 2,
                 // By numbers of its own, so that seeds without it go on as they did.
                 Fault::GiveUp => Rng::with_seed(seed.wrapping_mul(11)).u8(..4) == 0,
+                // Likewise, by others.
+                Fault::SlowDisk | Fault::FailingDisk | Fault::FullDisk | Fault::CorruptSector => {
+                    Rng::with_seed(seed.wrapping_mul(23) ^ (*fault as u64) << 32).u8(..4) == 0
+                }
                 _ => random.u8(..4) == 0,
             })
             .collect();
@@ -349,6 +402,7 @@ impl Profile {
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             coordinators: Coordinators::of(seed, &without_nothing),
+            disk: DiskProfile::of(seed),
             faults,
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_base::page_pool::PagePool;
 use vinga_kernel::executor::Origin;
+use vinga_kernel::files::FileAnswer;
 use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Routes, Scrutiny, Tick, link_between};
 use vinga_node::{Blocks, NoFacts, NodeSettings};
 use vinga_wire::frame::Frames;
@@ -56,6 +57,8 @@ pub struct Thread {
     inboxes: BTreeMap<PipeId, Inbox>,
     /// Frames of its driver.
     orders: VecDeque<Vec<u8>>,
+    /// What has become of tasks on files.
+    pub file_answers: Vec<FileAnswer>,
     /// When its next turn is.
     turn_at: Option<Time>,
     /// Until when its present turn lasts.
@@ -100,6 +103,7 @@ impl Thread {
             is_alive: true,
             inboxes: BTreeMap::new(),
             orders: VecDeque::new(),
+            file_answers: Vec::new(),
             turn_at: None,
             busy_until: 0,
             stalled_until: 0,
@@ -124,7 +128,7 @@ impl Thread {
         Address::new(NodeId(self.node), BlockNumber::Driver, self.index)
     }
 
-    /// Whether nothing waits to be handled.
+    /// Whether nothing waits to be handled, answers about files aside: a block that waits for one is not at rest itself.
     pub fn is_idle(&self) -> bool {
         self.orders.is_empty()
             && self.executor.is_idle()
@@ -187,7 +191,7 @@ impl World {
         let is_patient = self.random.u32(0..3) == 0;
         thread.executor.set_patient(is_patient);
         let has_long_work_wait = self.random.u32(0..6) == 0;
-        let markers = self.feed_all(id);
+        let markers = self.feed_all_and_answers(id);
         self.threads[id.0].executor.run_timers();
         let more = has_long_work_wait || self.threads[id.0].executor.run_slices();
         let more = self.drain_some(id) || more;
@@ -212,7 +216,7 @@ impl World {
     }
 
     /// Gives a thread what has come for it, source after source in any order; returns the markers that were met.
-    fn feed_all(&mut self, id: ThreadId) -> Vec<FailureMarker> {
+    pub(crate) fn feed_all(&mut self, id: ThreadId) -> Vec<FailureMarker> {
         let mut sources: Vec<Option<PipeId>> = self.threads[id.0]
             .inboxes
             .iter()
@@ -346,6 +350,7 @@ impl World {
         for (api, lane) in self.threads[id.0].api_lanes() {
             self.drain_to_api(id, api, lane, at);
         }
+        self.submit_file_requests(id, at);
         for frame in Frames(&driver) {
             self.on_driver_signal(id, &frame, at);
         }

@@ -8,6 +8,7 @@ use crate::agenda::{Agenda, Time};
 use crate::api::ApiNode;
 use crate::connection::Connection;
 use crate::decisions::Decisions;
+use crate::disk::Disk;
 use crate::failure::Failure;
 use crate::nemesis::Nemesis;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
@@ -59,6 +60,8 @@ pub enum Event {
     ReportFailure(ThreadId, u32),
     /// A failure is noticed.
     NoticeFailure(u32),
+    /// A disk of a data node is done with the task of this ticket.
+    FileDone(u8, u64),
     /// The nemesis strikes.
     Strike,
     /// A cut link is healed.
@@ -104,6 +107,10 @@ pub struct World {
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) ends: Vec<End>,
     pub(crate) threads: Vec<Thread>,
+    /// By node id less 1.
+    pub(crate) disks: Vec<Disk>,
+    /// For what becomes of files, so that all else stays the same as without any.
+    pub(crate) disk_random: Rng,
     /// By node id less 1: whether it is alive.
     pub(crate) alive: Vec<bool>,
     /// Links between data nodes: from, to, which.
@@ -151,6 +158,8 @@ impl World {
             pipes: Vec::new(),
             ends: Vec::new(),
             threads: Vec::new(),
+            disks: Vec::new(),
+            disk_random: Rng::with_seed(seed ^ 0x64_6973_6b73),
             alive: Vec::new(),
             links: BTreeMap::new(),
             rings: BTreeMap::new(),
@@ -186,6 +195,7 @@ impl World {
         self.alive = vec![true; usize::from(nodes)];
         let view = Arc::new(topology::first_view(&self.profile));
         for node in 1..=nodes {
+            self.disks.push(Disk::new(self.profile.disk, self.disk_random.u64(..)));
             let settings = topology::settings(&self.profile, node);
             for index in 0..self.profile.threads {
                 let seed = self.random.u64(..);
@@ -343,6 +353,7 @@ impl World {
             Event::CloseRemote(connections) => self.on_close_remote(connections),
             Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
             Event::NoticeFailure(failure) => self.on_notice_failure(failure),
+            Event::FileDone(node, ticket) => self.on_file_done(node, ticket),
             Event::Strike => self.on_strike(),
             Event::Heal(pipes) => self.on_heal(&pipes),
             Event::Revive(api) => self.on_revive(api),
