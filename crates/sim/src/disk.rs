@@ -11,13 +11,40 @@
 pub mod contents;
 
 use crate::agenda::Time;
-use crate::profile::{DiskProfile, Fault};
+use crate::profile::Fault;
 use crate::thread::ThreadId;
 use contents::Contents;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_kernel::files::{FileAnswer, FileData, FileError, FileName, FileRequest, FileTask};
 use vinga_wire::file::FileErrorKind;
+
+/// How fast and how large a disk is; times are in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskProfile {
+    /// A task takes so long at least.
+    pub least: Time,
+    /// It takes up to so much longer.
+    pub jitter: Time,
+    /// And longer by the bytes that it moves.
+    pub bytes_per_micro: u64,
+    /// Bytes that files can grow to, in all, where disks are full.
+    pub quota: u64,
+}
+
+impl DiskProfile {
+    /// That of a seed, by numbers of its own. From a disk of the kind that we measure on to one that turns.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed.wrapping_mul(19));
+        let least = if random.u8(..4) == 0 { random.u64(1_000..8_000) } else { random.u64(20..200) };
+        DiskProfile {
+            least,
+            jitter: least * random.u64(0..4),
+            bytes_per_micro: random.u64(50..2_000),
+            quota: 1 << random.u32(20..28),
+        }
+    }
+}
 
 /// A bit that has changed on the disk without anybody having written it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

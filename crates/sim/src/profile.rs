@@ -4,6 +4,7 @@
 //! absent often enough.
 
 use crate::agenda::Time;
+use crate::disk::DiskProfile;
 use crate::pipe::Delay;
 use fastrand::Rng;
 use std::collections::BTreeSet;
@@ -255,33 +256,6 @@ pub struct Profile {
     pub coordinators: Coordinators,
     /// The disks of the data nodes.
     pub disk: DiskProfile,
-}
-
-/// How fast and how large a disk is; times are in microseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct DiskProfile {
-    /// A task takes so long at least.
-    pub least: Time,
-    /// It takes up to so much longer.
-    pub jitter: Time,
-    /// And longer by the bytes that it moves.
-    pub bytes_per_micro: u64,
-    /// Bytes that files can grow to, in all, where disks are full.
-    pub quota: u64,
-}
-
-impl DiskProfile {
-    /// That of a seed, by numbers of its own. From a disk of the kind that we measure on to one that turns.
-    fn of(seed: u64) -> Self {
-        let mut random = Rng::with_seed(seed.wrapping_mul(19));
-        let least = if random.u8(..4) == 0 { random.u64(1_000..8_000) } else { random.u64(20..200) };
-        DiskProfile {
-            least,
-            jitter: least * random.u64(0..4),
-            bytes_per_micro: random.u64(50..2_000),
-            quota: 1 << random.u32(20..28),
-        }
-    }
 }
 
 /// Which data nodes have coordinators.

@@ -231,15 +231,6 @@ impl<H: Host> Worker<H> {
             || self.outlets.has_left()
     }
 
-    /// Hands over what the blocks ask of files.
-    fn hand_over_file_tasks(&mut self) {
-        if self.executor.has_file_requests() {
-            let requests = self.executor.take_file_requests();
-            self.file_tasks += requests.len();
-            self.files.submit(self.index, requests);
-        }
-    }
-
     /// Runs timers and a slice of long work, whose length adapts to the time that slices take.
     fn finish_turn(&mut self) -> bool {
         if let Some(allowance) = self.sockets.allowance {

@@ -1,5 +1,5 @@
-//! What a thread handles beside the frames for its blocks: messages of other threads, and orders of blocks and of other
-//! drivers, which stand in the driver's lane.
+//! What a thread handles beside the frames for its blocks: messages of other threads, orders of blocks and of other
+//! drivers, which stand in the driver's lane, and what blocks ask of files.
 
 use super::Worker;
 use crate::listener::ListenerMessage;
@@ -96,6 +96,15 @@ impl<H: Host> Worker<H> {
             has_carried_out = true;
         }
         has_carried_out
+    }
+
+    /// Hands over what the blocks ask of files.
+    pub(super) fn hand_over_file_tasks(&mut self) {
+        if self.executor.has_file_requests() {
+            let requests = self.executor.take_file_requests();
+            self.file_tasks += requests.len();
+            self.files.submit(self.index, requests);
+        }
     }
 
     fn obey(&mut self, frame: &Frame<'_>) {
