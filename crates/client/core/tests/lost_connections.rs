@@ -4,16 +4,18 @@
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Incarnation, NodeId, TablePartitions};
 use vinga_client_core::{
-    BatchEnd, Client, Command, LinkId, OperationBatch, OperationSpec, RowBuilder, Settings, Span, Standing,
-    Table, Tick, Token,
+    BatchEnd, Client, Command, LinkId, OperationBatch, OperationSpec, RowBuilder, ScanProgress, ScanSpec,
+    Settings, Span, Standing, Table, Tick, Token,
 };
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frames;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::operation::OperationKind;
+use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, TransactionHead};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
-use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 use zerocopy::IntoBytes;
 
 /// View 1 of data nodes 1, 2 … in these node groups.
@@ -262,4 +264,85 @@ fn questions_of_nobody_are_open_until_they_are_answered() {
     let _ = rig.client.take_operations(second);
     rig.commit_insert(&table, 4);
     assert_eq!(rig.transactions_sent()[0].1, 2);
+}
+
+/// The partitions of scans that were opened, and where.
+fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
+    let read = |sent: Sent| {
+        let frame = sent.frame();
+        let (head, _) = frame.head::<ScanOpenHead>().unwrap();
+        (sent.link, head.scan.get(), head.partition.get())
+    };
+    rig.sent(SignalNumber::ScanOpenRequest).into_iter().map(read).collect()
+}
+
+/// A data node that is not there any more accepts no connections; the others go on.
+fn minutes_pass(rig: &mut Rig, lost: &[u16], alive: &[u16]) {
+    for _ in 0..300 {
+        rig.advance(1000);
+        for &endpoint in alive {
+            let link = LinkId::new(endpoint, 0);
+            rig.feed(link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+                w.put(&HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+            });
+        }
+        rig.greetings();
+        lost.iter().for_each(|&endpoint| rig.break_link(LinkId::new(endpoint, 0)));
+    }
+}
+
+/// A data node dies without a word. The client learns the next view, in which another one owns its partitions, before
+/// its connection breaks: with the greeting of a third, or by an order.
+#[test]
+fn a_scan_ends_with_the_connection_by_which_it_was_opened() {
+    for by_order in [false, true] {
+        let (first, table) = (first_view(&[0, 0, 0]), table(2));
+        let mut rig = Rig::connected(3, &first);
+        let scan = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+        assert!(opened(&mut rig).iter().any(|(link, ..)| link.endpoint() == 1));
+        let second = first.without(&[NodeId(2)]);
+        if by_order {
+            rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+                cold::write(w, &second);
+            });
+        } else {
+            rig.break_link(LinkId::new(2, 0));
+            rig.advance(50);
+            rig.admit_all(&second);
+        }
+        let connected: Vec<bool> = rig.client.endpoints().iter().map(|e| e.is_connected).collect();
+        assert_eq!(connected, [true, false, true], "nothing is expected of who is no member");
+        minutes_pass(&mut rig, &[1], &[0, 2]);
+        match rig.client.next_rows(scan) {
+            ScanProgress::Ended(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// One view loses two data nodes. When the client closes its connections to the first of them, the ways are found anew,
+/// also to what the second owned.
+#[test]
+fn a_scan_ends_when_a_view_loses_two_data_nodes() {
+    let (first, table) = (first_view(&[0, 0, 1, 1]), table(4));
+    let mut rig = Rig::connected(4, &first);
+    let scan = rig.client.scan(&table, ScanSpec { parallel: 16, ..ScanSpec::default() }, None).unwrap();
+    // Only what node 4 owns is left to be scanned.
+    for (link, name, _) in opened(&mut rig).into_iter().filter(|(link, ..)| link.endpoint() != 3) {
+        rig.feed(link, SignalNumber::ScanConfirm, BlockNumber::DataManager, |w| {
+            w.put(&ScanAnswer {
+                epoch: U64::new(1),
+                scan: U32::new(name),
+                next_row: U32::ZERO,
+                count: U16::ZERO,
+                flags: SCAN_END.into(),
+            });
+        });
+    }
+    let second = first.without(&[NodeId(2), NodeId(4)]);
+    rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+        cold::write(w, &second);
+    });
+    minutes_pass(&mut rig, &[1, 3], &[0, 2]);
+    assert!(matches!(rig.client.next_rows(scan), ScanProgress::Ended(Err(_))));
 }
