@@ -14,6 +14,8 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
     random: Rng,
+    /// Whether clients hear of the death of a data node by their connections; numbers of its own.
+    silence: Rng,
     /// When it stops.
     pub until: Time,
     /// What it may still do of the kinds that can't be done often.
@@ -100,7 +102,14 @@ impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
-        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
+        let silence = Rng::with_seed(seed ^ 0x7369_6c65_6e63_65);
+        Nemesis { random, silence, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
+    }
+
+    /// Whether the connections of a data node that dies now are left as they are: its machine is gone, and nothing closes
+    /// them.
+    pub fn draw_silence(&mut self) -> bool {
+        self.silence.bool()
     }
 }
 
