@@ -121,6 +121,7 @@ impl Rig {
             api: 145,
             ticket: 99,
             view: view.clone(),
+            api_incarnation: 1,
         };
         self.feed(link, SignalNumber::HelloConfirm, BlockNumber::Driver, |w| cold::write(w, &confirm));
     }
