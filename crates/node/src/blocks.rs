@@ -220,7 +220,7 @@ impl Host for Blocks {
             let all = main.membership.api_nodes();
             let (connected, others) = all.fold((0, 0), |(connected, others), (_, _, phase)| match phase {
                 Phase::Connected => (connected + 1, others),
-                Phase::Disconnecting | Phase::Closing | Phase::Closed | Phase::Failing => {
+                Phase::Admitting | Phase::Disconnecting | Phase::Closing | Phase::Closed | Phase::Failing => {
                     (connected, others + 1)
                 }
             });

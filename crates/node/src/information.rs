@@ -266,6 +266,7 @@ impl Source<'_> {
         row(self.node, "data", "started", version, self.facts.own_address(), self.incarnation);
         for (api, incarnation, phase) in membership.api_nodes() {
             let state = match phase {
+                Phase::Admitting => "connecting",
                 Phase::Connected => "connected",
                 Phase::Disconnecting => "disconnecting",
                 Phase::Closing => "closing",

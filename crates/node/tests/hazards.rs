@@ -264,7 +264,7 @@ mod scenarios {
         let [key] = keys(&c);
         c.greet(0, 1);
         c.hold(dm(2, 1), TC);
-        let (decided, undecided) = (c.begin(), c.begin());
+        let (undecided, decided) = (c.begin(), c.begin());
         c.batch(undecided, FLAG_START, 1, &strict(&[Op::Insert(row(key + 1000, 1))]));
         c.batch(decided, ALL, 1, &strict(&[Op::Insert(row(key, 1))]));
         assert_eq!(c.held(dm(2, 1), TC), 1, "the primary has committed, the coordinator does not know it");
@@ -563,7 +563,7 @@ mod scenarios {
         let keys_of_one: Vec<u64> = c.keys_at(1).take(2).collect();
         let ([y, _], [x, z]) = (keys::<2>(&c), [keys_of_one[0], keys_of_one[1]]);
         c.at_once(&[Op::Insert(row(x, 0)), Op::Insert(row(y, 0)), Op::Insert(row(z, 0))]);
-        let [first, second, third, outsider, reader] = std::array::from_fn(|_| c.begin());
+        let [first, reader, second, third, outsider] = std::array::from_fn(|_| c.begin());
         // x is shared by the first and the reader, y is the second's, z the third's.
         c.batch(first, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));
         c.batch(reader, FLAG_START, 1, &strict(&[Op::Read(ReadShared, x)]));

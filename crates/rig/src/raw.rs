@@ -160,8 +160,9 @@ impl<S: Read + Write> RawClient<S> {
             _ => Err(refusal(frame).map_or(NotAdmitted::NoAnswer, NotAdmitted::Refused)),
         };
         let answer = reader.next(&mut stream, look).map_err(NotAdmitted::Io)?;
-        let HelloConfirm { api, node, ticket, view, .. } = answer.ok_or(NotAdmitted::NoAnswer)??;
-        let (api, node, incarnation) = (NodeId(api), NodeId(node), Incarnation(hello.incarnation));
+        let HelloConfirm { api, node, ticket, view, api_incarnation, .. } =
+            answer.ok_or(NotAdmitted::NoAnswer)??;
+        let (api, node, incarnation) = (NodeId(api), NodeId(node), Incarnation(api_incarnation));
         Ok(RawClient { stream, api, incarnation, node, ticket, view, reader })
     }
 

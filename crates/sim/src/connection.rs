@@ -34,8 +34,6 @@ pub struct Connection {
     pub down: PipeId,
     /// How the data node sees it.
     pub side: Side,
-    /// Incarnation in its greeting.
-    incarnation: u32,
 }
 
 /// How the data node sees a connection.
@@ -79,7 +77,6 @@ impl World {
             up,
             down,
             side: if is_open { Side::Greeting } else { Side::Closed },
-            incarnation: 0,
         });
         self.agenda.enter(at, Event::Opened { connection, is_open });
         connection
@@ -108,7 +105,6 @@ impl World {
         );
         let at = &mut self.connections[connection];
         at.side = Side::Waiting;
-        at.incarnation = hello.incarnation;
         let request = ApiConnectRequest {
             waiting: connection as u64,
             node: hello.node,
@@ -147,7 +143,7 @@ impl World {
 
     fn on_api_connect_confirm(&mut self, id: ThreadId, confirm: ApiConnectConfirm, at: Time) {
         let connection = confirm.waiting as usize;
-        let incarnation = self.connections[connection].incarnation;
+        let incarnation = confirm.incarnation;
         if self.connections[connection].side != Side::Waiting {
             // It broke while membership was asked: that ends the others too, one whose own end was not read yet.
             self.close_on_thread(id, confirm.api);
@@ -163,6 +159,7 @@ impl World {
         }
         self.connections[connection].side = Side::Open { api: confirm.api, incarnation };
         self.set_routes(self.threads[id.0].node, confirm.api);
+        self.plan_break_again(self.connections[connection].api);
         let hello = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: self.threads[id.0].node,
@@ -171,6 +168,7 @@ impl World {
             api: confirm.api,
             ticket: confirm.ticket,
             view: confirm.view,
+            api_incarnation: confirm.incarnation,
         };
         let mut bytes = Vec::new();
         let (driver, client) =

@@ -53,9 +53,13 @@ impl World {
         for pipe in touching {
             self.pipes[pipe.0].shatter(&mut self.random);
         }
-        for connection in 0..self.connections.len() {
-            if self.connections[connection].link.node == node {
-                self.break_pipe(self.connections[connection].down);
+        if self.nemesis.draw_silence() {
+            self.note(|| "... without a word to its clients".to_string());
+        } else {
+            for connection in 0..self.connections.len() {
+                if self.connections[connection].link.node == node {
+                    self.break_pipe(self.connections[connection].down);
+                }
             }
         }
         let at = self.now();

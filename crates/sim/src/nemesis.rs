@@ -14,6 +14,8 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
     random: Rng,
+    /// Whether clients hear of the death of a data node by their connections; numbers of its own.
+    silence: Rng,
     /// When it stops.
     pub until: Time,
     /// What it may still do of the kinds that can't be done often.
@@ -100,7 +102,14 @@ impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
-        Nemesis { random, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
+        let silence = Rng::with_seed(seed ^ 0x7369_6c65_6e63_65);
+        Nemesis { random, silence, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
+    }
+
+    /// Whether the connections of a data node that dies now are left as they are: its machine is gone, and nothing closes
+    /// them.
+    pub fn draw_silence(&mut self) -> bool {
+        self.silence.bool()
     }
 }
 
@@ -232,7 +241,9 @@ impl World {
         if self.profile.faults.contains(&Fault::GiveUp) {
             self.strike_batches();
         }
-        let kind = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
+        let drawn = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
+        let many = self.profile.faults.contains(&Fault::ManyDisconnects);
+        let kind = if many && self.nemesis.random.bool() { Fault::ManyDisconnects } else { drawn };
         let api = self.nemesis.random.usize(..self.apis.len());
         let thread = ThreadId(self.nemesis.random.usize(..self.threads.len()));
         let span = self.nemesis.random.u64(500..60_000);
@@ -249,7 +260,7 @@ impl World {
                 }
             }
             Fault::CutLink => self.strike_link(span),
-            Fault::Disconnect => self.disconnect_api(api),
+            Fault::Disconnect | Fault::ManyDisconnects => self.disconnect_api(api),
             Fault::KillApi => {
                 let api = self.owner_of_something().unwrap_or(api);
                 if self.apis[api].is_alive && self.nemesis.api_deaths_left > 0 {
@@ -276,6 +287,21 @@ impl World {
             | Fault::FailingDisk
             | Fault::FullDisk
             | Fault::CorruptSector => unreachable!("these are properties of a run"),
+        }
+    }
+
+    /// A connection of an API node was admitted: it may break again while answers to what the API node asks now, having
+    /// lost them before, are on their way.
+    pub(crate) fn plan_break_again(&mut self, api: usize) {
+        if self.stage == Stage::Running && self.profile.faults.contains(&Fault::ManyDisconnects) {
+            let pause = self.nemesis.random.u64(..=self.profile.fault_interval);
+            self.agenda.enter(self.now() + pause, Event::BreakAgain(api));
+        }
+    }
+
+    pub(crate) fn on_break_again(&mut self, api: usize) {
+        if self.now() < self.nemesis.until && self.stage == Stage::Running {
+            self.disconnect_api(api);
         }
     }
 

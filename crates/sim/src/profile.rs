@@ -76,11 +76,14 @@ pub enum Fault {
     FullDisk,
     /// A bit turns that was on a disk.
     CorruptSector,
+    /// Connections break again and again, so that the next often breaks before everything that was lost with the last
+    /// is answered: one API node with many sessions that pause seldom.
+    ManyDisconnects,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 22] = [
+    pub const ALL: [Fault; 23] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -103,6 +106,7 @@ impl Fault {
         Fault::FailingDisk,
         Fault::FullDisk,
         Fault::CorruptSector,
+        Fault::ManyDisconnects,
     ];
 
     /// The kinds that happen to disks.
@@ -134,6 +138,7 @@ impl Fault {
             Fault::FailingDisk => "failing-disk",
             Fault::FullDisk => "full-disk",
             Fault::CorruptSector => "corrupt-sector",
+            Fault::ManyDisconnects => "many-disconnects",
         }
     }
 
@@ -295,6 +300,7 @@ impl Profile {
                 Fault::SlowDisk | Fault::FailingDisk | Fault::FullDisk | Fault::CorruptSector => {
                     Rng::with_seed(seed.wrapping_mul(23) ^ (*fault as u64) << 32).u8(..4) == 0
                 }
+                Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 _ => random.u8(..4) == 0,
             })
             .collect();
@@ -344,7 +350,7 @@ impl Profile {
         };
         let turn = if random.bool() { random.u64(1..20) } else { random.u64(20..400) };
         let instances = random.u16(2..=3);
-        Profile {
+        let profile = Profile {
             groups,
             threads,
             socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
@@ -378,6 +384,34 @@ impl Profile {
             coordinators: Coordinators::of(seed, &without_nothing),
             disk: DiskProfile::of(seed),
             faults,
+        };
+        if without_nothing.contains(&Fault::ManyDisconnects) {
+            profile.with_many_disconnects(seed)
+        } else {
+            profile
+        }
+    }
+
+    /// Whether bytes arrive in pieces.
+    pub fn splits_frames(&self) -> bool {
+        self.faults.contains(&Fault::SplitFrames) || self.faults.contains(&Fault::ManyDisconnects)
+    }
+
+    /// The load of one API node that has much under way whenever its connections break, which is often.
+    fn with_many_disconnects(self, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed.wrapping_mul(23));
+        Profile {
+            apis: 1,
+            sessions: random.usize(10..=40),
+            keys: random.u64(30..60),
+            pause: 0,
+            fault_interval: random.u64(500..8_000),
+            client_delay: Delay {
+                one_in: random.u32(3..20),
+                held_up: random.u64(300..4_000),
+                ..self.client_delay
+            },
+            ..self
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A batch that is wrong in itself is refused before any part of it is sent (`stages`).
 
+use crate::clients::Standing;
 use crate::ending::Cause;
 use crate::participants::Undo;
 use crate::stages::Routed;
@@ -30,9 +31,17 @@ impl Coordinator {
         let (head, operations) = frame.head::<TransactionHead>()?;
         let api = frame.sender();
         let id = TransactionId(head.transaction.get());
-        if id.api() != api.node() || id.number() == 0 {
-            cx.reject(frame, ErrorCode::NotYourTransaction);
-            return Some(());
+        match self.clients.standing(api.node(), id) {
+            Standing::Owner if id.number() != 0 => {}
+            Standing::Owner | Standing::Stranger => {
+                cx.reject(frame, ErrorCode::NotYourTransaction);
+                return Some(());
+            }
+            Standing::Closed => {
+                cx.mark("batch of a closed API node refused");
+                refuse(cx, api, head, ErrorCode::ConnectionLost);
+                return Some(());
+            }
         }
         let epoch_seen = head.epoch_seen.get();
         let current = self.epochs.current().0;
@@ -155,12 +164,13 @@ impl Coordinator {
             return Err(ErrorCode::MalformedSignal);
         }
         let client = self.clients.of(id);
-        if client.closing.is_some() {
-            return Err(ErrorCode::ConnectionLost);
-        }
         if client.outcomes.len() >= OUTCOMES_MAX {
             cx.mark("too many unconfirmed outcomes");
             return Err(ErrorCode::Overloaded);
+        }
+        if !client.begin(id) {
+            cx.mark("number of a transaction was used before");
+            return Err(ErrorCode::MalformedSignal);
         }
         let transaction = Transaction::new(id, api, cx.now());
         let handle = self.transactions.insert(transaction).ok_or(ErrorCode::OutOfTransactions)?;

@@ -1,5 +1,8 @@
 //! API nodes as a coordinator knows them, and the outcomes that they have not confirmed.
 //!
+//! A coordinator knows an API node from the order that it is admitted to the order to forget it. In between its
+//! connections may be closed: then nothing that still comes from it is carried out, until it is admitted again.
+//!
 //! Each commit that is reported to an API node has a number. Its outcome is kept in a list until the API node confirms
 //! that it has seen all outcomes up to some number. So an API node that has lost a connection can ask for an outcome,
 //! and gets the right answer as long as this coordinator's node is alive. Nothing is kept of a transaction that was
@@ -7,9 +10,12 @@
 //! answers from the markers at the data managers.)
 
 use crate::Coordinator;
-use alloc::collections::{BTreeMap, VecDeque};
-use vinga_base::{Epoch, TransactionId};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder};
 use vinga_wire::view::ReplicaGroup;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
@@ -24,50 +30,142 @@ pub struct Ended {
 }
 
 /// One incarnation of an API node.
-#[derive(Default)]
 pub struct Client {
+    /// What the ids of its transactions have in common.
+    owner: u32,
+    /// Whether what comes from it is carried out.
+    is_admitted: bool,
+    /// Number of the transaction that it began last here; `None` before the first.
+    newest: Option<u64>,
     /// Open transactions.
     pub open: u32,
     /// Outcomes given so far: the number of the newest.
     pub outcome_number: u32,
     /// Outcomes that are not confirmed, oldest first; the last has `outcome_number`.
     pub outcomes: VecDeque<Ended>,
-    /// Gets a confirm when the last open transaction has ended; set when the connection was closed.
-    pub closing: Option<Address>,
+    /// Who gets a confirm when the last open transaction has ended.
+    pub closing: Option<Closing>,
 }
 
-/// All API nodes, by [`TransactionId::owner`] (node id and low bits of the incarnation).
-#[derive(Default)]
-pub struct Clients {
-    by_owner: BTreeMap<u32, Client>,
+/// An order of membership that is confirmed when an API node has no open transaction any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Closing {
+    pub requester: Address,
+    pub order: ApiNodeBody,
+    /// Whether the API node is forgotten then; else it may come back.
+    pub forgets: bool,
+}
+
+/// All API nodes, by node id: there is one incarnation of each at a time.
+pub struct Clients(Vec<Option<Box<Client>>>);
+
+impl Default for Clients {
+    fn default() -> Self {
+        Clients((0..=u8::MAX).map(|_| None).collect())
+    }
+}
+
+/// Who an API node is that says to own a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// The owner.
+    Owner,
+    /// The transaction is not one of the admitted incarnation.
+    Stranger,
+    /// No incarnation of it is admitted: what comes from it had been read before it was closed.
+    Closed,
 }
 
 impl Clients {
-    /// The client of a transaction; made if it was not known.
+    /// This incarnation is admitted, for the first time or again.
+    fn admit(&mut self, order: &ApiNodeBody) {
+        let place = &mut self.0[usize::from(order.api)];
+        match place {
+            Some(client) => {
+                assert!(client.owner == order.owner(), "an earlier incarnation was forgotten before");
+                client.is_admitted = true;
+            }
+            None => *place = Some(Box::new(Client::new(order.owner()))),
+        }
+    }
+
+    /// What an API node may do with a transaction.
+    #[inline]
+    pub fn standing(&self, api: NodeId, id: TransactionId) -> Standing {
+        match &self.0[usize::from(api.0)] {
+            Some(client) if client.is_admitted => {
+                if client.owner == id.owner() {
+                    Standing::Owner
+                } else {
+                    Standing::Stranger
+                }
+            }
+            Some(_) | None => Standing::Closed,
+        }
+    }
+
+    /// The client of a transaction that is open here.
     #[inline]
     pub fn of(&mut self, id: TransactionId) -> &mut Client {
-        self.by_owner.entry(id.owner()).or_default()
+        self.get_mut(id.owner()).expect("an API node is known as long as it has open transactions")
     }
 
+    #[inline]
     pub fn get_mut(&mut self, owner: u32) -> Option<&mut Client> {
-        self.by_owner.get_mut(&owner)
+        let client = self.0[(owner >> 16) as usize].as_deref_mut()?;
+        (client.owner == owner).then_some(client)
     }
 
-    pub fn remove(&mut self, owner: u32) -> Option<Client> {
-        self.by_owner.remove(&owner)
+    /// Forgets an API node and returns what was known of it.
+    pub fn remove(&mut self, owner: u32) -> Option<Box<Client>> {
+        self.0[(owner >> 16) as usize].take_if(|client| client.owner == owner)
     }
 
     /// The open transactions of each client.
     pub fn open(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.by_owner.iter().map(|(&owner, client)| (owner, client.open))
+        self.0.iter().flatten().map(|client| (client.owner, client.open))
     }
 
     pub fn unconfirmed(&self) -> usize {
-        self.by_owner.values().map(|c| c.outcomes.len()).sum()
+        self.0.iter().flatten().map(|c| c.outcomes.len()).sum()
     }
 }
 
 impl Client {
+    fn new(owner: u32) -> Self {
+        Client {
+            owner,
+            is_admitted: true,
+            newest: None,
+            open: 0,
+            outcome_number: 0,
+            outcomes: VecDeque::new(),
+            closing: None,
+        }
+    }
+
+    /// Its connections are closed.
+    pub fn close(&mut self) {
+        self.is_admitted = false;
+    }
+
+    /// Notes that a transaction with this number begins. False if its number does not lie ahead of that of the one that
+    /// began before it: then it was used already. (An API node sends what it has for a coordinator on one connection, and
+    /// numbers it in that order.) Numbers may wrap.
+    #[inline]
+    pub fn begin(&mut self, id: TransactionId) -> bool {
+        const HALF: u64 = 1 << (TransactionId::NUMBER_BITS - 1);
+        let number = id.number();
+        if let Some(newest) = self.newest {
+            let ahead = number.wrapping_sub(newest) % (2 * HALF);
+            if ahead == 0 || ahead >= HALF {
+                return false;
+            }
+        }
+        self.newest = Some(number);
+        true
+    }
+
     /// Numbers an outcome and keeps it.
     #[inline]
     pub fn push(&mut self, ended: Ended) -> u32 {
@@ -86,6 +184,28 @@ impl Client {
 }
 
 impl Coordinator {
+    pub(crate) fn on_api_connected_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<ApiNodeBody>()?;
+        self.clients.admit(order);
+        cx.frame(SignalNumber::ApiConnectedConfirm, frame.sender()).put(order);
+        Some(())
+    }
+
+    /// Whether the sender of a signal about a transaction may send it. If not, it is closed, or is so already.
+    fn is_owner(&self, cx: &mut Context<'_>, frame: &Frame<'_>, id: TransactionId) -> bool {
+        match self.clients.standing(frame.sender().node(), id) {
+            Standing::Owner => true,
+            Standing::Stranger => {
+                cx.reject(frame, ErrorCode::NotYourTransaction);
+                false
+            }
+            Standing::Closed => {
+                cx.mark("signal of a closed API node is not carried out");
+                false
+            }
+        }
+    }
+
     /// Forgets outcomes that an API node has seen.
     #[inline]
     pub(crate) fn confirm_outcomes(&mut self, cx: &Context<'_>, owner: u32, seen: u32) {
@@ -102,12 +222,10 @@ impl Coordinator {
 
     pub(crate) fn on_outcomes_seen_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<OutcomesSeenOrder>()?;
-        let owner = TransactionId(order.owner.get()).owner();
-        if owner >> 16 != u32::from(frame.sender().node().0) {
-            cx.reject(frame, ErrorCode::NotYourTransaction);
-            return Some(());
+        let any = TransactionId(order.owner.get());
+        if self.is_owner(cx, frame, any) {
+            self.confirm_outcomes(cx, any.owner(), order.outcomes_seen.get());
         }
-        self.confirm_outcomes(cx, owner, order.outcomes_seen.get());
         Some(())
     }
 
@@ -116,8 +234,7 @@ impl Coordinator {
         let (question, _) = frame.head::<OutcomeRequest>()?;
         let id = TransactionId(question.transaction.get());
         let requester = frame.sender();
-        if id.api() != requester.node() {
-            cx.reject(frame, ErrorCode::NotYourTransaction);
+        if !self.is_owner(cx, frame, id) {
             return Some(());
         }
         let request = question.request.get();
@@ -171,4 +288,23 @@ pub fn send_outcome(
         outcome: outcome as u8,
         unused: [0; 3],
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vinga_base::Incarnation;
+
+    #[test]
+    fn transactions_begin_in_the_order_of_their_numbers() {
+        let id = |number| TransactionId::new(NodeId(145), Incarnation(1), number);
+        let mut client = Client::new(id(1).owner());
+        let last = (1 << TransactionId::NUMBER_BITS) - 1;
+        for (number, may_begin) in [(7, true), (7, false), (6, false), (9, true), (8, false), (1 << 39, true)]
+        {
+            assert_eq!(client.begin(id(number)), may_begin, "{number}");
+        }
+        assert!(client.begin(id(last)) && client.begin(id(2)), "numbers wrap");
+        assert!(!client.begin(id(last)));
+    }
 }

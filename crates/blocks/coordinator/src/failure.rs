@@ -1,47 +1,59 @@
 //! What happens to transactions when API nodes and data nodes fail, and when nobody continues them.
 
+use crate::clients::Closing;
 use crate::ending::Cause;
 use crate::participants::{Participant, Undo};
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, Coordinator};
 use alloc::vec::Vec;
+use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
-use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::view::ViewChange;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
-    /// The API node's connections are closed: rolls back the transactions whose commit was not requested, finishes the
-    /// others, then confirms.
+    /// The API node's connections are closed: from now on nothing that comes from it is carried out. Rolls back the
+    /// transactions whose commit was not requested, finishes the others, then confirms.
     pub(crate) fn on_api_connection_closed_order(
         &mut self,
         cx: &mut Context<'_>,
         frame: &Frame<'_>,
     ) -> Option<()> {
-        let (body, _) = frame.head::<ApiNodeBody>()?;
-        let owner = owner_of(body);
-        match self.clients.get_mut(owner) {
-            Some(client) if client.open > 0 && !cx.has_bug(InjectedBug::ApiFailureKeepsLocks) => {
-                client.closing = Some(frame.sender());
-            }
-            Some(_) | None => {
-                cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
-                return Some(());
-            }
-        }
-        cx.mark("connection of an API node with open transactions closed");
-        self.roll_back_where(cx, Cause::error(ErrorCode::ConnectionLost), |t| t.id.owner() == owner);
+        let (order, _) = frame.head::<ApiNodeBody>()?;
+        self.end_client(cx, Closing { requester: frame.sender(), order: *order, forgets: false });
         Some(())
     }
 
     /// This incarnation of the API node has failed and will not ask again: drops its outcomes.
     pub(crate) fn on_api_failed_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (body, _) = frame.head::<ApiNodeBody>()?;
-        let owner = owner_of(body);
-        if let Some(client) = self.clients.remove(owner) {
-            assert!(client.open == 0, "its connection was closed before");
+        let (order, _) = frame.head::<ApiNodeBody>()?;
+        self.end_client(cx, Closing { requester: frame.sender(), order: *order, forgets: true });
+        Some(())
+    }
+
+    /// Ends what an API node has under way, and confirms an order when nothing is left.
+    fn end_client(&mut self, cx: &mut Context<'_>, closing: Closing) {
+        let owner = closing.order.owner();
+        let Some(client) = self.clients.get_mut(owner) else { return self.confirm_closing(cx, closing) };
+        client.close();
+        if client.open == 0 || cx.has_bug(InjectedBug::ApiFailureKeepsLocks) {
+            return self.confirm_closing(cx, closing);
+        }
+        client.closing = Some(closing);
+        cx.mark("connection of an API node with open transactions closed");
+        self.roll_back_where(cx, Cause::error(ErrorCode::ConnectionLost), |t| t.id.owner() == owner);
+    }
+
+    /// Nothing of an API node is under way any more.
+    fn confirm_closing(&mut self, cx: &mut Context<'_>, closing: Closing) {
+        let Closing { requester, order, forgets } = closing;
+        if !forgets {
+            cx.frame(SignalNumber::ApiConnectionClosedConfirm, requester).put(&order);
+            return;
+        }
+        if let Some(client) = self.clients.remove(order.owner()) {
             for ended in client.outcomes {
                 if let Some(marker) = ended.marker {
                     let replicas = cx.view().owned_by(marker).replicas();
@@ -49,8 +61,7 @@ impl Coordinator {
                 }
             }
         }
-        cx.frame(SignalNumber::ApiFailedConfirm, frame.sender()).put(body);
-        Some(())
+        cx.frame(SignalNumber::ApiFailedConfirm, requester).put(&order);
     }
 
     /// One of an API node's transactions has ended. Confirms the closing of its connections if this was the last one.
@@ -58,10 +69,9 @@ impl Coordinator {
         let client = self.clients.of(id);
         client.open -= 1;
         if client.open == 0
-            && let Some(requester) = client.closing.take()
+            && let Some(closing) = client.closing.take()
         {
-            let body = ApiNodeBody::new(id.api(), Incarnation(id.owner() & 0xffff));
-            cx.frame(SignalNumber::ApiConnectionClosedConfirm, requester).put(&body);
+            self.confirm_closing(cx, closing);
         }
     }
 
@@ -147,8 +157,4 @@ impl Coordinator {
 fn has_lost_replica(participant: &Participant, change: &ViewChange) -> bool {
     let replicas = change.old.owned_by(participant.owner).replicas();
     replicas.nodes().any(|node| change.has_lost(node))
-}
-
-fn owner_of(body: &ApiNodeBody) -> u32 {
-    TransactionId::new(NodeId(body.api), Incarnation(body.incarnation.get()), 1).owner()
 }

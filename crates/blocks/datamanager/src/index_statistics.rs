@@ -9,7 +9,7 @@ use crate::index_keys::{Places, RowKeys};
 use crate::range_scan::{RANGE_UNITS, measure};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use vinga_base::{NodeId, PartitionId};
+use vinga_base::{NodeId, PartitionId, TransactionId};
 use vinga_fragment::fragment_index::Distinct;
 use vinga_fragment::ordered_index::{Cut, DistinctSample, Range};
 use vinga_kernel::Context;
@@ -63,6 +63,9 @@ impl DataManager {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (head, ranges) = frame.head::<IndexStatisticsHead>()?;
+        if !self.may_ask(cx, frame, TransactionId::NONE) {
+            return Some(());
+        }
         match self.statistics_request(cx, frame.sender(), head, ranges) {
             Ok(asked) => self.index_statistics.0.push_back(asked),
             Err(code) => refuse(cx, frame.sender(), head.request.get(), code),

@@ -107,8 +107,8 @@ impl DataManager {
         let head = request.head;
         let viewer =
             Viewer { transaction: TransactionId(head.transaction.get()), before: head.operation.get() };
-        if viewer.transaction != TransactionId::NONE && viewer.transaction.api() != frame.sender().node() {
-            cx.reject(frame, ErrorCode::NotYourTransaction);
+        // A committed read begins nothing: it does not matter whether its API node is admitted still.
+        if viewer.transaction != TransactionId::NONE && !self.may_ask(cx, frame, viewer.transaction) {
             return Some(());
         }
         // One request may ask for much, and another thread than that which reads the connection does not see how much

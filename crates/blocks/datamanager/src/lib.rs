@@ -92,7 +92,7 @@ use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
 use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
 use vinga_format::checksum::Checksum;
-use vinga_kernel::{Block, Context, Prefetch, Scrutiny, Span};
+use vinga_kernel::{AdmittedNodes, Block, Context, Prefetch, Scrutiny, Span};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::view::{ReplicaGroup, ViewChange};
@@ -138,6 +138,7 @@ const CHECK_INTERVAL: Span = Span::from_millis(20);
 /// One data manager instance: its fragments, and what open transactions and scans have of them.
 pub struct DataManager {
     settings: Settings,
+    admitted: AdmittedNodes,
     /// Newest epoch of any commit here.
     epoch: Epoch,
     /// Everything up to this epoch is on disk.
@@ -239,6 +240,7 @@ impl DataManager {
             Checkpoints::new(Owner { cluster, node: settings.node, instance, checksum })
         });
         DataManager {
+            admitted: AdmittedNodes::default(),
             epoch: Epoch(0),
             durable: Epoch(0),
             store: Store::new(pages, settings.tables_max, RedoLog::new(stream)),
@@ -408,6 +410,7 @@ impl Block for DataManager {
             Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
             Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
+            Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::RedoCreditConfirm) => self.on_redo_credit_confirm(frame),

@@ -278,9 +278,7 @@ impl DataManager {
         asked: Asked<'_>,
     ) -> Option<()> {
         let api = frame.sender();
-        let transaction = options.transaction;
-        if transaction != TransactionId::NONE && transaction.api() != api.node() {
-            cx.reject(frame, ErrorCode::NotYourTransaction);
+        if !self.may_ask(cx, frame, options.transaction) {
             return Some(());
         }
         if self.scans.find(api.node(), options.name).is_some() {

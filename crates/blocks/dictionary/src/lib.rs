@@ -39,13 +39,13 @@ use lock::SchemaLock;
 use plan::ChangeRequest;
 use tables::Tables;
 use vinga_base::{Epoch, NodeId, TableVersion};
-use vinga_kernel::{Block, Context, Scrutiny};
+use vinga_kernel::{AdmittedNodes, Block, Context, Scrutiny};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U64};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 
 /// What the dictionary is configured with.
 #[derive(Clone, Debug)]
@@ -104,6 +104,7 @@ pub struct Dictionary {
     tables: Tables,
     usual_partitions: u16,
     databases: Databases,
+    admitted: AdmittedNodes,
     /// Tables that only one API node may change rows of, and that node.
     fences: BTreeMap<u32, NodeId>,
     lock: SchemaLock,
@@ -127,6 +128,7 @@ impl Dictionary {
             tables: Tables::new(settings.tables_max, settings.version),
             usual_partitions: settings.usual_partitions,
             databases: Databases::default(),
+            admitted: AdmittedNodes::default(),
             fences: BTreeMap::new(),
             lock: SchemaLock::default(),
             subscribers: Subscribers::default(),
@@ -159,11 +161,20 @@ impl Dictionary {
         Some(())
     }
 
+    /// This incarnation of an API node is admitted, for the first time or again.
+    fn on_api_connected_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        self.admitted.admit(body);
+        cx.frame(SignalNumber::ApiConnectedConfirm, frame.sender()).put(body);
+        Some(())
+    }
+
     /// An API node's connections are closed: nothing of it stays. What it asked for and is decided is finished without
     /// an answer, for its id may soon be somebody else's; what is not decided is undone, what waits is forgotten.
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, answer: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
+        self.admitted.close(api);
         self.queue.retain(|(requester, _)| requester.address.node() != api);
         if let Some(change) = &mut self.change {
             change.forget_requester(cx, api);
@@ -217,6 +228,10 @@ impl Block for Dictionary {
     fn start(&mut self, _: &mut Context<'_>) {}
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if frame.sender().block() == Some(BlockNumber::Api) && !self.admitted.has(frame.sender().node()) {
+            // It had been read before the API node was closed; nobody would ever end what it asks for.
+            return cx.mark("request of a closed API node to the dictionary is not carried out");
+        }
         let handled = match frame.signal() {
             Some(SignalNumber::CreateTableRequest) => self.on_create_table_request(cx, frame),
             Some(SignalNumber::DropTableRequest) => self.on_drop_table_request(cx, frame),
@@ -238,6 +253,7 @@ impl Block for Dictionary {
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
+            Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {
                 self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
             }

@@ -285,6 +285,7 @@ impl World {
                 self.open.remove(&node);
                 self.received.remove(&node);
                 api_gone(&mut self.harness, SignalNumber::ApiConnectionClosedOrder, node);
+                api_connects(&mut self.harness, node);
                 self.carry();
             }
             8 if b < 200 && self.received.contains_key(&node) => {

@@ -301,12 +301,23 @@ fn a_fence() {
     assert_eq!(h.block().fences().collect::<Vec<_>>(), [(1, NodeId(150))]);
     h.heading("it is lifted when its owner dies");
     dies(&mut h);
+    h.heading(
+        "what had been read of it before is not carried out: nobody would lift that fence, or free that lock",
+    );
+    fence(&mut h, api(150), 16, "test.u");
+    lock(&mut h, api(150), 17, "late", 0);
+    subscribe(&mut h, api(150), 18);
+    assert!(!h.block().is_changing());
+    assert_eq!((h.block().lock_holder(), h.block().subscribers().count()), (None, 0));
+    h.heading("it is admitted again");
+    api_connects(&mut h, 150);
     fence(&mut h, api(150), 6, "test.u");
     asked.note(&mut h);
     h.heading("it dies while the others' changes end: it never had it");
     dies(&mut h);
     asked.end_all(&mut h);
     assert_eq!(h.block().fences().count(), 0);
+    api_connects(&mut h, 150);
     fence(&mut h, api(151), 7, "test.u");
     asked.end_all(&mut h);
     h.heading("it is lifted by its owner only");
@@ -366,6 +377,7 @@ fn events_are_awaited() {
     seen(&mut h, api(151), 5);
     change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
     h.heading("a later subscriber is notified from then on");
+    api_connects(&mut h, 152);
     subscribe(&mut h, api(152), 7);
     named(&mut h, api(150), SignalNumber::DropTableRequest, 8, "test.u");
     asked.end_all(&mut h);

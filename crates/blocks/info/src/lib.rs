@@ -70,6 +70,8 @@ impl Info {
             Some(SignalNumber::InfoRequest) => self.on_info_request(cx, frame, source),
             Some(SignalNumber::InfoConfirm) => self.on_info_confirm(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            // Whoever asks is answered: nothing is begun for it.
+            Some(SignalNumber::ApiConnectedOrder) => confirm_connected(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {
                 self.on_api_gone(cx, frame, SignalNumber::ApiConnectionClosedConfirm)
             }
@@ -173,6 +175,12 @@ impl Info {
     pub fn gatherings(&self) -> usize {
         self.gatherings.len()
     }
+}
+
+fn confirm_connected(cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    let (body, _) = frame.head::<ApiNodeBody>()?;
+    cx.frame(SignalNumber::ApiConnectedConfirm, frame.sender()).put(body);
+    Some(())
 }
 
 fn answer(

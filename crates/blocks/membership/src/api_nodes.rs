@@ -10,8 +10,10 @@ use vinga_wire::membership::ApiConnectRequest;
 /// One session of an API node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// Which one.
+    /// Which one: greater than that of any earlier session with this id.
     pub incarnation: Incarnation,
+    /// What it wished for. Of two starts of a process the later wishes for a greater one, whatever the first one got.
+    pub wish: Incarnation,
     /// What its further connections must know. Never 0.
     pub ticket: u64,
 }
@@ -26,9 +28,14 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The incarnation that it belongs to.
+    /// The incarnation that it belongs to, or wishes for if it begins a session.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation(self.request.incarnation)
+    }
+
+    /// Whether it belongs to a session.
+    pub fn is_of(&self, session: &Session) -> bool {
+        self.incarnation() == session.incarnation && self.request.ticket == session.ticket
     }
 }
 
@@ -63,6 +70,14 @@ impl Next {
 pub enum State {
     /// Nobody has it, nothing of an earlier owner is left anywhere.
     Free,
+    /// The blocks are notified that it is admitted.
+    Admitting {
+        session: Session,
+        /// Blocks that have not confirmed yet. Never empty.
+        awaited: BTreeSet<Address>,
+        /// Its connections, which are confirmed then. Empty if they have been closed meanwhile.
+        waiting: Vec<Candidate>,
+    },
     /// Alive.
     Connected {
         session: Session,
@@ -82,7 +97,7 @@ pub enum State {
     /// The blocks have been notified that its connections are closed.
     Closing {
         session: Session,
-        /// Blocks that have not confirmed yet. Never empty.
+        /// Blocks that have not confirmed yet, and drivers that are late with their reports. Never empty.
         awaited: BTreeSet<Address>,
         next: Next,
     },
@@ -90,7 +105,7 @@ pub enum State {
     Closed { session: Session, grace: u64 },
     /// Declared failed; the blocks forget it.
     Failing {
-        incarnation: Incarnation,
+        session: Session,
         /// Blocks that have not confirmed yet. Never empty.
         awaited: BTreeSet<Address>,
         /// Who has the id next.
@@ -101,6 +116,8 @@ pub enum State {
 /// The state of an id in one word, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
+    /// Its connections are confirmed in a moment.
+    Admitting,
     /// Alive.
     Connected,
     /// Its connections are being closed.
@@ -117,6 +134,8 @@ pub enum Phase {
 pub struct ApiNodes {
     first: NodeId,
     states: Vec<State>,
+    /// The newest incarnation that each id was given with.
+    newest: Vec<Incarnation>,
     max: usize,
 }
 
@@ -124,8 +143,10 @@ impl ApiNodes {
     /// The ids from `first` to 255, of which `max` may be in use.
     pub fn new(first: NodeId, max: u8) -> Self {
         assert!(first.0 > 0, "0 means no node");
-        let states = (first.0..=u8::MAX).map(|_| State::Free).collect();
-        ApiNodes { first, states, max: usize::from(max) }
+        let ids = first.0..=u8::MAX;
+        let states = ids.clone().map(|_| State::Free).collect();
+        let newest = ids.map(|_| Incarnation(0)).collect();
+        ApiNodes { first, states, newest, max: usize::from(max) }
     }
 
     /// All ids.
@@ -168,6 +189,16 @@ impl ApiNodes {
         self.states.get_mut(index)
     }
 
+    /// The incarnation of a session that begins with this id: the one that it wishes for, or the next one if an earlier
+    /// session had that or a later one. Their transactions would have the same ids, of which replicas may have records
+    /// still when all else of the earlier session is forgotten.
+    pub fn next_incarnation(&mut self, id: NodeId, wish: Incarnation) -> Incarnation {
+        let at = self.index(id).expect("it is the id of an API node");
+        let newest = &mut self.newest[at];
+        *newest = Incarnation(wish.0.max(newest.0.wrapping_add(1)));
+        *newest
+    }
+
     /// Takes the state out to make the next one of it; the id is free meanwhile.
     pub fn take(&mut self, id: NodeId) -> State {
         let state = self.get_mut(id).expect("it is the id of an API node");
@@ -193,6 +224,12 @@ impl ApiNodes {
         for (id, state) in self.ids().zip(&self.states) {
             match state {
                 State::Free => {}
+                State::Admitting { session, awaited, waiting } => {
+                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed the admission");
+                    assert!(session.ticket != 0, "API node {id} has a ticket");
+                    let is_one = |one: &Candidate| one.request.ticket == 0 || one.is_of(session);
+                    assert!(waiting.iter().all(is_one), "API node {id}: one session");
+                }
                 State::Connected { session, drivers, .. } => {
                     assert!(!drivers.is_empty(), "API node {id} is connected somewhere");
                     assert!(session.ticket != 0, "API node {id} has a ticket");
@@ -219,11 +256,12 @@ impl ApiNodes {
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
         self.ids().zip(&self.states).filter_map(|(id, state)| match state {
             State::Free => None,
+            State::Admitting { session, .. } => Some((id, session.incarnation, Phase::Admitting)),
             State::Connected { session, .. } => Some((id, session.incarnation, Phase::Connected)),
             State::Disconnecting { session, .. } => Some((id, session.incarnation, Phase::Disconnecting)),
             State::Closing { session, .. } => Some((id, session.incarnation, Phase::Closing)),
             State::Closed { session, .. } => Some((id, session.incarnation, Phase::Closed)),
-            State::Failing { incarnation, .. } => Some((id, *incarnation, Phase::Failing)),
+            State::Failing { session, .. } => Some((id, session.incarnation, Phase::Failing)),
         })
     }
 }

@@ -2,11 +2,13 @@
 //! is declared failed and forgotten.
 
 use crate::api_nodes::{Candidate, Next, Session, State};
+use crate::connect::forget_driver;
 use crate::{Membership, Timer};
+use alloc::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16};
 
 impl Membership {
     /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
@@ -37,11 +39,19 @@ impl Membership {
                     self.enter_closing(cx, api);
                 }
             }
-            Some(State::Closing { session, next, .. }) if session.incarnation == incarnation => {
+            Some(State::Closing { session, awaited, next }) if session.incarnation == incarnation => {
                 next.forget_driver(cx, frame.sender());
+                if awaited.remove(&frame.sender()) && awaited.is_empty() {
+                    cx.mark("late driver was the last that was awaited");
+                    self.enter_closed(cx, api);
+                }
+            }
+            Some(State::Admitting { session, waiting, .. }) if session.incarnation == incarnation => {
+                forget_driver(cx, waiting, frame.sender());
             }
             Some(
                 State::Free
+                | State::Admitting { .. }
                 | State::Connected { .. }
                 | State::Disconnecting { .. }
                 | State::Closing { .. }
@@ -90,6 +100,7 @@ impl Membership {
             }
             Some(
                 State::Free
+                | State::Admitting { .. }
                 | State::Connected { .. }
                 | State::Disconnecting { .. }
                 | State::Closing { .. }
@@ -124,12 +135,27 @@ impl Membership {
         }
     }
 
-    /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on.
+    /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on; except through drivers
+    /// that have not reported, which are waited for further. What still comes through these is not carried out any more.
     pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
+        let State::Disconnecting { session, awaited: late, next, .. } = self.api_nodes.take(api) else {
             unreachable!("connections are closed before blocks are notified")
         };
-        let awaited = self.notify_all(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
+        self.notify_closed(cx, api, session, late, next);
+    }
+
+    /// Notifies the blocks that a session's connections are closed; `late` are drivers that have still to report.
+    pub(crate) fn notify_closed(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        session: Session,
+        late: BTreeSet<Address>,
+        next: Next,
+    ) {
+        let mut awaited =
+            self.notify_all(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
+        awaited.extend(late);
         let is_confirmed = awaited.is_empty();
         self.api_nodes.set(api, State::Closing { session, awaited, next });
         if is_confirmed {
@@ -174,25 +200,26 @@ impl Membership {
             }
             Next::NotThisSession => {
                 cx.log(LogLevel::Info, format_args!("API node {api} has disconnected"));
-                self.enter_failing(cx, api, session.incarnation, None);
+                self.enter_failing(cx, api, session, None);
             }
-            Next::SameSession(candidates) => self.begin_connected(cx, api, session, candidates),
+            Next::SameSession(candidates) => self.enter_admitting(cx, api, session, candidates),
             Next::NewSession(candidate) => {
                 log_restart(cx, api);
-                self.enter_failing(cx, api, session.incarnation, Some(candidate));
+                self.enter_failing(cx, api, session, Some(candidate));
             }
         }
     }
 
     pub(crate) fn on_grace_over(&mut self, cx: &mut Context<'_>, api: NodeId, over: u64) {
-        if let Some(&State::Closed { session: Session { incarnation, .. }, grace }) = self.api_nodes.get(api)
+        if let Some(&State::Closed { session, grace }) = self.api_nodes.get(api)
             && grace == over
         {
+            let incarnation = session.incarnation;
             cx.log(
                 LogLevel::Info,
                 format_args!("API node {api} has not come back in time and is declared failed, incarnation {incarnation}"),
             );
-            self.enter_failing(cx, api, incarnation, None);
+            self.enter_failing(cx, api, session, None);
         }
     }
 
@@ -201,12 +228,12 @@ impl Membership {
         &mut self,
         cx: &mut Context<'_>,
         api: NodeId,
-        incarnation: Incarnation,
+        session: Session,
         successor: Option<Candidate>,
     ) {
-        let awaited = self.notify_all(cx, SignalNumber::ApiFailedOrder, api, incarnation);
+        let awaited = self.notify_all(cx, SignalNumber::ApiFailedOrder, api, session.incarnation);
         let is_forgotten = awaited.is_empty();
-        self.api_nodes.set(api, State::Failing { incarnation, awaited, successor });
+        self.api_nodes.set(api, State::Failing { session, awaited, successor });
         if is_forgotten {
             self.enter_free(cx, api);
         }
@@ -218,8 +245,8 @@ impl Membership {
         }
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let api = NodeId(body.api);
-        if let Some(State::Failing { incarnation, awaited, .. }) = self.api_nodes.get_mut(api)
-            && is_meant(body, *incarnation)
+        if let Some(State::Failing { session, awaited, .. }) = self.api_nodes.get_mut(api)
+            && is_meant(body, session.incarnation)
             && awaited.remove(&frame.sender())
             && awaited.is_empty()
         {
@@ -244,12 +271,25 @@ impl Membership {
         let Some(state) = self.api_nodes.get_mut(api) else { return };
         match state {
             State::Connected { drivers: awaited, .. }
+            | State::Admitting { awaited, .. }
             | State::Disconnecting { awaited, .. }
             | State::Closing { awaited, .. }
             | State::Failing { awaited, .. } => awaited.retain(|one| one.node() != node),
             State::Free | State::Closed { .. } => {}
         }
         match state {
+            State::Admitting { waiting, .. } => waiting.retain(|candidate| candidate.driver.node() != node),
+            State::Disconnecting { next, .. } | State::Closing { next, .. } => next.forget_node(node),
+            State::Failing { successor, .. } => {
+                successor.take_if(|candidate| candidate.driver.node() == node);
+            }
+            State::Free | State::Connected { .. } | State::Closed { .. } => {}
+        }
+        match state {
+            State::Admitting { awaited, .. } if awaited.is_empty() => {
+                cx.mark("admission goes on without a failed data node");
+                self.leave_admitting(cx, api);
+            }
             State::Connected { drivers, .. } if drivers.is_empty() => {
                 let order = close_order(api, ErrorCode::ConnectionLost, 0);
                 self.enter_disconnecting(cx, &order, Next::Nobody);
@@ -267,6 +307,7 @@ impl Membership {
                 self.enter_free(cx, api);
             }
             State::Free
+            | State::Admitting { .. }
             | State::Connected { .. }
             | State::Disconnecting { .. }
             | State::Closing { .. }

@@ -1,8 +1,8 @@
-//! Who may connect.
+//! Who may connect, and the way up to *Connected*: the blocks are notified first.
 
 use crate::Membership;
 use crate::api_nodes::{Candidate, Next, Session, State};
-use crate::closing::log_restart;
+use crate::closing::{is_meant, log_restart};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::handshake::CONNECTIONS_MAX;
-use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
+use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 const DECLARED_FAILED: &str =
@@ -51,29 +51,29 @@ impl Membership {
         match state {
             State::Free if is_full => self.refuse_full(cx, &candidate),
             State::Free => self.begin_session(cx, api, candidate),
-            State::Connected { session, .. } => {
+            State::Admitting { session, .. } | State::Connected { session, .. } => {
                 let detail = format!("node {api} is connected, incarnation {}", session.incarnation);
                 refuse(cx, &candidate, ErrorCode::NodeIdInUse, detail);
             }
             State::Disconnecting { session, next, .. } | State::Closing { session, next, .. } => {
-                if incarnation <= session.incarnation {
-                    let known = session.incarnation;
+                if incarnation <= session.wish {
+                    let known = session.wish;
                     return refuse_older(cx, api, known, &candidate);
                 }
                 cx.mark("newer session waits for the older to close");
                 next.supersede(cx, api, candidate);
             }
             &mut State::Closed { session, .. } => {
-                if incarnation <= session.incarnation {
-                    return refuse_older(cx, api, session.incarnation, &candidate);
+                if incarnation <= session.wish {
+                    return refuse_older(cx, api, session.wish, &candidate);
                 }
                 cx.mark("newer session ends the grace time of the older");
                 log_restart(cx, api);
-                self.enter_failing(cx, api, session.incarnation, Some(candidate));
+                self.enter_failing(cx, api, session, Some(candidate));
             }
-            State::Failing { incarnation: known, successor, .. } => {
-                if incarnation <= *known {
-                    let known = *known;
+            State::Failing { session, successor, .. } => {
+                if incarnation <= session.wish {
+                    let known = session.wish;
                     return refuse_older(cx, api, known, &candidate);
                 }
                 cx.mark("newer session waits for the older to be forgotten");
@@ -88,29 +88,34 @@ impl Membership {
     /// A further connection of a session that was admitted, or the first after its connections broke.
     fn on_same_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
         let api = NodeId(candidate.request.node);
-        let named = Session { incarnation: candidate.incarnation(), ticket: candidate.request.ticket };
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, drivers, last_seen }) if *session == named => {
+            Some(State::Connected { session, drivers, last_seen }) if candidate.is_of(session) => {
                 drivers.insert(candidate.driver);
                 *last_seen = cx.now();
-                self.confirm(cx, api, named, &candidate);
+                let session = *session;
+                self.confirm(cx, api, session, &candidate);
             }
-            Some(State::Disconnecting { session, .. } | State::Closing { session, .. })
-                if *session == named && cx.has_bug(InjectedBug::ReconnectDoesNotWait) =>
+            Some(&mut (State::Disconnecting { session, .. } | State::Closing { session, .. }))
+                if candidate.is_of(&session) && cx.has_bug(InjectedBug::ReconnectDoesNotWait) =>
             {
-                self.begin_connected(cx, api, named, vec![candidate]);
+                self.enter_connected(cx, api, session, &[candidate]);
             }
             Some(State::Disconnecting { session, next, .. } | State::Closing { session, next, .. })
-                if *session == named =>
+                if candidate.is_of(session) =>
             {
                 cx.mark("same session waits for its connections to close");
                 next.same_session(cx, api, candidate);
             }
-            Some(State::Closed { session, .. }) if *session == named => {
-                self.begin_connected(cx, api, named, vec![candidate]);
+            Some(State::Admitting { session, waiting, .. }) if candidate.is_of(session) => {
+                cx.mark("further connection of a session that is being admitted");
+                wait_with(cx, api, waiting, candidate);
+            }
+            Some(&mut State::Closed { session, .. }) if candidate.is_of(&session) => {
+                self.enter_admitting(cx, api, session, vec![candidate]);
             }
             Some(
                 State::Free
+                | State::Admitting { .. }
                 | State::Connected { .. }
                 | State::Disconnecting { .. }
                 | State::Closing { .. }
@@ -123,26 +128,72 @@ impl Membership {
 
     /// Gives a free id to a new session.
     pub(crate) fn begin_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
-        let session = Session { incarnation: candidate.incarnation(), ticket: cx.random().u64(1..) };
-        cx.log(
-            LogLevel::Info,
-            format_args!("API node {api} has connected, incarnation {}", session.incarnation),
-        );
-        self.begin_connected(cx, api, session, vec![candidate]);
+        let wish = candidate.incarnation();
+        let incarnation = self.api_nodes.next_incarnation(api, wish);
+        let session = Session { incarnation, wish, ticket: cx.random().u64(1..) };
+        cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
+        self.enter_admitting(cx, api, session, vec![candidate]);
     }
 
-    /// Makes a session connected by these connections, one at least.
-    pub(crate) fn begin_connected(
+    /// Notifies the blocks that a session is admitted, for the first time or again; these connections of it, one at
+    /// least, are confirmed when all blocks have confirmed. Requests may come to a block by way of any thread, so that an
+    /// order which is only on its way could be overtaken.
+    pub(crate) fn enter_admitting(
         &mut self,
         cx: &mut Context<'_>,
         api: NodeId,
         session: Session,
-        candidates: Vec<Candidate>,
+        waiting: Vec<Candidate>,
+    ) {
+        let awaited = self.notify_all(cx, SignalNumber::ApiConnectedOrder, api, session.incarnation);
+        let is_confirmed = awaited.is_empty();
+        self.api_nodes.set(api, State::Admitting { session, awaited, waiting });
+        if is_confirmed {
+            self.leave_admitting(cx, api);
+        }
+    }
+
+    pub(crate) fn on_api_connected_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        if self.relay_confirm(cx, frame, SignalNumber::ApiConnectedConfirm)? {
+            return Some(());
+        }
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let api = NodeId(body.api);
+        if let Some(State::Admitting { session, awaited, .. }) = self.api_nodes.get_mut(api)
+            && is_meant(body, session.incarnation)
+            && awaited.remove(&frame.sender())
+            && awaited.is_empty()
+        {
+            self.leave_admitting(cx, api);
+        }
+        Some(())
+    }
+
+    /// From *Admitting*: all blocks accept what comes from the session.
+    pub(crate) fn leave_admitting(&mut self, cx: &mut Context<'_>, api: NodeId) {
+        let State::Admitting { session, waiting, .. } = self.api_nodes.take(api) else {
+            unreachable!("blocks are notified before a session is connected")
+        };
+        if waiting.is_empty() {
+            cx.mark("connections of a session were closed before it was admitted");
+            self.notify_closed(cx, api, session, BTreeSet::new(), Next::Nobody);
+        } else {
+            self.enter_connected(cx, api, session, &waiting);
+        }
+    }
+
+    /// Confirms the connections, one at least, of a session that is connected by them.
+    fn enter_connected(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        session: Session,
+        candidates: &[Candidate],
     ) {
         let drivers: BTreeSet<Address> = candidates.iter().map(|c| c.driver).collect();
         assert!(!drivers.is_empty(), "who is connected has a connection");
         self.api_nodes.set(api, State::Connected { session, drivers, last_seen: cx.now() });
-        for candidate in &candidates {
+        for candidate in candidates {
             self.confirm(cx, api, session, candidate);
         }
     }
@@ -169,16 +220,7 @@ impl Next {
     fn same_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         match self {
             Next::Nobody => *self = Next::SameSession(vec![candidate]),
-            Next::SameSession(waiting) => {
-                let connection = candidate.request.connection;
-                match waiting.iter_mut().find(|c| c.request.connection == connection) {
-                    Some(place) => {
-                        let replaced = core::mem::replace(place, candidate);
-                        refuse_replaced(cx, api, &replaced);
-                    }
-                    None => waiting.push(candidate),
-                }
-            }
+            Next::SameSession(waiting) => wait_with(cx, api, waiting, candidate),
             Next::NotThisSession | Next::NewSession(_) => {
                 refuse(cx, &candidate, ErrorCode::UnknownOutcome, DECLARED_FAILED.to_string());
             }
@@ -187,12 +229,24 @@ impl Next {
 
     /// The present session's connections through this driver are closed, those that wait too.
     pub(crate) fn forget_driver(&mut self, cx: &mut Context<'_>, driver: Address) {
-        let Next::SameSession(waiting) = self else { return };
-        for gone in waiting.extract_if(.., |candidate| candidate.driver == driver) {
-            cx.mark("waiting connection was closed with its session");
-            refuse(cx, &gone, ErrorCode::ConnectionLost, String::new());
+        if let Next::SameSession(waiting) = self {
+            forget_driver(cx, waiting, driver);
         }
-        if waiting.is_empty() {
+        self.forget_if_nobody();
+    }
+
+    /// Nobody at a data node that has failed waits any more.
+    pub(crate) fn forget_node(&mut self, node: NodeId) {
+        match self {
+            Next::SameSession(waiting) => waiting.retain(|candidate| candidate.driver.node() != node),
+            Next::NewSession(candidate) if candidate.driver.node() == node => *self = Next::NotThisSession,
+            Next::Nobody | Next::NotThisSession | Next::NewSession(_) => {}
+        }
+        self.forget_if_nobody();
+    }
+
+    fn forget_if_nobody(&mut self) {
+        if matches!(self, Next::SameSession(waiting) if waiting.is_empty()) {
             *self = Next::Nobody;
         }
     }
@@ -209,6 +263,30 @@ impl Next {
             }
             Next::NewSession(present) => newer(cx, api, present, candidate),
         });
+    }
+}
+
+/// A connection waits with the others of its session. There is one of each index at a data node: a later one takes its
+/// place.
+fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, candidate: Candidate) {
+    let is_same = |other: &Candidate| {
+        other.request.connection == candidate.request.connection
+            && other.driver.node() == candidate.driver.node()
+    };
+    match waiting.iter_mut().find(|other| is_same(other)) {
+        Some(place) => {
+            let replaced = core::mem::replace(place, candidate);
+            refuse_replaced(cx, api, &replaced);
+        }
+        None => waiting.push(candidate),
+    }
+}
+
+/// A driver has closed everything of a session, its connections that wait too.
+pub(crate) fn forget_driver(cx: &mut Context<'_>, waiting: &mut Vec<Candidate>, driver: Address) {
+    for gone in waiting.extract_if(.., |candidate| candidate.driver == driver) {
+        cx.mark("waiting connection was closed with its session");
+        refuse(cx, &gone, ErrorCode::ConnectionLost, String::new());
     }
 }
 

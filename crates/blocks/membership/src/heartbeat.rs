@@ -52,7 +52,13 @@ impl Membership {
                 Some(State::Connected { last_seen: since, .. } | State::Disconnecting { since, .. }) => {
                     *since = now.min(*since + span);
                 }
-                Some(State::Free | State::Closing { .. } | State::Closed { .. } | State::Failing { .. })
+                Some(
+                    State::Free
+                    | State::Admitting { .. }
+                    | State::Closing { .. }
+                    | State::Closed { .. }
+                    | State::Failing { .. },
+                )
                 | None => {}
             }
         }
@@ -83,6 +89,7 @@ impl Membership {
                 }
                 Some(
                     State::Free
+                    | State::Admitting { .. }
                     | State::Connected { .. }
                     | State::Disconnecting { .. }
                     | State::Closing { .. }

@@ -178,6 +178,10 @@ impl Block for Membership {
             Some(signal @ SignalNumber::ApiFailedOrder) => {
                 self.on_relayed_order(cx, frame, signal, SignalNumber::ApiFailedConfirm)
             }
+            Some(signal @ SignalNumber::ApiConnectedOrder) => {
+                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiConnectedConfirm)
+            }
+            Some(SignalNumber::ApiConnectedConfirm) => self.on_api_connected_confirm(cx, frame),
             Some(SignalNumber::ApiConnectionClosedConfirm) => {
                 self.on_api_connection_closed_confirm(cx, frame)
             }

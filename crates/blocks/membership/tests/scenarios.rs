@@ -51,11 +51,23 @@ fn all_confirm(harness: &mut Harness<Membership>, signal: SignalNumber, api: u8,
     }
 }
 
+/// All blocks have been notified that a session is admitted.
+fn all_admit(harness: &mut Harness<Membership>, api: u8, incarnation: u32) {
+    all_confirm(harness, SignalNumber::ApiConnectedConfirm, api, incarnation);
+}
+
 #[test]
 fn admission_and_failure() {
     let mut h = harness();
-    h.heading("an API node asks for any id and opens a second connection with its ticket");
+    h.heading("an API node asks for any id: it is admitted when all blocks know that it is");
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    assert!(h.take_sent().iter().all(|sent| sent.signal() == SignalNumber::ApiConnectedOrder));
+    assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Admitting));
+    h.heading("meanwhile its id is taken");
+    connect(&mut h, 1, &request(20, 145, 8, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    all_admit(&mut h, 145, 7);
+    h.heading("it opens a second connection with its ticket");
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
     assert_eq!(confirmed(&mut h).ticket, ticket);
@@ -86,13 +98,18 @@ fn admission_and_failure() {
     report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
     h.heading("its id is given to somebody else only when everybody has forgotten it");
     connect(&mut h, 0, &request(7, 0, 3, 0, 0));
+    all_admit(&mut h, 146, 3);
     assert_eq!(confirmed(&mut h).api, 146);
     report(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
+    h.heading("the next session with an id has a later incarnation, whatever it wishes for");
     connect(&mut h, 0, &request(8, 0, 3, 0, 0));
-    assert_eq!(confirmed(&mut h).api, 145);
+    all_admit(&mut h, 145, 8);
+    let confirm = confirmed(&mut h);
+    assert_eq!((confirm.api, confirm.incarnation), (145, 8));
     h.heading("when MaxNoOfApiConnections are there, nobody more is admitted");
     connect(&mut h, 0, &request(9, 0, 3, 0, 0));
     connect(&mut h, 0, &request(10, 200, 3, 0, 0));
+    all_admit(&mut h, 200, 3);
     assert_eq!(confirmed(&mut h).api, 200);
     connect(&mut h, 0, &request(11, 0, 3, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NoFreeNodeId);
@@ -105,6 +122,7 @@ fn admission_and_failure() {
 fn reconnect_within_grace() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    all_admit(&mut h, 145, 7);
     let ticket = confirmed(&mut h).ticket;
     h.heading("it comes back before everything that it had begun is finished: it waits");
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
@@ -113,14 +131,33 @@ fn reconnect_within_grace() {
     h.heading("a later connection of the same index takes the place of one that waits");
     connect(&mut h, 1, &request(4, 145, 7, 1, ticket));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    h.heading("one of the same index to another data node does not");
+    let elsewhere = Address::new(NodeId(2), BlockNumber::Driver, 0);
+    h.send(elsewhere, SignalNumber::ApiConnectRequest, |w| cold::write(w, &request(21, 145, 7, 0, ticket)))
+        .expect("a driver may send this");
+    assert!(h.take_sent().is_empty());
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
-    assert_eq!(confirmed(&mut h).waiting, 4);
+    h.heading(
+        "the blocks are notified that it is admitted again; a further connection waits with the others",
+    );
+    connect(&mut h, 0, &request(22, 145, 7, 0, ticket));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    all_admit(&mut h, 145, 7);
+    assert!(h.has_met("further connection of a session that is being admitted"));
+    let confirmed_here = |sent: &vinga_kernel::testkit::Sent| {
+        let confirm: Option<ApiConnectConfirm> = cold::read(&sent.frame());
+        (sent.signal() == SignalNumber::ApiConnectConfirm).then(|| confirm.expect("a whole body").waiting)
+    };
+    let admitted: Vec<u64> = h.take_sent().iter().filter_map(confirmed_here).collect();
+    assert_eq!(admitted, [22, 4, 21]);
     h.heading("it comes back within the grace time");
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
+    report(&mut h, elsewhere, SignalNumber::ApiDisconnectedReport, 145, 7);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
     h.advance(Span(GRACE.0 - 1));
     connect(&mut h, 0, &request(5, 145, 7, 0, ticket));
+    all_admit(&mut h, 145, 7);
     assert_eq!(confirmed(&mut h).ticket, ticket);
     h.heading("the timer of that grace time means nothing any more");
     h.advance(Span(2));
@@ -138,6 +175,7 @@ fn reconnect_within_grace() {
 fn disconnect() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    all_admit(&mut h, 145, 7);
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(2, 145, 7, 1, ticket));
     h.heading("it leaves: everything is closed, although no connection has broken yet");
@@ -154,19 +192,21 @@ fn disconnect() {
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 7);
     assert_eq!(h.block().api_nodes().count(), 0);
     h.heading("a disconnect notice counts also when a connection was closed before it came");
-    connect(&mut h, 0, &request(4, 0, 3, 0, 0));
+    connect(&mut h, 0, &request(4, 0, 8, 0, 0));
+    all_admit(&mut h, 145, 8);
     let ticket = confirmed(&mut h).ticket;
-    connect(&mut h, 1, &request(5, 145, 3, 1, ticket));
-    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 3);
-    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
+    connect(&mut h, 1, &request(5, 145, 8, 1, ticket));
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 8);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 8);
     assert!(h.has_met("disconnect notice of an API node that is being closed"));
-    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 3);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 3);
-    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 3);
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 8);
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 8);
+    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 8);
     assert_eq!(h.block().api_nodes().count(), 0);
     h.heading("that of an earlier session does not count");
     connect(&mut h, 0, &request(6, 145, 9, 0, 0));
-    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 3);
+    all_admit(&mut h, 145, 9);
+    report(&mut h, own, SignalNumber::DisconnectOrder, 145, 8);
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
     check("disconnect.txt", &h);
 }
@@ -175,6 +215,7 @@ fn disconnect() {
 fn newer_session() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 150, 7, 0, 0));
+    all_admit(&mut h, 150, 7);
     let ticket = confirmed(&mut h).ticket;
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 150, 7);
     h.heading("the node with this id was started anew: its older session, which waits, will not be back");
@@ -193,12 +234,14 @@ fn newer_session() {
     connect(&mut h, 1, &request(6, 150, 8, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 7);
+    all_admit(&mut h, 150, 9);
     assert_eq!(confirmed(&mut h).waiting, 5);
     h.heading("in the grace time the newer session ends it");
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
     all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 9);
     connect(&mut h, 1, &request(7, 150, 10, 0, 0));
     all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 9);
+    all_admit(&mut h, 150, 10);
     assert_eq!(confirmed(&mut h).waiting, 7);
     check("newer_session.txt", &h);
 }
@@ -208,6 +251,8 @@ fn silence() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
     connect(&mut h, 0, &request(2, 0, 7, 0, 0));
+    all_admit(&mut h, 145, 7);
+    all_admit(&mut h, 146, 7);
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(3, 146, 7, 1, ticket));
     h.heading("the node itself does not run for a while: nobody is suspected for that");
@@ -222,9 +267,20 @@ fn silence() {
         heartbeat(&mut h, 145);
     }
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 146, 7);
-    h.heading("a driver that does not report is not waited for");
+    h.heading("a driver does not report: the blocks are notified all the same");
     h.advance(HEARTBEAT);
     assert!(h.has_met("driver did not report a closed connection"));
+    h.heading(
+        "but the session may not come back before it has: what it passes on until then is not of the next",
+    );
+    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 146, 7);
+    h.take_sent();
+    connect(&mut h, 0, &request(4, 146, 7, 0, ticket));
+    assert!(h.take_sent().is_empty());
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 146, 7);
+    assert!(h.has_met("late driver was the last that was awaited"));
+    all_admit(&mut h, 146, 7);
+    assert_eq!(confirmed(&mut h).waiting, 4);
     h.heading("145 breaks a rule on a connection that another thread reads");
     let order = vinga_wire::membership::CloseConnectionOrder {
         api: 145,
@@ -245,6 +301,7 @@ fn data_node_failure() {
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
     connect(&mut h, 0, &request(2, 0, 7, 0, 0));
     for api in [145, 146] {
+        all_admit(&mut h, api, 7);
         report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, api, 7);
         report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, api, 7);
         report(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, api, 7);
@@ -253,12 +310,18 @@ fn data_node_failure() {
     h.advance(GRACE);
     report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
     report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
+    h.heading("a third one is being admitted");
+    connect(&mut h, 0, &request(4, 147, 7, 0, 0));
+    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 147, 7);
+    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 147, 7);
     h.heading("node 2, which owes a confirm about each of them, fails");
     h.lose_node(NodeId(2));
     let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();
-    assert_eq!(phases, [(145, Phase::Closed)]);
+    assert_eq!(phases, [(145, Phase::Closed), (147, Phase::Connected)]);
     h.heading("it is sent nothing more, and is not in the view that a client gets");
     connect(&mut h, 0, &request(3, 146, 8, 0, 0));
+    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 146, 8);
+    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 146, 8);
     h.advance(GRACE);
     check("data_node_failure.txt", &h);
 }
@@ -268,6 +331,7 @@ fn data_node_failure() {
 fn bad_signals_close_the_api_node() {
     let mut h = harness();
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    all_admit(&mut h, 145, 7);
     h.take_sent();
     let sender = Address::new(NodeId(145), BlockNumber::Api, 0);
     h.send(sender, SignalNumber::HeartbeatRequest, |_| ()).expect("the executor sees no body");
@@ -282,6 +346,12 @@ fn bad_signals_close_the_api_node() {
 fn orders_of_another_membership_are_relayed() {
     let mut h = harness();
     let requester = Address::new(NodeId(2), BlockNumber::Membership, 0);
+    h.heading("the blocks of this node are notified that another membership has admitted an API node");
+    report(&mut h, requester, SignalNumber::ApiConnectedOrder, 145, 7);
+    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 145, 7);
+    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 145, 7);
+    let confirmed: Vec<_> = h.take_sent().iter().map(|sent| (sent.signal(), sent.receiver())).collect();
+    assert_eq!(confirmed.last(), Some(&(SignalNumber::ApiConnectedConfirm, requester)));
     h.heading("the membership that has admitted an API node orders, the blocks of this node are notified");
     report(&mut h, requester, SignalNumber::ApiConnectionClosedOrder, 145, 7);
     h.heading("it gets one confirm, when all blocks have confirmed");

@@ -45,6 +45,15 @@ pub struct Client {
     next_check: Tick,
 }
 
+/// # Rules that are broken on purpose
+#[cfg(feature = "injected-bugs")]
+impl Client {
+    /// Reports outcomes as seen up to the greatest number that has come, whatever questions are open.
+    pub fn let_seen_cover_open_questions(&mut self) {
+        self.net.outcomes.seen_covers_open_questions = true;
+    }
+}
+
 /// # The driver's side: connections and time
 impl Client {
     /// A client that is not connected. The first call of [`Client::on_time`] makes it try.
@@ -392,7 +401,8 @@ impl Client {
                 if is_restarted {
                     self.give_up_questions(ErrorCode::ClusterRestarted);
                 }
-                if is_ready {
+                self.go_on_in_view();
+                if is_ready && self.sessions.is_open(endpoint) {
                     self.become_ready(endpoint);
                 }
             }
@@ -447,10 +457,15 @@ impl Client {
         self.transactions.give_up(&mut self.net, code, |_, _, _| true);
     }
 
-    /// The cluster has another view. Nothing more is expected of data nodes that are no members.
+    /// The cluster has another view.
     fn on_view_changed(&mut self, view: ClusterView) {
         self.net.view = self.net.view.max(view.number().0);
         self.net.routes.adopt(view);
+        self.go_on_in_view();
+    }
+
+    /// A data node has sent a view, perhaps a new one: nothing more is expected of data nodes that are no members.
+    fn go_on_in_view(&mut self) {
         for endpoint in self.sessions.without_member(self.net.routes.view()) {
             if self.sessions.is_open(endpoint) {
                 self.lose(endpoint, Error::new(ErrorCode::NodeFailure));

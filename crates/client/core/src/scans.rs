@@ -25,6 +25,7 @@ pub use rows::{ScanRow, ScanRows, ScanRowsIter};
 pub use spec::{RangeSpec, ScanSpec};
 
 use crate::error::{Error, Result};
+use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::settings::{REFUSED_MAX, RESEND_PAUSE, SCANS_MAX};
 use crate::table::Table;
@@ -36,7 +37,7 @@ use vinga_base::pool::{Handle, Pool};
 use vinga_base::time::Tick;
 use vinga_base::{OperationNumber, PartitionId, TransactionId};
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanNextBody, ScanRefusal};
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// What a scan has for its consumer.
 #[derive(Debug)]
@@ -65,6 +66,9 @@ enum PartState {
 struct Part {
     state: PartState,
     partition: PartitionId,
+    /// Where it was opened last: by which connection, and at which data manager. It is there as long as the connection
+    /// is, whoever owns the partition meanwhile.
+    way: Option<(LinkId, Address)>,
     /// Its name on the wire, while it is open.
     wire: u32,
     position: Position,
@@ -140,6 +144,7 @@ impl Scans {
         let part = |partition| Part {
             state: PartState::Waiting,
             partition,
+            way: None,
             wire: 0,
             position: Position::Start,
             batch_rows,
@@ -195,7 +200,7 @@ impl Scans {
             return self.end(net, handle, Err(Error::new(ErrorCode::ClusterFailure)));
         };
         let part = &mut scan.parts[at];
-        (part.state, part.wire) = (PartState::Fetching, wire);
+        (part.state, part.wire, part.way) = (PartState::Fetching, wire, Some(way));
         scan.open += 1;
         let opening = Opening {
             spec: &scan.spec,
@@ -294,8 +299,7 @@ impl Scans {
             batch_rows: U16::new(part.batch_rows),
             unused: U16::ZERO,
         };
-        // Without a way the connection is lost, and the scan with it.
-        let Some((link, data_manager)) = net.routes.way(part.partition) else { return };
+        let (link, data_manager) = part.way.expect("it is open");
         net.frame(link, SignalNumber::ScanNextRequest, data_manager).put(&body);
         net.link(link).hurry();
     }
@@ -380,8 +384,7 @@ impl Scans {
                 continue;
             }
             self.by_wire.remove(&part.wire);
-            // Without a way the connection is lost, and the scan with it.
-            let Some((link, data_manager)) = net.routes.way(part.partition) else { continue };
+            let (link, data_manager) = part.way.expect("it was open");
             let body = ScanBody { scan: U32::new(part.wire) };
             net.frame(link, SignalNumber::ScanCloseOrder, data_manager).put(&body);
             net.link(link).hurry();
@@ -482,13 +485,10 @@ impl Scans {
 
     /// All connections to an endpoint are gone.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let is_lost = |net: &Net, partition: PartitionId| {
-            let link = net.routes.partition(partition).and_then(|route| route.link);
-            link.is_some_and(|link| link.endpoint() == endpoint)
-        };
+        let is_lost = |part: &Part| part.way.is_some_and(|(link, _)| link.endpoint() == endpoint);
         let open = self.by_wire.values();
         let mut lost: Vec<Handle> = open
-            .filter(|(handle, at)| is_lost(net, self.pool[*handle].parts[*at].partition))
+            .filter(|(handle, at)| is_lost(&self.pool[*handle].parts[*at]))
             .map(|(handle, _)| *handle)
             .collect();
         lost.dedup();

@@ -308,6 +308,7 @@ impl Sessions {
         let missing = match (session.state, link.connection()) {
             (State::First { since }, 0) => {
                 net.api = NodeId(confirm.api);
+                net.incarnation = Incarnation(confirm.api_incarnation);
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);

@@ -409,6 +409,7 @@ impl ScriptedNode {
             api,
             ticket: session.ticket,
             view,
+            api_incarnation: hello.incarnation,
         };
         self.connections.insert(connection, (api, hello.connection));
         self.send_on(connection, Address::NONE, driver, SignalNumber::HelloConfirm, |w| {

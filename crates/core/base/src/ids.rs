@@ -110,7 +110,8 @@ pub struct TransactionId(pub u64);
 impl TransactionId {
     /// No transaction.
     pub const NONE: TransactionId = TransactionId(0);
-    const NUMBER_BITS: u32 = 40;
+    /// Bits of the sequence number.
+    pub const NUMBER_BITS: u32 = 40;
 
     /// Builds an id; `number` is cut to its 40 bits.
     pub fn new(api: NodeId, incarnation: Incarnation, number: u64) -> Self {

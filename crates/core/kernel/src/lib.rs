@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "testkit"))]
 extern crate std;
 
+pub mod admitted;
 pub mod block;
 pub mod context;
 pub mod executor;
@@ -23,6 +24,7 @@ pub mod testkit;
 pub mod timers;
 pub mod trace_ring;
 
+pub use admitted::AdmittedNodes;
 pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};

@@ -136,6 +136,13 @@ impl<B: Block> Harness<B> {
         harness
     }
 
+    /// What was done so far made the block ready, and is no part of the scenario.
+    pub fn begin_scenario(&mut self) {
+        self.sent.clear();
+        self.scenario.clear();
+        self.time_written = None;
+    }
+
     /// Sends the block a signal whose body `write` appends. An API node's signal is checked as in a node.
     ///
     /// # Errors
@@ -308,6 +315,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
         S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
         S::ApiDisconnectedReport
+        | S::ApiConnectedOrder
+        | S::ApiConnectedConfirm
         | S::ApiConnectionClosedOrder
         | S::ApiConnectionClosedConfirm
         | S::ApiFailedOrder

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -38,7 +38,8 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node: greater than any earlier one, taken from its clock.
+    /// Incarnation of the API node. With ticket 0 a wish, greater than any earlier one, taken from its clock; else the
+    /// one that it was admitted with.
     pub incarnation: u32,
     /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
@@ -67,6 +68,9 @@ pub struct HelloConfirm {
     pub ticket: u64,
     /// The cluster as it is.
     pub view: ClusterView,
+    /// The API node's incarnation: the one that it wished for, or a greater one if an earlier session with this node id had
+    /// that or a later one. The ids of its transactions carry it.
+    pub api_incarnation: u32,
 }
 
 /// Body of `HelloRefuse` and of every other cold refusal.

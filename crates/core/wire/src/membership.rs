@@ -4,6 +4,8 @@
 //! |---|---|---|---|
 //! | `ApiConnectRequest` | driver | membership | a greeting has arrived: may this API node connect? |
 //! | `ApiConnectConfirm` / `…Refuse` | membership | driver | yes, with this node id / no, with an error |
+//! | `ApiConnectedOrder` | membership | coordinators, data managers, dictionary, info | this incarnation of the API node is admitted, for the first time or again |
+//! | `ApiConnectedConfirm` | the same | membership | what comes from it will be accepted here |
 //! | `ApiDisconnectedReport` | driver | membership | a connection of the API node broke, all are closed now |
 //! | `ApiConnectionClosedOrder` | membership | coordinators, data managers, dictionary, info | end what depends on it |
 //! | `ApiConnectionClosedConfirm` | the same | membership | everything received from it is finished |
@@ -14,8 +16,12 @@
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | membership | an order of a block for which this thread has no connection |
 //!
+//! Blocks accept nothing of an API node before they are notified that it is admitted, nor of another incarnation than
+//! the one that is. Its connections are confirmed when all of them are.
+//!
 //! When a connection breaks, all connections of that API node are closed, then every block is notified
-//! (`ApiConnectionClosedOrder` travels behind the last frames that were read). Coordinators roll back transactions
+//! (`ApiConnectionClosedOrder` travels behind the last frames that were read), and accepts nothing more until it is
+//! admitted again. Coordinators roll back transactions
 //! whose commit has not been requested and finish the rest; scans and reads are closed. When all have confirmed, the
 //! same incarnation may connect again within the grace time and ask for the outcomes of its transactions: outcomes are
 //! kept for this purpose. If it does not, the incarnation is declared failed and forgotten (`ApiFailedOrder`); only
@@ -54,7 +60,7 @@ pub struct ApiConnectConfirm {
     pub waiting: u64,
     /// The API node's id.
     pub api: u8,
-    /// Its incarnation.
+    /// See [`crate::handshake::HelloConfirm::api_incarnation`].
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
@@ -73,8 +79,8 @@ pub struct ApiConnectRefuse {
     pub detail: String,
 }
 
-/// Body of `ApiDisconnectedReport`, `ApiConnectionClosedOrder`, `ApiFailedOrder` and their confirms, and of
-/// `DisconnectOrder`.
+/// Body of `ApiConnectedOrder`, `ApiConnectionClosedOrder`, `ApiFailedOrder` and their confirms, of
+/// `ApiDisconnectedReport` and of `DisconnectOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ApiNodeBody {
@@ -90,6 +96,12 @@ impl ApiNodeBody {
     /// Builds a body.
     pub fn new(api: vinga_base::NodeId, incarnation: vinga_base::Incarnation) -> Self {
         ApiNodeBody { api: api.0, unused: [0; 3], incarnation: U32::new(incarnation.0) }
+    }
+
+    /// What the ids of its transactions have in common ([`vinga_base::TransactionId::owner`]).
+    pub fn owner(&self) -> u32 {
+        let incarnation = vinga_base::Incarnation(self.incarnation.get());
+        vinga_base::TransactionId::new(vinga_base::NodeId(self.api), incarnation, 1).owner()
     }
 }
 

@@ -66,6 +66,8 @@ signals! {
     HeartbeatConfirm = 19, Node;
     CloseConnectionOrder = 21, Node;
     DisconnectOrder = 22, Api;
+    ApiConnectedOrder = 23, Node;
+    ApiConnectedConfirm = 24, Node;
     // view.rs
     ViewChangedOrder = 20, Node;
     // epoch.rs

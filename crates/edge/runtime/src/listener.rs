@@ -387,6 +387,7 @@ impl Listener {
             api: confirm.api,
             ticket: confirm.ticket,
             view: confirm.view,
+            api_incarnation: confirm.incarnation,
         };
         let local = match pending.shares.then(NodeLink::make).transpose() {
             Ok(local) => local.map(Box::new),

@@ -12,6 +12,7 @@ use vinga_kernel::{Executor, Origin, Outbox, Routes, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::key_read::KeyReadHead;
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::operation::{ALL_COLUMNS, OperationHead, OperationKind};
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_START, TransactionHead};
@@ -107,12 +108,14 @@ impl Bench {
                 Some(BlockNumber::DataManager) => RoundTask::Prepare { record, made: vec![TABLE] },
                 _ => RoundTask::Publish { record: Some(record), gone: vec![] },
             };
+            FrameWriter::begin(&mut bytes, SignalNumber::ApiConnectedOrder, 1, to, from, 0)
+                .put(&ApiNodeBody::new(API.node(), Incarnation(1)));
             cold::write(
                 &mut FrameWriter::begin(&mut bytes, SignalNumber::SchemaRoundRequest, 1, to, from, 0),
                 &SchemaRoundRequest { round: RoundName { change: 1, step: 1 }, task },
             );
         }
-        // The dictionary did not ask for it: its answers would surprise it, so they are taken away.
+        // The dictionary did not ask for it: the answers would surprise it, so they are taken away.
         executor.outbox().routes.set_node(NodeId(9), None);
         let bytes = redirect(bytes);
         executor.feed(&bytes, Origin::Node).expect("our own frames");

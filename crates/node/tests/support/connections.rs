@@ -3,7 +3,9 @@
 use super::{API, Cluster, Received};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Origin;
-use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody};
+use vinga_wire::membership::{
+    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 const MEMBERSHIP: Address = Address::new(NodeId(1), BlockNumber::Membership, 0);
@@ -59,6 +61,12 @@ pub fn answer(frame: &Frame<'_>) -> Option<(Received, Option<u64>)> {
             let refuse: ApiConnectRefuse = cold::read(frame).expect("well-formed");
             let code = ErrorCode::from_number(refuse.code).expect("a known error");
             Some((Received::NotAdmitted(code), None))
+        }
+        // An order of membership names no signal: it only closes what is left of the API node.
+        Some(SignalNumber::CloseConnectionOrder) => {
+            let (order, _) = frame.head::<CloseConnectionOrder>().expect("well-formed");
+            let code = ErrorCode::from_number(order.reason.get()).expect("a known error");
+            (order.signal.get() != 0).then_some((Received::Closed(code), None))
         }
         _ => None,
     }

@@ -65,21 +65,35 @@ pub const BY_TEXT: u16 = 2;
 pub struct Setup {
     /// Data nodes, all in one group, with two data managers each. All rows are on all nodes.
     pub nodes: u8,
-    /// So many of the first nodes have a coordinator.
+    /// So many of the first nodes have coordinators.
     pub coordinators: u8,
+    /// How many each of them has.
+    pub coordinators_each: u16,
     /// Whether backups of the table answer reads.
     pub read_backup: bool,
     /// Whether the table has a unique index on the number and one on the text.
     pub unique: bool,
     /// Partitions of the table; 0 for all.
     pub partitions: u16,
+    /// How long a driver may take to report that connections are closed.
+    pub heartbeat_interval: Span,
     /// A rule that is broken on purpose; only with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { nodes: 3, coordinators: 1, read_backup: false, unique: false, partitions: 0, bug: None }
+        Setup {
+            nodes: 3,
+            coordinators: 1,
+            coordinators_each: 1,
+            read_backup: false,
+            unique: false,
+            partitions: 0,
+            // Nobody is silent for so long.
+            heartbeat_interval: Span::from_millis(1_000_000),
+            bug: None,
+        }
     }
 }
 
@@ -139,6 +153,8 @@ pub struct Cluster {
     now: Tick,
     received: Vec<Received>,
     transactions: u64,
+    /// The API node's incarnation.
+    incarnation: Incarnation,
     /// The newest outcome of each coordinator.
     outcomes: BTreeMap<Address, u32>,
     /// The epoch in the newest answer of a coordinator.
@@ -198,8 +214,11 @@ impl Cluster {
     /// Makes a cluster and the test table.
     pub fn with(setup: &Setup) -> Self {
         let nodes = setup.nodes;
-        let coordinators = |node: u8| u16::from(node <= setup.coordinators);
-        let settings = |node| node_settings(node, coordinators(node));
+        let coordinators = |node: u8| if node <= setup.coordinators { setup.coordinators_each } else { 0 };
+        let settings = |node| NodeSettings {
+            heartbeat_interval: setup.heartbeat_interval,
+            ..node_settings(node, coordinators(node))
+        };
         let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();
         let mut lanes = BTreeMap::new();
@@ -237,6 +256,7 @@ impl Cluster {
             now: Tick(0),
             received: vec![],
             transactions: 0,
+            incarnation: Incarnation(1),
             outcomes: BTreeMap::new(),
             epoch_received: 0,
             indexes_received: vec![],
@@ -248,6 +268,8 @@ impl Cluster {
             range_answers: vec![],
             statistics: vec![],
         };
+        cluster.notify(API, SignalNumber::ApiConnectedOrder);
+        cluster.notify(OTHER_API, SignalNumber::ApiConnectedOrder);
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
             cold::write(w, &CreateTableRequest { request: 1, definition });
@@ -365,7 +387,7 @@ impl Cluster {
     /// A new transaction's id.
     pub fn begin(&mut self) -> TransactionId {
         self.transactions += 1;
-        TransactionId::new(API.node(), Incarnation(1), self.transactions)
+        TransactionId::new(API.node(), self.incarnation, self.transactions)
     }
 
     /// The API node has seen all outcomes.
@@ -380,7 +402,7 @@ impl Cluster {
     }
 
     fn forget_outcomes_of(&mut self, coordinator: Address, seen: u32) {
-        let owner = TransactionId::new(API.node(), Incarnation(1), 1);
+        let owner = TransactionId::new(API.node(), self.incarnation, 1);
         self.send(SignalNumber::OutcomesSeenOrder, coordinator, |w| {
             w.put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
         });
@@ -444,10 +466,24 @@ impl Cluster {
         }
     }
 
+    /// The next incarnation of the API node is admitted.
+    pub fn api_is_back(&mut self) {
+        self.incarnation.0 += 1;
+        self.transactions = 0;
+        self.outcomes.clear();
+        self.notify_of_api(SignalNumber::ApiConnectedOrder);
+    }
+
     /// One of the two orders about that: the first ends its transactions, which must be over before the second.
     pub fn notify_of_api(&mut self, signal: SignalNumber) {
+        self.notify(API, signal);
+    }
+
+    /// All blocks get an order about an API node.
+    fn notify(&mut self, api: Address, signal: SignalNumber) {
         let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
-        let body = ApiNodeBody::new(API.node(), Incarnation(1));
+        let incarnation = if api == API { self.incarnation } else { Incarnation(1) };
+        let body = ApiNodeBody::new(api.node(), incarnation);
         let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
         let view = self.view.clone();
         for to in blocks.into_iter().flat_map(|block| view.addresses(block)) {

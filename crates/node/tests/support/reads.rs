@@ -22,6 +22,15 @@ impl Cluster {
         key: u64,
         viewer: Option<(TransactionId, u32)>,
     ) -> Option<Row> {
+        self.send_read(data_manager, key, viewer);
+        match self.received().pop() {
+            Some(Received::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
+            other => panic!("a read is answered by rows, not {other:?}"),
+        }
+    }
+
+    /// Asks a data manager for a row.
+    pub fn send_read(&mut self, data_manager: Address, key: u64, viewer: Option<(TransactionId, u32)>) {
         let (table, version) = self.table;
         self.send(SignalNumber::KeyReadRequest, data_manager, |w| {
             w.put(&KeyReadHead {
@@ -37,10 +46,6 @@ impl Cluster {
             })
             .bytes(&key.to_le_bytes());
         });
-        match self.received().pop() {
-            Some(Received::Rows(mut rows)) => rows.pop().expect("one key was asked for"),
-            other => panic!("a read is answered by rows, not {other:?}"),
-        }
     }
 
     /// Scans all partitions, in batches of `batch` rows.
@@ -80,24 +85,20 @@ impl Cluster {
         self.scan_partition_with(partition, None, None, 100, &mut |_, _| ())
     }
 
-    fn scan_partition_with(
+    /// Opens the scan of a partition, whose name is by one greater than the number of that.
+    pub fn open_scan(
         &mut self,
         partition: PartitionId,
-        node: Option<u8>,
+        owner: Address,
         viewer: Option<(TransactionId, u32)>,
         batch: u16,
-        meet: &mut dyn FnMut(&mut Self, &[Row]),
-    ) -> Result<Vec<Row>, ErrorCode> {
+    ) {
         let (table, version) = self.table;
-        let primary = self.view.partition(partition).primary();
-        let owner = node.map_or(primary, |node| dm(node, primary.instance()));
-        let name = u32::from(partition.0) + 1;
-        let mut found = vec![];
         self.send(SignalNumber::ScanOpenRequest, owner, |w| {
             w.put(&ScanOpenHead {
                 version: U64::new(version),
                 transaction: U64::new(viewer.map_or(0, |(id, _)| id.0)),
-                scan: U32::new(name),
+                scan: U32::new(u32::from(partition.0) + 1),
                 table: U32::new(table),
                 operation: U32::new(viewer.map_or(0, |(_, operation)| operation)),
                 from_row: U32::ZERO,
@@ -109,6 +110,21 @@ impl Cluster {
                 filter_bytes: U16::ZERO,
             });
         });
+    }
+
+    fn scan_partition_with(
+        &mut self,
+        partition: PartitionId,
+        node: Option<u8>,
+        viewer: Option<(TransactionId, u32)>,
+        batch: u16,
+        meet: &mut dyn FnMut(&mut Self, &[Row]),
+    ) -> Result<Vec<Row>, ErrorCode> {
+        let primary = self.view.partition(partition).primary();
+        let owner = node.map_or(primary, |node| dm(node, primary.instance()));
+        let name = u32::from(partition.0) + 1;
+        let mut found = vec![];
+        self.open_scan(partition, owner, viewer, batch);
         loop {
             let mut is_over = false;
             for received in self.received() {

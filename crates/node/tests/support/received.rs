@@ -31,6 +31,8 @@ pub enum Received {
     /// A connection of that name was admitted.
     Admitted(u64),
     NotAdmitted(ErrorCode),
+    /// A block wants all its connections closed.
+    Closed(ErrorCode),
     Other(SignalNumber),
 }
 

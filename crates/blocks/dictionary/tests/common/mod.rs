@@ -25,6 +25,9 @@ pub const COORDINATORS: [Address; 2] =
 pub const DATA_MANAGERS: [Address; 2] =
     [address(1, BlockNumber::DataManager), address(2, BlockNumber::DataManager)];
 pub const TABLES_MAX: u32 = 3;
+/// The API nodes that are admitted at first.
+pub const API_FIRST: u8 = 145;
+pub const API_LAST: u8 = 160;
 
 pub fn api(node: u8) -> Address {
     address(node, BlockNumber::Api)
@@ -34,7 +37,10 @@ pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
     let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
     let view = ClusterView::first(vec![member(1), member(2)]);
     let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1) };
-    Harness::new(DICTIONARY, 1, view, Dictionary::new(settings))
+    let mut harness = Harness::new(DICTIONARY, 1, view, Dictionary::new(settings));
+    (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut harness, node));
+    harness.begin_scenario();
+    harness
 }
 
 pub fn harness() -> Harness<Dictionary> {
@@ -121,6 +127,14 @@ pub fn confirm(h: &mut Harness<Dictionary>, from: Address, round: RoundName) {
 pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, round: RoundName) {
     let body = SchemaRoundRefuse { round, code: code as u16 };
     h.send(from, SignalNumber::SchemaRoundRefuse, |w| cold::write(w, &body)).expect("allowed");
+}
+
+pub fn api_connects(h: &mut Harness<Dictionary>, node: u8) {
+    let body = ApiNodeBody::new(NodeId(node), Incarnation(7));
+    h.send(MEMBERSHIP, SignalNumber::ApiConnectedOrder, |w| {
+        w.put(&body);
+    })
+    .expect("allowed");
 }
 
 pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {
