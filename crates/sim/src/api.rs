@@ -147,7 +147,7 @@ impl World {
             let node = NodeId(API_FIRST + api as u8);
             let mut random = Rng::with_seed(self.random.u64(..));
             let mut node = ApiNode {
-                caller: Caller::new(node, 1, &self.profile, random.fork()),
+                caller: Caller::new(node, 1, &self.profile, random.fork(), self.bug),
                 start: 1,
                 is_alive: true,
                 sessions: Vec::new(),
@@ -385,7 +385,7 @@ impl World {
         self.note(|| format!("API node {api} begins a new incarnation"));
         let node = &mut self.apis[api];
         node.start += 1;
-        node.caller = Caller::new(node.caller.node, node.start, &self.profile, node.random.fork());
+        node.caller = Caller::new(node.caller.node, node.start, &self.profile, node.random.fork(), self.bug);
         node.is_alive = true;
         node.wake_at = None;
         self.begin_work(api);

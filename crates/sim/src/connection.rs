@@ -160,6 +160,7 @@ impl World {
         }
         self.connections[connection].side = Side::Open { api: confirm.api, incarnation };
         self.set_routes(self.threads[id.0].node, confirm.api);
+        self.plan_break_again(self.connections[connection].api);
         let hello = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: self.threads[id.0].node,

@@ -231,7 +231,9 @@ impl World {
         if self.profile.faults.contains(&Fault::GiveUp) {
             self.strike_batches();
         }
-        let kind = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
+        let drawn = STRIKES[self.nemesis.random.usize(..STRIKES.len())];
+        let many = self.profile.faults.contains(&Fault::ManyDisconnects);
+        let kind = if many && self.nemesis.random.bool() { Fault::ManyDisconnects } else { drawn };
         let api = self.nemesis.random.usize(..self.apis.len());
         let thread = ThreadId(self.nemesis.random.usize(..self.threads.len()));
         let span = self.nemesis.random.u64(500..60_000);
@@ -248,7 +250,7 @@ impl World {
                 }
             }
             Fault::CutLink => self.strike_link(span),
-            Fault::Disconnect => self.disconnect_api(api),
+            Fault::Disconnect | Fault::ManyDisconnects => self.disconnect_api(api),
             Fault::KillApi => {
                 let api = self.owner_of_something().unwrap_or(api);
                 if self.apis[api].is_alive && self.nemesis.api_deaths_left > 0 {
@@ -271,6 +273,21 @@ impl World {
             | Fault::SplitFrames
             | Fault::FewSockets
             | Fault::GiveUp => unreachable!("these are properties of a run"),
+        }
+    }
+
+    /// A connection of an API node was admitted: it may break again while answers to what the API node asks now, having
+    /// lost them before, are on their way.
+    pub(crate) fn plan_break_again(&mut self, api: usize) {
+        if self.stage == Stage::Running && self.profile.faults.contains(&Fault::ManyDisconnects) {
+            let pause = self.nemesis.random.u64(..=self.profile.fault_interval);
+            self.agenda.enter(self.now() + pause, Event::BreakAgain(api));
+        }
+    }
+
+    pub(crate) fn on_break_again(&mut self, api: usize) {
+        if self.now() < self.nemesis.until && self.stage == Stage::Running {
+            self.disconnect_api(api);
         }
     }
 

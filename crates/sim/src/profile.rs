@@ -67,11 +67,14 @@ pub enum Fault {
     FewSockets,
     /// Sessions of an API node give up the batches that they have under way.
     GiveUp,
+    /// Connections break again and again, so that the next often breaks before everything that was lost with the last
+    /// is answered: one API node with many sessions that pause seldom.
+    ManyDisconnects,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -90,6 +93,7 @@ impl Fault {
         Fault::SplitFrames,
         Fault::FewSockets,
         Fault::GiveUp,
+        Fault::ManyDisconnects,
     ];
 
     /// Its name on the command line.
@@ -113,6 +117,7 @@ impl Fault {
             Fault::SplitFrames => "split-frames",
             Fault::FewSockets => "few-sockets",
             Fault::GiveUp => "give-up",
+            Fault::ManyDisconnects => "many-disconnects",
         }
     }
 
@@ -268,6 +273,7 @@ impl Profile {
                 Fault::CrashPoint => random.u8(..4) < 2,
                 // By numbers of its own, so that seeds without it go on as they did.
                 Fault::GiveUp => Rng::with_seed(seed.wrapping_mul(11)).u8(..4) == 0,
+                Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 _ => random.u8(..4) == 0,
             })
             .collect();
@@ -317,7 +323,7 @@ impl Profile {
         };
         let turn = if random.bool() { random.u64(1..20) } else { random.u64(20..400) };
         let instances = random.u16(2..=3);
-        Profile {
+        let profile = Profile {
             groups,
             threads,
             socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
@@ -350,6 +356,34 @@ impl Profile {
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             coordinators: Coordinators::of(seed, &without_nothing),
             faults,
+        };
+        if without_nothing.contains(&Fault::ManyDisconnects) {
+            profile.with_many_disconnects(seed)
+        } else {
+            profile
+        }
+    }
+
+    /// Whether bytes arrive in pieces.
+    pub fn splits_frames(&self) -> bool {
+        self.faults.contains(&Fault::SplitFrames) || self.faults.contains(&Fault::ManyDisconnects)
+    }
+
+    /// The load of one API node that has much under way whenever its connections break, which is often.
+    fn with_many_disconnects(self, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed.wrapping_mul(23));
+        Profile {
+            apis: 1,
+            sessions: random.usize(10..=40),
+            keys: random.u64(30..60),
+            pause: 0,
+            fault_interval: random.u64(500..8_000),
+            client_delay: Delay {
+                one_in: random.u32(3..20),
+                held_up: random.u64(300..4_000),
+                ..self.client_delay
+            },
+            ..self
         }
     }
 }

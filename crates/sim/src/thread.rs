@@ -398,7 +398,7 @@ impl World {
 
     /// Puts bytes into a pipe, perhaps in pieces.
     pub(crate) fn put_split(&mut self, pipe: PipeId, at: Time, mut payload: Payload) {
-        if self.profile.faults.contains(&crate::profile::Fault::SplitFrames) {
+        if self.profile.splits_frames() {
             while self.random.bool()
                 && let Some(piece) = payload.split_off(&mut self.random)
             {

@@ -65,6 +65,8 @@ pub enum Event {
     Heal(Vec<PipeId>),
     /// A dead API node comes back.
     Revive(usize),
+    /// Connections of an API node break that has just come back.
+    BreakAgain(usize),
 }
 
 /// Where a pipe ends.
@@ -346,6 +348,7 @@ impl World {
             Event::Strike => self.on_strike(),
             Event::Heal(pipes) => self.on_heal(&pipes),
             Event::Revive(api) => self.on_revive(api),
+            Event::BreakAgain(api) => self.on_break_again(api),
         }
         true
     }

@@ -45,6 +45,15 @@ pub struct Client {
     next_check: Tick,
 }
 
+/// # Rules that are broken on purpose
+#[cfg(feature = "injected-bugs")]
+impl Client {
+    /// Reports outcomes as seen up to the greatest number that has come, whatever questions are open.
+    pub fn let_seen_cover_open_questions(&mut self) {
+        self.net.outcomes.seen_covers_open_questions = true;
+    }
+}
+
 /// # The driver's side: connections and time
 impl Client {
     /// A client that is not connected. The first call of [`Client::on_time`] makes it try.

@@ -1,14 +1,19 @@
 //! Which outcomes of transactions are known, for each coordinator.
 //!
 //! A coordinator numbers its final answers to this client and keeps them until the client says that it has seen all up
-//! to some number. It sends them in their order on one connection, so the greatest number seen covers all before it.
-//! Answers that are lost with a connection have greater numbers than any that was seen, and are asked for before
-//! anything else is sent on the next connection, so their answers come before any later outcome does.
+//! to some number. It sends them in their order on one connection, so the greatest number seen covers all before it, as
+//! long as no answer is lost.
+//!
+//! Answers that are lost with a connection are asked for on the next one. These *questions* are answered in any order:
+//! that of the questions is not that of the numbers, and a transaction that is still under way is answered when it ends,
+//! behind later outcomes. So while a question is open, no more is reported as seen than was known when the first one
+//! arose: the coordinator would forget an outcome of which nothing is known here. When all are answered, everything up
+//! to the greatest number is known again.
 //!
 //! The number goes with each batch; when there are none, an `OutcomesSeenOrder` goes after a while.
 //!
-//! An answer that was lost and that nobody waits for any more is *unanswered*: it is asked for all the same when its
-//! coordinator is connected again, so that this can forget it.
+//! A question that nobody waits for any more is *unanswered*: it is asked all the same when its coordinator is connected
+//! again, so that this can forget the outcome.
 
 use crate::link::LinkId;
 use crate::routes::CoordinatorIndex;
@@ -26,7 +31,13 @@ pub struct Coordinator {
     pub address: Address,
     /// How it is reached; `None` while its node is not connected.
     pub link: Option<LinkId>,
+    /// The greatest number that has come.
     seen: u32,
+    /// All outcomes up to this number are known: the greatest that had come when the first of the open questions arose.
+    known: u32,
+    /// Open questions, the unanswered ones included.
+    questions: u32,
+    /// What was reported last.
     confirmed: u32,
     confirmed_at: Tick,
     /// Transactions whose answers may have been lost, and that nobody here knows any more.
@@ -44,6 +55,9 @@ impl Coordinator {
 #[derive(Default)]
 pub struct Outcomes {
     coordinators: Vec<Coordinator>,
+    /// Breaks the rule about open questions on purpose.
+    #[cfg(feature = "injected-bugs")]
+    pub seen_covers_open_questions: bool,
 }
 
 impl Outcomes {
@@ -59,6 +73,8 @@ impl Outcomes {
                     address,
                     link: Some(link),
                     seen: 0,
+                    known: 0,
+                    questions: 0,
                     confirmed: 0,
                     confirmed_at: Tick(0),
                     unanswered: Vec::new(),
@@ -88,24 +104,49 @@ impl Outcomes {
     #[inline]
     pub fn seen_for_batch(&mut self, index: CoordinatorIndex, now: Tick) -> u32 {
         let coordinator = &mut self.coordinators[usize::from(index.0)];
-        coordinator.confirmed = coordinator.seen;
+        coordinator.confirmed = coordinator.known;
         coordinator.confirmed_at = now;
-        coordinator.seen
+        coordinator.known
     }
 
     /// A numbered outcome has arrived. 0 is no number.
     #[inline]
     pub fn note(&mut self, index: CoordinatorIndex, number: u32) {
+        let covers_questions = self.covers_questions();
         let coordinator = &mut self.coordinators[usize::from(index.0)];
         // Numbers may wrap.
         if number != 0 && number.wrapping_sub(coordinator.seen) as i32 > 0 {
             coordinator.seen = number;
         }
+        if coordinator.questions == 0 || covers_questions {
+            coordinator.known = coordinator.seen;
+        }
     }
 
-    /// The answer to a transaction may have been lost, and nobody waits for it.
+    #[inline]
+    fn covers_questions(&self) -> bool {
+        #[cfg(feature = "injected-bugs")]
+        return self.seen_covers_open_questions;
+        #[cfg(not(feature = "injected-bugs"))]
+        false
+    }
+
+    /// The answer to a transaction may have been lost: from now on it is an open question.
+    pub fn open_question(&mut self, index: CoordinatorIndex) {
+        self.coordinators[usize::from(index.0)].questions += 1;
+    }
+
+    /// A question is answered by this number, 0 for none, or somebody else asks it.
+    pub fn close_question(&mut self, index: CoordinatorIndex, number: u32) {
+        let questions = &mut self.coordinators[usize::from(index.0)].questions;
+        *questions = questions.checked_sub(1).expect("a question is answered once");
+        self.note(index, number);
+    }
+
+    /// The answer to a transaction may have been lost, and nobody waits for it: it is an open question of this.
     pub fn note_unanswered(&mut self, index: CoordinatorIndex, transaction: TransactionId) {
         self.coordinators[usize::from(index.0)].unanswered.push(transaction);
+        self.open_question(index);
     }
 
     /// What is to be asked for when an endpoint is connected again: coordinators and transactions.
@@ -121,7 +162,7 @@ impl Outcomes {
         let unanswered = &mut self.coordinators[at].unanswered;
         let Some(found) = unanswered.iter().position(|&id| id == transaction) else { return false };
         unanswered.swap_remove(found);
-        self.note(CoordinatorIndex(at as u16), number);
+        self.close_question(CoordinatorIndex(at as u16), number);
         true
     }
 
@@ -129,25 +170,30 @@ impl Outcomes {
     pub fn take_idle(&mut self, now: Tick) -> impl Iterator<Item = (LinkId, Address, u32)> {
         self.coordinators.iter_mut().filter_map(move |coordinator| {
             let link = coordinator.link?;
-            if coordinator.confirmed == coordinator.seen || now < coordinator.confirmed_at + IDLE {
+            if coordinator.confirmed == coordinator.known || now < coordinator.confirmed_at + IDLE {
                 return None;
             }
-            coordinator.confirmed = coordinator.seen;
+            coordinator.confirmed = coordinator.known;
             coordinator.confirmed_at = now;
-            Some((link, coordinator.address, coordinator.seen))
+            Some((link, coordinator.address, coordinator.known))
         })
     }
 
     /// When [`Outcomes::take_idle`] has something to give.
     pub fn idle_at(&self) -> Option<Tick> {
-        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.confirmed != c.seen);
+        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.confirmed != c.known);
         waiting.map(|c| c.confirmed_at + IDLE).min()
     }
 
-    /// The client begins a new incarnation: coordinators count from 1 again.
+    /// The client begins a new incarnation: coordinators count from 1 again, and nobody asks any more.
     pub fn reset(&mut self) {
         for coordinator in &mut self.coordinators {
-            (coordinator.seen, coordinator.confirmed) = (0, 0);
+            assert!(
+                coordinator.questions as usize == coordinator.unanswered.len(),
+                "others were given up before"
+            );
+            (coordinator.seen, coordinator.known, coordinator.confirmed) = (0, 0, 0);
+            coordinator.questions = 0;
             coordinator.unanswered.clear();
         }
     }
@@ -186,5 +232,26 @@ mod tests {
             Some((LinkId(1), Address(7), 9)),
             "it may have been lost"
         );
+    }
+
+    #[test]
+    fn nothing_is_known_beyond_open_questions() {
+        let mut outcomes = Outcomes::default();
+        let one = outcomes.coordinator(Address(7), LinkId(0));
+        let other = outcomes.coordinator(Address(8), LinkId(0));
+        outcomes.note(one, 3);
+        outcomes.open_question(one);
+        outcomes.open_question(one);
+        outcomes.close_question(one, 7);
+        outcomes.note(one, 8);
+        outcomes.note(other, 5);
+        assert_eq!((outcomes.seen_for_batch(one, START), outcomes.seen_for_batch(other, START)), (3, 5));
+        // Nobody waits for the second answer any more.
+        outcomes.note_unanswered(one, TransactionId(77));
+        outcomes.close_question(one, 0);
+        assert_eq!(outcomes.seen_for_batch(one, START), 3);
+        assert!(!outcomes.take_unanswered(Address(8), TransactionId(77), 4));
+        assert!(outcomes.take_unanswered(Address(7), TransactionId(77), 4));
+        assert_eq!(outcomes.seen_for_batch(one, START), 8);
     }
 }

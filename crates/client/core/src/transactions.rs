@@ -265,6 +265,7 @@ impl Transactions {
             State::Fresh | State::Ended(_) => self.remove(handle),
             State::Asking { .. } => {
                 net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
+                net.outcomes.close_question(transaction.coordinator, 0);
                 self.asking -= 1;
                 self.remove(handle);
             }
@@ -495,6 +496,7 @@ impl Transactions {
                         None if may_have_committed && !transaction.is_abandoned => {
                             transaction.state = State::Asking { batch: busy.batch, until };
                             self.asking += 1;
+                            net.outcomes.open_question(coordinator);
                         }
                         Some(_) | None => {
                             if may_have_committed {
@@ -559,7 +561,7 @@ impl Transactions {
         match asked {
             State::Asking { mut batch, .. } => {
                 self.asking -= 1;
-                net.outcomes.note(transaction.coordinator, number);
+                net.outcomes.close_question(transaction.coordinator, number);
                 if standing.is_ok() {
                     batch.lose_errors();
                 }

@@ -132,10 +132,13 @@ impl Writes {
         let single = self.singles.remove(handle).expect("the caller has found it");
         if single.asked_until.is_some() {
             self.asking -= 1;
-        } else if let Some(link) = net.outcomes.get(single.coordinator).link {
-            net.link(link).answered(1);
+            net.outcomes.close_question(single.coordinator, outcome_number);
+        } else {
+            if let Some(link) = net.outcomes.get(single.coordinator).link {
+                net.link(link).answered(1);
+            }
+            net.outcomes.note(single.coordinator, outcome_number);
         }
-        net.outcomes.note(single.coordinator, outcome_number);
         if let Some(batch) = self.batches.get_mut(single.batch) {
             batch.end(single.index, ending);
             if batch.is_complete() {
@@ -160,6 +163,7 @@ impl Writes {
             }
             single.asked_until = Some(until);
             self.asking += 1;
+            net.outcomes.open_question(single.coordinator);
         }
     }
 

@@ -71,6 +71,8 @@ injected_bugs! {
     ReconnectDoesNotWait = "reconnect-does-not-wait";
     /// The outcome of a commit that ends after the connection was lost is not kept.
     ClosedConnectionForgetsOutcomes = "closed-connection-forgets-outcomes";
+    /// A client reports outcomes as seen while it asks for some with lower numbers.
+    SeenCoversOpenQuestions = "seen-covers-open-questions";
     /// Markers are not removed when the API node has confirmed the outcome.
     SeenOutcomesKeepMarkers = "seen-outcomes-keep-markers";
     /// A backup removes the index entries of replaced versions at commit, though it continues to show them.

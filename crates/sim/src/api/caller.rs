@@ -89,9 +89,16 @@ const INCARNATIONS: u32 = 1000;
 
 impl Caller {
     /// The program in one of its starts, from 1; the client is going to connect.
-    pub fn new(node: NodeId, start: u32, profile: &Profile, mut random: Rng) -> Self {
+    pub fn new(
+        node: NodeId,
+        start: u32,
+        profile: &Profile,
+        mut random: Rng,
+        bug: Option<InjectedBug>,
+    ) -> Self {
         let incarnation = Incarnation(start * INCARNATIONS);
         let client = Client::new(settings(node, incarnation, profile, &mut random));
+        let client = with_bug(client, bug);
         let is_patient = start == 1 || random.bool();
         Caller {
             client,
@@ -230,6 +237,21 @@ impl Caller {
     pub(super) fn fail(&mut self, session: usize, error: ErrorCode) {
         self.answers.push_back((session, Answer::Failed(error)));
     }
+}
+
+/// The client breaks this rule, if it is one of a client's.
+#[cfg(feature = "injected-bugs")]
+fn with_bug(mut client: Client, bug: Option<InjectedBug>) -> Client {
+    if bug == Some(InjectedBug::SeenCoversOpenQuestions) {
+        client.let_seen_cover_open_questions();
+    }
+    client
+}
+
+/// Clients keep all rules.
+#[cfg(not(feature = "injected-bugs"))]
+fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
+    client
 }
 
 /// Settings that differ from one client to the next, with times that fit those of the run.
