@@ -13,7 +13,7 @@ use vinga_base::{NodeId, TablePartitions, TableVersion};
 use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::operation::OperationKind;
-use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRequest};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// A table as a coordinator needs it.
@@ -150,8 +150,9 @@ impl Tables {
 
 impl Coordinator {
     pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let SchemaRoundRequest { round, task } = cold::read(frame)?;
+        let SchemaRoundRequest { round, epoch, task } = cold::read(frame)?;
         let requester = frame.sender();
+        self.use_epoch(cx, epoch);
         match task {
             RoundTask::Switch { tables } => {
                 for name in &tables {
@@ -171,7 +172,7 @@ impl Coordinator {
                     }
                     self.tables.put(&record);
                 }
-                confirm(cx, requester, round);
+                self.confirm_round(cx, requester, round);
             }
             RoundTask::Fence { table, api } => {
                 let owner = (api != 0).then_some(NodeId(api));
@@ -182,7 +183,7 @@ impl Coordinator {
                     Some(by_others_than) => {
                         self.wait(cx, round, requester, Awaited::Changes { table, by_others_than });
                     }
-                    None => confirm(cx, requester, round),
+                    None => self.confirm_round(cx, requester, round),
                 }
             }
             RoundTask::Prepare { .. }
@@ -195,7 +196,7 @@ impl Coordinator {
 
     fn wait(&mut self, cx: &mut Context<'_>, round: RoundName, requester: Address, awaited: Awaited) {
         if cx.has_bug(InjectedBug::SwitchDoesNotWait) {
-            confirm(cx, requester, round);
+            self.confirm_round(cx, requester, round);
             return;
         }
         self.tables.waits.push(Wait { round, awaited, requester, since: cx.now() });
@@ -212,17 +213,18 @@ impl Coordinator {
             if self.transactions.iter().any(|(_, t)| wait.awaited.concerns(t)) {
                 self.tables.waits.push(wait);
             } else {
-                confirm(cx, wait.requester, wait.round);
+                self.confirm_round(cx, wait.requester, wait.round);
             }
         }
+    }
+
+    fn confirm_round(&self, cx: &mut Context<'_>, requester: Address, round: RoundName) {
+        let body = SchemaRoundConfirm { round, epoch: self.epochs.current() };
+        cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, requester), &body);
     }
 
     /// The tables that may be used, and who has fenced them.
     pub fn tables(&self) -> impl Iterator<Item = (VersionedTable, Option<NodeId>)> {
         self.tables.iter()
     }
-}
-
-fn confirm(cx: &mut Context<'_>, requester: Address, round: RoundName) {
-    cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, requester), &round);
 }

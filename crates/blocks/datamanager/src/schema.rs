@@ -14,7 +14,9 @@ use vinga_base::schema::IndexKind;
 use vinga_fragment::fragment_index::FragmentIndex;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
-use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
+use vinga_wire::schema_round::{
+    RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRefuse, SchemaRoundRequest,
+};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
@@ -33,16 +35,17 @@ const REMOVAL_UNITS: u32 = 256;
 
 impl DataManager {
     pub(crate) fn on_schema_round_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let SchemaRoundRequest { round, task } = cold::read(frame)?;
+        let SchemaRoundRequest { round, epoch, task } = cold::read(frame)?;
         let requester = frame.sender();
+        self.epoch = self.epoch.max(epoch);
         match task {
             RoundTask::Prepare { record, made } => {
                 let prepared = self.prepare_tables(cx.view(), &record, &made);
-                answer(cx, requester, round, prepared);
+                self.answer_round(cx, requester, round, prepared);
             }
             RoundTask::Build { table, ordered, must_be_empty } => {
                 if must_be_empty && self.has_rows(cx.view(), table) {
-                    answer(cx, requester, round, Err(ErrorCode::NotSupportedYet));
+                    self.answer_round(cx, requester, round, Err(ErrorCode::NotSupportedYet));
                 } else {
                     ordered.iter().for_each(|index| self.begin_index_build(table, index));
                     let indexes = ordered.iter().map(|index| index.id).collect();
@@ -58,7 +61,7 @@ impl DataManager {
                 for name in gone {
                     self.declare_gone(cx, name);
                 }
-                answer(cx, requester, round, Ok(()));
+                self.answer_round(cx, requester, round, Ok(()));
             }
             RoundTask::Remove { tables } => {
                 for &name in &tables {
@@ -118,7 +121,7 @@ impl DataManager {
         if let Some(Building { requester, round, result, .. }) =
             self.schema.building.take_if(|building| building.indexes.is_empty())
         {
-            answer(cx, requester, round, result);
+            self.answer_round(cx, requester, round, result);
         }
     }
 
@@ -155,7 +158,7 @@ impl DataManager {
         let Some(removal) = self.store.tables.removals.first() else { return false };
         let Some(&id) = removal.tables.last() else {
             let Removal { requester, round, .. } = self.store.tables.removals.remove(0);
-            answer(cx, requester, round, Ok(()));
+            self.answer_round(cx, requester, round, Ok(()));
             return !self.store.tables.removals.is_empty();
         };
         if self.versions.rows.iter().any(|(_, row)| row.place.table == id) {
@@ -176,18 +179,27 @@ impl DataManager {
         true
     }
 
+    fn answer_round(
+        &self,
+        cx: &mut Context<'_>,
+        requester: Address,
+        round: RoundName,
+        result: Result<(), ErrorCode>,
+    ) {
+        match result {
+            Ok(()) => cold::write(
+                &mut cx.frame(SignalNumber::SchemaRoundConfirm, requester),
+                &SchemaRoundConfirm { round, epoch: self.epoch },
+            ),
+            Err(code) => cold::write(
+                &mut cx.frame(SignalNumber::SchemaRoundRefuse, requester),
+                &SchemaRoundRefuse { round, code: code as u16 },
+            ),
+        }
+    }
+
     /// The tables that may be used, and the version that each is going to have while it changes.
     pub fn tables(&self) -> impl Iterator<Item = (VersionedTable, Option<TableVersion>)> {
         self.store.tables.usable()
-    }
-}
-
-fn answer(cx: &mut Context<'_>, requester: Address, round: RoundName, result: Result<(), ErrorCode>) {
-    match result {
-        Ok(()) => cold::write(&mut cx.frame(SignalNumber::SchemaRoundConfirm, requester), &round),
-        Err(code) => cold::write(
-            &mut cx.frame(SignalNumber::SchemaRoundRefuse, requester),
-            &SchemaRoundRefuse { round, code: code as u16 },
-        ),
     }
 }

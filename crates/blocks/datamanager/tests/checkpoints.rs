@@ -261,7 +261,7 @@ impl Node {
         let (record, round) = (self.table.clone(), RoundName { change: 1, step: 1 });
         self.send(address(BlockNumber::Dictionary), SignalNumber::SchemaRoundRequest, |writer| {
             let task = RoundTask::Prepare { record, made: vec![TABLE] };
-            cold::write(writer, &SchemaRoundRequest { round, task });
+            cold::write(writer, &SchemaRoundRequest { round, epoch: Epoch(0), task });
         });
         self.take_sent();
     }

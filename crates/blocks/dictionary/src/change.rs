@@ -17,11 +17,13 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
+use vinga_base::{Epoch, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::dictionary::VersionedTable;
 use vinga_wire::schema::SchemaEventKind;
-use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRefuse, SchemaRoundRequest};
+use vinga_wire::schema_round::{
+    RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRefuse, SchemaRoundRequest,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 use crate::events::EVENT_WAIT_MAX;
@@ -79,6 +81,10 @@ pub struct Change {
     refused: Option<Refused>,
     round: Round,
     name: RoundName,
+    /// The newest epoch in which anybody that has confirmed a round has committed.
+    newest: Epoch,
+    /// The epoch of the change; 0 as long as it is not decided.
+    epoch: Epoch,
     /// Who has not answered in this round.
     awaited: BTreeSet<Address>,
     /// Who has prepared the change, or was ordered to hold the table or to fence it: what an undo has to take back.
@@ -220,6 +226,8 @@ impl Dictionary {
             refused: None,
             round: Round::Prepare,
             name: RoundName { change: self.changes, step: 0 },
+            newest: Epoch(0),
+            epoch: Epoch(0),
             awaited: BTreeSet::new(),
             touched: BTreeSet::new(),
             subscribers: BTreeSet::new(),
@@ -266,7 +274,7 @@ impl Dictionary {
         if matches!(round, Round::Forget | Round::Discard) && cx.has_bug(InjectedBug::UndoForgetsPrepared) {
             change.awaited.clear();
         }
-        let body = SchemaRoundRequest { round: change.name, task };
+        let body = SchemaRoundRequest { round: change.name, epoch: change.epoch, task };
         for &block in &change.awaited {
             cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, block), &body);
         }
@@ -293,6 +301,7 @@ impl Dictionary {
     /// From now on the change is carried out whatever happens.
     fn decide(&mut self, cx: &mut Context<'_>) {
         let change = self.change.as_mut().expect("a change is under way");
+        change.epoch = change.newest.max(self.epoch);
         let plan = &mut change.plan;
         if let Some(api) = plan.fence {
             let table = plan.before.as_ref().expect("a table is fenced").table;
@@ -364,10 +373,11 @@ impl Dictionary {
     }
 
     pub(crate) fn on_schema_round_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let round: RoundName = cold::read(frame)?;
+        let SchemaRoundConfirm { round, epoch } = cold::read(frame)?;
         if let Some(change) = &mut self.change
             && change.is_answer(frame, round)
         {
+            change.newest = change.newest.max(epoch);
             if change.round == Round::Prepare {
                 change.touched.insert(frame.sender());
             }
@@ -400,6 +410,7 @@ impl Dictionary {
         self.changes += 1;
         let body = SchemaRoundRequest {
             round: RoundName { change: self.changes, step: 1 },
+            epoch: Epoch(0),
             task: RoundTask::Fence { table, api: 0 },
         };
         let coordinators: Vec<Address> = cx.view().addresses(BlockNumber::Coordinator).collect();

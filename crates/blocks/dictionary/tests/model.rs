@@ -228,7 +228,7 @@ impl World {
     fn receive(&mut self, address: Address, refuses: bool) -> bool {
         let block = self.blocks.get_mut(&address).expect("a live block");
         let Some(sent) = block.inbox.pop_front() else { return false };
-        let SchemaRoundRequest { round, task } = cold::read(&sent.frame()).expect("a whole body");
+        let SchemaRoundRequest { round, task, .. } = cold::read(&sent.frame()).expect("a whole body");
         let for_data_managers = matches!(
             task,
             RoundTask::Prepare { .. }

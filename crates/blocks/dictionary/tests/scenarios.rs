@@ -6,7 +6,7 @@ use common::*;
 use std::path::PathBuf;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{ColumnDefinition, IndexDefinition, IndexKind, TableDefinition};
-use vinga_base::{ColumnId, NodeId};
+use vinga_base::{ColumnId, Epoch, NodeId};
 use vinga_dictionary::{Dictionary, EVENT_WAIT_MAX, QUEUED_CHANGES_MAX, first_version};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
@@ -574,4 +574,25 @@ fn stray_answers_change_nothing() {
     }
     carry_out(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);
+}
+
+/// A transaction that ended before a table was changed has an epoch that is not after the change's.
+#[test]
+fn the_epoch_of_a_change_is_not_before_what_came_before_it() {
+    let mut h = harness();
+    create(&mut h, api(150), 1, "test.items");
+    let mut epochs = Vec::new();
+    loop {
+        let sent = h.take_sent();
+        if sent.is_empty() {
+            break;
+        }
+        for sent in sent.iter().filter(|sent| sent.signal() == SignalNumber::SchemaRoundRequest) {
+            let body: SchemaRoundRequest = cold::read(&sent.frame()).expect("a whole body");
+            epochs.push(body.epoch);
+            let newest = if sent.receiver() == DATA_MANAGERS[1] { Epoch(40) } else { Epoch(7) };
+            confirm_in(&mut h, sent.receiver(), body.round, newest);
+        }
+    }
+    assert_eq!(epochs, [0, 0, 40, 40].map(Epoch), "two data managers prepare, two coordinators publish");
 }

@@ -419,7 +419,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::SchemaEventReport => cold!(schema::SchemaEvent),
         S::SchemaEventsSeenOrder => cold!(schema::SchemaEventsSeenOrder),
         S::SchemaRoundRequest => cold!(schema_round::SchemaRoundRequest),
-        S::SchemaRoundConfirm => cold!(schema_round::RoundName),
+        S::SchemaRoundConfirm => cold!(schema_round::SchemaRoundConfirm),
         S::SchemaRoundRefuse => cold!(schema_round::SchemaRoundRefuse),
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),

@@ -7,11 +7,16 @@
 //! | `SchemaRoundRefuse` | data manager | dictionary | this round failed; nothing of it is kept |
 //!
 //! Answers carry the number of the change and the step, so that they can't be mistaken for those of another round.
+//!
+//! A change has an epoch, as transactions have: a restart brings it back if it restores that epoch. Confirmations carry
+//! the newest epoch of their sender, so that the change's is not before any transaction that came before the change; the
+//! rounds behind the decision carry the change's, so that no transaction on what it made commits before it.
 //! `docs/protocols/schema.md` documents the rounds and their order.
 
 use crate::dictionary::{TableRecord, VersionedTable};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use vinga_base::Epoch;
 use vinga_base::schema::IndexDefinition;
 
 /// What a block does in a round.
@@ -74,11 +79,22 @@ pub enum RoundTask {
 pub struct SchemaRoundRequest {
     /// The change and the round that it belongs to.
     pub round: RoundName,
+    /// The epoch of the change; 0 as long as it is not decided. The receiver commits nothing in an earlier one any more.
+    pub epoch: Epoch,
     /// The task.
     pub task: RoundTask,
 }
 
-/// Identifies a round of a change; body of `SchemaRoundConfirm`.
+/// `SchemaRoundConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SchemaRoundConfirm {
+    /// The round whose task is done.
+    pub round: RoundName,
+    /// The sender has committed nothing in a later epoch.
+    pub epoch: Epoch,
+}
+
+/// Identifies a round of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
     /// Number of the change, from 1 in each incarnation of the dictionary.

@@ -112,7 +112,7 @@ impl Bench {
                 .put(&ApiNodeBody::new(API.node(), Incarnation(1)));
             cold::write(
                 &mut FrameWriter::begin(&mut bytes, SignalNumber::SchemaRoundRequest, 1, to, from, 0),
-                &SchemaRoundRequest { round: RoundName { change: 1, step: 1 }, task },
+                &SchemaRoundRequest { round: RoundName { change: 1, step: 1 }, epoch: Epoch(0), task },
             );
         }
         // The dictionary did not ask for it: the answers would surprise it, so they are taken away.

@@ -1,7 +1,7 @@
 //! A dictionary on node 1 of two nodes, each with a coordinator and a data manager.
 
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
-use vinga_base::{ColumnId, Incarnation, NodeId};
+use vinga_base::{ColumnId, Epoch, Incarnation, NodeId};
 use vinga_dictionary::{Dictionary, Settings, first_version};
 use vinga_kernel::testkit::Harness;
 use vinga_wire::dictionary::{CreateTableRequest, ListTablesRequest, NamedTableRequest};
@@ -10,7 +10,7 @@ use vinga_wire::schema::{
     SchemaChange, SchemaChangeRequest, SchemaEventsRequest, SchemaEventsSeenOrder, SchemaLockBody,
     SchemaLockRequest,
 };
-use vinga_wire::schema_round::{RoundName, SchemaRoundRefuse};
+use vinga_wire::schema_round::{RoundName, SchemaRoundConfirm, SchemaRoundRefuse};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
@@ -121,7 +121,13 @@ pub fn seen(h: &mut Harness<Dictionary>, from: Address, sequence: u64) {
 }
 
 pub fn confirm(h: &mut Harness<Dictionary>, from: Address, round: RoundName) {
-    h.send(from, SignalNumber::SchemaRoundConfirm, |w| cold::write(w, &round)).expect("allowed");
+    confirm_in(h, from, round, Epoch(7));
+}
+
+/// As a block that has committed up to this epoch.
+pub fn confirm_in(h: &mut Harness<Dictionary>, from: Address, round: RoundName, epoch: Epoch) {
+    let body = SchemaRoundConfirm { round, epoch };
+    h.send(from, SignalNumber::SchemaRoundConfirm, |w| cold::write(w, &body)).expect("allowed");
 }
 
 pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, round: RoundName) {
