@@ -4,12 +4,14 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use support::{ALL, API, Cluster, Op, Received, Setup, TC, committed, open, refused, row, strict};
-use vinga_base::{Incarnation, TransactionId};
+use support::{ALL, API, Cluster, Op, Received, Setup, TC, committed, open, refused, row, strict, tc};
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Span;
+use vinga_wire::dictionary::NamedTableRequest;
+use vinga_wire::epoch::EPOCH_LEAP_MAX;
 use vinga_wire::operation::OperationKind::ReadExclusive;
-use vinga_wire::transaction::{FLAG_START, OutcomeRequest, OutcomesSeenOrder};
-use vinga_wire::{ErrorCode, SignalNumber, U32, U64};
+use vinga_wire::transaction::{FLAG_ROLLBACK_TO, FLAG_START, OutcomeRequest, OutcomesSeenOrder};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
 /// A node whose drivers are expected to report within this time.
 const REPORT_TIME: Span = Span::from_millis(1500);
@@ -87,9 +89,69 @@ fn transactions_of_another_incarnation_are_not_the_api_nodes_own() {
     assert_eq!(c.received(), closed);
     c.api_is_gone();
     assert!(c.is_at_rest());
-    let outcomes: usize = c.node(1).coordinators().iter().map(|t| t.unconfirmed_outcomes()).sum();
+    let outcomes: usize =
+        c.node(1).coordinators().iter().map(vinga_coordinator::Coordinator::unconfirmed_outcomes).sum();
     assert_eq!(outcomes, 0, "nobody will ever ask for them");
     // Who comes next finds no locks.
     c.api_is_back();
     assert_eq!(c.at_once(&[Op::Add(1, 1)]), [committed(1)]);
+}
+
+/// One id at two coordinators, the second with earlier operation numbers than the first.
+#[test]
+fn a_transaction_has_one_coordinator_at_all_data_managers() {
+    let mut c = Cluster::with(&Setup { nodes: 3, coordinators: 2, ..Setup::default() });
+    let one = c.keys_at(1).next().expect("it owns rows");
+    c.at_once(&[Op::Insert(row(one, 1))]);
+    let id = c.begin();
+    c.batch_at(tc(1), id, FLAG_START, 10, 0, &strict(&[Op::Add(one, 1)]));
+    assert_eq!(c.received(), [open(10)]);
+    let again = |c: &mut Cluster| {
+        c.batch_at(tc(2), id, FLAG_START, 5, 0, &strict(&[Op::Add(one, 1)]));
+        c.received()
+    };
+    assert_eq!(again(&mut c), [refused(5, ErrorCode::NotYourTransaction, 5)]);
+    assert_eq!(again(&mut c), [refused(5, ErrorCode::MalformedSignal, 0)], "its number is used up there");
+    c.batch_at(tc(1), id, FLAG_ROLLBACK_TO, 20, 8, &[]);
+    c.received();
+    c.api_is_gone();
+    assert!(c.is_at_rest());
+    assert_eq!(c.read(&[one], None), [Some(row(one, 1))], "what was open is undone");
+}
+
+/// A coordinator has believed the greatest epoch that it may. Who reads what was committed there is no liar, whichever
+/// coordinator it sends that to next, and however far that one lags behind.
+#[test]
+fn an_epoch_that_a_data_node_gave_disconnects_nobody() {
+    let mut c = Cluster::with(&Setup { nodes: 2, coordinators: 2, ..Setup::default() });
+    let distribution = Address::new(NodeId(1), BlockNumber::Distribution, 0);
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    c.hold(distribution, tc(2));
+    c.advance(Span::from_millis(150));
+    c.at_once(&[Op::Add(1, 1)]);
+    let add_with = |c: &mut Cluster, node: u8, request: u32, seen: u64| {
+        let id = c.begin();
+        let mut bytes = c.batch_bytes(tc(node), id, ALL, request, 0, &strict(&[Op::Add(1, 1)]));
+        bytes[28..36].copy_from_slice(&seen.to_le_bytes());
+        c.send_bytes(node, &bytes);
+        c.received()
+    };
+    let seen = c.epoch_received() + EPOCH_LEAP_MAX;
+    assert_eq!(add_with(&mut c, 1, 7, seen), [committed(7)]);
+    assert_eq!(add_with(&mut c, 2, 8, seen), [refused(8, ErrorCode::EpochNotKnown, 0)]);
+    c.release(distribution, tc(2));
+    assert_eq!(add_with(&mut c, 2, 9, seen), [committed(9)]);
+}
+
+/// Two dictionaries would give one id to two tables.
+#[test]
+fn a_dictionary_that_does_not_lead_refuses_changes() {
+    let mut c = Cluster::new(2);
+    let elsewhere = Address::new(NodeId(2), BlockNumber::Dictionary, 0);
+    c.send(SignalNumber::DropTableRequest, elsewhere, |w| {
+        cold::write(w, &NamedTableRequest { request: 1, name: "test.t".into() });
+    });
+    let received = c.received();
+    assert!(format!("{received:?}").contains("DropTableRefuse"), "{received:?}");
+    assert_eq!(c.at_once(&[Op::Insert(row(1, 1))]), [committed(1)], "the table is there");
 }

@@ -42,7 +42,10 @@ pub enum Side {
     /// The greeting has not come.
     Greeting,
     /// Membership is asked.
-    Waiting,
+    Waiting {
+        /// The API node's id, if the connection says to belong to a session that is admitted; else 0.
+        of: u8,
+    },
     /// Admitted.
     Open {
         /// The API node's id.
@@ -104,7 +107,7 @@ impl World {
             "one address a data node"
         );
         let at = &mut self.connections[connection];
-        at.side = Side::Waiting;
+        at.side = Side::Waiting { of: if hello.ticket == 0 { 0 } else { hello.node } };
         let request = ApiConnectRequest {
             waiting: connection as u64,
             node: hello.node,
@@ -132,7 +135,7 @@ impl World {
             }
             Some(SignalNumber::CloseConnectionOrder) => {
                 let (order, _) = frame.head::<CloseConnectionOrder>().expect("a block sent it");
-                self.on_close_order(id, frame.sender(), *order, at);
+                self.on_close_order(id, frame.sender(), *order);
             }
             Some(SignalNumber::StopNodeOrder) => {
                 self.on_stop_order(id, cold::read(frame).expect("a block sent it"));
@@ -144,7 +147,7 @@ impl World {
     fn on_api_connect_confirm(&mut self, id: ThreadId, confirm: ApiConnectConfirm, at: Time) {
         let connection = confirm.waiting as usize;
         let incarnation = confirm.incarnation;
-        if self.connections[connection].side != Side::Waiting {
+        if !matches!(self.connections[connection].side, Side::Waiting { .. }) {
             // It broke while membership was asked: that ends the others too, one whose own end was not read yet.
             self.close_on_thread(id, confirm.api);
             self.report_disconnected(id, confirm.api, incarnation);
@@ -180,7 +183,7 @@ impl World {
 
     fn on_api_connect_refuse(&mut self, refuse: &ApiConnectRefuse, at: Time) {
         let connection = refuse.waiting as usize;
-        if self.connections[connection].side != Side::Waiting {
+        if !matches!(self.connections[connection].side, Side::Waiting { .. }) {
             return;
         }
         self.connections[connection].side = Side::Closed;
@@ -240,7 +243,7 @@ impl World {
                 self.close_on_thread(id, api);
                 self.report_disconnected(id, api, incarnation);
             }
-            Side::Greeting | Side::Waiting => self.connections[connection].side = Side::Closed,
+            Side::Greeting | Side::Waiting { .. } => self.connections[connection].side = Side::Closed,
             Side::Closed => {}
         }
         self.threads[id.0].drop_inbox(pipe);
@@ -255,22 +258,8 @@ impl World {
     }
 
     /// A block, or membership, wants an API node closed.
-    fn on_close_order(&mut self, id: ThreadId, sender: Address, order: CloseConnectionOrder, at: Time) {
+    fn on_close_order(&mut self, id: ThreadId, sender: Address, order: CloseConnectionOrder) {
         self.note(|| format!("{sender} wants API node {} closed: {}", order.api, order.reason));
-        if sender.block() == Some(BlockNumber::Membership) {
-            // Drivers of other nodes get the order too; membership itself knows only those of its own node.
-            let remote: Vec<usize> = (0..self.connections.len())
-                .filter(|&c| {
-                    let is_of =
-                        matches!(self.connections[c].side, Side::Open { api, .. } if api == order.api);
-                    is_of && self.connections[c].link.node != PRESIDENT
-                })
-                .collect();
-            if !remote.is_empty() {
-                let delay = self.profile.link_delay.draw(&mut self.random);
-                self.agenda.enter(at + delay, Event::CloseRemote(remote));
-            }
-        }
         let own = self.open_connection_of(id, order.api).map(|connection| self.connections[connection].side);
         match own {
             Some(Side::Open { api, incarnation }) => {
@@ -287,23 +276,16 @@ impl World {
         }
     }
 
-    pub(crate) fn on_close_remote(&mut self, connections: Vec<usize>) {
-        for connection in connections {
-            let thread = self.connections[connection].thread;
-            if let Side::Open { api, incarnation } = self.connections[connection].side
-                && self.threads[thread.0].is_alive
-            {
-                self.close_on_thread(thread, api);
-                self.report_disconnected(thread, api, incarnation);
-            }
-        }
-    }
-
-    /// The driver closes all connections of an API node on its thread.
+    /// The driver closes all connections of an API node on its thread, those that wait to be admitted to its session too.
     fn close_on_thread(&mut self, id: ThreadId, api: u8) {
-        while let Some(connection) = self.open_connection_of(id, api) {
-            self.connections[connection].side = Side::Closed;
-            let (up, down) = (self.connections[connection].up, self.connections[connection].down);
+        for connection in 0..self.connections.len() {
+            let it = &mut self.connections[connection];
+            let is_of = matches!(it.side, Side::Open { api: of, .. } | Side::Waiting { of } if of == api);
+            if !is_of || it.thread != id {
+                continue;
+            }
+            it.side = Side::Closed;
+            let (up, down) = (it.up, it.down);
             self.pipes[up.0].shatter(&mut self.random);
             self.threads[id.0].drop_inbox(up);
             self.break_pipe(down);
@@ -371,7 +353,7 @@ impl World {
                 signal: U16::ZERO,
             };
             let driver = self.threads[id.0].driver();
-            self.on_close_order(id, driver, order, at);
+            self.on_close_order(id, driver, order);
         } else if left > 0 {
             self.wake_thread(id, at + 100);
         }

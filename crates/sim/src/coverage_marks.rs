@@ -58,6 +58,7 @@ pub const EXPECTED: &[&str] = &[
     "batch given up by its API node",
     "batch given up too late",
     "batch refused because a data manager is congested",
+    "further connection of a session that is being admitted",
     "transactions are rolled back for a schema change",
     "waiter of a vanished row runs again",
     "waiting connection was closed with its session",
@@ -67,6 +68,9 @@ pub const EXPECTED: &[&str] = &[
 pub const RARE: &[&str] = &[
     "requester has gone while indexes are built for its change",
     "requester has gone while its change is undone",
+    "admission goes on without a failed data node",
+    "signal of a closed API node is not carried out",
+    "late driver was the last that was awaited",
     "closing goes on without a failed data node",
     "disconnecting goes on without a failed data node",
     "forwarded prepare undoes an earlier prepare",
@@ -87,6 +91,24 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "forgetting goes on without a failed data node",
         "one seed in some thousands: two failures at the same moment",
     ),
+    (
+        "batch refused because its API node has seen an epoch that is not known here",
+        "no client invents epochs, and coordinators lag by a few",
+    ),
+    (
+        "batch of a closed API node refused",
+        "drivers pass everything on before they report, unless a thread is stalled for longer than a heartbeat period",
+    ),
+    ("request of a closed API node is not carried out", "as for batches of closed API nodes"),
+    (
+        "request of a closed API node to the dictionary is not carried out",
+        "as for batches of closed API nodes",
+    ),
+    (
+        "connections of a session were closed before it was admitted",
+        "one seed in some thousands: an admission is over in a moment",
+    ),
+    ("number of a transaction was used before", "the client numbers transactions as it sends them"),
     ("index build refused", "no load adds an index to a table"),
     ("index build waits for completes", "no load adds an index to a table"),
     ("scan of an index that was dropped meanwhile", "no load drops an index"),

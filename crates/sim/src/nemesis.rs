@@ -102,7 +102,7 @@ impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
-        let silence = Rng::with_seed(seed ^ 0x7369_6c65_6e63_65);
+        let silence = Rng::with_seed(seed ^ 0x0073_696c_656e_6365);
         Nemesis { random, silence, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
     }
 

@@ -279,7 +279,7 @@ impl World {
                     self.keep_partial(id, pipe, all);
                     return;
                 }
-                Side::Waiting => {
+                Side::Waiting { .. } => {
                     self.keep_partial(id, pipe, all);
                     return;
                 }

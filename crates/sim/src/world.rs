@@ -54,8 +54,6 @@ pub enum Event {
         /// Whether it is there.
         is_open: bool,
     },
-    /// The president's membership wants these connections of another node closed.
-    CloseRemote(Vec<usize>),
     /// A survivor's thread adopts a view without a failed node.
     ReportFailure(ThreadId, u32),
     /// A failure is noticed.
@@ -352,7 +350,6 @@ impl World {
                 let node = self.connections[connection].link.node;
                 self.on_connection_opened(connection, is_open && self.is_alive(node));
             }
-            Event::CloseRemote(connections) => self.on_close_remote(connections),
             Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
             Event::NoticeFailure(failure) => self.on_notice_failure(failure),
             Event::FileDone(node, ticket) => self.on_file_done(node, ticket),

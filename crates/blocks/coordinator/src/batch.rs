@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::epoch::EPOCH_LEAP_MAX;
+use vinga_wire::epoch::{EPOCH_LEAP_ABSURD, EPOCH_LEAP_MAX};
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
 use vinga_wire::transaction::{
@@ -45,12 +45,13 @@ impl Coordinator {
         }
         let epoch_seen = head.epoch_seen.get();
         let current = self.epochs.current().0;
-        if epoch_seen > current {
-            if epoch_seen > current + EPOCH_LEAP_MAX {
-                cx.reject(frame, ErrorCode::AbsurdEpoch);
-                return Some(());
-            }
-            self.adopt_epoch(cx, Epoch(epoch_seen), api.node(), frame.header.number.get());
+        if epoch_seen > current + EPOCH_LEAP_ABSURD {
+            cx.reject(frame, ErrorCode::AbsurdEpoch);
+            return Some(());
+        }
+        let is_epoch_known = epoch_seen <= current + EPOCH_LEAP_MAX;
+        if epoch_seen > current && is_epoch_known {
+            self.adopt_epoch(cx, Epoch(epoch_seen));
         }
         self.statistics.batches += 1;
         self.statistics.operations += u64::from(head.count.get());
@@ -68,6 +69,11 @@ impl Coordinator {
         };
         let transaction = &mut self.transactions[handle];
         transaction.request = head.request.get();
+        if !is_epoch_known {
+            cx.mark("batch refused because its API node has seen an epoch that is not known here");
+            self.roll_back(cx, handle, Cause::error(ErrorCode::EpochNotKnown));
+            return Some(());
+        }
         transaction.epoch = transaction.epoch.max(Epoch(epoch_seen));
         transaction.rows = 0;
         transaction.clear_errors();

@@ -14,11 +14,11 @@
 
 use crate::Coordinator;
 use alloc::vec::Vec;
+use vinga_base::Epoch;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, NodeId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::epoch::{EpochBody, EpochClaimReport, EpochClosedReport, EpochOrder};
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U16, U64};
+use vinga_wire::epoch::{EpochBody, EpochClosedReport, EpochOrder};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
 /// The epochs of one coordinator.
 pub struct Epochs {
@@ -162,23 +162,17 @@ impl Coordinator {
     #[inline]
     pub(crate) fn use_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         if epoch > self.epochs.current {
-            self.adopt_epoch(cx, epoch, NodeId(0), 0);
+            self.adopt_epoch(cx, epoch);
         }
     }
 
-    /// Gives out a later epoch from now on, and reports it to the president. `api` is the API node that says to have seen
-    /// it, 0 if a data manager has, and `signal` the number of the signal in which it said so.
+    /// Gives out a later epoch from now on, which a data manager or an API node has seen, and reports it to the president.
     #[cold]
-    pub(crate) fn adopt_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch, api: NodeId, signal: u16) {
+    pub(crate) fn adopt_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         cx.mark("coordinator adopts an epoch before it is announced to it");
         self.epochs.current = epoch;
         if let Some(president) = president(cx).filter(|_| !cx.has_bug(InjectedBug::ClaimedEpochNotReported)) {
-            cx.frame(SignalNumber::EpochClaimReport, president).put(&EpochClaimReport {
-                epoch: U64::new(epoch.0),
-                api: api.0,
-                unused: 0,
-                signal: U16::new(signal),
-            });
+            cx.frame(SignalNumber::EpochClaimReport, president).put(&EpochBody { epoch: U64::new(epoch.0) });
         }
         self.report_closed(cx);
     }

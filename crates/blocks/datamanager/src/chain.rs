@@ -147,6 +147,9 @@ impl DataManager {
         let hash = KeyHash(operation.head.hash.get());
         let partition = table.partitions.of(hash);
         assert!(table.has_fragment(partition), "a chain names replicas only");
+        if let Some(known) = self.versions.find_transaction(id) {
+            self.check_coordinator(known, &head.actor)?;
+        }
         if let Some(known) = self.find_change(RowPlace { table: table_id, partition, row }, id, name) {
             cx.mark("forwarded prepare came twice");
             return Ok(known);

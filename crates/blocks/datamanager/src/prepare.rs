@@ -21,7 +21,7 @@ use vinga_fragment::lock_table::LockMode;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_program::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::commit::{
-    OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
+    Actor, OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
     PrepareHead, PreparedOperation,
 };
 use vinga_wire::key_read::NO_ROW;
@@ -181,6 +181,15 @@ impl DataManager {
         }
     }
 
+    /// Refuses an operation whose transaction has the id of another coordinator's, as an API node can name any of its ids
+    /// to any coordinator.
+    pub(crate) fn check_coordinator(&self, known: Handle, actor: &Actor) -> Result<(), ErrorCode> {
+        match self.versions.transactions[known].actor.has_same_coordinator(actor) {
+            true => Ok(()),
+            false => Err(ErrorCode::NotYourTransaction),
+        }
+    }
+
     /// Makes the record of an operation, and that of its transaction if it is the first here.
     pub(crate) fn make_record(
         &mut self,
@@ -191,7 +200,10 @@ impl DataManager {
     ) -> Result<Handle, ErrorCode> {
         let id = TransactionId(head.transaction.get());
         let transaction = match self.versions.find_transaction(id) {
-            Some(known) => known,
+            Some(known) => {
+                self.check_coordinator(known, &head.actor)?;
+                known
+            }
             None => {
                 let made = TransactionRecord {
                     id,

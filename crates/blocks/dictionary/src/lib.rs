@@ -223,6 +223,18 @@ impl Dictionary {
     }
 }
 
+/// How a request is refused that only the dictionary of the president carries out; `None` for other signals.
+fn refusal_elsewhere(signal: Option<SignalNumber>) -> Option<SignalNumber> {
+    match signal? {
+        SignalNumber::CreateTableRequest => Some(SignalNumber::CreateTableRefuse),
+        SignalNumber::DropTableRequest => Some(SignalNumber::DropTableRefuse),
+        SignalNumber::SchemaChangeRequest => Some(SignalNumber::SchemaChangeRefuse),
+        SignalNumber::SchemaLockRequest => Some(SignalNumber::SchemaLockRefuse),
+        SignalNumber::SchemaEventsRequest => Some(SignalNumber::SchemaEventsRefuse),
+        _ => None,
+    }
+}
+
 impl Block for Dictionary {
     /// Nothing has to be begun.
     fn start(&mut self, _: &mut Context<'_>) {}
@@ -231,6 +243,11 @@ impl Block for Dictionary {
         if frame.sender().block() == Some(BlockNumber::Api) && !self.admitted.has(frame.sender().node()) {
             // It had been read before the API node was closed; nobody would ever end what it asks for.
             return cx.mark("request of a closed API node to the dictionary is not carried out");
+        }
+        if let Some(refusal) = refusal_elsewhere(frame.signal())
+            && cx.view().president() != Some(cx.own().node())
+        {
+            return self.refuse_elsewhere(cx, refusal, frame);
         }
         let handled = match frame.signal() {
             Some(SignalNumber::CreateTableRequest) => self.on_create_table_request(cx, frame),

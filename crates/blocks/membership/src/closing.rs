@@ -124,7 +124,11 @@ impl Membership {
         let State::Connected { session, drivers, .. } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
-        for &driver in &self.settings.drivers {
+        // Drivers of this data node get it in any case, those of others if they serve one of the connections: by the way
+        // on which the confirms of these went to them, so that it comes behind.
+        let own = cx.own().node();
+        let others = drivers.iter().filter(|driver| driver.node() != own);
+        for &driver in self.settings.drivers.iter().chain(others) {
             cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
         }
         let is_closed = drivers.is_empty();

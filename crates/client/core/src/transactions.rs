@@ -564,6 +564,8 @@ impl Transactions {
                 net.outcomes.close_question(transaction.coordinator, number);
                 if standing.is_ok() {
                     batch.lose_errors();
+                    // It was not rolled back with its connection after all.
+                    transaction.cause = None;
                 }
                 self.finish(net, handle, batch, standing);
             }

@@ -219,6 +219,7 @@ fn outcomes_are_seen_when_all_questions_are_answered() {
     let questions = rig.questions();
     assert_eq!(questions.iter().map(|&(id, _)| id).collect::<Vec<_>>(), ids);
     rig.answer(link, questions[0], Some(2));
+    assert_eq!(rig.client.rollback_cause(first), None, "it was not rolled back");
     assert!(matches!(rig.standing(first), Ok(Standing::Committed(_))));
     let _third = rig.commit_insert(&table, 3);
     let seen: Vec<u32> = rig.transactions_sent().into_iter().map(|(_, seen)| seen).collect();

@@ -334,12 +334,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<epoch::EpochClosedReport>()?;
             Some(format!("{{ epoch: {}, changed: {} }}", body.epoch, body.changed))
         }
-        S::EpochClaimReport => {
-            let (body, _) = frame.head::<epoch::EpochClaimReport>()?;
-            Some(format!("{{ epoch: {}, api: {} }}", body.epoch, body.api))
-        }
         S::RedoDrainRequest
         | S::RedoDrainConfirm
+        | S::EpochClaimReport
         | S::DurabilityOrder
         | S::EpochEndRequest
         | S::EpochEndConfirm

@@ -157,6 +157,13 @@ pub struct Actor {
     pub record: U32,
 }
 
+impl Actor {
+    /// Whether both act for the same coordinator's transactions, itself or a successor.
+    pub fn has_same_coordinator(&self, other: &Actor) -> bool {
+        self.coordinator == other.coordinator && self.incarnation == other.incarnation
+    }
+}
+
 /// With [`PrepareHead::flags`]: all other operations of the transaction are prepared and a commit was requested. If the
 /// receiver can commit in one phase, it does so at once, in the later of `epoch` and its own newest epoch.
 pub const PREPARE_LAST: u16 = 1;

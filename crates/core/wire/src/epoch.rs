@@ -13,11 +13,15 @@
 //! Epochs are announced in one direction; nobody waits for an answer. `docs/protocols/durability.md` describes how they
 //! close.
 
-use zerocopy::little_endian::{U16, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// How far ahead of a coordinator's own epoch the epoch may be that an API node reports as seen.
+/// How far ahead of a coordinator's own epoch the epoch may be that an API node reports as seen. What it sends is refused
+/// else, to be tried again: another coordinator may have believed it, and its word may be on the way.
 pub const EPOCH_LEAP_MAX: u64 = 1 << 20;
+
+/// An API node that reports an epoch so far ahead as seen is disconnected: no cluster gets there in 3000 years.
+pub const EPOCH_LEAP_ABSURD: u64 = 1 << 40;
 
 /// Body of `EpochOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -37,21 +41,7 @@ pub struct EpochClosedReport {
     pub changed: U64,
 }
 
-/// Body of `EpochClaimReport`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct EpochClaimReport {
-    /// The epoch that is used.
-    pub epoch: U64,
-    /// The API node that says to have seen it; 0 if it comes from a data manager.
-    pub api: u8,
-    /// Zero.
-    pub unused: u8,
-    /// The number of the signal in which the API node said so.
-    pub signal: U16,
-}
-
-/// Body of `DurabilityOrder`, `EpochEndRequest`, `EpochEndConfirm` and `DurableEpochOrder`.
+/// Body of `EpochClaimReport`, `DurabilityOrder`, `EpochEndRequest`, `EpochEndConfirm` and `DurableEpochOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EpochBody {

@@ -171,6 +171,8 @@ errors! {
         "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
     NoDisk = 20048, Usage,
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
+    EpochNotKnown = 20049, Temporary,
+        "The client has seen an epoch that this data node has not received yet.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
     DatabaseExists = 20040, Schema,

@@ -146,6 +146,21 @@ fn check_own(transaction: &Transaction, at: usize, operation: &OperationRecord) 
                 _ => false,
             }
     };
+    // A row that the transaction had inserted is gone when that is undone, and everybody's locks with it.
+    let has_vanished = transaction.events[..at].iter().any(|event| match event {
+        Event::RollbackTo(first) => transaction.events[..at].iter().any(|event| match event {
+            Event::Operation(insert) => {
+                insert.row() == operation.row()
+                    && insert.operation.kind == OperationKind::Insert
+                    && insert.operation.number >= *first
+            }
+            Event::OwnRead(..) | Event::RollbackTo(_) => false,
+        }),
+        Event::Operation(_) | Event::OwnRead(..) => false,
+    });
+    if has_vanished {
+        return Ok(());
+    }
     match earlier.into_iter().find(|earlier| holds(earlier)) {
         None => Ok(()),
         Some(earlier) => Err(format!(
