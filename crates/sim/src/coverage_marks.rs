@@ -108,6 +108,10 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "connections of a session were closed before it was admitted",
         "one seed in some thousands: an admission is over in a moment",
     ),
+    (
+        "connection was given up before it could wait",
+        "one seed in some thousands: the request for it comes late by another thread",
+    ),
     ("number of a transaction was used before", "the client numbers transactions as it sends them"),
     ("index build refused", "no load adds an index to a table"),
     ("index build waits for completes", "no load adds an index to a table"),

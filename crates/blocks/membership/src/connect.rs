@@ -267,19 +267,22 @@ impl Next {
 }
 
 /// A connection waits with the others of its session. There is one of each index at a data node: a later one takes its
-/// place.
+/// place. An API node opens connection 0 to a data node first, and the others when that one is confirmed; so of
+/// connections that wait while connection 0 does, it has given up all others, which came before by another thread or
+/// come late. If these were confirmed, they would be found broken, and the session closed by that as soon as it is back.
 fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, candidate: Candidate) {
-    let is_same = |other: &Candidate| {
-        other.request.connection == candidate.request.connection
-            && other.driver.node() == candidate.driver.node()
-    };
-    match waiting.iter_mut().find(|other| is_same(other)) {
-        Some(place) => {
-            let replaced = core::mem::replace(place, candidate);
-            refuse_replaced(cx, api, &replaced);
-        }
-        None => waiting.push(candidate),
+    let (node, index) = (candidate.driver.node(), candidate.request.connection);
+    let is_there = |other: &Candidate| other.driver.node() == node;
+    if index != 0 && waiting.iter().any(|other| is_there(other) && other.request.connection == 0) {
+        cx.mark("connection was given up before it could wait");
+        return refuse_replaced(cx, api, &candidate);
     }
+    for replaced in
+        waiting.extract_if(.., |other| is_there(other) && (index == 0 || other.request.connection == index))
+    {
+        refuse_replaced(cx, api, &replaced);
+    }
+    waiting.push(candidate);
 }
 
 /// A driver has closed everything of a session, its connections that wait too.
