@@ -341,6 +341,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::RedoDrainRequest
         | S::RedoDrainConfirm
         | S::DurabilityOrder
+        | S::DurabilityRequest
+        | S::DurabilityConfirm
         | S::EpochEndRequest
         | S::EpochEndConfirm
         | S::DurableEpochOrder => {

@@ -78,6 +78,8 @@ signals! {
     EpochEndRequest = 34, Node;
     EpochEndConfirm = 35, Node;
     DurableEpochOrder = 36, Node;
+    DurabilityRequest = 37, Node;
+    DurabilityConfirm = 38, Node;
     // key_read.rs
     KeyReadRequest = 40, Api;
     KeyReadConfirm = 41, Node;
