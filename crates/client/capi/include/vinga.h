@@ -212,6 +212,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_BAD_ADDRESS 20028
 /** The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there. */
 #define VINGA_ERROR_NO_DISK 20048
+/** The disk of a data node is full, so that the change can't be kept: make room on it. */
+#define VINGA_ERROR_DISK_FULL 20049
 /** The rows of a unique index change with those of its table: change these. */
 #define VINGA_ERROR_HIDDEN_TABLE 20060
 /** There is a database of this name already. */

@@ -171,6 +171,8 @@ errors! {
         "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
     NoDisk = 20048, Usage,
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
+    DiskFull = 20049, Resources,
+        "The disk of a data node is full, so that the change can't be kept: make room on it.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
     DatabaseExists = 20040, Schema,

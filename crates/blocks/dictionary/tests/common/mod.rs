@@ -36,7 +36,7 @@ pub fn api(node: u8) -> Address {
 pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
     let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
     let view = ClusterView::first(vec![member(1), member(2)]);
-    let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1) };
+    let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1), disk: None };
     let mut harness = Harness::new(DICTIONARY, 1, view, Dictionary::new(settings));
     (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut harness, node));
     harness.begin_scenario();
