@@ -59,6 +59,43 @@ impl Files {
         }
     }
 
+    /// Does a task.
+    pub fn carry_out(&mut self, name: FileName, task: &FileTask) -> FileData {
+        match task {
+            FileTask::List => {
+                let names = self.0.iter().map(|(&name, file)| (name, file.bytes.len() as u64));
+                return FileData::Names(names.collect());
+            }
+            FileTask::Allocate { bytes } => {
+                let file = self.0.entry(name).or_default();
+                let bytes = file.bytes.len().max(*bytes as usize);
+                file.bytes.resize(bytes, 0);
+            }
+            FileTask::Write { offset, data: Data(data) } => {
+                let file = self.0.get_mut(&name).expect("there is room for what is written");
+                assert!(*offset as usize + data.len() <= file.bytes.len(), "room was made before");
+                file.unflushed.push((*offset as usize, data.to_vec()));
+            }
+            FileTask::Flush => {
+                let file = self.0.get_mut(&name).expect("what is flushed was written");
+                for (offset, bytes) in std::mem::take(&mut file.unflushed) {
+                    file.put(offset, &bytes);
+                }
+            }
+            FileTask::Read { offset, bytes } => {
+                let file = &self.0[&name].bytes;
+                let end = file.len().min((offset + u64::from(*bytes)) as usize);
+                let part = &file[*offset as usize..end];
+                return FileData::Bytes(AlignedBuffer::copy_of(part), part.len());
+            }
+            FileTask::Remove => {
+                self.0.remove(&name);
+            }
+            FileTask::Fill { .. } | FileTask::Rename { .. } => unreachable!("schema files are not"),
+        }
+        FileData::None
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|file| file.bytes.len() as u64).sum()
@@ -343,51 +380,21 @@ impl Node {
     }
 
     fn carry_out(&mut self, name: FileName, task: FileTask) -> Result<FileData, FileError> {
-        match task {
-            FileTask::List => {
-                let names = self.files.0.iter().map(|(&name, file)| (name, file.bytes.len() as u64));
-                return Ok(FileData::Names(names.collect()));
-            }
+        let (kind, why) = match &task {
             FileTask::Allocate { bytes }
-                if bytes > self.quota || self.is_without_new_files && !self.files.0.contains_key(&name) =>
+                if *bytes > self.quota || self.is_without_new_files && !self.files.0.contains_key(&name) =>
             {
-                self.events.push("full".into());
-                let text = format!("allocate {}: no space left on the device", name.path());
-                return Err(FileError { kind: FileErrorKind::DiskFull, text });
+                (FileErrorKind::DiskFull, "no space left on the device")
             }
-            FileTask::Allocate { bytes } => {
-                let file = self.files.0.entry(name).or_default();
-                let bytes = file.bytes.len().max(bytes as usize);
-                file.bytes.resize(bytes, 0);
-            }
-            FileTask::Write { offset, data: Data(data) } => {
-                let file = self.files.0.get_mut(&name).expect("there is room for what is written");
-                assert!(offset as usize + data.len() <= file.bytes.len(), "room was made before");
-                file.unflushed.push((offset as usize, data.to_vec()));
-            }
-            FileTask::Flush if self.flush_fails => {
-                let text = format!("flush {}: input/output error", name.path());
-                return Err(FileError { kind: FileErrorKind::Failed, text });
-            }
-            FileTask::Flush => {
-                self.events.push("flushed".into());
-                let file = self.files.0.get_mut(&name).expect("what is flushed was written");
-                for (offset, bytes) in std::mem::take(&mut file.unflushed) {
-                    file.put(offset, &bytes);
+            FileTask::Flush if self.flush_fails => (FileErrorKind::Failed, "input/output error"),
+            task => {
+                if *task == FileTask::Flush {
+                    self.events.push("flushed".into());
                 }
+                return Ok(self.files.carry_out(name, task));
             }
-            FileTask::Read { offset, bytes } => {
-                let file = &self.files.0[&name].bytes;
-                let end = file.len().min((offset + u64::from(bytes)) as usize);
-                let part = &file[offset as usize..end];
-                return Ok(FileData::Bytes(AlignedBuffer::copy_of(part), part.len()));
-            }
-            FileTask::Remove => {
-                self.files.0.remove(&name);
-            }
-            FileTask::Fill { .. } | FileTask::Rename { .. } => unreachable!("schema files are not"),
-        }
-        Ok(FileData::None)
+        };
+        Err(FileError { kind, text: format!("{} {}: {why}", task.name(), name.path()) })
     }
 
     /// A block receives a signal.
