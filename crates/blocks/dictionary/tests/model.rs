@@ -201,7 +201,18 @@ impl World {
 
     /// Carries what the dictionary has sent to the inboxes; ticks off answered requests.
     fn carry(&mut self) {
+        self.tasks.extend(self.harness.take_file_requests());
         for sent in self.harness.take_sent() {
+            let is_write = |task| matches!(task, &FileTask::Write { .. } | &FileTask::Flush);
+            if self.tasks.iter().any(|one| is_write(&one.task)) {
+                let body = cold::read::<SchemaRoundRequest>(&sent.frame()).map(|body| body.task);
+                let is_other = match sent.signal() {
+                    // A write fence of somebody else may be lifted.
+                    SignalNumber::SchemaRoundRequest => matches!(body, Some(RoundTask::Fence { .. })),
+                    signal => signal != SignalNumber::DurabilityRequest,
+                };
+                assert!(is_other, "the change goes on while it is being written");
+            }
             let receiver = sent.receiver();
             if receiver.block() == Some(BlockNumber::Api) {
                 self.on_received(receiver.node().0, &sent);
