@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use vinga_base::{Epoch, TableVersion};
 use vinga_kernel::Context;
 use vinga_wire::file::{FileConfirm, FileRefuse};
-use vinga_wire::{ErrorCode, Frame, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 impl Plan {
     /// What an entry of the schema file says of it.
@@ -67,9 +67,15 @@ impl Dictionary {
         if progress == Progress::Rewritten {
             self.version_limit = self.next_version_limit();
         }
+        let is_on_disk = matches!(progress, Progress::Rewritten | Progress::Appended);
         if self.start.is_under_way() {
             self.on_start_progress(cx, progress);
         } else {
+            if is_on_disk && let Some(file) = &self.file {
+                // A damaged block at the end of the file could pass for a torn write otherwise.
+                let lifecycle = Address::new(cx.own().node(), BlockNumber::Lifecycle, 0);
+                cold::write(&mut cx.frame(SignalNumber::DefinitionsReport, lifecycle), &file.extent());
+            }
             self.on_record_progress(cx, progress);
         }
     }

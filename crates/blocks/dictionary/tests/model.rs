@@ -218,7 +218,7 @@ impl World {
                 self.on_received(receiver.node().0, &sent);
             } else if sent.signal() == SignalNumber::DurabilityRequest {
                 self.not_durable.push_back(*sent.frame().head::<EpochBody>().expect("a whole body").0);
-            } else if receiver != MEMBERSHIP {
+            } else if receiver != MEMBERSHIP && sent.signal() != SignalNumber::DefinitionsReport {
                 self.blocks.get_mut(&receiver).expect("only live blocks are notified").inbox.push_back(sent);
             }
         }

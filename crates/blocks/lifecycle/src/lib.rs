@@ -341,6 +341,15 @@ impl Lifecycle {
         Some(())
     }
 
+    /// A schema change is on disk.
+    fn on_definitions_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let DefinitionsExtent { generation, blocks } = cold::read(frame)?;
+        if let Some(file) = &mut self.file {
+            file.note_definitions(cx, SchemaExtent { generation, blocks });
+        }
+        Some(())
+    }
+
     fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochBody>()?;
         if let Some(file) = &mut self.file {
@@ -364,6 +373,7 @@ impl Block for Lifecycle {
             Some(SignalNumber::StartRefuse) => self.on_start_refuse(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
+            Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };

@@ -257,4 +257,11 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         assert_eq!(node.state().durable_epoch, Epoch(epoch));
     }
     assert!(node.copies.iter().all(|copy| !copy.is_empty()));
+    let dictionary = Address::new(NODE, BlockNumber::Dictionary, 0);
+    let extent = DefinitionsExtent { generation: 4, blocks: 9 };
+    node.harness
+        .send(dictionary, SignalNumber::DefinitionsReport, |writer| cold::write(writer, &extent))
+        .expect("a block may send this");
+    node.serve();
+    assert_eq!(node.state().definitions, SchemaExtent { generation: 4, blocks: 9 });
 }

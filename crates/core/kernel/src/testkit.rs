@@ -375,6 +375,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::StartProgressReport => {
             cold::read::<start::StartProgressReport>(frame).map(|body| format!("{body:?}"))
         }
+        S::DefinitionsReport => {
+            cold::read::<start::DefinitionsExtent>(frame).map(|body| fields(format!("{body:?}")))
+        }
         S::FileConfirm => {
             let (body, _) = frame.head::<file::FileConfirm>()?;
             Some(format!("{{ token: {} }}", body.token))

@@ -176,6 +176,7 @@ signals! {
     StartRefuse = 192, Node;
     StartProgressReport = 193, Node;
     NodeStartedOrder = 194, Node;
+    DefinitionsReport = 195, Node;
     // checkpoint.rs
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;

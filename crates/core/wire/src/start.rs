@@ -7,6 +7,7 @@
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
 //! | `StartProgressReport` | the same | lifecycle | so much of it is done |
 //! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
+//! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //!
 //! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
 
@@ -24,7 +25,7 @@ pub struct LogIncarnation {
     pub last_valid: Option<Epoch>,
 }
 
-/// How far definitions on the disk reach.
+/// How far definitions on the disk reach. Body of `DefinitionsReport` (cold).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct DefinitionsExtent {
     /// The generation of the schema file; 0: there is none.

@@ -141,6 +141,8 @@ pub struct Node {
     pub stopped: Option<String>,
     /// The newest epoch for which durability was requested.
     pub requested: Epoch,
+    /// How far definitions were reported to reach.
+    pub known: DefinitionsExtent,
     answer: Option<Result<StartResult, String>>,
     request: u32,
     has_begun: bool,
@@ -199,6 +201,7 @@ impl Node {
             refused: Vec::new(),
             stopped: None,
             requested: Epoch(0),
+            known: DefinitionsExtent::default(),
             answer: None,
             request: 0,
             has_begun: false,
@@ -429,7 +432,13 @@ impl Node {
             SignalNumber::StartConfirm => {
                 let body: StartConfirm = cold::read(&frame).expect("a whole body");
                 assert_eq!(body.step, self.step);
+                if let StartResult::DefinitionsOnDisk { extent, .. } = body.result {
+                    self.known = extent;
+                }
                 assert!(self.answer.replace(Ok(body.result)).is_none(), "a task is answered once");
+            }
+            SignalNumber::DefinitionsReport => {
+                self.known = cold::read(&frame).expect("a whole body");
             }
             SignalNumber::StartRefuse => {
                 let body: StartRefuse = cold::read(&frame).expect("a whole body");
