@@ -1,7 +1,7 @@
 //! Definitions as they are kept on disk: what the entries of the schema file contain, and what they amount to.
 //!
-//! An entry is a list of [`Item`]s, in postcard's form. One change of the schema is one entry, so it is there as a whole or
-//! not at all. `docs/formats/schema.md` has the items.
+//! An entry is a list of [`Item`]s, in postcard's form. One change of the schema is one entry, so it is there as a
+//! whole or not at all. `docs/formats/schema.md` has the items.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -1,14 +1,14 @@
 //! A change is written to disk before it is decided.
 //!
-//! It becomes one entry of the schema file, with the change's epoch. A restart carries the change out if it restores that
-//! epoch, whether anybody has received it or not: nobody has used the new definition then.
+//! It becomes one entry of the schema file, with the change's epoch. A restart carries the change out if it restores
+//! that epoch, whether anybody has received it or not: nobody has used the new definition then.
 //!
-//! Room is made first: if there is none the change is refused and undone. From then on it can't be undone any more, as it
-//! may be on disk; if the write or the flush fails the node stops.
+//! Room is made first: if there is none the change is refused and undone. From then on it can't be undone any more, as
+//! it may be on disk; if the write or the flush fails the node stops.
 //!
-//! If the file has grown a lot it is rewritten before the entry. All changes before this one are restored by any restart,
-//! as their requesters were not answered before that, and one change is carried out at a time: so all that is rewritten can
-//! have the epoch of the newest of them.
+//! If the file has grown a lot it is rewritten before the entry. All changes before this one are restored by any
+//! restart, as their requesters were not answered before that, and one change is carried out at a time: so all that is
+//! rewritten can have the epoch of the newest of them.
 
 use crate::Dictionary;
 use crate::change::Recording;

@@ -1,7 +1,7 @@
 //! The schema file: where the definitions are on disk, and how they get there.
 //!
-//! A change appends an entry; now and then all definitions are written anew, as the next generation, into the other of two
-//! files (`vinga_format::schema`). One thing is written at a time:
+//! A change appends an entry; now and then all definitions are written anew, as the next generation, into the other of
+//! two files (`vinga_format::schema`). One thing is written at a time:
 //!
 //! ```text
 //!   append:   Allocate ─▶ (the caller goes on or gives up) ─▶ Write, Flush ─▶ appended
@@ -201,7 +201,8 @@ impl SchemaFile {
         Origin { cluster: self.disk.cluster, node: cx.own().node(), incarnation: self.incarnation, owner: 0 }
     }
 
-    /// Begins the next generation, which consists of these items. None of them is of a later epoch than the newest entry.
+    /// Begins the next generation, which consists of these items. None of them is of a later epoch than the newest
+    /// entry.
     pub fn begin_rewriting(&mut self, cx: &mut Context<'_>, items: impl Iterator<Item = Item>) {
         let (file, generation) = self.place.map_or((0, 1), |place| (1 - place.file, place.generation + 1));
         let entries: Vec<Vec<u8>> = items.map(|item| encode(&[item])).collect();
@@ -280,8 +281,8 @@ impl SchemaFile {
         }
     }
 
-    /// A task has failed. Only a full disk is no reason to stop the node, and an older generation that stays: it does not
-    /// count.
+    /// A task has failed. Only a full disk is no reason to stop the node, and an older generation that stays: it does
+    /// not count.
     pub fn on_failed(&mut self, cx: &mut Context<'_>, refuse: FileRefuse) -> Option<Progress> {
         match Task::from_token(refuse.token) {
             Task::Allocate if refuse.kind == FileErrorKind::DiskFull => {

@@ -8,8 +8,8 @@
 //! | `Begin` | the first epoch is noted |
 //!
 //! What is beyond the restore point never happened: it has to be gone from the file before there are epochs behind it
-//! again. It is not removed before the system file says what the restore point was, though: until then a start may be given
-//! up, and the next one may have another.
+//! again. It is not removed before the system file says what the restore point was, though: until then a start may be
+//! given up, and the next one may have another.
 
 use crate::Dictionary;
 use crate::definitions::{Definitions, Item};

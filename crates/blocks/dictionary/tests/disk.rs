@@ -1,5 +1,5 @@
-//! Definitions on disk: what is written before what, and what a restart makes of files that have lost any part of what was
-//! not flushed.
+//! Definitions on disk: what is written before what, and what a restart makes of files that have lost any part of what
+//! was not flushed.
 
 mod support;
 
@@ -327,8 +327,8 @@ fn history() -> Vec<(State, usize)> {
     states
 }
 
-/// The machine stops at each task on a file, loses any part of what was not flushed, and restarts up to different epochs,
-/// perhaps in several attempts.
+/// The machine stops at each task on a file, loses any part of what was not flushed, and restarts up to different
+/// epochs, perhaps in several attempts.
 #[test]
 fn a_restart_has_the_definitions_up_to_the_restore_point() {
     let states = history();

@@ -14,8 +14,8 @@
 //! closed epoch: every `TimeBetweenGlobalCheckpoints`, or at once if somebody waits. If somebody waits for the present
 //! epoch, it ends at once, too; what is committed while a checkpoint is being made waits for the next one, together.
 //!
-//! Nothing is written for epochs without changes: they are durable as soon as they are closed. A restart goes back to the
-//! newest end record all the same, so whoever has changed definitions in an epoch asks for an end record
+//! Nothing is written for epochs without changes: they are durable as soon as they are closed. A restart goes back to
+//! the newest end record all the same, so whoever has changed definitions in an epoch asks for an end record
 //! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one.
 
 use crate::Distribution;

@@ -9,8 +9,8 @@
 //!   system restart:  ScanLog ─▶ RestoreDefinitions ─▶ LoadCheckpoint ─▶ ReplayLog ─▶ EndRestore
 //!                    ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
 //! ```
-//! The system file is written in both copies before anything of the new incarnation is, the rewriting of the definitions
-//! included. Until then a start changes nothing that the next one needs.
+//! The system file is written in both copies before anything of the new incarnation is, the rewriting of the
+//! definitions included. Until then a start changes nothing that the next one needs.
 #![no_std]
 
 extern crate alloc;

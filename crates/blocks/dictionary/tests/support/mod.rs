@@ -1,5 +1,5 @@
-//! A dictionary on a node with a disk: files in memory that lose any part of what was not flushed, and blocks that do what
-//! they are asked at once.
+//! A dictionary on a node with a disk: files in memory that lose any part of what was not flushed, and blocks that do
+//! what they are asked at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
