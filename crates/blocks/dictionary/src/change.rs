@@ -301,6 +301,7 @@ impl Dictionary {
         }
         match round {
             Round::Record => return self.begin_recording(cx),
+            Round::Durability if cx.has_bug(InjectedBug::ChangeAnsweredTooEarly) => return,
             Round::Durability => return self.await_durability(cx),
             _ => {}
         }

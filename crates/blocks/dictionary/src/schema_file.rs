@@ -18,7 +18,7 @@ use vinga_format::block::Origin;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::{SchemaEntry, SchemaPlace, append, rewrite};
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::start::DefinitionsExtent;
 
@@ -241,18 +241,27 @@ impl SchemaFile {
 
     /// Writes what there is room for.
     pub fn write(&mut self, cx: &mut Context<'_>) {
+        let has_to_flush = self.has_to_flush(cx);
         let work = self.work.as_mut().expect("there is something to write");
         let file = Self::name(work.next.file);
         for (number, (offset, block)) in (0..).zip(work.blocks.drain(..)) {
             let write = FileTask::Write { offset, data: Data(block) };
             cx.file(file, Task::Write(number).token(), write);
         }
-        cx.file(file, Task::Flush.token(), FileTask::Flush);
+        if has_to_flush {
+            cx.file(file, Task::Flush.token(), FileTask::Flush);
+        }
     }
 
     /// The entry for which there is room is not written after all.
     pub fn give_up(&mut self) {
         self.work = None;
+    }
+
+    /// Whether what is being written counts only when it is flushed: it always does.
+    fn has_to_flush(&self, cx: &Context<'_>) -> bool {
+        let is_rewriting = self.work.as_ref().is_some_and(|work| work.is_rewriting);
+        is_rewriting || !cx.has_bug(InjectedBug::DefinitionFlushLeftOut)
     }
 
     fn remove(cx: &mut Context<'_>, file: u64) {
@@ -267,6 +276,7 @@ impl SchemaFile {
                 None
             }
             Task::Allocate => Some(Progress::HasRoom),
+            Task::Write(_) if !self.has_to_flush(cx) => self.on_done(cx, Task::Flush),
             Task::Flush => {
                 let Work { is_rewriting, epoch, next, .. } = self.work.take().expect("something was written");
                 (self.place, self.newest) = (Some(next), epoch);

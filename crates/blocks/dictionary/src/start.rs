@@ -22,9 +22,9 @@ use vinga_base::Epoch;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::schema_choice::choose;
-use vinga_kernel::Context;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileTask};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
@@ -209,6 +209,7 @@ impl Dictionary {
     fn restore_definitions(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
         let Reading { restored, known, contents, .. } =
             self.start.reading.take().expect("files are being read");
+        let restores_all = cx.has_bug(InjectedBug::DeadDefinitionsRestored);
         let file = self.schema_file_mut();
         let (number, found) = choose([&contents[0], &contents[1]], known, file.checksum())
             .map_err(|error| format!("{error}; the files are in the folder \"schema\" of the node"))?;
@@ -216,8 +217,8 @@ impl Dictionary {
         if (found.origin.cluster, found.origin.node) != (file.cluster(), cx.own().node()) {
             return Err(format!("{path} belongs to another node or cluster"));
         }
-        let definitions =
-            Definitions::read(&found, restored).map_err(|reason| format!("{path}: {reason}"))?;
+        let up_to = if restores_all { Epoch::MAX } else { restored };
+        let definitions = Definitions::read(&found, up_to).map_err(|reason| format!("{path}: {reason}"))?;
         file.note_found(
             Place { file: number as u64, generation: found.generation, end: found.end },
             restored,
