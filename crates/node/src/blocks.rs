@@ -286,6 +286,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             tables_max: settings.tables_max,
             usual_partitions: settings.usual_partitions,
             version: TableVersion(settings.table_version),
+            disk: None,
         }),
     }
 }

@@ -22,8 +22,8 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
 /// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait
 ///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
-/// - Rules about epochs that close, the redo log and checkpoints matter only where there is a disk, and no simulated node
-///   has one.
+/// - Rules about epochs that close, the redo log, checkpoints and definitions on disk matter only where there is a disk,
+///   and no simulated node has one.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -44,6 +44,9 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::CheckpointPacksShownVersion,
     InjectedBug::CheckpointForgetsDeletes,
     InjectedBug::UncoveredCheckpointUsed,
+    InjectedBug::DefinitionFlushLeftOut,
+    InjectedBug::ChangeAnsweredTooEarly,
+    InjectedBug::DeadDefinitionsRestored,
 ];
 
 /// A broken rule, and how it was noticed.

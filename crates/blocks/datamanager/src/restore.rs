@@ -119,7 +119,7 @@ impl DataManager {
                 self.restore.confirm(cx, StartResult::Done);
                 self.restore = Restore::default();
             }
-            StartTask::MakeLog
+            StartTask::MakeFiles
             | StartTask::ScanLog { .. }
             | StartTask::RestoreDefinitions { .. }
             | StartTask::ReplayLog { .. }

@@ -1,12 +1,14 @@
 //! One schema change, in rounds.
 //!
 //! ```text
-//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ Events ─▶ (answer)
-//!      │ somebody refuses, or the requester goes │
-//!      └──────────────┬──────────────────────┘
+//!   Prepare ─▶ Switch ─▶ Build ─▶ Fence ─▶ (Record) ══decision══▶ Publish ─▶ Complete ─▶ Remove ─▶ (Durability)
+//!      │ somebody refuses, or the requester goes │                                            ─▶ Events ─▶ (answer)
+//!      └──────────────┬──────────────────────────┘
 //!                     ▼
 //!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)
 //! ```
+//! Rounds in brackets are those of a node with a disk (`record`).
+//!
 //! In each round all participants get an order, then all confirms are awaited; only then the next begins. A round of
 //! nobody ends at once, so each kind of change has just the rounds that it needs. Data managers have a version before
 //! any coordinator and keep it longer, so no operation reaches a data manager that does not know its table.
@@ -20,6 +22,7 @@ use alloc::vec::Vec;
 use vinga_base::{Epoch, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::dictionary::VersionedTable;
+use vinga_wire::epoch::EpochBody;
 use vinga_wire::schema::SchemaEventKind;
 use vinga_wire::schema_round::{
     RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRefuse, SchemaRoundRequest,
@@ -35,9 +38,13 @@ enum Round {
     Switch,
     Build,
     Fence,
+    /// The change is written to disk.
+    Record,
     Publish,
     Complete,
     Remove,
+    /// The change's epoch is on disk.
+    Durability,
     Events,
     /// Undo: coordinators go on with the old version.
     Restore,
@@ -48,19 +55,21 @@ enum Round {
 }
 
 impl Round {
-    /// The round that follows, if the change was refused meanwhile or not.
-    fn next(self, is_refused: bool) -> Option<Round> {
+    /// The round that follows: of a change that was refused meanwhile or not, that is kept on disk or not.
+    fn next(self, is_refused: bool, is_kept: bool) -> Option<Round> {
         match self {
-            Round::Prepare | Round::Switch | Round::Build | Round::Fence if is_refused => {
+            Round::Prepare | Round::Switch | Round::Build | Round::Fence | Round::Record if is_refused => {
                 Some(Round::Restore)
             }
             Round::Prepare => Some(Round::Switch),
             Round::Switch => Some(Round::Build),
             Round::Build => Some(Round::Fence),
-            Round::Fence => Some(Round::Publish),
+            Round::Fence if is_kept => Some(Round::Record),
+            Round::Fence | Round::Record => Some(Round::Publish),
             Round::Publish => Some(Round::Complete),
             Round::Complete => Some(Round::Remove),
-            Round::Remove => Some(Round::Events),
+            Round::Remove if is_kept => Some(Round::Durability),
+            Round::Remove | Round::Durability => Some(Round::Events),
             Round::Restore => Some(Round::Forget),
             Round::Forget => Some(Round::Discard),
             Round::Events | Round::Discard => None,
@@ -68,8 +77,21 @@ impl Round {
     }
 
     fn is_before_decision(self) -> bool {
-        matches!(self, Round::Prepare | Round::Switch | Round::Build | Round::Fence)
+        matches!(self, Round::Prepare | Round::Switch | Round::Build | Round::Fence | Round::Record)
     }
+}
+
+/// How far a change is written to disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recording {
+    /// Not begun, or given up.
+    None,
+    /// It is being seen to that there is room. The change may still be undone.
+    MakingRoom,
+    /// It is being written: perhaps it is on disk already, so it can't be undone.
+    Writing,
+    /// It is on disk.
+    Done,
 }
 
 /// The schema change under way.
@@ -77,14 +99,18 @@ impl Round {
 pub struct Change {
     /// Who is answered at the end; `None` if it has gone.
     requester: Option<Requester>,
-    plan: Plan,
-    refused: Option<Refused>,
+    pub plan: Plan,
+    pub refused: Option<Refused>,
     round: Round,
+    /// Whether it is written to disk.
+    is_kept: bool,
+    /// How far that is done.
+    pub recording: Recording,
     name: RoundName,
     /// The newest epoch in which anybody that has confirmed a round has committed.
     newest: Epoch,
     /// The epoch of the change; 0 as long as it is not decided.
-    epoch: Epoch,
+    pub epoch: Epoch,
     /// Who has not answered in this round.
     awaited: BTreeSet<Address>,
     /// Who has prepared the change, or was ordered to hold the table or to fence it: what an undo has to take back.
@@ -110,16 +136,19 @@ impl Change {
             Round::Switch => cx.mark("requester has gone while transactions end for its change"),
             Round::Build => cx.mark("requester has gone while indexes are built for its change"),
             Round::Fence => cx.mark("requester has gone while changes end for its fence"),
+            Round::Record => cx.mark("requester has gone while its change is recorded"),
             Round::Publish => cx.mark("requester has gone while its change is published"),
             Round::Complete => cx.mark("requester has gone while its change is completed"),
             Round::Remove => cx.mark("requester has gone while its change frees what it replaces"),
+            Round::Durability => cx.mark("requester has gone while its change becomes durable"),
             Round::Events => cx.mark("requester has gone while subscribers are awaited"),
             Round::Restore | Round::Forget | Round::Discard => {
                 cx.mark("requester has gone while its change is undone");
             }
         }
         self.requester = None;
-        if self.round.is_before_decision() && self.refused.is_none() {
+        let is_written = matches!(self.recording, Recording::Writing | Recording::Done);
+        if self.round.is_before_decision() && !is_written && self.refused.is_none() {
             cx.mark("schema change is undone because its requester has gone");
             self.refused = Some(Refused { code: ErrorCode::ConnectionLost, detail: String::new() });
         }
@@ -150,6 +179,23 @@ impl Change {
         matches!(self.round, Round::Publish | Round::Complete)
             && self.plan.fence.is_none()
             && self.plan.concerns(name)
+    }
+
+    /// Whether nobody has to answer for the next round to begin.
+    fn is_round_over(&self) -> bool {
+        let is_being_written = matches!(self.recording, Recording::MakingRoom | Recording::Writing);
+        self.awaited.is_empty() && self.subscribers.is_empty() && !is_being_written
+    }
+
+    /// Whether the president that was to bring the change to disk has failed.
+    pub fn has_lost_president(&self) -> bool {
+        self.round == Round::Durability && self.awaited.is_empty()
+    }
+
+    /// A new change has the epoch that its participants have reached, or the present one if that is greater.
+    pub fn take_epoch(&mut self, current: Epoch) -> Epoch {
+        self.epoch = self.newest.max(current);
+        self.epoch
     }
 
     /// Whether an answer belongs to this round and is awaited; then it no longer is.
@@ -205,7 +251,7 @@ impl Change {
             }
             Round::Discard if made.is_empty() => None,
             Round::Discard => Some(RoundTask::Remove { tables: made.clone() }),
-            Round::Fence | Round::Events => None,
+            Round::Fence | Round::Record | Round::Durability | Round::Events => None,
         }
     }
 }
@@ -219,12 +265,15 @@ impl Dictionary {
         change: ChangeRequest,
     ) -> Result<(), Refused> {
         let plan = self.plan(cx.view(), requester, change)?;
+        let is_kept = self.file.is_some() && plan.fence.is_none();
         self.changes += 1;
         self.change = Some(Change {
             requester: Some(requester),
             plan,
             refused: None,
             round: Round::Prepare,
+            is_kept,
+            recording: Recording::None,
             name: RoundName { change: self.changes, step: 0 },
             newest: Epoch(0),
             epoch: Epoch(0),
@@ -250,6 +299,12 @@ impl Dictionary {
             }
             return;
         }
+        match round {
+            Round::Record => return self.begin_recording(cx),
+            Round::Durability if cx.has_bug(InjectedBug::ChangeAnsweredTooEarly) => return,
+            Round::Durability => return self.await_durability(cx),
+            _ => {}
+        }
         let Some(task) = change.task(round) else { return };
         let everybody = match round {
             Round::Switch | Round::Fence | Round::Publish | Round::Restore => BlockNumber::Coordinator,
@@ -257,6 +312,8 @@ impl Dictionary {
             | Round::Build
             | Round::Complete
             | Round::Remove
+            | Round::Record
+            | Round::Durability
             | Round::Events
             | Round::Forget
             | Round::Discard => BlockNumber::DataManager,
@@ -283,10 +340,9 @@ impl Dictionary {
     /// Goes from round to round, and from change to change, as long as nobody is awaited.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
         while let Some(change) = &self.change
-            && change.awaited.is_empty()
-            && change.subscribers.is_empty()
+            && change.is_round_over()
         {
-            match change.round.next(change.refused.is_some()) {
+            match change.round.next(change.refused.is_some(), change.is_kept) {
                 Some(round) => {
                     if round == Round::Publish {
                         self.decide(cx);
@@ -301,7 +357,9 @@ impl Dictionary {
     /// From now on the change is carried out whatever happens.
     fn decide(&mut self, cx: &mut Context<'_>) {
         let change = self.change.as_mut().expect("a change is under way");
-        change.epoch = change.newest.max(self.epoch);
+        if change.recording == Recording::None {
+            self.epoch = change.take_epoch(self.epoch);
+        }
         let plan = &mut change.plan;
         if let Some(api) = plan.fence {
             let table = plan.before.as_ref().expect("a table is fenced").table;
@@ -374,6 +432,9 @@ impl Dictionary {
 
     pub(crate) fn on_schema_round_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundConfirm { round, epoch } = cold::read(frame)?;
+        if round.change == 0 {
+            self.on_table_made(cx, frame.sender(), round.step);
+        }
         if let Some(change) = &mut self.change
             && change.is_answer(frame, round)
         {
@@ -389,6 +450,9 @@ impl Dictionary {
     /// Somebody can't do its part. What was asked of the others is answered first, then they are ordered to undo it.
     pub(crate) fn on_schema_round_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundRefuse { round, code } = cold::read(frame)?;
+        if round.change == 0 {
+            self.on_table_refused(cx, frame.sender(), code);
+        }
         if let Some(change) = &mut self.change
             && change.is_answer(frame, round)
         {
@@ -398,6 +462,29 @@ impl Dictionary {
                 let detail = format!("{} refused it", frame.sender());
                 change.refused = Some(Refused { code, detail });
             }
+            self.go_on(cx);
+        }
+        Some(())
+    }
+
+    /// Asks the president for an end record of the change's epoch. That the epoch is durable is not enough: it may have
+    /// been closed, and found durable without an end record, before the change was on disk.
+    pub(crate) fn await_durability(&mut self, cx: &mut Context<'_>) {
+        let change = self.change.as_mut().expect("a change is under way");
+        let president = cx.view().president().expect("the own node is a member");
+        let distribution = Address::new(president, BlockNumber::Distribution, 0);
+        change.awaited.insert(distribution);
+        cx.frame(SignalNumber::DurabilityRequest, distribution).put(&EpochBody::new(change.epoch));
+    }
+
+    /// The change is restored by any restart.
+    pub(crate) fn on_durability_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<EpochBody>()?;
+        if let Some(change) = &mut self.change
+            && change.round == Round::Durability
+            && change.epoch == confirm.epoch()
+            && change.awaited.remove(&frame.sender())
+        {
             self.go_on(cx);
         }
         Some(())

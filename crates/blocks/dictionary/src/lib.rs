@@ -2,8 +2,9 @@
 //!
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
 //! carried out as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` notifies subscribers
-//! what has changed, `requests` answers the API nodes. The signals are described in `vinga_wire::{dictionary, schema,
-//! schema_round}`, the protocol in `docs/protocols/schema.md`.
+//! what has changed, `requests` answers the API nodes. On a node with a disk changes are written to it (`record`,
+//! `schema_file`, `definitions`), and read again when the node starts (`start`). The signals are described in
+//! `vinga_wire::{dictionary, schema, schema_round}`, the protocol in `docs/protocols/schema.md`.
 //!
 //! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes
 //! to its end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
@@ -20,16 +21,22 @@ extern crate std;
 
 mod change;
 mod databases;
+mod definitions;
 mod events;
 mod lock;
 mod partitions;
 mod plan;
+mod record;
 mod requests;
+mod schema_file;
+mod start;
 mod tables;
 
 pub use databases::DATABASES_MAX;
 pub use events::EVENT_WAIT_MAX;
 pub use lock::LOCK_QUEUE_MAX;
+pub use schema_file::Disk;
+pub use start::VERSIONS_RESERVED;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use change::Change;
@@ -37,6 +44,8 @@ use databases::Databases;
 use events::Subscribers;
 use lock::SchemaLock;
 use plan::ChangeRequest;
+use schema_file::SchemaFile;
+use start::Start;
 use tables::Tables;
 use vinga_base::{Epoch, NodeId, TableVersion};
 use vinga_kernel::{AdmittedNodes, Block, Context, Scrutiny};
@@ -54,9 +63,11 @@ pub struct Settings {
     pub tables_max: u32,
     /// Partitions of a table that does not say how many it wants.
     pub usual_partitions: u16,
-    /// The version of the first table that is created: [`first_version`] of the node's start, or one above the greatest
-    /// version in its files if that is greater.
+    /// The version of the first table that is created: [`first_version`] of the node's start. If the schema file has
+    /// greater ones, it is one above these.
     pub version: TableVersion,
+    /// Where definitions are kept; `None`: nothing is kept on disk.
+    pub disk: Option<Disk>,
 }
 
 /// The first version for a node that starts at this time (milliseconds since 1970). A node that makes fewer than
@@ -119,6 +130,11 @@ pub struct Dictionary {
     epoch: Epoch,
     /// Everything up to this epoch is on disk.
     durable: Epoch,
+    /// The definitions on disk; `None`: nothing is kept there.
+    file: Option<SchemaFile>,
+    /// No version from here on is given before the file says otherwise; 0: there is no file yet.
+    version_limit: TableVersion,
+    start: Start,
 }
 
 impl Dictionary {
@@ -137,6 +153,9 @@ impl Dictionary {
             changes: 0,
             epoch: Epoch(0),
             durable: Epoch(0),
+            file: settings.disk.map(SchemaFile::new),
+            version_limit: TableVersion(0),
+            start: Start::default(),
         }
     }
 
@@ -269,6 +288,10 @@ impl Block for Dictionary {
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
+            Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
+            Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
+            Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
+            Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
             Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {
@@ -288,12 +311,25 @@ impl Block for Dictionary {
         for member in change.lost() {
             under_way.forget_node(cx, member.node);
         }
+        if under_way.has_lost_president() {
+            cx.mark("next president is asked to bring a schema change to disk");
+            self.await_durability(cx);
+        }
         self.go_on(cx);
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {
         assert!(self.queue.is_empty() || self.change.is_some(), "changes wait only for one under way");
         assert!(self.queue.len() <= QUEUED_CHANGES_MAX, "at most {QUEUED_CHANGES_MAX} changes wait");
+        assert!(
+            self.version_limit == TableVersion(0) || self.tables.version() <= self.version_limit,
+            "versions are given that the disk says are not"
+        );
+        let is_being_written = self.file.as_ref().is_some_and(|file| !file.is_at_rest());
+        assert!(
+            !is_being_written || self.change.is_some() || self.start.is_under_way(),
+            "what is written belongs to a change or to the start"
+        );
         if scrutiny == Scrutiny::Full {
             let is_there = |&table: &u32| self.tables.iter().any(|record| record.table == table);
             assert!(self.fences.keys().all(is_there), "a write fence is of a table that there is");

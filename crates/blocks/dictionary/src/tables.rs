@@ -48,6 +48,16 @@ impl Tables {
         name.starts_with(&first).then(|| self.records[id].definition.name.as_str())
     }
 
+    /// The version that is given next.
+    pub fn version(&self) -> TableVersion {
+        self.version_next
+    }
+
+    /// Versions are given from this one on at least.
+    pub fn raise_version(&mut self, version: TableVersion) {
+        self.version_next = self.version_next.max(version);
+    }
+
     /// A version that no table ever had.
     pub fn take_version(&mut self) -> u64 {
         let version = self.version_next;
@@ -77,6 +87,28 @@ impl Tables {
         let name = self.ids.insert(record.definition.name.clone(), record.table);
         let table = self.records.insert(record.table, record);
         assert!(name.is_none() && table.is_none(), "one schema change at a time");
+    }
+
+    /// Adds a table that was on disk, with its hidden tables.
+    ///
+    /// # Errors
+    /// A sentence, if there can be no such table.
+    pub fn restore(&mut self, record: TableRecord) -> Result<(), String> {
+        let name = &record.definition.name;
+        if self.ids.contains_key(name) {
+            return Err(format!("two tables are called '{name}'"));
+        }
+        for VersionedTable { table, .. } in record.all() {
+            if !(1..=self.tables_max).contains(&table) {
+                let max = self.tables_max;
+                return Err(format!("table '{name}' needs id {table}, but MaxNoOfTables is {max}: raise it"));
+            }
+            if !self.used.insert(table) {
+                return Err(format!("table '{name}' and another one have id {table}"));
+            }
+        }
+        self.insert(record);
+        Ok(())
     }
 
     /// Takes the table of a name out; its id stays in use.

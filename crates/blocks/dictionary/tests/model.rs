@@ -1,24 +1,32 @@
 //! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late.
 //! A table is never half made: what can be described everybody accepts, what a requester was answered is the only thing
 //! that anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives
-//! its owner.
+//! its owner. All of it with and without a disk: with one, a restart has exactly what the dictionary had.
 
 mod common;
+#[allow(dead_code, reason = "the files and a restart are all that is used")]
+mod support;
 
 use common::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use support::{CLUSTER, Files, Node, State};
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
-use vinga_base::{ColumnId, NodeId};
-use vinga_dictionary::{Dictionary, EVENT_WAIT_MAX};
+use vinga_base::{ColumnId, Epoch, NodeId};
+use vinga_dictionary::{Dictionary, Disk, EVENT_WAIT_MAX};
+use vinga_format::checksum::Checksum;
+use vinga_kernel::files::{FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{DropTableConfirm, ListTablesConfirm, TableConfirm, TableRecord};
+use vinga_wire::epoch::EpochBody;
+use vinga_wire::file::FileErrorKind;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::schema::{
     ListDatabasesConfirm, SchemaChange, SchemaChangeConfirm, SchemaEvent, SchemaEventsConfirm, SchemaLockBody,
 };
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
+use vinga_wire::start::{DefinitionsExtent, StartRequest, StartTask};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 /// A table as a block has it.
@@ -114,6 +122,12 @@ struct World {
     locks: BTreeSet<(u8, u32)>,
     request_next: u32,
     second_node_failed: bool,
+    /// `None`: the node has no disk.
+    files: Option<Files>,
+    /// Tasks on files that are not done.
+    tasks: VecDeque<FileRequest>,
+    /// Epochs that somebody is to bring to disk.
+    not_durable: VecDeque<EpochBody>,
 }
 
 fn is_data_manager(address: Address) -> bool {
@@ -123,25 +137,88 @@ fn is_data_manager(address: Address) -> bool {
 const NAMES: [&str; 6] = ["test.a", "TEST.a", "test.B", "other.c", "test.d", "nonsense"];
 
 impl World {
-    fn new() -> Self {
-        World {
-            harness: harness_for(5),
+    fn new(has_disk: bool) -> Self {
+        let disk = Disk { cluster: CLUSTER, checksum: Checksum::SOFTWARE };
+        let mut world = World {
+            harness: harness_with(5, has_disk.then_some(disk)),
             blocks: COORDINATORS.into_iter().chain(DATA_MANAGERS).map(|a| (a, Block::default())).collect(),
             open: BTreeMap::new(),
             received: BTreeMap::new(),
             locks: BTreeSet::new(),
             request_next: 0,
             second_node_failed: false,
+            files: has_disk.then(Files::default),
+            tasks: VecDeque::new(),
+            not_durable: VecDeque::new(),
+        };
+        if has_disk {
+            world.start();
         }
+        (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut world.harness, node));
+        world.harness.begin_scenario();
+        world
+    }
+
+    /// The first start of a node with a disk.
+    fn start(&mut self) {
+        let begin = StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 };
+        for (step, task) in (1..).zip([StartTask::MakeFiles, StartTask::OpenLog { incarnation: 1 }, begin]) {
+            let body = StartRequest { step, task };
+            let lifecycle = Address::new(NodeId(1), BlockNumber::Lifecycle, 0);
+            self.harness
+                .send(lifecycle, SignalNumber::StartRequest, |writer| cold::write(writer, &body))
+                .expect("allowed");
+            while self.do_task(false) {}
+        }
+    }
+
+    /// Does a task on a file, if there is one; if the disk is full there is no more room.
+    fn do_task(&mut self, is_full: bool) -> bool {
+        self.tasks.extend(self.harness.take_file_requests());
+        let Some(FileRequest { requester, token, file, task }) = self.tasks.pop_front() else { return false };
+        let files = self.files.as_mut().expect("without a disk nothing is asked of files");
+        let result: Result<FileData, FileError> = match task {
+            FileTask::Allocate { .. } if is_full => {
+                Err(FileError { kind: FileErrorKind::DiskFull, text: "full".into() })
+            }
+            task => Ok(files.carry_out(file, &task)),
+        };
+        self.harness.answer_file(FileAnswer { requester, token, result });
+        true
+    }
+
+    /// The president has an end record of an epoch, if somebody waits for one.
+    fn confirm_durability(&mut self) -> bool {
+        let Some(body) = self.not_durable.pop_front() else { return false };
+        let president = Address::new(NodeId(1), BlockNumber::Distribution, 0);
+        self.harness
+            .send(president, SignalNumber::DurabilityConfirm, |writer| {
+                writer.put(&body);
+            })
+            .expect("allowed");
+        true
     }
 
     /// Carries what the dictionary has sent to the inboxes; ticks off answered requests.
     fn carry(&mut self) {
+        self.tasks.extend(self.harness.take_file_requests());
         for sent in self.harness.take_sent() {
+            let is_write = |task| matches!(task, &FileTask::Write { .. } | &FileTask::Flush);
+            if self.tasks.iter().any(|one| is_write(&one.task)) {
+                let body = cold::read::<SchemaRoundRequest>(&sent.frame()).map(|body| body.task);
+                let is_other = match sent.signal() {
+                    // A write fence of somebody else may be lifted.
+                    SignalNumber::SchemaRoundRequest => matches!(body, Some(RoundTask::Fence { .. })),
+                    signal => signal != SignalNumber::DurabilityRequest,
+                };
+                assert!(is_other, "the change goes on while it is being written");
+            }
             let receiver = sent.receiver();
             if receiver.block() == Some(BlockNumber::Api) {
                 self.on_received(receiver.node().0, &sent);
-            } else if receiver != MEMBERSHIP {
+            } else if sent.signal() == SignalNumber::DurabilityRequest {
+                self.not_durable.push_back(*sent.frame().head::<EpochBody>().expect("a whole body").0);
+            } else if receiver != MEMBERSHIP && sent.signal() != SignalNumber::DefinitionsReport {
                 self.blocks.get_mut(&receiver).expect("only live blocks are notified").inbox.push_back(sent);
             }
         }
@@ -272,6 +349,14 @@ impl World {
     }
 
     fn step(&mut self, (action, a, b): (u8, u8, u8)) {
+        if a & 3 != 0 {
+            self.do_task(b < 20);
+            self.carry();
+        }
+        if b & 1 != 0 {
+            self.confirm_durability();
+            self.carry();
+        }
         let node = 150 + a % 3;
         match action {
             0 | 1 => self.ask(node, a / 3, b),
@@ -319,7 +404,12 @@ impl World {
     fn come_to_rest(&mut self) {
         loop {
             let addresses: Vec<Address> = self.blocks.keys().copied().collect();
-            while addresses.iter().any(|&address| self.receive(address, false) || self.say(address)) {}
+            while addresses.iter().any(|&address| self.receive(address, false) || self.say(address))
+                || self.do_task(false)
+                || self.confirm_durability()
+            {
+                self.carry();
+            }
             if !self.harness.block().is_changing() {
                 return;
             }
@@ -361,8 +451,8 @@ fn answer(sent: &Sent) -> (u32, Option<TableRecord>) {
     }
 }
 
-fn run(steps: impl IntoIterator<Item = (u8, u8, u8)>) -> World {
-    let mut world = World::new();
+fn run(has_disk: bool, steps: impl IntoIterator<Item = (u8, u8, u8)>) -> World {
+    let mut world = World::new(has_disk);
     for step in steps {
         world.step(step);
     }
@@ -389,7 +479,22 @@ fn run(steps: impl IntoIterator<Item = (u8, u8, u8)>) -> World {
         world.open.values().all(BTreeSet::is_empty),
         "everybody who asked and is still there was answered"
     );
+    if let Some(files) = &world.files {
+        check_restart(files.clone(), dictionary);
+    }
     world
+}
+
+/// A restart has what the dictionary has.
+fn check_restart(files: Files, dictionary: &Dictionary) {
+    let known = DefinitionsExtent { generation: 1, blocks: 2 };
+    let (node, result) = Node::restart(files, Epoch::MAX.0, known, 2, usize::MAX);
+    let state = State {
+        tables: dictionary.tables().cloned().collect(),
+        databases: dictionary.databases().cloned().collect(),
+    };
+    assert_eq!((result, node.state()), (Some(Ok(())), state));
+    node.check_blocks();
 }
 
 /// Steps that are the same in every run of the test.
@@ -414,9 +519,12 @@ fn rare_branches_are_met() {
         "subscriber did not confirm a schema event in time",
         "table described while it changes",
         "fences of an API node are lifted because it has gone",
+        "requester has gone while its change is recorded",
+        "requester has gone while its change becomes durable",
+        "schema change is refused because the disk is full",
     ]);
     for seed in 0..300 {
-        let world = run(steps(seed));
+        let world = run(seed % 2 == 1, steps(seed));
         missing.retain(|mark| !world.harness.has_met(mark));
     }
     assert!(missing.is_empty(), "never met: {missing:?}");
@@ -427,7 +535,8 @@ proptest! {
 
     #[test]
     fn no_table_is_half_made(steps in proptest::collection::vec((0u8..10, any::<u8>(), any::<u8>()), 0..400)) {
-        run(steps);
+        run(false, steps.iter().copied());
+        run(true, steps);
     }
 
     /// Whatever an API node puts into a signal to the dictionary, the block lives on.

@@ -14,7 +14,9 @@
 //! closed epoch: every `TimeBetweenGlobalCheckpoints`, or at once if somebody waits. If somebody waits for the present
 //! epoch, it ends at once, too; what is committed while a checkpoint is being made waits for the next one, together.
 //!
-//! Nothing is written for epochs without changes: they are durable as soon as they are closed.
+//! Nothing is written for epochs without changes: they are durable as soon as they are closed. A restart goes back to
+//! the newest end record all the same, so whoever has changed definitions in an epoch asks for an end record
+//! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one.
 
 use crate::Distribution;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -38,6 +40,8 @@ pub struct GlobalCheckpoints {
     durable: Epoch,
     /// Somebody waits until this epoch is on disk.
     wanted: Epoch,
+    /// Who waits for an end record of which epoch or a later one.
+    waiting: Vec<(Address, Epoch)>,
     /// It is time for a checkpoint.
     is_due: bool,
     /// The checkpoint that is being made.
@@ -104,6 +108,33 @@ impl Distribution {
         self.checkpoints.wanted = self.checkpoints.wanted.max(order.epoch());
         self.go_on(cx);
         Some(())
+    }
+
+    /// A schema change is in an epoch, and on the disk of the sender. If the epoch is durable already, but has no end
+    /// record, because nobody had changed anything then, a later one gets it.
+    pub(crate) fn on_durability_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (request, _) = frame.head::<EpochBody>()?;
+        let (sender, epoch) = (frame.sender(), request.epoch());
+        let checkpoints = &mut self.checkpoints;
+        checkpoints.changed = checkpoints.changed.max(epoch);
+        if checkpoints.logged < epoch {
+            checkpoints.wanted = checkpoints.wanted.max(epoch).max(Epoch(checkpoints.durable.0 + 1));
+        }
+        checkpoints.waiting.push((sender, epoch));
+        self.confirm_logged(cx);
+        self.go_on(cx);
+        Some(())
+    }
+
+    /// Answers those whose epochs a restart restores.
+    fn confirm_logged(&mut self, cx: &mut Context<'_>) {
+        let logged = self.checkpoints.logged;
+        self.checkpoints.waiting.retain(|&(sender, epoch)| {
+            if epoch <= logged {
+                cx.frame(SignalNumber::DurabilityConfirm, sender).put(&EpochBody::new(epoch));
+            }
+            epoch > logged
+        });
     }
 
     /// It is time for a checkpoint, whether somebody waits or not.
@@ -177,6 +208,7 @@ impl Distribution {
         statistics.micros_max = statistics.micros_max.max(micros);
         self.checkpoints.logged = epoch;
         self.become_durable(cx, epoch);
+        self.confirm_logged(cx);
         self.go_on(cx);
     }
 
@@ -212,6 +244,7 @@ impl Distribution {
     /// Lost members are not awaited; the checkpoint that a lost president was making is made again by the next one.
     pub(crate) fn forget_lost(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.checkpoints.closed.retain(|coordinator, _| !change.has_lost(coordinator.node()));
+        self.checkpoints.waiting.retain(|(sender, _)| !change.has_lost(sender.node()));
         if let Some(ending) = &mut self.checkpoints.ending {
             ending.awaited.retain(|stream| !change.has_lost(stream.node()));
         }

@@ -170,6 +170,7 @@ impl Block for Distribution {
             Some(SignalNumber::EpochClosedReport) => self.on_epoch_closed_report(cx, frame),
             Some(SignalNumber::EpochClaimReport) => self.on_epoch_claim_report(cx, frame),
             Some(SignalNumber::DurabilityOrder) => self.on_durability_order(cx, frame),
+            Some(SignalNumber::DurabilityRequest) => self.on_durability_request(cx, frame),
             Some(SignalNumber::EpochEndConfirm) => self.on_epoch_end_confirm(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),

@@ -113,6 +113,68 @@ fn checkpoints_are_made_from_time_to_time_and_only_of_changes() {
     assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [125]);
 }
 
+/// The dictionary has recorded a change in an epoch.
+fn request(h: &mut Harness<Distribution>, epoch: u64) {
+    send_epoch(h, address(BlockNumber::Dictionary, 0), SignalNumber::DurabilityRequest, epoch);
+}
+
+#[test]
+fn a_schema_change_is_confirmed_when_its_epoch_has_an_end_record() {
+    let mut h = harness();
+    request(&mut h, 100);
+    assert_eq!(sent(&mut h, SignalNumber::EpochOrder), [101], "the epoch ends at once");
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 100, 0));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [100], "though nobody has committed anything");
+    confirm(&mut h, 0, 100);
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), []);
+    confirm(&mut h, 1, 100);
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [100]);
+    request(&mut h, 100);
+    assert_eq!(
+        sent(&mut h, SignalNumber::DurabilityConfirm),
+        [100],
+        "a later one in the same epoch, at once"
+    );
+}
+
+#[test]
+fn an_epoch_that_is_durable_as_it_is_gets_an_end_record_behind_it() {
+    let mut h = harness();
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 105, 0));
+    assert_eq!(sent(&mut h, SignalNumber::DurableEpochOrder), [105]);
+    // The change is in epoch 104: it was decided, and not on disk yet, when that was found durable.
+    request(&mut h, 104);
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [], "a restart would go back to epoch 0");
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 109, 0));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [109]);
+    (0..2).for_each(|stream| confirm(&mut h, stream, 109));
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [104]);
+    // Nothing has changed since.
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 118, 0));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), []);
+}
+
+#[test]
+fn changes_that_come_during_a_checkpoint_get_the_next_one() {
+    let mut h = harness();
+    request(&mut h, 100);
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 100, 0));
+    request(&mut h, 101);
+    request(&mut h, 103);
+    h.take_sent();
+    (0..2).for_each(|stream| confirm(&mut h, stream, 100));
+    let answered = h.take_sent();
+    let of_kind = |signal| answered.iter().filter(move |sent| sent.signal() == signal);
+    assert_eq!(of_kind(SignalNumber::DurabilityConfirm).count(), 1);
+    assert_eq!(h.block().epoch(), Epoch(104));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 103, 0));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [103]);
+    (0..2).for_each(|stream| confirm(&mut h, stream, 103));
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [101, 103]);
+}
+
 #[test]
 fn a_cluster_without_disks_makes_no_checkpoints() {
     let settings = Settings {

@@ -5,12 +5,12 @@
 //! does the next one begin. A block that can't do its part with these files refuses, and the node stops with the reason.
 //!
 //! ```text
-//!   initial start:   MakeLog ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
+//!   initial start:   MakeFiles ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
 //!   system restart:  ScanLog ─▶ RestoreDefinitions ─▶ LoadCheckpoint ─▶ ReplayLog ─▶ EndRestore
 //!                    ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
 //! ```
-//! The system file is written in both copies before anything of the new incarnation is. Until then a start changes nothing
-//! that the next one needs.
+//! The system file is written in both copies before anything of the new incarnation is, the rewriting of the
+//! definitions included. Until then a start changes nothing that the next one needs.
 #![no_std]
 
 extern crate alloc;
@@ -25,11 +25,14 @@ use alloc::vec::Vec;
 use system_file::{SystemFile, Task};
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
+use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileRefuse};
-use vinga_wire::start::{self, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::start::{
+    self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// What a node starts from.
@@ -55,8 +58,8 @@ pub struct Disk {
 /// The part of the start that is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// The files of the log are made.
-    MakingLog,
+    /// The files of log and definitions are made.
+    MakingFiles,
     /// The end of the log is looked for.
     ScanningLog,
     /// Tables are made.
@@ -69,7 +72,7 @@ pub enum Phase {
     EndingRestore,
     /// The system file is written.
     WritingSystemFile,
-    /// The log is opened.
+    /// The log is opened, and the definitions are rewritten without what is not restored.
     OpeningLog,
     /// The first epoch is given out.
     Beginning,
@@ -92,6 +95,8 @@ pub struct Lifecycle {
     /// The restore point, and the greatest epoch that was met anywhere.
     restored: Epoch,
     greatest: Epoch,
+    /// How far the definitions reach, as the dictionary has reported.
+    definitions: SchemaExtent,
     /// By data manager: the first batch that its checkpoint does not contain.
     batches: Vec<(u16, u64)>,
     rows: u64,
@@ -113,7 +118,7 @@ impl Lifecycle {
         };
         let phase = match (&file, is_initial) {
             (None, _) => Phase::Started,
-            (Some(_), true) => Phase::MakingLog,
+            (Some(_), true) => Phase::MakingFiles,
             (Some(_), false) => Phase::ScanningLog,
         };
         Lifecycle {
@@ -125,6 +130,7 @@ impl Lifecycle {
             reached: None,
             restored: Epoch(0),
             greatest: Epoch(0),
+            definitions: SchemaExtent::default(),
             batches: Vec::new(),
             rows: 0,
             replayed: 0,
@@ -152,12 +158,16 @@ impl Lifecycle {
         self.phase = phase;
         let epoch = self.restored;
         let task = match phase {
-            Phase::MakingLog => StartTask::MakeLog,
+            Phase::MakingFiles => StartTask::MakeFiles,
             Phase::ScanningLog => StartTask::ScanLog {
                 incarnations: self.log_incarnations(),
                 durable: self.state().durable_epoch,
             },
-            Phase::RestoringDefinitions => StartTask::RestoreDefinitions { epoch },
+            Phase::RestoringDefinitions => {
+                let SchemaExtent { generation, blocks } = self.state().definitions;
+                let known = DefinitionsExtent { generation, blocks };
+                StartTask::RestoreDefinitions { epoch, known }
+            }
             Phase::LoadingCheckpoints => {
                 let mut incarnations = self.log_incarnations();
                 if let Some(last) = incarnations.last_mut() {
@@ -178,12 +188,16 @@ impl Lifecycle {
             Phase::Refused => return,
         };
         let blocks: &[BlockNumber] = match phase {
-            Phase::MakingLog | Phase::ScanningLog | Phase::ReplayingLog | Phase::OpeningLog => {
-                &[BlockNumber::Redo]
-            }
+            Phase::MakingFiles | Phase::OpeningLog => &[BlockNumber::Redo, BlockNumber::Dictionary],
+            Phase::ScanningLog | Phase::ReplayingLog => &[BlockNumber::Redo],
             Phase::RestoringDefinitions => &[BlockNumber::Dictionary],
             Phase::LoadingCheckpoints | Phase::EndingRestore => &[BlockNumber::DataManager],
-            _ => &[BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Distribution],
+            _ => &[
+                BlockNumber::DataManager,
+                BlockNumber::Coordinator,
+                BlockNumber::Distribution,
+                BlockNumber::Dictionary,
+            ],
         };
         let node = cx.own().node();
         let own = cx.view().addresses(BlockNumber::Membership).find(|address| address.node() == node);
@@ -202,7 +216,7 @@ impl Lifecycle {
 
     fn next_phase(&self) -> Phase {
         match self.phase {
-            Phase::MakingLog | Phase::EndingRestore => Phase::WritingSystemFile,
+            Phase::MakingFiles | Phase::EndingRestore => Phase::WritingSystemFile,
             Phase::ScanningLog => Phase::RestoringDefinitions,
             Phase::RestoringDefinitions => Phase::LoadingCheckpoints,
             Phase::LoadingCheckpoints => Phase::ReplayingLog,
@@ -222,7 +236,7 @@ impl Lifecycle {
     /// A new incarnation of log and cluster begins, from the restore point on.
     fn write_system_file(&mut self, cx: &mut Context<'_>) {
         let (restored, id) = (self.restored, self.cluster_incarnation);
-        let greatest = self.greatest;
+        let (greatest, definitions) = (self.greatest, self.definitions);
         let node = cx.own().node();
         let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;
         let file = self.file.as_mut().expect("a node with a disk has a system file");
@@ -243,6 +257,7 @@ impl Lifecycle {
             state.epoch_limit = state.epoch_limit.max(greatest);
             state.restorable = Vec::from([node]);
             state.is_clean = false;
+            state.definitions = definitions;
         });
     }
 
@@ -271,6 +286,15 @@ impl Lifecycle {
             StartResult::LogScanned { complete, greatest } => {
                 self.reached = Some(self.reached.map_or(complete, |reached| reached.min(complete)));
                 self.greatest = self.greatest.max(greatest).max(complete);
+            }
+            StartResult::DefinitionsOnDisk { extent: DefinitionsExtent { generation, blocks }, greatest } => {
+                self.definitions = SchemaExtent { generation, blocks };
+                self.greatest = self.greatest.max(greatest);
+                if self.phase == Phase::OpeningLog
+                    && let Some(file) = &mut self.file
+                {
+                    file.note_definitions(cx, self.definitions);
+                }
             }
             StartResult::CheckpointLoaded { batch, rows, greatest, rejected } => {
                 self.batches.push((frame.sender().instance(), batch));
@@ -317,6 +341,15 @@ impl Lifecycle {
         Some(())
     }
 
+    /// A schema change is on disk.
+    fn on_definitions_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let DefinitionsExtent { generation, blocks } = cold::read(frame)?;
+        if let Some(file) = &mut self.file {
+            file.note_definitions(cx, SchemaExtent { generation, blocks });
+        }
+        Some(())
+    }
+
     fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochBody>()?;
         if let Some(file) = &mut self.file {
@@ -340,6 +373,7 @@ impl Block for Lifecycle {
             Some(SignalNumber::StartRefuse) => self.on_start_refuse(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
+            Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };

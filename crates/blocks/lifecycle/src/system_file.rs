@@ -6,6 +6,7 @@
 use alloc::collections::VecDeque;
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
+use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{SystemState, copy_of, encode};
 use vinga_kernel::Context;
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
@@ -88,6 +89,15 @@ impl SystemFile {
         self.state.epoch_limit = self.state.epoch_limit.max(epoch);
         self.has_changed = true;
         self.write_if_changed(cx);
+    }
+
+    /// Notes how far the definitions reach; it is written when nothing else is.
+    pub fn note_definitions(&mut self, cx: &mut Context<'_>, extent: SchemaExtent) {
+        if extent != self.state.definitions {
+            self.state.definitions = extent;
+            self.has_changed = true;
+            self.write_if_changed(cx);
+        }
     }
 
     fn write_if_changed(&mut self, cx: &mut Context<'_>) {

@@ -3,12 +3,15 @@
 use vinga_base::aligned::AlignedBuffer;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_format::checksum::Checksum;
+use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose};
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::EpochBody;
-use vinga_wire::start::{self, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::start::{
+    self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
+};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
@@ -101,24 +104,30 @@ fn a_node_without_a_disk_is_started_at_once() {
 }
 
 #[test]
-fn an_initial_start_makes_the_log_and_then_the_system_file() {
+fn an_initial_start_makes_log_and_definitions_and_then_the_system_file() {
     let state = SystemState { cluster: 5, node: NODE, data_managers: 2, ..SystemState::default() };
     let mut node = Node::new(disk(state, 0));
     let (task, receivers, step) = node.asked();
-    assert_eq!(
-        (task, &receivers),
-        (StartTask::MakeLog, &vec![(BlockNumber::Redo, 0), (BlockNumber::Redo, 1)])
-    );
-    node.answer(receivers[0], step, StartResult::Done);
-    assert!(node.copies[0].is_empty(), "the other stream has not answered");
+    let writers = [(BlockNumber::Dictionary, 0), (BlockNumber::Redo, 0), (BlockNumber::Redo, 1)];
+    assert_eq!((task, &receivers[..]), (StartTask::MakeFiles, &writers[..]));
+    node.answer(receivers[0], step, on_disk(1, 2, 0));
     node.answer(receivers[1], step, StartResult::Done);
+    assert!(node.copies[0].is_empty(), "the other stream has not answered");
+    node.answer(receivers[2], step, StartResult::Done);
     assert_eq!(node.all_done(), StartTask::OpenLog { incarnation: 1 });
     let begin = StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 };
     assert_eq!(node.all_done(), begin);
     assert!(node.is_started());
     let state = node.state();
+    assert_eq!(state.definitions, SchemaExtent { generation: 1, blocks: 2 });
     assert_eq!(state.cluster_incarnation, ClusterIncarnation { number: 1, id: 77 });
     assert_eq!(state.log_incarnations, [LogIncarnation { number: 1, streams: 2, last_epoch: None }]);
+}
+
+/// The dictionary's answer.
+fn on_disk(generation: u64, blocks: u64, greatest: u64) -> StartResult {
+    let extent = DefinitionsExtent { generation, blocks };
+    StartResult::DefinitionsOnDisk { extent, greatest: Epoch(greatest) }
 }
 
 /// The state of a node that has run once, up to epoch 100.
@@ -133,6 +142,7 @@ fn state() -> SystemState {
         own_epoch: Epoch(100),
         epoch_limit: Epoch(100),
         restorable: vec![NODE],
+        definitions: SchemaExtent { generation: 4, blocks: 5 },
         ..SystemState::default()
     }
 }
@@ -153,7 +163,11 @@ fn scanned(complete: [u64; 2]) -> Node {
 #[test]
 fn a_restart_restores_what_all_streams_reach() {
     let mut node = scanned([105, 102]);
-    assert_eq!(node.all_done(), StartTask::RestoreDefinitions { epoch: Epoch(102) });
+    let (task, receivers, step) = node.asked();
+    let known = DefinitionsExtent { generation: 4, blocks: 5 };
+    assert_eq!(task, StartTask::RestoreDefinitions { epoch: Epoch(102), known });
+    assert_eq!(receivers, [(BlockNumber::Dictionary, 0)]);
+    node.answer(receivers[0], step, on_disk(4, 8, 130));
     let (task, receivers, step) = node.asked();
     let incarnations = vec![start::LogIncarnation { number: 1, last_valid: Some(Epoch(102)) }];
     assert_eq!(task, StartTask::LoadCheckpoint { epoch: Epoch(102), incarnations });
@@ -168,8 +182,18 @@ fn a_restart_restores_what_all_streams_reach() {
         node.answer(receiver, step, StartResult::LogReplayed { batches: 3 });
     }
     assert_eq!(node.all_done(), StartTask::EndRestore);
-    assert_eq!(node.all_done(), StartTask::OpenLog { incarnation: 2 });
-    let begin = StartTask::Begin { epoch: Epoch(121), durable: Epoch(102), incarnation: 2 };
+    let (task, receivers, step) = node.asked();
+    assert_eq!((task, receivers.len()), (StartTask::OpenLog { incarnation: 2 }, 3));
+    let definitions = |node: &Node| node.state().definitions;
+    assert_eq!(definitions(&node), SchemaExtent { generation: 4, blocks: 8 }, "nothing is rewritten yet");
+    for receiver in receivers {
+        let is_dictionary = receiver.0 == BlockNumber::Dictionary;
+        let result = if is_dictionary { on_disk(5, 2, 0) } else { StartResult::Done };
+        node.answer(receiver, step, result);
+    }
+    node.serve();
+    assert_eq!(definitions(&node), SchemaExtent { generation: 5, blocks: 2 });
+    let begin = StartTask::Begin { epoch: Epoch(131), durable: Epoch(102), incarnation: 2 };
     assert_eq!(node.all_done(), begin, "above every epoch that was met");
     assert!(node.is_started());
     let state = node.state();
@@ -233,4 +257,11 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         assert_eq!(node.state().durable_epoch, Epoch(epoch));
     }
     assert!(node.copies.iter().all(|copy| !copy.is_empty()));
+    let dictionary = Address::new(NODE, BlockNumber::Dictionary, 0);
+    let extent = DefinitionsExtent { generation: 4, blocks: 9 };
+    node.harness
+        .send(dictionary, SignalNumber::DefinitionsReport, |writer| cold::write(writer, &extent))
+        .expect("a block may send this");
+    node.serve();
+    assert_eq!(node.state().definitions, SchemaExtent { generation: 4, blocks: 9 });
 }

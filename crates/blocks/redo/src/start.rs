@@ -2,7 +2,7 @@
 //!
 //! | task | what is done |
 //! |---|---|
-//! | `MakeLog` | the files are made, and the first one is filled |
+//! | `MakeFiles` | the files are made, and the first one is filled |
 //! | `ScanLog` | see `scan` |
 //! | `ReplayLog` | see `replay` |
 //! | `OpenLog` | missing files are made; the log goes on behind the end record of the restore point |
@@ -69,7 +69,7 @@ impl Redo {
         assert!(self.start.asked.is_none(), "one task at a time");
         self.start.asked = Some((frame.sender(), step));
         match task {
-            StartTask::MakeLog => {
+            StartTask::MakeFiles => {
                 self.start.missing = (0..self.settings.files).collect();
                 self.start.unfilled = self.start.missing.clone();
                 self.make_next_file(cx);

@@ -214,6 +214,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_DISK 20048
 /** The client has seen an epoch that this data node has not received yet. */
 #define VINGA_ERROR_EPOCH_NOT_KNOWN 20049
+/** The disk of a data node is full, so that the change can't be kept: make room on it. */
+#define VINGA_ERROR_DISK_FULL 20050
 /** The rows of a unique index change with those of its table: change these. */
 #define VINGA_ERROR_HIDDEN_TABLE 20060
 /** There is a database of this name already. */

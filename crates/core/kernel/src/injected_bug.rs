@@ -135,6 +135,12 @@ injected_bugs! {
     CheckpointForgetsDeletes = "checkpoint-forgets-deletes";
     /// A checkpoint counts as usable before a global checkpoint covers it.
     UncoveredCheckpointUsed = "uncovered-checkpoint-used";
+    /// A schema change is published before its entry is flushed.
+    DefinitionFlushLeftOut = "definition-flush-left-out";
+    /// A schema change is answered before a restart restores its epoch.
+    ChangeAnsweredTooEarly = "change-answered-too-early";
+    /// A restart carries out schema changes of epochs beyond the restore point.
+    DeadDefinitionsRestored = "dead-definitions-restored";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
 }

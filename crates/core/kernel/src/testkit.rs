@@ -338,6 +338,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::RedoDrainConfirm
         | S::EpochClaimReport
         | S::DurabilityOrder
+        | S::DurabilityRequest
+        | S::DurabilityConfirm
         | S::EpochEndRequest
         | S::EpochEndConfirm
         | S::DurableEpochOrder => {
@@ -369,6 +371,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::StartRefuse => cold::read::<start::StartRefuse>(frame).map(|body| format!("{body:?}")),
         S::StartProgressReport => {
             cold::read::<start::StartProgressReport>(frame).map(|body| format!("{body:?}"))
+        }
+        S::DefinitionsReport => {
+            cold::read::<start::DefinitionsExtent>(frame).map(|body| fields(format!("{body:?}")))
         }
         S::FileConfirm => {
             let (body, _) = frame.head::<file::FileConfirm>()?;

@@ -6,7 +6,9 @@
 //! | the same | | membership, dictionary, distribution of other nodes | this is the current epoch |
 //! | `EpochClosedReport` | coordinator | distribution of the president | none of my transactions will commit in this epoch or an earlier one any more |
 //! | `EpochClaimReport` | coordinator | distribution of the president | I use an epoch above those that you have announced to me |
-//! | `DurabilityOrder` | coordinator, dictionary | distribution of the president | somebody waits until this epoch is on disk |
+//! | `DurabilityOrder` | coordinator | distribution of the president | somebody waits until this epoch is on disk |
+//! | `DurabilityRequest` | dictionary | distribution of the president | a schema change is in this epoch: bring it to disk, with an end record |
+//! | `DurabilityConfirm` | distribution of the president | dictionary | a restart restores this epoch, or a later one |
 //! | `EpochEndRequest` / `…Confirm` | distribution of the president / redo | | everything up to this epoch is to be on disk / is on disk |
 //! | `DurableEpochOrder` | distribution of the president | coordinators, data managers, redo, dictionary, distribution of other nodes | everything up to this epoch is on the disks of the whole cluster |
 //!
@@ -41,7 +43,8 @@ pub struct EpochClosedReport {
     pub changed: U64,
 }
 
-/// Body of `EpochClaimReport`, `DurabilityOrder`, `EpochEndRequest`, `EpochEndConfirm` and `DurableEpochOrder`.
+/// Body of `EpochClaimReport`, `DurabilityOrder`, `DurabilityRequest`, `DurabilityConfirm`, `EpochEndRequest`,
+/// `EpochEndConfirm` and `DurableEpochOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EpochBody {

@@ -173,6 +173,8 @@ errors! {
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
     EpochNotKnown = 20049, Temporary,
         "The client has seen an epoch that this data node has not received yet.";
+    DiskFull = 20050, Resources,
+        "The disk of a data node is full, so that the change can't be kept: make room on it.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
     DatabaseExists = 20040, Schema,

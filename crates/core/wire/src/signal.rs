@@ -78,6 +78,8 @@ signals! {
     EpochEndRequest = 34, Node;
     EpochEndConfirm = 35, Node;
     DurableEpochOrder = 36, Node;
+    DurabilityRequest = 37, Node;
+    DurabilityConfirm = 38, Node;
     // key_read.rs
     KeyReadRequest = 40, Api;
     KeyReadConfirm = 41, Node;
@@ -174,6 +176,7 @@ signals! {
     StartRefuse = 192, Node;
     StartProgressReport = 193, Node;
     NodeStartedOrder = 194, Node;
+    DefinitionsReport = 195, Node;
     // checkpoint.rs
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;

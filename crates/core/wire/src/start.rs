@@ -7,6 +7,7 @@
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
 //! | `StartProgressReport` | the same | lifecycle | so much of it is done |
 //! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
+//! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //!
 //! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
 
@@ -24,11 +25,20 @@ pub struct LogIncarnation {
     pub last_valid: Option<Epoch>,
 }
 
+/// How far definitions on the disk reach. Body of `DefinitionsReport` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct DefinitionsExtent {
+    /// The generation of the schema file; 0: there is none.
+    pub generation: u64,
+    /// How many blocks of it are on the disk.
+    pub blocks: u64,
+}
+
 /// What a block is to do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum StartTask {
-    /// Redo: make the files of the log.
-    MakeLog,
+    /// Redo, dictionary: make the files of the log and the first generation of the schema file.
+    MakeFiles,
     /// Redo: find the newest epoch that is complete in the log.
     ScanLog {
         /// The incarnations in the log.
@@ -36,10 +46,12 @@ pub enum StartTask {
         /// This epoch was recorded as durable: a log that ends before is damaged.
         durable: Epoch,
     },
-    /// Dictionary: restore the definitions up to this epoch, and make the tables.
+    /// Dictionary: restore the definitions up to this epoch, and make the tables. Nothing is written.
     RestoreDefinitions {
         /// The restore point.
         epoch: Epoch,
+        /// So much was recorded as being on the disk: files that hold less are damaged.
+        known: DefinitionsExtent,
     },
     /// Data manager: load the newest checkpoint that is usable.
     LoadCheckpoint {
@@ -57,12 +69,12 @@ pub enum StartTask {
     },
     /// Data manager: no more records come; build the indexes.
     EndRestore,
-    /// Redo: begin to log.
+    /// Redo, dictionary: begin to write. What was beyond the restore point is gone for good now.
     OpenLog {
         /// The new incarnation.
         incarnation: u32,
     },
-    /// Distribution, coordinators, data managers: begin in this epoch.
+    /// Distribution, dictionary, coordinators, data managers: begin in this epoch.
     Begin {
         /// The first epoch.
         epoch: Epoch,
@@ -92,6 +104,14 @@ pub enum StartResult {
         /// The newest epoch whose end record the log reaches.
         complete: Epoch,
         /// The greatest epoch in any record.
+        greatest: Epoch,
+    },
+    /// The dictionary's answer to [`StartTask::MakeFiles`], [`StartTask::RestoreDefinitions`] and
+    /// [`StartTask::OpenLog`].
+    DefinitionsOnDisk {
+        /// How far they reach now.
+        extent: DefinitionsExtent,
+        /// The greatest epoch of any change in the files, whether it counts or not.
         greatest: Epoch,
     },
     /// [`StartTask::LoadCheckpoint`].

@@ -2,7 +2,7 @@
 
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId};
-use vinga_dictionary::{Dictionary, Settings, first_version};
+use vinga_dictionary::{Dictionary, Disk, Settings, first_version};
 use vinga_kernel::testkit::Harness;
 use vinga_wire::dictionary::{CreateTableRequest, ListTablesRequest, NamedTableRequest};
 use vinga_wire::membership::ApiNodeBody;
@@ -34,13 +34,18 @@ pub fn api(node: u8) -> Address {
 }
 
 pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
-    let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
-    let view = ClusterView::first(vec![member(1), member(2)]);
-    let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1) };
-    let mut harness = Harness::new(DICTIONARY, 1, view, Dictionary::new(settings));
+    let mut harness = harness_with(tables_max, None);
     (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut harness, node));
     harness.begin_scenario();
     harness
+}
+
+/// On a node with this disk, or with none.
+pub fn harness_with(tables_max: u32, disk: Option<Disk>) -> Harness<Dictionary> {
+    let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+    let view = ClusterView::first(vec![member(1), member(2)]);
+    let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1), disk };
+    Harness::new(DICTIONARY, 1, view, Dictionary::new(settings))
 }
 
 pub fn harness() -> Harness<Dictionary> {

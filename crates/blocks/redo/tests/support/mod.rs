@@ -211,7 +211,7 @@ impl Log {
 
     /// Makes a new log and opens it.
     pub fn make(&mut self, incarnation: u32) {
-        assert_eq!(self.start(StartTask::MakeLog), Ok(StartResult::Done));
+        assert_eq!(self.start(StartTask::MakeFiles), Ok(StartResult::Done));
         self.open(incarnation);
     }
 
