@@ -157,7 +157,6 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ("definitions are rewritten because their file has grown", "no simulated node has a disk"),
     ("rewriting of definitions is put off because the disk is full", "no simulated node has a disk"),
     ("definitions beyond the restore point are dropped", "no simulated node has a disk"),
-    ("next president is asked to bring a schema change to disk", "no simulated node has a disk"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

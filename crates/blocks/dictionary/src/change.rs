@@ -187,11 +187,6 @@ impl Change {
         self.awaited.is_empty() && self.subscribers.is_empty() && !is_being_written
     }
 
-    /// Whether the president that was to bring the change to disk has failed.
-    pub fn has_lost_president(&self) -> bool {
-        self.round == Round::Durability && self.awaited.is_empty()
-    }
-
     /// A new change has the epoch that its participants have reached, or the present one if that is greater.
     pub fn take_epoch(&mut self, current: Epoch) -> Epoch {
         self.epoch = self.newest.max(current);

@@ -311,10 +311,6 @@ impl Block for Dictionary {
         for member in change.lost() {
             under_way.forget_node(cx, member.node);
         }
-        if under_way.has_lost_president() {
-            cx.mark("next president is asked to bring a schema change to disk");
-            self.await_durability(cx);
-        }
         self.go_on(cx);
     }
 

@@ -439,18 +439,3 @@ fn a_rewriting_without_room_is_put_off() {
     let (again, result) = Node::restart(node.files, node.requested.0, extent(1, 2), 2, usize::MAX);
     assert_eq!((result, again.state().databases[0].attachment.len()), (Some(Ok(())), 58_019));
 }
-
-#[test]
-fn a_lost_president_leaves_the_change_to_the_next_one() {
-    let mut node = Node::of_two();
-    node.is_never_durable = true;
-    node.epoch(20);
-    node.create("test.t");
-    let asked = |node: &Node| node.events.iter().filter(|event| *event == "DurabilityRequest").count();
-    assert_eq!(asked(&node), 1);
-    node.lose_president();
-    assert!(node.harness.has_met("next president is asked to bring a schema change to disk"));
-    assert_eq!(asked(&node), 2);
-    node.confirm_durability(Epoch(20));
-    assert!(node.events.contains(&"CreateTableConfirm".into()));
-}

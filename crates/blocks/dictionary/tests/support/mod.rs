@@ -165,20 +165,8 @@ impl Node {
     }
 
     pub fn with_tables(files: Files, tables_max: u32) -> Self {
-        Node::in_view(files, tables_max, &[NODE])
-    }
-
-    /// One of two nodes: the other is the president.
-    pub fn of_two() -> Self {
-        let mut node = Node::in_view(Files::default(), 20, &[NodeId(2), NODE]);
-        node.make();
-        node
-    }
-
-    fn in_view(files: Files, tables_max: u32, members: &[NodeId]) -> Self {
-        let member =
-            |&node: &NodeId| Member { redo_streams: 1, ..Member::started(node, Incarnation(1), 0, 1, 1) };
-        let view = ClusterView::first(members.iter().map(member).collect());
+        let member = Member { redo_streams: 1, ..Member::started(NODE, Incarnation(1), 0, 1, 1) };
+        let view = ClusterView::first(vec![member]);
         let disk = Some(Disk { cluster: CLUSTER, checksum: Checksum::SOFTWARE });
         let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1), disk };
         let dictionary = Dictionary::new(settings);
@@ -219,12 +207,6 @@ impl Node {
         self.start(StartTask::MakeFiles).expect("there is room");
         self.start(StartTask::OpenLog { incarnation: 1 }).expect("there is room");
         self.begin(1, 0);
-    }
-
-    /// The other node has failed.
-    pub fn lose_president(&mut self) {
-        self.harness.lose_node(NodeId(2));
-        self.serve();
     }
 
     /// Tasks on files that wait are done.
