@@ -275,10 +275,11 @@ impl SchemaFile {
                 self.write(cx);
                 None
             }
-            Task::Allocate => Some(Progress::HasRoom),
+            Task::Allocate => self.work.as_ref().map(|_| Progress::HasRoom),
             Task::Write(_) if !self.has_to_flush(cx) => self.on_done(cx, Task::Flush),
             Task::Flush => {
-                let Work { is_rewriting, epoch, next, .. } = self.work.take().expect("something was written");
+                // Behind a write that has failed a flush means nothing.
+                let Work { is_rewriting, epoch, next, .. } = self.work.take()?;
                 (self.place, self.newest) = (Some(next), epoch);
                 if !is_rewriting {
                     return Some(Progress::Appended);
@@ -305,7 +306,10 @@ impl SchemaFile {
             Task::Remove(_) => {
                 cx.log(LogLevel::Warning, format_args!("an old schema file stays: {}", refuse.text));
             }
-            _ => cx.stop_node(format_args!("the schema file can't be written: {}", refuse.text)),
+            _ => {
+                self.work = None;
+                cx.stop_node(format_args!("the schema file can't be written: {}", refuse.text));
+            }
         }
         None
     }

@@ -145,6 +145,20 @@ fn a_failed_write_or_flush_stops_the_node() {
 }
 
 #[test]
+fn a_flush_behind_a_failed_write_means_nothing() {
+    let mut node = Node::initial();
+    node.write_fails = true;
+    node.create("test.t");
+    let reason = node.stopped.take().expect("the node stops");
+    assert!(
+        reason.contains("the schema file can't be written: write schema/000-00000000.schema"),
+        "{reason}"
+    );
+    assert_eq!(node.events.iter().filter(|event| *event == "flushed").count(), 2, "the flush has succeeded");
+    assert!(names(&node).is_empty() && !node.events.contains(&"Publish".into()));
+}
+
+#[test]
 fn a_requester_that_goes_before_the_write_undoes_its_change_and_behind_it_does_not() {
     for tasks in [0, 1] {
         let mut node = Node::initial();

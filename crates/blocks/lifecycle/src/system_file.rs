@@ -23,6 +23,8 @@ pub struct SystemFile {
     under_way: Option<u64>,
     /// The state has changed since it was last written.
     has_changed: bool,
+    /// A write or flush has failed: nobody knows what is on disk, and nothing more is written.
+    has_failed: bool,
 }
 
 /// What the answers of files are about.
@@ -62,6 +64,7 @@ impl SystemFile {
             to_write: VecDeque::new(),
             under_way: None,
             has_changed: false,
+            has_failed: false,
         }
     }
 
@@ -123,9 +126,15 @@ impl SystemFile {
         cx.file(name, Task::Flush.token(), FileTask::Flush);
     }
 
+    /// A task has failed.
+    pub fn on_failed(&mut self) {
+        self.has_failed = true;
+    }
+
     /// A task is done. Returns whether everything that was to be written is on disk now.
     pub fn on_done(&mut self, cx: &mut Context<'_>, task: Task) -> bool {
-        if task != Task::Flush {
+        // A flush that succeeds behind a failed write means nothing.
+        if task != Task::Flush || self.has_failed {
             return false;
         }
         self.under_way = None;

@@ -5,10 +5,11 @@ use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose};
-use vinga_kernel::files::{Data, FileAnswer, FileData, FileRequest, FileTask};
+use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::EpochBody;
+use vinga_wire::file::FileErrorKind;
 use vinga_wire::start::{
     self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
 };
@@ -22,6 +23,7 @@ struct Node {
     harness: Harness<Lifecycle>,
     copies: [AlignedBuffer; 2],
     flushes: bool,
+    writes_fail: bool,
 }
 
 impl Node {
@@ -31,7 +33,7 @@ impl Node {
         let own = Address::new(NODE, BlockNumber::Lifecycle, 0);
         let harness = Harness::new(own, 1, view, Lifecycle::new(Settings { disk }));
         let copies = [AlignedBuffer::default(), AlignedBuffer::default()];
-        Node { harness, copies, flushes: true }
+        Node { harness, copies, flushes: true, writes_fail: false }
     }
 
     fn serve(&mut self) {
@@ -41,6 +43,13 @@ impl Node {
                 return;
             }
             for FileRequest { requester, token, file, task } in requests {
+                if let FileTask::Write { .. } = &task
+                    && self.writes_fail
+                {
+                    let error = FileError { kind: FileErrorKind::Failed, text: "input/output error".into() };
+                    self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
+                    continue;
+                }
                 if let FileTask::Write { data: Data(data), .. } = &task {
                     self.copies[file.number as usize].clone_from(data);
                 }
@@ -222,6 +231,18 @@ fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
     node.serve();
     assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
     assert!(node.harness.take_sent().is_empty());
+}
+
+#[test]
+fn a_failed_write_of_the_system_file_ends_the_start_whatever_the_flush_says() {
+    let state = SystemState { cluster: 5, node: NODE, data_managers: 2, ..SystemState::default() };
+    let mut node = Node::new(disk(state, 0));
+    node.writes_fail = true;
+    node.all_done();
+    node.serve();
+    let sent = node.harness.take_sent();
+    assert_eq!(sent.iter().map(Sent::signal).collect::<Vec<_>>(), [SignalNumber::StopNodeOrder]);
+    assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl Redo {
     }
 
     pub(crate) fn on_flushed(&mut self, cx: &mut Context<'_>, file: u32) {
-        let Some(ending) = &mut self.ending else { return };
+        // A flush that succeeds behind a failed write means nothing.
+        let Some(ending) = self.ending.as_mut().filter(|_| !self.has_failed) else { return };
         ending.unflushed.remove(&file);
         if ending.written.is_some() && ending.unflushed.is_empty() {
             self.finish_epoch(cx);

@@ -79,6 +79,8 @@ pub struct Redo {
     ended: Epoch,
     /// The segment with its end record, until the epoch is durable in the whole cluster.
     end_mark: Option<(Epoch, u64)>,
+    /// A write or flush has failed: nobody knows what is on disk, and no epoch is confirmed any more.
+    has_failed: bool,
     statistics: Statistics,
 }
 
@@ -121,6 +123,7 @@ impl Redo {
             ending: None,
             ended: Epoch(0),
             end_mark: None,
+            has_failed: false,
             statistics: Statistics::default(),
             settings,
         }
@@ -242,6 +245,7 @@ impl Redo {
         let refuse: FileRefuse = cold::read(frame)?;
         match Task::from_token(refuse.token) {
             Task::Block(_) | Task::SegmentHead(_) | Task::Flush(_) => {
+                self.has_failed = true;
                 cx.stop_node(format_args!("the redo log can't be written: {}", refuse.text));
             }
             _ => self.refuse_start(cx, refuse.text),

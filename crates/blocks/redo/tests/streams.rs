@@ -80,6 +80,14 @@ fn a_damaged_block_in_the_middle_is_no_end() {
 }
 
 #[test]
+fn a_flush_behind_a_failed_write_means_nothing() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch_with_a_failed_write(10);
+}
+
+#[test]
 fn records_of_a_later_epoch_are_dead_in_every_later_start() {
     let mut log = Log::new(1);
     log.make(1);

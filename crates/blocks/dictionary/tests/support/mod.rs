@@ -127,6 +127,8 @@ pub struct Node {
     waiting: VecDeque<FileRequest>,
     /// Flushes fail.
     pub flush_fails: bool,
+    /// Writes fail.
+    pub write_fails: bool,
     /// Nobody answers a request for durability.
     pub is_never_durable: bool,
     /// Data managers have too little memory.
@@ -181,6 +183,7 @@ impl Node {
             tasks_served: usize::MAX,
             waiting: VecDeque::new(),
             flush_fails: false,
+            write_fails: false,
             is_never_durable: false,
             refuses: false,
             versions: BTreeSet::new(),
@@ -372,6 +375,7 @@ impl Node {
                 (FileErrorKind::DiskFull, "no space left on the device")
             }
             FileTask::Flush if self.flush_fails => (FileErrorKind::Failed, "input/output error"),
+            FileTask::Write { .. } if self.write_fails => (FileErrorKind::Failed, "input/output error"),
             task => {
                 if *task == FileTask::Flush {
                     self.events.push("flushed".into());

@@ -6,10 +6,11 @@ use vinga_base::{Epoch, Incarnation, NodeId, PartitionId, RowId, TableId, TableV
 use vinga_format::block::BlockSearch;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{Change, RecordKind, append_record};
-use vinga_kernel::files::{Data, FileAnswer, FileData, FileName, FileRequest, FileTask};
+use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileName, FileRequest, FileTask};
 use vinga_kernel::testkit::Harness;
 use vinga_redo::{Redo, Settings};
 use vinga_wire::epoch::EpochBody;
+use vinga_wire::file::FileErrorKind;
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::view::{ClusterView, Member};
@@ -57,6 +58,8 @@ pub struct Log {
     step: u32,
     batches: Vec<u64>,
     flushes: bool,
+    /// Writes fail.
+    writes_fail: bool,
     written: u64,
     credit: Vec<u64>,
 }
@@ -115,6 +118,7 @@ impl Log {
             step: 0,
             batches: vec![1; usize::from(participants)],
             flushes: true,
+            writes_fail: false,
             written: 0,
             credit: vec![0; usize::from(participants)],
         }
@@ -134,6 +138,12 @@ impl Log {
                 return;
             }
             for request in requests {
+                if self.writes_fail && matches!(request.task, FileTask::Write { .. }) {
+                    let FileRequest { requester, token, .. } = request;
+                    let error = FileError { kind: FileErrorKind::Failed, text: "input/output error".into() };
+                    self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
+                    continue;
+                }
                 if let Some(data) = self.carry_out(&request) {
                     let FileRequest { requester, token, .. } = request;
                     self.harness.answer_file(FileAnswer { requester, token, result: Ok(data) });
@@ -280,6 +290,12 @@ impl Log {
     pub fn end_epoch(&mut self, epoch: u64) {
         assert!(self.try_end_epoch(epoch), "the epoch is confirmed");
         self.durable(epoch);
+    }
+
+    /// Ends an epoch whose last block can't be written: it is not confirmed, though the flush behind it succeeds.
+    pub fn end_epoch_with_a_failed_write(&mut self, epoch: u64) {
+        self.writes_fail = true;
+        assert!(!self.try_end_epoch(epoch), "nobody knows what is on disk");
     }
 
     pub fn end_epoch_without_flush(&mut self, epoch: u64) {
