@@ -67,6 +67,9 @@ pub struct Checkpoints {
     chain: Vec<u64>,
     /// The next one must contain all pages: marks of changed pages were lost with one that was given up.
     must_be_full: bool,
+    /// A write or flush has failed, and the node is to stop: nobody knows what is on disk, so no checkpoint is made any
+    /// more, and none becomes usable, even if a flush behind that succeeds.
+    has_failed: bool,
     running: Option<Running>,
     /// Bytes that may be written now.
     quota: u64,
@@ -133,7 +136,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// As a token of a file task.
+    /// As a token of a file task: what it is (8 bits) above what it is about (32 bits). The upper 24 bits are free.
     pub fn token(self) -> u64 {
         match self {
             Task::Allocate => 1 << 32,
@@ -145,9 +148,20 @@ impl Task {
         }
     }
 
+    /// As a token of a task of the checkpoint with this number. Another one may be under way when it is answered: what is
+    /// left to do for one that was given up is answered, too.
+    fn token_of(self, checkpoint: u64) -> u64 {
+        self.token() | checkpoint << 40
+    }
+
+    /// Whether a token is one of this checkpoint's.
+    fn is_of(token: u64, checkpoint: u64) -> bool {
+        token >> 40 == checkpoint << 40 >> 40
+    }
+
     /// The inverse of [`Task::token`].
     pub fn from_token(token: u64) -> Option<Self> {
-        Some(match token >> 32 {
+        Some(match token >> 32 & 0xff {
             1 => Task::Allocate,
             2 => Task::Write(token as u32),
             3 => Task::Flush,
@@ -168,6 +182,7 @@ impl Checkpoints {
             next_number: 1,
             chain: Vec::new(),
             must_be_full: false,
+            has_failed: false,
             running: None,
             quota: 0,
             unreported: 0,
@@ -205,7 +220,7 @@ impl DataManager {
     /// Begins a checkpoint, unless one is being made.
     pub(crate) fn on_checkpoint_order(&mut self, cx: &mut Context<'_>) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
-        if checkpoints.running.is_some() {
+        if checkpoints.running.is_some() || checkpoints.has_failed {
             return;
         }
         let mut fragments = Vec::new();
@@ -252,7 +267,7 @@ impl DataManager {
             fragments: listed,
         };
         let bytes = (if is_full { pages } else { changed }) * PAGE_BYTES_IN_FILE + (64 << 10);
-        cx.file(checkpoints.name(number), Task::Allocate.token(), FileTask::Allocate { bytes });
+        cx.file(checkpoints.name(number), Task::Allocate.token_of(number), FileTask::Allocate { bytes });
         checkpoints.running = Some(Running {
             number,
             base,
@@ -333,7 +348,7 @@ impl DataManager {
         while let Some(block) = running.writer.take_block() {
             let bytes = block.len() as u64;
             let write = FileTask::Write { offset: running.offset, data: Data(block) };
-            cx.file(name, Task::Write(bytes as u32).token(), write);
+            cx.file(name, Task::Write(bytes as u32).token_of(running.number), write);
             running.offset += bytes;
             running.on_the_way += bytes;
             checkpoints.quota = checkpoints.quota.saturating_sub(bytes);
@@ -341,7 +356,7 @@ impl DataManager {
             checkpoints.statistics.bytes += bytes;
         }
         if matches!(running.phase, Phase::Flushing(_)) {
-            cx.file(name, Task::Flush.token(), FileTask::Flush);
+            cx.file(name, Task::Flush.token_of(running.number), FileTask::Flush);
         }
         if checkpoints.quota == 0 {
             self.report(cx, CheckpointState::Writing);
@@ -368,9 +383,15 @@ impl DataManager {
         }
     }
 
-    pub(crate) fn on_checkpoint_file_confirm(&mut self, cx: &mut Context<'_>, task: Task) {
+    pub(crate) fn on_checkpoint_file_confirm(&mut self, cx: &mut Context<'_>, task: Task, token: u64) {
         let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
+        if checkpoints.has_failed {
+            return;
+        }
         let Some(running) = &mut checkpoints.running else { return };
+        if !Task::is_of(token, running.number) {
+            return;
+        }
         match task {
             Task::Allocate => running.phase = Phase::Scanning,
             Task::Write(bytes) => running.on_the_way -= u64::from(bytes),
@@ -398,13 +419,23 @@ impl DataManager {
                 cx.log(LogLevel::Warning, format_args!("an old checkpoint stays: {}", refuse.text));
             }
             Task::Write(_) | Task::Flush | Task::List | Task::Read(_) => {
+                self.checkpoints.as_mut().expect("it has asked for the task").has_failed = true;
                 cx.stop_node(format_args!("a checkpoint can't be written: {}", refuse.text));
             }
         }
     }
 
+    /// Whether a task is one of the checkpoint that is being made.
+    fn is_running(&self, token: u64) -> bool {
+        let running = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.running.as_ref());
+        running.is_some_and(|running| Task::is_of(token, running.number))
+    }
+
     /// There is no room for the checkpoint: it is tried again later.
     fn give_up_checkpoint(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        if !self.is_running(refuse.token) {
+            return;
+        }
         cx.mark("checkpoint is given up because the disk is full");
         let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
         let Some(running) = checkpoints.running.take() else { return };
@@ -418,7 +449,7 @@ impl DataManager {
     pub(crate) fn end_checkpoint(&mut self, cx: &mut Context<'_>) {
         let ignores_cover = cx.has_bug(InjectedBug::UncoveredCheckpointUsed);
         let durable = self.durable;
-        let Some(checkpoints) = &mut self.checkpoints else { return };
+        let Some(checkpoints) = self.checkpoints.as_mut().filter(|all| !all.has_failed) else { return };
         let is_covered = |running: &mut Running| match running.phase {
             Phase::Covering(epoch) => epoch <= durable || ignores_cover,
             Phase::Allocating | Phase::Scanning | Phase::Flushing(_) => false,

@@ -285,7 +285,7 @@ impl DataManager {
                 let data = cx.take_file_data(token);
                 self.on_restore_file_confirm(cx, task, data);
             }
-            task => self.on_checkpoint_file_confirm(cx, task),
+            task => self.on_checkpoint_file_confirm(cx, task, token),
         }
         Some(())
     }

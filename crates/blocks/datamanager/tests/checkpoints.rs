@@ -50,6 +50,10 @@ struct Node {
     step: u32,
     transactions: u64,
     is_full: bool,
+    /// How writes behind the first block fail.
+    failing_writes: Option<FileErrorKind>,
+    holds_flushes: bool,
+    held: Vec<FileRequest>,
     incarnations: Vec<LogIncarnation>,
 }
 
@@ -127,6 +131,9 @@ impl Node {
             step: 0,
             transactions: 0,
             is_full: false,
+            failing_writes: None,
+            holds_flushes: false,
+            held: Vec::new(),
             incarnations: vec![LogIncarnation { number: 1, last_valid: None }],
         }
     }
@@ -181,12 +188,27 @@ impl Node {
                 return;
             }
             for request in requests {
-                let FileRequest { requester, token, .. } = request;
-                let result = self.carry_out(request);
-                self.harness.answer_file(FileAnswer { requester, token, result });
+                if self.holds_flushes && matches!(request.task, FileTask::Flush) {
+                    self.held.push(request);
+                } else {
+                    self.carry_out_and_answer(request);
+                }
             }
         }
         panic!("it comes to no end");
+    }
+
+    /// Carries out a task that was held.
+    fn answer(&mut self, request: FileRequest) {
+        self.carry_out_and_answer(request);
+        self.go_on();
+        self.take_sent();
+    }
+
+    fn carry_out_and_answer(&mut self, request: FileRequest) {
+        let FileRequest { requester, token, .. } = request;
+        let result = self.carry_out(request);
+        self.harness.answer_file(FileAnswer { requester, token, result });
     }
 
     fn carry_out(&mut self, request: FileRequest) -> Result<FileData, FileError> {
@@ -197,6 +219,10 @@ impl Node {
             }
             FileTask::Allocate { bytes } => {
                 self.files.entry(request.file).or_default().resize(bytes as usize, 0);
+            }
+            FileTask::Write { offset, .. } if offset > 0 && self.failing_writes.is_some() => {
+                let kind = self.failing_writes.expect("it was just looked at");
+                return Err(FileError { kind, text: "it fails".into() });
             }
             FileTask::Write { offset, data: Data(data) } => {
                 let file = file.expect("it was made");
@@ -521,4 +547,40 @@ fn a_full_disk_costs_only_the_checkpoint() {
     node.order_checkpoint(1 << 30);
     assert_eq!((node.trimmed, node.files.len()), (2, 1));
     assert_eq!(node.restart(10).expect("it is in the checkpoint").rows().len(), 1);
+}
+
+/// The node goes on for a moment after it has asked to be stopped.
+#[test]
+fn a_flush_behind_a_failed_write_makes_no_checkpoint() {
+    let mut node = Node::new(table(false));
+    node.change(OperationKind::Insert, 1, b"one", 10).expect("it is new");
+    node.durable(10);
+    node.failing_writes = Some(FileErrorKind::Failed);
+    node.order_checkpoint(1 << 30);
+    node.durable(11);
+    assert_eq!(node.trimmed, 1, "the log is needed");
+    node.failing_writes = None;
+    node.order_checkpoint(1 << 30);
+    assert_eq!(node.trimmed, 1, "nobody knows what is on disk");
+}
+
+/// The disk is full in the middle of a checkpoint, and the next one begins before the last task of this one is answered.
+#[test]
+fn answers_for_a_checkpoint_that_was_given_up_mean_nothing_for_the_next() {
+    let mut node = Node::new(table(false));
+    node.change(OperationKind::Insert, 1, b"one", 10).expect("it is new");
+    node.durable(10);
+    node.failing_writes = Some(FileErrorKind::DiskFull);
+    node.holds_flushes = true;
+    node.order_checkpoint(1 << 30);
+    assert!(node.harness.has_met("checkpoint is given up because the disk is full"));
+    node.failing_writes = None;
+    node.order_checkpoint(1 << 30);
+    assert_eq!((node.held.len(), node.trimmed), (2, 1), "nothing was flushed");
+    let late = node.held.remove(0);
+    node.answer(late);
+    assert_eq!(node.trimmed, 1, "the flush of the next one is under way");
+    let own = node.held.remove(0);
+    node.answer(own);
+    assert_eq!(node.trimmed, 2);
 }
