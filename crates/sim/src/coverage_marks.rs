@@ -70,6 +70,7 @@ pub const RARE: &[&str] = &[
     "requester has gone while its change is undone",
     "admission goes on without a failed data node",
     "signal of a closed API node is not carried out",
+    "connection was given up before it could wait",
     "late driver was the last that was awaited",
     "closing goes on without a failed data node",
     "disconnecting goes on without a failed data node",
@@ -107,10 +108,6 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
         "connections of a session were closed before it was admitted",
         "one seed in some thousands: an admission is over in a moment",
-    ),
-    (
-        "connection was given up before it could wait",
-        "one seed in some thousands: the request for it comes late by another thread",
     ),
     ("number of a transaction was used before", "the client numbers transactions as it sends them"),
     ("index build refused", "no load adds an index to a table"),
