@@ -14,7 +14,7 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 /// Its own generator, so that the chances of the world stay the same when a kind of fault is turned off.
 pub struct Nemesis {
     random: Rng,
-    /// Whether clients hear of the death of a data node by their connections; numbers of its own.
+    /// Whether clients learn of the death of a data node by their connections; numbers of its own.
     silence: Rng,
     /// When it stops.
     pub until: Time,

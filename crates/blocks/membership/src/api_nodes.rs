@@ -12,8 +12,8 @@ use vinga_wire::membership::ApiConnectRequest;
 pub struct Session {
     /// Which one: greater than that of any earlier session with this id.
     pub incarnation: Incarnation,
-    /// What it wished for. Of two starts of a process the later wishes for a greater one, whatever the first one got.
-    pub wish: Incarnation,
+    /// What its greeting asked for. Of two starts of a process the later asks for a greater one, whatever the first one got.
+    pub requested: Incarnation,
     /// What its further connections must know. Never 0.
     pub ticket: u64,
 }
@@ -28,7 +28,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The incarnation that it belongs to, or wishes for if it begins a session.
+    /// The incarnation that it belongs to, or asks for if it begins a session.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation(self.request.incarnation)
     }
@@ -189,13 +189,13 @@ impl ApiNodes {
         self.states.get_mut(index)
     }
 
-    /// The incarnation of a session that begins with this id: the one that it wishes for, or the next one if an earlier
+    /// The incarnation of a session that begins with this id: the one that it asks for, or the next one if an earlier
     /// session had that or a later one. Their transactions would have the same ids, of which replicas may have records
     /// still when all else of the earlier session is forgotten.
-    pub fn next_incarnation(&mut self, id: NodeId, wish: Incarnation) -> Incarnation {
+    pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Incarnation {
         let at = self.index(id).expect("it is the id of an API node");
         let newest = &mut self.newest[at];
-        *newest = Incarnation(wish.0.max(newest.0.wrapping_add(1)));
+        *newest = Incarnation(requested.0.max(newest.0.wrapping_add(1)));
         *newest
     }
 

@@ -56,24 +56,24 @@ impl Membership {
                 refuse(cx, &candidate, ErrorCode::NodeIdInUse, detail);
             }
             State::Disconnecting { session, next, .. } | State::Closing { session, next, .. } => {
-                if incarnation <= session.wish {
-                    let known = session.wish;
+                if incarnation <= session.requested {
+                    let known = session.requested;
                     return refuse_older(cx, api, known, &candidate);
                 }
                 cx.mark("newer session waits for the older to close");
                 next.supersede(cx, api, candidate);
             }
             &mut State::Closed { session, .. } => {
-                if incarnation <= session.wish {
-                    return refuse_older(cx, api, session.wish, &candidate);
+                if incarnation <= session.requested {
+                    return refuse_older(cx, api, session.requested, &candidate);
                 }
                 cx.mark("newer session ends the grace time of the older");
                 log_restart(cx, api);
                 self.enter_failing(cx, api, session, Some(candidate));
             }
             State::Failing { session, successor, .. } => {
-                if incarnation <= session.wish {
-                    let known = session.wish;
+                if incarnation <= session.requested {
+                    let known = session.requested;
                     return refuse_older(cx, api, known, &candidate);
                 }
                 cx.mark("newer session waits for the older to be forgotten");
@@ -128,9 +128,9 @@ impl Membership {
 
     /// Gives a free id to a new session.
     pub(crate) fn begin_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
-        let wish = candidate.incarnation();
-        let incarnation = self.api_nodes.next_incarnation(api, wish);
-        let session = Session { incarnation, wish, ticket: cx.random().u64(1..) };
+        let requested = candidate.incarnation();
+        let incarnation = self.api_nodes.next_incarnation(api, requested);
+        let session = Session { incarnation, requested, ticket: cx.random().u64(1..) };
         cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
         self.enter_admitting(cx, api, session, vec![candidate]);
     }

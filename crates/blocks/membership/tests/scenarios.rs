@@ -101,7 +101,7 @@ fn admission_and_failure() {
     all_admit(&mut h, 146, 3);
     assert_eq!(confirmed(&mut h).api, 146);
     report(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
-    h.heading("the next session with an id has a later incarnation, whatever it wishes for");
+    h.heading("the next session with an id has a later incarnation, whatever it asks for");
     connect(&mut h, 0, &request(8, 0, 3, 0, 0));
     all_admit(&mut h, 145, 8);
     let confirm = confirmed(&mut h);

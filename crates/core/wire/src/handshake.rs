@@ -38,8 +38,8 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node. With ticket 0 a wish, greater than any earlier one, taken from its clock; else the
-    /// one that it was admitted with.
+    /// Incarnation of the API node. With ticket 0 the one that it asks for, greater than any earlier one, taken from its
+    /// clock; else the one that it was admitted with.
     pub incarnation: u32,
     /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
@@ -68,7 +68,7 @@ pub struct HelloConfirm {
     pub ticket: u64,
     /// The cluster as it is.
     pub view: ClusterView,
-    /// The API node's incarnation: the one that it wished for, or a greater one if an earlier session with this node id had
+    /// The API node's incarnation: the one that it asked for, or a greater one if an earlier session with this node id had
     /// that or a later one. The ids of its transactions carry it.
     pub api_incarnation: u32,
 }
