@@ -45,13 +45,16 @@ impl Coordinator {
         }
         let epoch_seen = head.epoch_seen.get();
         let current = self.epochs.current().0;
-        if epoch_seen > current + EPOCH_LEAP_ABSURD {
-            cx.reject(frame, ErrorCode::AbsurdEpoch);
-            return Some(());
-        }
-        let is_epoch_known = epoch_seen <= current + EPOCH_LEAP_MAX;
-        if epoch_seen > current && is_epoch_known {
-            self.adopt_epoch(cx, Epoch(epoch_seen));
+        let mut is_epoch_known = true;
+        if epoch_seen > current {
+            if epoch_seen > current + EPOCH_LEAP_ABSURD {
+                cx.reject(frame, ErrorCode::AbsurdEpoch);
+                return Some(());
+            }
+            is_epoch_known = epoch_seen <= current + EPOCH_LEAP_MAX;
+            if is_epoch_known {
+                self.adopt_epoch(cx, Epoch(epoch_seen));
+            }
         }
         self.statistics.batches += 1;
         self.statistics.operations += u64::from(head.count.get());
