@@ -281,6 +281,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             epoch: settings.epoch,
             time_between_epochs: settings.epoch_interval,
             time_between_checkpoints: settings.checkpoint_interval,
+            waits_for_begin: false,
         }),
         dictionary: Dictionary::new(vinga_dictionary::Settings {
             tables_max: settings.tables_max,

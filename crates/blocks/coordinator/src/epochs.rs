@@ -18,7 +18,8 @@ use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::epoch::{EpochBody, EpochClosedReport, EpochOrder};
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
+use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64, cold};
 
 /// The epochs of one coordinator.
 pub struct Epochs {
@@ -207,6 +208,19 @@ impl Coordinator {
         for (_, handle) in done {
             self.finish_on_disk(cx, handle);
         }
+        Some(())
+    }
+
+    /// Everything is restored: transactions commit above what is on disk.
+    pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartRequest { step, task: StartTask::Begin { epoch, durable, .. } } = cold::read(frame)? else {
+            return None;
+        };
+        assert!(self.epochs.committing.is_empty() && self.epochs.waiting.is_empty(), "no client was let in");
+        self.epochs.current = self.epochs.current.max(epoch);
+        self.epochs.durable = durable;
+        let confirm = StartConfirm { step, result: StartResult::Done };
+        cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
         Some(())
     }
 

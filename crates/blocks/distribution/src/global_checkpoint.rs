@@ -76,6 +76,11 @@ impl GlobalCheckpoints {
         self.durable
     }
 
+    /// Everything up to the restore point was restored: it is on disk, with an end record.
+    pub fn note_restored(&mut self, restored: Epoch) {
+        (self.durable, self.logged) = (restored, restored);
+    }
+
     /// Counters since the start.
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -208,6 +213,11 @@ impl Distribution {
         statistics.micros_max = statistics.micros_max.max(micros);
         self.checkpoints.logged = epoch;
         self.become_durable(cx, epoch);
+        // System files record what the log reaches: an epoch without an end record would be missed at the next start.
+        let lifecycles: Vec<Address> = cx.view().addresses(BlockNumber::Lifecycle).collect();
+        for lifecycle in lifecycles {
+            cx.frame(SignalNumber::DurableEpochOrder, lifecycle).put(&EpochBody::new(epoch));
+        }
         self.confirm_logged(cx);
         self.go_on(cx);
     }

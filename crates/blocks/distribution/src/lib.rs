@@ -26,8 +26,9 @@ use global_checkpoint::GlobalCheckpoints;
 use vinga_base::Epoch;
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
+use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
 /// What distribution is configured with.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ pub struct Settings {
     pub time_between_epochs: Span,
     /// `TimeBetweenGlobalCheckpoints`.
     pub time_between_checkpoints: Span,
+    /// The node restores what is on its disk first: epochs begin with `StartTask::Begin`, not at once.
+    pub waits_for_begin: bool,
 }
 
 /// The distribution block: the current epoch, and how far the cluster is on disk.
@@ -83,6 +86,27 @@ impl Distribution {
     /// Counters of global checkpoints.
     pub fn statistics(&self) -> Statistics {
         self.checkpoints.statistics()
+    }
+
+    /// Announces the first epoch and begins to count.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        self.announce(cx);
+        cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
+        cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
+    }
+
+    /// Everything is restored.
+    fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartRequest { step, task: StartTask::Begin { epoch, durable, .. } } = cold::read(frame)? else {
+            return None;
+        };
+        assert!(self.settings.waits_for_begin, "epochs begin once");
+        self.epoch = self.epoch.max(epoch);
+        self.checkpoints.note_restored(durable);
+        let confirm = StartConfirm { step, result: StartResult::Done };
+        cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
+        self.begin(cx);
+        Some(())
     }
 
     fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -156,16 +180,17 @@ impl Distribution {
 }
 
 impl Block for Distribution {
-    /// Announces the first epoch and begins to count.
+    /// Begins at once, if there is nothing to restore.
     fn start(&mut self, cx: &mut Context<'_>) {
-        self.announce(cx);
-        cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
-        cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
+        if !self.settings.waits_for_begin {
+            self.begin(cx);
+        }
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let handled = match frame.signal() {
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::EpochClosedReport) => self.on_epoch_closed_report(cx, frame),
             Some(SignalNumber::EpochClaimReport) => self.on_epoch_claim_report(cx, frame),
@@ -214,6 +239,7 @@ mod tests {
             epoch: Epoch(1000),
             time_between_epochs: Span::from_millis(100),
             time_between_checkpoints: Span::from_millis(1000),
+            waits_for_begin: false,
         };
         Harness::new(address(node, BlockNumber::Distribution), 1, view, Distribution::new(settings))
     }

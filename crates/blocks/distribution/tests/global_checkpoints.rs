@@ -5,8 +5,9 @@ use vinga_distribution::{Distribution, Settings};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::Harness;
 use vinga_wire::epoch::{EpochBody, EpochClosedReport};
+use vinga_wire::start::{StartRequest, StartTask};
 use vinga_wire::view::{ClusterView, Member};
-use vinga_wire::{Address, BlockNumber, SignalNumber, U64};
+use vinga_wire::{Address, BlockNumber, SignalNumber, U64, cold};
 
 const NODE: NodeId = NodeId(1);
 
@@ -21,6 +22,7 @@ fn harness() -> Harness<Distribution> {
         epoch: Epoch(100),
         time_between_epochs: Span::from_millis(100),
         time_between_checkpoints: Span::from_millis(1000),
+        waits_for_begin: false,
     };
     let view = ClusterView::first(vec![member]);
     let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
@@ -181,6 +183,7 @@ fn a_cluster_without_disks_makes_no_checkpoints() {
         epoch: Epoch(100),
         time_between_epochs: Span::from_millis(100),
         time_between_checkpoints: Span::from_millis(200),
+        waits_for_begin: false,
     };
     let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, 1, 1)]);
     let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
@@ -190,4 +193,58 @@ fn a_cluster_without_disks_makes_no_checkpoints() {
     h.advance(Span::from_millis(1000));
     assert_eq!(sent(&mut h, SignalNumber::DurableEpochOrder), []);
     assert_eq!(h.block().durable(), Epoch(0));
+}
+
+/// A node with a disk gives out no epoch before it has restored what is there; then it goes on above it.
+#[test]
+fn epochs_begin_when_everything_is_restored() {
+    let member = Member { redo_streams: 1, ..Member::started(NODE, Incarnation(1), 0, 1, 1) };
+    let settings = Settings {
+        epoch: Epoch(1),
+        time_between_epochs: Span::from_millis(100),
+        time_between_checkpoints: Span::from_millis(1000),
+        waits_for_begin: true,
+    };
+    let view = ClusterView::first(vec![member]);
+    let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
+    h.advance(Span::from_millis(5000));
+    assert_eq!(h.take_sent().len(), 0);
+    let task = StartTask::Begin { epoch: Epoch(501), durable: Epoch(400), incarnation: 2 };
+    h.send(address(BlockNumber::Lifecycle, 0), SignalNumber::StartRequest, |writer| {
+        cold::write(writer, &StartRequest { step: 9, task });
+    })
+    .expect("a block may send this");
+    let signals: Vec<SignalNumber> = h.take_sent().iter().map(vinga_kernel::testkit::Sent::signal).collect();
+    assert!(signals.contains(&SignalNumber::StartConfirm) && signals.contains(&SignalNumber::EpochOrder));
+    assert_eq!((h.block().epoch(), h.block().durable()), (Epoch(501), Epoch(400)));
+    h.advance(Span::from_millis(100));
+    assert_eq!(h.block().epoch(), Epoch(502));
+    // What was restored needs no end record.
+    send_epoch(&mut h, address(BlockNumber::Dictionary, 0), SignalNumber::DurabilityRequest, 400);
+    assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [400]);
+}
+
+/// System files record how far the log reaches.
+#[test]
+fn lifecycles_learn_of_end_records_only() {
+    let mut h = harness();
+    let recorded = |h: &mut Harness<Distribution>| -> Vec<u64> {
+        let all = h.take_sent();
+        let of_kind = all.iter().filter(|sent| {
+            sent.signal() == SignalNumber::DurableEpochOrder
+                && sent.frame().receiver().block() == Some(BlockNumber::Lifecycle)
+        });
+        of_kind.map(|sent| sent.frame().head::<EpochBody>().expect("a whole body").0.epoch.get()).collect()
+    };
+    close(&mut h, 0, 100, 0);
+    close(&mut h, 1, 100, 0);
+    wait_for(&mut h, 100);
+    assert_eq!(recorded(&mut h), [], "nobody has changed anything");
+    assert_eq!(h.block().durable(), Epoch(100));
+    close(&mut h, 0, 101, 101);
+    close(&mut h, 1, 101, 0);
+    wait_for(&mut h, 101);
+    confirm(&mut h, 0, 101);
+    confirm(&mut h, 1, 101);
+    assert_eq!(recorded(&mut h), [101]);
 }
