@@ -13,7 +13,9 @@ use vinga_dictionary::Dictionary;
 use vinga_distribution::Distribution;
 use vinga_info::Info;
 use vinga_kernel::{Block, Context, Host, Prefetch, Scrutiny};
+use vinga_lifecycle::Lifecycle;
 use vinga_membership::{Membership, Phase};
+use vinga_redo::Redo;
 use vinga_wire::view::{ReplicaGroup, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame};
 
@@ -22,6 +24,8 @@ struct Main {
     membership: Membership,
     distribution: Distribution,
     dictionary: Dictionary,
+    /// On a node with a disk.
+    lifecycle: Option<Lifecycle>,
 }
 
 /// The blocks that one thread of a data node hosts.
@@ -33,6 +37,8 @@ pub struct Blocks {
     first_data_manager: u16,
     coordinators: Vec<Coordinator>,
     first_coordinator: u16,
+    streams: Vec<Redo>,
+    first_stream: u16,
     main: Option<Main>,
     info: Info,
     facts: Facts,
@@ -59,7 +65,11 @@ impl Blocks {
                     transactions_max: settings.operations_max,
                     scans_max: settings.scans_max,
                     tables_max: settings.tables_max,
-                    disk: None,
+                    disk: settings.disk.as_ref().map(|disk| vinga_datamanager::Disk {
+                        stream: disk.stream_of(instance),
+                        cluster: disk.cluster(),
+                        checksum: disk.start.checksum,
+                    }),
                     lock_timeout: settings.lock_timeout,
                     inactive_timeout: settings.inactive_timeout,
                 };
@@ -89,6 +99,8 @@ impl Blocks {
             first_data_manager: hosting.data_managers.start,
             coordinators,
             first_coordinator: hosting.coordinators.start,
+            streams: hosting.streams.clone().map(|stream| log_stream(settings, stream)).collect(),
+            first_stream: hosting.streams.start,
             main: hosting.main.then(|| main_blocks(settings)),
             info: Info::new(settings.threads.len() as u16),
             facts,
@@ -119,6 +131,7 @@ impl Blocks {
     pub fn is_at_rest(&self) -> bool {
         self.data_managers.iter().all(DataManager::is_at_rest)
             && self.coordinators.iter().all(Coordinator::is_at_rest)
+            && self.streams.iter().all(Redo::is_at_rest)
     }
 
     /// Calls a function with each block of this thread but info, and with the context to call it in.
@@ -133,10 +146,16 @@ impl Blocks {
         for (instance, block) in (self.first_coordinator..).zip(&mut self.coordinators) {
             visit(block, BlockNumber::Coordinator, instance);
         }
+        for (instance, block) in (self.first_stream..).zip(&mut self.streams) {
+            visit(block, BlockNumber::Redo, instance);
+        }
         if let Some(main) = &mut self.main {
             visit(&mut main.membership, BlockNumber::Membership, 0);
             visit(&mut main.distribution, BlockNumber::Distribution, 0);
             visit(&mut main.dictionary, BlockNumber::Dictionary, 0);
+            if let Some(lifecycle) = &mut main.lifecycle {
+                visit(lifecycle, BlockNumber::Lifecycle, 0);
+            }
         }
     }
 
@@ -144,11 +163,13 @@ impl Blocks {
     pub fn check_invariants(&self, scrutiny: Scrutiny) {
         self.data_managers.iter().for_each(|block| block.check_invariants(scrutiny));
         self.coordinators.iter().for_each(|block| block.check_invariants(scrutiny));
+        self.streams.iter().for_each(|block| block.check_invariants(scrutiny));
         self.info.check_invariants(scrutiny);
         if let Some(main) = &self.main {
             main.membership.check_invariants(scrutiny);
             main.distribution.check_invariants(scrutiny);
             main.dictionary.check_invariants(scrutiny);
+            main.lifecycle.iter().for_each(|block| block.check_invariants(scrutiny));
         }
     }
 }
@@ -198,8 +219,15 @@ impl Host for Blocks {
                 };
                 self.info.handle_with(cx, frame, &source);
             }
-            Some(BlockNumber::Redo | BlockNumber::Lifecycle | BlockNumber::Api | BlockNumber::Driver)
-            | None => {
+            Some(BlockNumber::Redo) => {
+                let at = receiver.instance() - self.first_stream;
+                self.streams[usize::from(at)].handle(cx, frame);
+            }
+            Some(BlockNumber::Lifecycle) => {
+                let lifecycle = self.main_mut().lifecycle.as_mut();
+                lifecycle.expect("the routes lead to a node with a disk").handle(cx, frame);
+            }
+            Some(BlockNumber::Api | BlockNumber::Driver) | None => {
                 unreachable!("the executor hands over signals to blocks of this thread only")
             }
         }
@@ -281,15 +309,37 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             epoch: settings.epoch,
             time_between_epochs: settings.epoch_interval,
             time_between_checkpoints: settings.checkpoint_interval,
-            waits_for_begin: false,
+            waits_for_begin: settings.disk.is_some(),
         }),
         dictionary: Dictionary::new(vinga_dictionary::Settings {
             tables_max: settings.tables_max,
             usual_partitions: settings.usual_partitions,
             version: TableVersion(settings.table_version),
-            disk: None,
+            disk: settings.disk.as_ref().map(|disk| vinga_dictionary::Disk {
+                cluster: disk.cluster(),
+                checksum: disk.start.checksum,
+            }),
         }),
+        lifecycle: settings
+            .disk
+            .as_ref()
+            .map(|disk| Lifecycle::new(vinga_lifecycle::Settings { disk: Some(disk.start.clone()) })),
     }
+}
+
+/// A log stream of a node with a disk.
+fn log_stream(settings: &NodeSettings, stream: u16) -> Redo {
+    let disk = settings.disk.as_ref().expect("only nodes with a disk have log streams");
+    Redo::new(vinga_redo::Settings {
+        node: settings.node,
+        cluster: disk.cluster(),
+        stream,
+        participants: disk.streams[usize::from(stream)].clone(),
+        files: disk.log_files,
+        file_bytes: disk.log_file_bytes,
+        backlog_max: disk.redo_buffer,
+        checksum: disk.start.checksum,
+    })
 }
 
 impl Blocks {

@@ -13,5 +13,6 @@ mod settings;
 
 pub use blocks::Blocks;
 pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
-pub use settings::{NodeSettings, ThreadHosting};
+pub use settings::{DiskSettings, NodeSettings, ThreadHosting};
 pub use vinga_coordinator::OPERATIONS_TOGETHER;
+pub use vinga_lifecycle::Disk as StartFrom;

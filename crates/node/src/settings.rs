@@ -17,7 +17,9 @@ pub struct ThreadHosting {
     pub data_managers: Range<u16>,
     /// Coordinator instances.
     pub coordinators: Range<u16>,
-    /// Membership, distribution, dictionary: exactly one thread of a node.
+    /// Log streams; none on a node without a disk.
+    pub streams: Range<u16>,
+    /// Membership, distribution, dictionary, lifecycle: exactly one thread of a node.
     pub main: bool,
     /// Whether the thread's driver reads sockets.
     pub owns_sockets: bool,
@@ -68,6 +70,36 @@ pub struct NodeSettings {
     pub epoch_interval: Span,
     /// `TimeBetweenGlobalCheckpoints`.
     pub checkpoint_interval: Span,
+    /// What is on this node's disk; `None`: nothing is kept there.
+    pub disk: Option<DiskSettings>,
+}
+
+/// The disk of a data node: what was found there, and how it is used.
+#[derive(Clone, Debug)]
+pub struct DiskSettings {
+    /// What the start begins from.
+    pub start: vinga_lifecycle::Disk,
+    /// The data managers that log to each stream, in the order of the streams. This was settled at the first start.
+    pub streams: Vec<Range<u16>>,
+    /// `NoOfFragmentLogFiles` of each stream.
+    pub log_files: u32,
+    /// `FragmentLogFileSize`, in bytes.
+    pub log_file_bytes: u64,
+    /// `RedoBuffer` of each stream, in bytes.
+    pub redo_buffer: u64,
+}
+
+impl DiskSettings {
+    /// The random number of the cluster, which all its files carry.
+    pub fn cluster(&self) -> u64 {
+        self.start.state.cluster
+    }
+
+    /// The stream that a data manager logs to.
+    pub fn stream_of(&self, data_manager: u16) -> u16 {
+        let found = self.streams.iter().position(|participants| participants.contains(&data_manager));
+        found.expect("each data manager has a stream") as u16
+    }
 }
 
 impl NodeSettings {
@@ -77,9 +109,11 @@ impl NodeSettings {
         for (thread, hosting) in (0u16..).zip(&self.threads) {
             instances.extend(hosting.data_managers.clone().map(|_| (BlockNumber::DataManager, thread)));
             instances.extend(hosting.coordinators.clone().map(|_| (BlockNumber::Coordinator, thread)));
+            instances.extend(hosting.streams.clone().map(|_| (BlockNumber::Redo, thread)));
             if hosting.main {
                 let once = [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary];
                 instances.extend(once.map(|block| (block, thread)));
+                instances.extend(self.disk.iter().map(|_| (BlockNumber::Lifecycle, thread)));
             }
             instances.push((BlockNumber::Info, thread));
         }
@@ -94,6 +128,7 @@ impl NodeSettings {
         Member {
             address: self.address.clone(),
             connections: self.connections(),
+            redo_streams: instances(|t| t.streams.len()),
             ..Member::started(self.node, self.incarnation, self.group, data_managers, coordinators)
         }
     }

@@ -38,6 +38,7 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
             ThreadHosting {
                 data_managers: thread * profile.instances..(thread + 1) * profile.instances,
                 coordinators,
+                streams: 0..0,
                 main: thread == 0,
                 owns_sockets: thread < profile.socket_threads,
             }
@@ -75,5 +76,6 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
         checkpoint_interval: Span(profile.epoch_interval * 4),
+        disk: None,
     }
 }

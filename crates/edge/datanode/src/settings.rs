@@ -66,6 +66,7 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
+        disk: None,
     }
 }
 
@@ -78,6 +79,7 @@ fn hosting(plan: &ThreadPlan) -> ThreadHosting {
     ThreadHosting {
         data_managers: plan.data_managers.clone(),
         coordinators: plan.coordinator.map_or(0..0, |instance| instance..instance + 1),
+        streams: 0..0,
         main: plan.hosts_main,
         owns_sockets: plan.owns_sockets,
     }

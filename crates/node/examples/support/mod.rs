@@ -40,6 +40,7 @@ pub fn settings() -> NodeSettings {
         threads: vec![ThreadHosting {
             data_managers: 0..data_managers,
             coordinators: 0..1,
+            streams: 0..0,
             main: true,
             owns_sockets: true,
         }],
@@ -57,6 +58,7 @@ pub fn settings() -> NodeSettings {
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),
+        disk: None,
     }
 }
 

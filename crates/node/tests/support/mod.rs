@@ -117,6 +117,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         threads: vec![ThreadHosting {
             data_managers: 0..2,
             coordinators: 0..coordinators,
+            streams: 0..0,
             main: true,
             owns_sockets: true,
         }],
@@ -134,6 +135,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),
+        disk: None,
     }
 }
 
