@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod phase_zero;
 mod system_file;
 
 use alloc::collections::BTreeSet;
