@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{Incarnation, NodeId, TableVersion};
+use vinga_base::{Incarnation, NodeId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
@@ -83,7 +83,7 @@ impl Blocks {
                 Coordinator::new(vinga_coordinator::Settings {
                     node: settings.node,
                     incarnation: settings.incarnation,
-                    epoch: settings.epoch,
+                    epoch: settings.first_epoch(),
                     transactions_max: settings.transactions_max,
                     inactive_timeout: settings.inactive_timeout,
                     drop_timeout: settings.lock_timeout,
@@ -125,6 +125,16 @@ impl Blocks {
     /// The dictionary, if this is the main thread.
     pub fn dictionary(&self) -> Option<&Dictionary> {
         self.main.as_ref().map(|main| &main.dictionary)
+    }
+
+    /// The distribution block, on the main thread.
+    pub fn distribution(&self) -> Option<&Distribution> {
+        self.main.as_ref().map(|main| &main.distribution)
+    }
+
+    /// The lifecycle block, on the main thread of a node with a disk.
+    pub fn lifecycle(&self) -> Option<&Lifecycle> {
+        self.main.as_ref().and_then(|main| main.lifecycle.as_ref())
     }
 
     /// Whether no transaction and no scan has left anything.
@@ -306,7 +316,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             own_blocks: vec![dictionary, info],
         }),
         distribution: Distribution::new(vinga_distribution::Settings {
-            epoch: settings.epoch,
+            epoch: settings.first_epoch(),
             time_between_epochs: settings.epoch_interval,
             time_between_checkpoints: settings.checkpoint_interval,
             waits_for_begin: settings.disk.is_some(),
@@ -314,7 +324,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
         dictionary: Dictionary::new(vinga_dictionary::Settings {
             tables_max: settings.tables_max,
             usual_partitions: settings.usual_partitions,
-            version: TableVersion(settings.table_version),
+            version: settings.first_version(),
             disk: settings.disk.as_ref().map(|disk| vinga_dictionary::Disk {
                 cluster: disk.cluster(),
                 checksum: disk.start.checksum,

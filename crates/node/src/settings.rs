@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_base::{Epoch, Incarnation, NodeId, TableVersion};
 use vinga_kernel::Span;
 use vinga_wire::BlockNumber;
 use vinga_wire::view::{ConnectionHosts, Member, connection_of};
@@ -36,9 +36,9 @@ pub struct NodeSettings {
     pub group: u16,
     /// Where it accepts connections (`host:port`); empty where connections are made in another way.
     pub address: String,
-    /// The first epoch: above every epoch of earlier incarnations.
+    /// The first epoch of a node without a disk: above every epoch of earlier incarnations.
     pub epoch: Epoch,
-    /// The first table version: above every version of earlier incarnations.
+    /// Its first table version: above every version of earlier incarnations.
     pub table_version: u64,
     /// In order of thread index; data manager and coordinator instances ascend over the threads.
     pub threads: Vec<ThreadHosting>,
@@ -103,6 +103,16 @@ impl DiskSettings {
 }
 
 impl NodeSettings {
+    /// The epoch before the one that the start begins with: of a node with a disk the files say which that is.
+    pub(crate) fn first_epoch(&self) -> Epoch {
+        if self.disk.is_some() { Epoch(1) } else { self.epoch }
+    }
+
+    /// As [`NodeSettings::first_epoch`], of table versions.
+    pub(crate) fn first_version(&self) -> TableVersion {
+        TableVersion(if self.disk.is_some() { 1 } else { self.table_version })
+    }
+
     /// The thread of each block instance of this node, instances of one block in the order of their numbers.
     pub fn instances(&self) -> Vec<(BlockNumber, u16)> {
         let mut instances = Vec::new();

@@ -300,6 +300,7 @@ impl World {
             names: &mut self.names,
             bug: self.bug,
             changes: &mut self.changes,
+            acknowledged: self.profile.log.is_some().then_some(&mut self.starts.acknowledged),
         };
         call(&mut self.apis[api].caller, &mut cx)
     }

@@ -36,6 +36,13 @@ pub struct Connection {
     pub side: Side,
 }
 
+impl Connection {
+    /// Whether the data node waits for its greeting.
+    pub fn is_awaited(&self) -> bool {
+        self.side == Side::Greeting
+    }
+}
+
 /// How the data node sees a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
@@ -66,7 +73,7 @@ impl World {
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
         let start = self.apis[api].start;
-        let is_open = self.is_alive(link.node);
+        let is_open = self.accepts_clients(link.node);
         let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
         let connection = self.connections.len();
         let (delay, room) = (self.profile.client_delay, 32 * 1024);
@@ -140,6 +147,7 @@ impl World {
             Some(SignalNumber::StopNodeOrder) => {
                 self.on_stop_order(id, cold::read(frame).expect("a block sent it"));
             }
+            Some(SignalNumber::NodeStartedOrder) => self.on_node_started(self.threads[id.0].node),
             other => self.violations.push(format!("{} sent its driver {other:?}", frame.sender())),
         }
     }
@@ -163,11 +171,12 @@ impl World {
         self.connections[connection].side = Side::Open { api: confirm.api, incarnation };
         self.set_routes(self.threads[id.0].node, confirm.api);
         self.plan_break_again(self.connections[connection].api);
+        let start = self.starts_of_nodes[usize::from(self.threads[id.0].node) - 1];
         let hello = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: self.threads[id.0].node,
-            incarnation: 1,
-            cluster_incarnation: 1,
+            incarnation: start.incarnation,
+            cluster_incarnation: start.cluster_incarnation,
             api: confirm.api,
             ticket: confirm.ticket,
             view: confirm.view,

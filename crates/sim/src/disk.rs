@@ -93,6 +93,7 @@ pub struct Disk {
     busy_until: BTreeMap<FileName, Time>,
     faults: Faults,
     corruptions: Vec<Corruption>,
+    has_failed: bool,
 }
 
 /// The kinds that happen at a moment.
@@ -118,6 +119,7 @@ impl Disk {
                 failing: 0,
             },
             corruptions: Vec::new(),
+            has_failed: false,
         }
     }
 
@@ -151,6 +153,7 @@ impl Disk {
         self.busy_until.retain(|_, until| *until > now);
         self.meet_faults(now);
         let result = if self.fails(&request.task) {
+            self.has_failed = true;
             self.fail(&request);
             Err((FileErrorKind::Failed, "the disk has failed"))
         } else {
@@ -200,6 +203,11 @@ impl Disk {
     /// A file.
     pub fn contents(&self, file: FileName) -> Option<&Contents> {
         self.files.get(&file)
+    }
+
+    /// Whether any task has failed because of a fault so far.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// The bits that have changed so far.

@@ -15,8 +15,9 @@ impl World {
     pub(crate) fn begin_disk_faults(&mut self, until: Time) {
         let (now, interval) = (self.now(), self.profile.fault_interval);
         let can_die = self.profile.coordinators == Coordinators::AtPresident;
+        let comes_back = self.profile.log.is_some();
         for (node, disk) in (1..).zip(&mut self.disks) {
-            let may_die = can_die && node != PRESIDENT;
+            let may_die = can_die && node != PRESIDENT || comes_back;
             let kinds = Fault::OF_DISKS.into_iter().filter(|kind| {
                 self.profile.faults.contains(kind) && (may_die || *kind != Fault::FailingDisk)
             });
@@ -94,6 +95,10 @@ impl World {
             return;
         }
         self.note(|| format!("data node {node} can't go on: {reason}"));
+        if self.profile.log.is_some() {
+            self.on_stopped(node, &reason);
+            return;
+        }
         let can_die = self.profile.coordinators == Coordinators::AtPresident;
         if can_die && self.victims().contains(&node) {
             self.kill_node(node);

@@ -27,6 +27,7 @@ pub mod pipe;
 pub mod profile;
 pub mod range;
 mod rest;
+mod restart;
 pub mod run;
 mod schema;
 mod thread;

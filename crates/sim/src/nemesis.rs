@@ -238,6 +238,9 @@ impl World {
             return;
         }
         self.plan_strike();
+        if self.profile.faults.contains(&Fault::RestartCluster) {
+            self.strike_cluster();
+        }
         if self.profile.faults.contains(&Fault::GiveUp) {
             self.strike_batches();
         }
@@ -286,7 +289,8 @@ impl World {
             | Fault::SlowDisk
             | Fault::FailingDisk
             | Fault::FullDisk
-            | Fault::CorruptSector => unreachable!("these are properties of a run"),
+            | Fault::CorruptSector
+            | Fault::RestartCluster => unreachable!("these are properties of a run"),
         }
     }
 

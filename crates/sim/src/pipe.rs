@@ -52,6 +52,7 @@ fn is_about_epochs(signal: SignalNumber) -> bool {
             | SignalNumber::EpochEndRequest
             | SignalNumber::EpochEndConfirm
             | SignalNumber::DurableEpochOrder
+            | SignalNumber::EpochLimitOrder
     )
 }
 

@@ -79,11 +79,13 @@ pub enum Fault {
     /// Connections break again and again, so that the next often breaks before everything that was lost with the last
     /// is answered: one API node with many sessions that pause seldom.
     ManyDisconnects,
+    /// All data nodes die at once and start again from their disks.
+    RestartCluster,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 23] = [
+    pub const ALL: [Fault; 24] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -107,6 +109,7 @@ impl Fault {
         Fault::FullDisk,
         Fault::CorruptSector,
         Fault::ManyDisconnects,
+        Fault::RestartCluster,
     ];
 
     /// The kinds that happen to disks.
@@ -139,6 +142,7 @@ impl Fault {
             Fault::FullDisk => "full-disk",
             Fault::CorruptSector => "corrupt-sector",
             Fault::ManyDisconnects => "many-disconnects",
+            Fault::RestartCluster => "restart-cluster",
         }
     }
 
@@ -261,6 +265,28 @@ pub struct Profile {
     pub coordinators: Coordinators,
     /// The disks of the data nodes.
     pub disk: DiskProfile,
+    /// The redo log, if the data nodes use their disks.
+    pub log: Option<LogProfile>,
+}
+
+/// The redo log of a data node.
+#[derive(Clone, Copy, Debug)]
+pub struct LogProfile {
+    /// `NoOfFragmentLogFiles` of each stream.
+    pub files: u32,
+    /// `FragmentLogFileSize`, in bytes.
+    pub file_bytes: u64,
+    /// `RedoBuffer`, in bytes.
+    pub buffer: u64,
+    /// `TimeBetweenGlobalCheckpoints`.
+    pub checkpoint_interval: Time,
+    /// Epochs that are reserved at a time.
+    pub epoch_reserve: u64,
+}
+
+/// Whether a seed's data nodes use their disks, by numbers of its own.
+fn uses_disks(seed: u64) -> bool {
+    Rng::with_seed(seed.wrapping_mul(29)).u8(..4) == 0
 }
 
 /// Which data nodes have coordinators.
@@ -301,6 +327,9 @@ impl Profile {
                     Rng::with_seed(seed.wrapping_mul(23) ^ (*fault as u64) << 32).u8(..4) == 0
                 }
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
+                Fault::RestartCluster => {
+                    uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
+                }
                 _ => random.u8(..4) == 0,
             })
             .collect();
@@ -383,8 +412,10 @@ impl Profile {
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
             coordinators: Coordinators::of(seed, &without_nothing),
             disk: DiskProfile::of(seed),
+            log: None,
             faults,
         };
+        let profile = if uses_disks(seed) { profile.with_disks(seed) } else { profile };
         if without_nothing.contains(&Fault::ManyDisconnects) {
             profile.with_many_disconnects(seed)
         } else {
@@ -395,6 +426,19 @@ impl Profile {
     /// Whether bytes arrive in pieces.
     pub fn splits_frames(&self) -> bool {
         self.faults.contains(&Fault::SplitFrames) || self.faults.contains(&Fault::ManyDisconnects)
+    }
+
+    /// One data node, which keeps everything on its disk: what several of them restore together is not settled yet.
+    fn with_disks(self, seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed.wrapping_mul(37));
+        let log = LogProfile {
+            files: random.u32(3..=5),
+            file_bytes: random.u64(8..=32) << 18,
+            buffer: 1 << random.u32(16..=22),
+            checkpoint_interval: self.epoch_interval * random.u64(1..=20),
+            epoch_reserve: 1 << random.u32(3..12),
+        };
+        Profile { groups: Groups::One, coordinators: Coordinators::AtPresident, log: Some(log), ..self }
     }
 
     /// The load of one API node that has much under way whenever its connections break, which is often.
@@ -422,9 +466,10 @@ impl fmt::Display for Profile {
             |faults: &BTreeSet<Fault>| faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ");
         write!(
             f,
-            "{:?}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
+            "{:?}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
              sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults: {}",
             self.groups,
+            if self.log.is_some() { " with disks" } else { "" },
             self.threads,
             self.socket_threads,
             self.instances,

@@ -14,6 +14,7 @@ use vinga_datamanager::DataManager;
 use vinga_dictionary::Dictionary;
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::view::ClusterView;
+use vinga_workloads::step::TableRef;
 use vinga_workloads::workload::Contents;
 
 /// A row's bytes and epoch in one replica.
@@ -45,7 +46,8 @@ impl World {
     /// Whether nothing is under way anywhere.
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
-        self.clients_are_idle()
+        self.starts_of_nodes.iter().all(|start| start.is_started)
+            && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && live().all(|thread| thread.failures_received as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
@@ -54,6 +56,19 @@ impl World {
                 // Nobody waits until a write fence is lifted.
                 coordinators.all(|c| c.unconfirmed_outcomes() == 0 && c.tables().all(|(_, f)| f.is_none()))
             })
+    }
+
+    /// Names the tables that there are, those too that no client has been answered about.
+    pub(crate) fn name_tables(&mut self) {
+        let named: Vec<(u64, TableRef)> = self
+            .dictionary()
+            .tables()
+            .filter_map(|table| {
+                let at = self.shapes.iter().position(|shape| shape.name() == table.definition.name)?;
+                Some((table.birth, TableRef(at as u16)))
+            })
+            .collect();
+        self.names.extend(named);
     }
 
     /// Whether clients have been answered about the versions of all tables that there are.

@@ -72,6 +72,10 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
     IS_RUNNING.set(false);
     let (violation, summary) = match result {
         Ok(Ok(summary)) => (None, summary),
+        // That is how it has to be: a start from damaged files is refused.
+        Ok(Err(_)) if world.violations.is_empty() && world.starts.lost_for_good.is_some() => {
+            (None, Summary::default())
+        }
         Ok(Err(what)) => (Some(what), Summary::default()),
         Err(payload) => {
             (Some(format!("a node stopped: {}", panic_text(payload.as_ref()))), Summary::default())
@@ -115,7 +119,7 @@ impl World {
     /// The first thing that can't be true.
     pub fn run(&mut self) -> Result<Summary, String> {
         self.run_until("the tables were not loaded", LOADING_MAX, |world| {
-            world.apis[0].has_ended() && world.is_at_rest()
+            world.apis[0].has_ended() && world.is_at_rest() && world.is_durable()
         })?;
         self.stage = Stage::Running;
         for api in 0..self.apis.len() {
@@ -132,11 +136,10 @@ impl World {
         self.describe_all()?;
         self.check_definitions()?;
         let contents = self.contents()?;
-        let shapes = &self.shapes;
-        self.history.leave_out(|table| shapes[usize::from(table.0)].holds_places());
-        let summary = check::check(&self.history, &contents, self.now(), self.profile.lock_timeout)?;
+        let history = self.surviving_history();
+        let summary = check::check(&history, &contents, self.now(), self.profile.lock_timeout)?;
         for running in &self.running {
-            running.workload.check(&contents, &self.history)?;
+            running.workload.check(&contents, &history)?;
         }
         self.begin_dropping();
         self.run_until("tables can't be dropped", ENDING_MAX, |world| {
@@ -195,18 +198,20 @@ impl World {
 
     fn step_checked(&mut self) -> Result<(), String> {
         assert!(self.step(), "threads have timers");
-        match self.violations.first() {
-            None => self.look_at_backups(),
-            Some(violation) => Err(violation.clone()),
+        match (self.violations.first(), &self.starts.lost_for_good) {
+            (None, None) => self.look_at_backups(),
+            (Some(violation), _) => Err(violation.clone()),
+            (None, Some(why)) => Err(why.clone()),
         }
     }
 
     fn signals(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.executor.handled()).sum()
+        self.signals_before + self.threads.iter().map(|thread| thread.executor.handled()).sum::<u64>()
     }
 
     fn marks(&self) -> BTreeSet<&'static str> {
-        self.threads.iter().flat_map(|thread| thread.executor.marks()).collect()
+        let present = self.threads.iter().flat_map(|thread| thread.executor.marks());
+        present.chain(self.marks_before.iter().copied()).collect()
     }
 
     fn count_transactions(&self) -> (usize, usize) {

@@ -74,7 +74,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// A thread that has just started.
+    /// A thread that starts now.
     pub fn new(
         profile: &Profile,
         settings: &NodeSettings,
@@ -82,6 +82,7 @@ impl Thread {
         index: u16,
         seed: u64,
         bug: Option<InjectedBug>,
+        now: Tick,
     ) -> Self {
         let routes = Routes::to(settings.node, index, &settings.instances());
         let mut outbox = Outbox::new(routes, profile.threads, profile.congestion_mark);
@@ -93,7 +94,7 @@ impl Thread {
         }
         let pages = profile.pools.pages;
         let blocks = Blocks::new(settings, index, |_| PagePool::standalone(pages), Box::new(NoFacts));
-        let mut executor = Executor::new(settings.node, view, blocks, outbox, seed, Tick(0));
+        let mut executor = Executor::new(settings.node, view, blocks, outbox, seed, now);
         executor.collect_marks();
         executor.inject_bug(bug);
         Thread {

@@ -3,7 +3,7 @@
 use crate::profile::{Coordinators, Groups, Profile};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
-use vinga_node::{NodeSettings, ThreadHosting};
+use vinga_node::{DiskSettings, NodeSettings, StartFrom, ThreadHosting};
 use vinga_wire::view::ClusterView;
 
 /// The lowest id of an API node.
@@ -38,7 +38,8 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
             ThreadHosting {
                 data_managers: thread * profile.instances..(thread + 1) * profile.instances,
                 coordinators,
-                streams: 0..0,
+                // Each thread has a log stream for its data managers.
+                streams: if profile.log.is_some() { thread..thread + 1 } else { 0..0 },
                 main: thread == 0,
                 owns_sockets: thread < profile.socket_threads,
             }
@@ -49,14 +50,14 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
 /// The view that all begin in.
 pub fn first_view(profile: &Profile) -> ClusterView {
     let nodes = 1..=profile.groups.list().len() as u8;
-    ClusterView::first(nodes.map(|node| settings(profile, node).member()).collect())
+    ClusterView::first(nodes.map(|node| settings(profile, node, None).member()).collect())
 }
 
-/// What a node is configured with.
-pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
+/// What a node is configured with; `start` is what one with a disk begins from.
+pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSettings {
     NodeSettings {
         node: NodeId(node),
-        incarnation: Incarnation(1),
+        incarnation: Incarnation(start.as_ref().map_or(1, |start| start.state.node_incarnation)),
         group: profile.groups.list()[usize::from(node) - 1],
         address: String::new(),
         epoch: Epoch(1000),
@@ -75,7 +76,22 @@ pub fn settings(profile: &Profile, node: u8) -> NodeSettings {
         heartbeat_interval: Span(profile.heartbeat_interval),
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
-        checkpoint_interval: Span(profile.epoch_interval * 4),
-        disk: None,
+        checkpoint_interval: Span(
+            profile.log.map_or(profile.epoch_interval * 4, |log| log.checkpoint_interval),
+        ),
+        disk: start.map(|start| disk_settings(profile, start)),
+    }
+}
+
+fn disk_settings(profile: &Profile, start: StartFrom) -> DiskSettings {
+    let log = profile.log.expect("a node that has something to start from has a log");
+    DiskSettings {
+        start,
+        streams: (0..profile.threads)
+            .map(|thread| thread * profile.instances..(thread + 1) * profile.instances)
+            .collect(),
+        log_files: log.files,
+        log_file_bytes: log.file_bytes,
+        redo_buffer: log.buffer,
     }
 }

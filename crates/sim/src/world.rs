@@ -13,11 +13,12 @@ use crate::failure::Failure;
 use crate::nemesis::Nemesis;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
 use crate::profile::{Load, Profile};
+use crate::restart::{NodeStart, Starts};
 use crate::schema::Changes;
 use crate::thread::{Source, Thread, ThreadId};
 use crate::topology;
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use vinga_base::hash::KeyHash;
 use vinga_kernel::InjectedBug;
@@ -68,6 +69,10 @@ pub enum Event {
     Revive(usize),
     /// Connections of an API node break that has just come back.
     BreakAgain(usize),
+    /// All data nodes die.
+    KillCluster,
+    /// They start again.
+    StartCluster,
 }
 
 /// Where a pipe ends.
@@ -77,6 +82,8 @@ pub enum End {
     Thread(ThreadId, Source),
     /// At an API node, as one of its connections.
     Api(usize, usize),
+    /// At a thread that is no more.
+    Gone,
 }
 
 /// How far the run has come.
@@ -113,6 +120,12 @@ pub struct World {
     pub(crate) disk_random: Rng,
     /// By node id less 1: whether it is alive.
     pub(crate) alive: Vec<bool>,
+    /// By data node.
+    pub(crate) starts_of_nodes: Vec<NodeStart>,
+    pub(crate) starts: Starts,
+    /// What threads of earlier starts have met and handled.
+    pub(crate) marks_before: BTreeSet<&'static str>,
+    pub(crate) signals_before: u64,
     /// Links between data nodes: from, to, which.
     pub(crate) links: BTreeMap<(u8, u8, u16), PipeId>,
     /// Rings: from, to.
@@ -161,6 +174,10 @@ impl World {
             disks: Vec::new(),
             disk_random: Rng::with_seed(seed ^ 0x64_6973_6b73),
             alive: Vec::new(),
+            starts_of_nodes: Vec::new(),
+            starts: Starts::new(),
+            marks_before: BTreeSet::new(),
+            signals_before: 0,
             links: BTreeMap::new(),
             rings: BTreeMap::new(),
             connections: Vec::new(),
@@ -194,23 +211,14 @@ impl World {
         let nodes = self.profile.groups.list().len() as u8;
         self.alive = vec![true; usize::from(nodes)];
         let view = Arc::new(topology::first_view(&self.profile));
+        let start = NodeStart { is_started: false, incarnation: 1, cluster_incarnation: 1 };
+        self.starts_of_nodes = vec![start; usize::from(nodes)];
         for node in 1..=nodes {
             self.disks.push(Disk::new(self.profile.disk, self.disk_random.u64(..)));
-            let settings = topology::settings(&self.profile, node);
-            for index in 0..self.profile.threads {
-                let seed = self.random.u64(..);
-                let thread = Thread::new(&self.profile, &settings, view.clone(), index, seed, self.bug);
-                self.threads.push(thread);
-            }
+            self.start_node(node, &view).expect("there are no files that could be wrong");
         }
-        for from in 0..self.threads.len() {
-            for to in 0..self.threads.len() {
-                if from != to && self.threads[from].node == self.threads[to].node {
-                    let end = End::Thread(ThreadId(to), Source::Ring(ThreadId(from)));
-                    let pipe = self.make_pipe(self.profile.ring_delay, usize::MAX, end);
-                    self.rings.insert((ThreadId(from), ThreadId(to)), pipe);
-                }
-            }
+        for node in 1..=nodes {
+            self.make_rings(node);
         }
         for from in 1..=nodes {
             for to in (1..=nodes).filter(|&to| to != from) {
@@ -348,7 +356,9 @@ impl World {
             Event::Wake(api) => self.on_wake(api),
             Event::Opened { connection, is_open } => {
                 let node = self.connections[connection].link.node;
-                self.on_connection_opened(connection, is_open && self.is_alive(node));
+                let is_open =
+                    is_open && self.accepts_clients(node) && self.connections[connection].is_awaited();
+                self.on_connection_opened(connection, is_open);
             }
             Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
             Event::NoticeFailure(failure) => self.on_notice_failure(failure),
@@ -357,6 +367,8 @@ impl World {
             Event::Heal(pipes) => self.on_heal(&pipes),
             Event::Revive(api) => self.on_revive(api),
             Event::BreakAgain(api) => self.on_break_again(api),
+            Event::KillCluster => self.on_kill_cluster(),
+            Event::StartCluster => self.on_start_cluster(),
         }
         true
     }
@@ -370,6 +382,7 @@ impl World {
                 }
             }
             End::Api(api, connection) => self.on_api_arrival(api, connection, pipe, payload),
+            End::Gone => {}
         }
     }
 

@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_base::row_layout::RowError;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::epoch::{EPOCH_LEAP_ABSURD, EPOCH_LEAP_MAX};
+use vinga_wire::epoch::EPOCH_LEAP_ABSURD;
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationKind};
 use vinga_wire::transaction::{
@@ -51,7 +51,7 @@ impl Coordinator {
                 cx.reject(frame, ErrorCode::AbsurdEpoch);
                 return Some(());
             }
-            is_epoch_known = epoch_seen <= current + EPOCH_LEAP_MAX;
+            is_epoch_known = self.epochs.allows(Epoch(epoch_seen));
             if is_epoch_known {
                 self.adopt_epoch(cx, Epoch(epoch_seen));
             }

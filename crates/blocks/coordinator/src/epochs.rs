@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::epoch::{EpochBody, EpochClosedReport, EpochOrder};
+use vinga_wire::epoch::{EPOCH_LEAP_MAX, EpochBody, EpochClosedReport, EpochOrder};
 use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64, cold};
 
@@ -25,6 +25,8 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64, cold};
 pub struct Epochs {
     /// The epoch that it gives out.
     current: Epoch,
+    /// No epoch above it may be used yet: a restart may begin there.
+    limit: Epoch,
     /// How many transactions are going to commit in an epoch, ascending by epoch. Invariant: no number is 0.
     committing: Vec<(Epoch, u32)>,
     /// The newest epoch that was reported as closed.
@@ -44,6 +46,7 @@ impl Epochs {
     pub fn new(current: Epoch) -> Self {
         Epochs {
             current,
+            limit: Epoch::MAX,
             committing: Vec::new(),
             reported: Epoch(0),
             changed: Epoch(0),
@@ -57,6 +60,12 @@ impl Epochs {
     #[inline]
     pub fn current(&self) -> Epoch {
         self.current
+    }
+
+    /// Whether an epoch may be used that an API node has seen and that is above the one that is given out.
+    #[cold]
+    pub fn allows(&self, seen: Epoch) -> bool {
+        seen.0 <= self.current.0 + EPOCH_LEAP_MAX && seen <= self.limit
     }
 
     /// A transaction is going to commit in this epoch or a later one.
@@ -213,14 +222,22 @@ impl Coordinator {
 
     /// Everything is restored: transactions commit above what is on disk.
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task: StartTask::Begin { epoch, durable, .. } } = cold::read(frame)? else {
+        let StartRequest { step, task: StartTask::Begin { epoch, limit, durable, .. } } = cold::read(frame)?
+        else {
             return None;
         };
         assert!(self.epochs.committing.is_empty() && self.epochs.waiting.is_empty(), "no client was let in");
         self.epochs.current = self.epochs.current.max(epoch);
+        self.epochs.limit = limit;
         self.epochs.durable = durable;
         let confirm = StartConfirm { step, result: StartResult::Done };
         cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
+        Some(())
+    }
+
+    pub(crate) fn on_epoch_limit_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.epochs.limit = self.epochs.limit.max(order.epoch());
         Some(())
     }
 

@@ -178,6 +178,7 @@ impl Block for Coordinator {
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(frame),
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
             Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),

@@ -115,7 +115,12 @@ impl Node {
     /// One that begins with an empty table.
     fn new(table: TableRecord) -> Self {
         let mut node = Node::stopped(table, BTreeMap::new(), BTreeMap::new());
-        node.start(StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 });
+        node.start(StartTask::Begin {
+            epoch: Epoch(1),
+            limit: Epoch::MAX,
+            durable: Epoch(0),
+            incarnation: 1,
+        });
         node.make_table();
         node.give_credit(1 << 30);
         node
@@ -522,7 +527,7 @@ fn tables_that_are_not_logged_are_empty_afterwards() {
 #[test]
 fn changes_are_refused_when_the_log_has_no_room_and_nothing_is_done() {
     let mut node = Node::stopped(table(false), BTreeMap::new(), BTreeMap::new());
-    node.start(StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 });
+    node.start(StartTask::Begin { epoch: Epoch(1), limit: Epoch::MAX, durable: Epoch(0), incarnation: 1 });
     node.make_table();
     assert_eq!(node.change(OperationKind::Insert, 1, b"one", 10), Err(410));
     node.give_credit(100 + FILLER as u64);

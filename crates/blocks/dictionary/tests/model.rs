@@ -161,7 +161,8 @@ impl World {
 
     /// The first start of a node with a disk.
     fn start(&mut self) {
-        let begin = StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 };
+        let begin =
+            StartTask::Begin { epoch: Epoch(1), limit: Epoch::MAX, durable: Epoch(0), incarnation: 1 };
         for (step, task) in (1..).zip([StartTask::MakeFiles, StartTask::OpenLog { incarnation: 1 }, begin]) {
             let body = StartRequest { step, task };
             let lifecycle = Address::new(NodeId(1), BlockNumber::Lifecycle, 0);

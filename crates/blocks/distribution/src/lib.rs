@@ -47,6 +47,8 @@ pub struct Settings {
 pub struct Distribution {
     /// Invariant: never falls.
     epoch: Epoch,
+    /// No epoch above it may be used yet: a restart may begin there.
+    limit: Epoch,
     settings: Settings,
     checkpoints: GlobalCheckpoints,
 }
@@ -70,7 +72,12 @@ impl Distribution {
     /// Before the first epoch is announced.
     pub fn new(settings: Settings) -> Self {
         assert!(settings.epoch > Epoch(0) && settings.epoch < Epoch::MAX, "0 means none, 48 bits are used");
-        Distribution { epoch: settings.epoch, settings, checkpoints: GlobalCheckpoints::default() }
+        Distribution {
+            epoch: settings.epoch,
+            settings,
+            limit: Epoch::MAX,
+            checkpoints: GlobalCheckpoints::default(),
+        }
     }
 
     /// The current epoch, as far as this node knows.
@@ -97,11 +104,13 @@ impl Distribution {
 
     /// Everything is restored.
     fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task: StartTask::Begin { epoch, durable, .. } } = cold::read(frame)? else {
+        let StartRequest { step, task: StartTask::Begin { epoch, limit, durable, .. } } = cold::read(frame)?
+        else {
             return None;
         };
         assert!(self.settings.waits_for_begin, "epochs begin once");
         self.epoch = self.epoch.max(epoch);
+        self.limit = limit;
         self.checkpoints.note_restored(durable);
         let confirm = StartConfirm { step, result: StartResult::Done };
         cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
@@ -115,8 +124,7 @@ impl Distribution {
             Timer::Epoch => {
                 cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
                 if Self::is_president(cx) {
-                    let next = Epoch(self.epoch.0 + 1);
-                    self.raise_epoch(cx, next);
+                    self.raise_epoch(cx, Epoch(self.epoch.0 + 1));
                 }
             }
             Timer::Checkpoint => {
@@ -131,18 +139,32 @@ impl Distribution {
         cx.view().president() == Some(cx.own().node())
     }
 
-    /// The president goes on to a later epoch.
+    /// The president goes on to a later epoch, as far as it may: a restart must find none that was used before.
     fn raise_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         assert!(
             epoch > self.epoch && epoch < Epoch::MAX,
             "48 bits last for 800,000 years at ten epochs a second"
         );
-        self.epoch = epoch;
-        self.announce(cx);
+        if epoch > self.limit {
+            cx.mark("epochs wait until the disk allows more of them");
+        }
+        if epoch.min(self.limit) > self.epoch {
+            self.epoch = epoch.min(self.limit);
+            self.announce(cx);
+        }
     }
 
-    /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, the distributions of the other
-    /// nodes.
+    /// The system file says that more epochs may be used.
+    fn on_epoch_limit_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochBody>()?;
+        self.limit = self.limit.max(order.epoch());
+        // Somebody may wait for the end of an epoch that was the last one.
+        self.go_on(cx);
+        Some(())
+    }
+
+    /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, lifecycles, the distributions of
+    /// the other nodes.
     fn announce(&self, cx: &mut Context<'_>) {
         if !Self::is_president(cx) {
             return;
@@ -152,6 +174,7 @@ impl Distribution {
             .addresses(BlockNumber::Coordinator)
             .chain(view.addresses(BlockNumber::Membership))
             .chain(view.addresses(BlockNumber::Dictionary))
+            .chain(view.addresses(BlockNumber::Lifecycle))
             .chain(view.addresses(BlockNumber::Distribution).filter(|&other| other != own))
             .collect();
         for listener in listeners {
@@ -198,6 +221,7 @@ impl Block for Distribution {
             Some(SignalNumber::DurabilityRequest) => self.on_durability_request(cx, frame),
             Some(SignalNumber::EpochEndConfirm) => self.on_epoch_end_confirm(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
+            Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {

@@ -209,7 +209,7 @@ fn epochs_begin_when_everything_is_restored() {
     let mut h = Harness::new(address(BlockNumber::Distribution, 0), 1, view, Distribution::new(settings));
     h.advance(Span::from_millis(5000));
     assert_eq!(h.take_sent().len(), 0);
-    let task = StartTask::Begin { epoch: Epoch(501), durable: Epoch(400), incarnation: 2 };
+    let task = StartTask::Begin { epoch: Epoch(501), limit: Epoch(503), durable: Epoch(400), incarnation: 2 };
     h.send(address(BlockNumber::Lifecycle, 0), SignalNumber::StartRequest, |writer| {
         cold::write(writer, &StartRequest { step: 9, task });
     })

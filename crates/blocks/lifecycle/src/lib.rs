@@ -29,7 +29,7 @@ use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
-use vinga_wire::epoch::EpochBody;
+use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
     self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
@@ -52,9 +52,15 @@ pub struct Disk {
     pub next_write: u64,
     /// A random number for the new incarnation of the cluster.
     pub cluster_incarnation: u64,
+    /// How many epochs are reserved in the system file at a time; see [`EPOCH_RESERVE`].
+    pub epoch_reserve: u64,
     /// How checksums are computed.
     pub checksum: Checksum,
 }
+
+/// Epochs that are reserved at a time: the shortest ones there are use up half of them in two hours, so that nobody waits
+/// until the disk allows more, and 48 bits last for some ten million starts.
+pub const EPOCH_RESERVE: u64 = 1 << 24;
 
 /// The part of the start that is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +102,8 @@ pub struct Lifecycle {
     /// The restore point, and the greatest epoch that was met anywhere.
     restored: Epoch,
     greatest: Epoch,
+    /// The first epoch of the new incarnation.
+    first: Epoch,
     /// How far the definitions reach, as the dictionary has reported.
     definitions: SchemaExtent,
     /// By data manager: the first batch that its checkpoint does not contain.
@@ -112,8 +120,9 @@ impl Lifecycle {
     pub fn new(settings: Settings) -> Self {
         let is_initial = settings.disk.as_ref().is_some_and(|disk| disk.next_write == 0);
         let (file, cluster_incarnation) = match settings.disk {
-            Some(Disk { state, next_write, cluster_incarnation, checksum }) => {
-                (Some(SystemFile::new(state, next_write, checksum)), cluster_incarnation)
+            Some(Disk { state, next_write, cluster_incarnation, epoch_reserve, checksum }) => {
+                let file = SystemFile::new(state, next_write, epoch_reserve, checksum);
+                (Some(file), cluster_incarnation)
             }
             None => (None, 0),
         };
@@ -131,6 +140,7 @@ impl Lifecycle {
             reached: None,
             restored: Epoch(0),
             greatest: Epoch(0),
+            first: Epoch(0),
             definitions: SchemaExtent::default(),
             batches: Vec::new(),
             rows: 0,
@@ -143,6 +153,11 @@ impl Lifecycle {
     /// How far the start has come.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// The restore point: the epoch up to which everything was restored. 0 before it is known, and if there was nothing.
+    pub fn restored(&self) -> Epoch {
+        self.restored
     }
 
     fn state(&self) -> &SystemState {
@@ -180,7 +195,8 @@ impl Lifecycle {
             Phase::EndingRestore => StartTask::EndRestore,
             Phase::OpeningLog => StartTask::OpenLog { incarnation: self.incarnation() },
             Phase::Beginning => StartTask::Begin {
-                epoch: Epoch(self.state().epoch_limit.max(self.greatest).0 + 1),
+                epoch: self.first,
+                limit: self.state().epoch_limit,
                 durable: epoch,
                 incarnation: self.incarnation(),
             },
@@ -237,10 +253,12 @@ impl Lifecycle {
     /// A new incarnation of log and cluster begins, from the restore point on.
     fn write_system_file(&mut self, cx: &mut Context<'_>) {
         let (restored, id) = (self.restored, self.cluster_incarnation);
-        let (greatest, definitions) = (self.greatest, self.definitions);
+        self.first = Epoch(self.state().epoch_limit.max(self.greatest).0 + 1);
+        let (first, definitions) = (self.first, self.definitions);
         let node = cx.own().node();
         let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;
         let file = self.file.as_mut().expect("a node with a disk has a system file");
+        let limit = Epoch(first.0 + file.epoch_reserve());
         file.write_both(cx, |state| {
             if let Some(last) = state.log_incarnations.last_mut() {
                 last.last_epoch = Some(restored);
@@ -255,7 +273,7 @@ impl Lifecycle {
             state.cluster_incarnation = ClusterIncarnation { number, id };
             state.durable_epoch = restored;
             state.own_epoch = restored;
-            state.epoch_limit = state.epoch_limit.max(greatest);
+            state.epoch_limit = limit;
             state.restorable = Vec::from([node]);
             state.is_clean = false;
             state.definitions = definitions;
@@ -329,9 +347,39 @@ impl Lifecycle {
     fn on_file_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (confirm, _) = frame.head::<FileConfirm>()?;
         let file = self.file.as_mut().expect("it has asked for the task");
-        if file.on_done(cx, Task::from_token(confirm.token.get())) && self.phase == Phase::WritingSystemFile {
+        let limit_before = file.epoch_limit();
+        let is_on_disk = file.on_done(cx, Task::from_token(confirm.token.get()));
+        let limit = file.epoch_limit();
+        if is_on_disk && self.phase == Phase::WritingSystemFile {
             let next = self.next_phase();
             self.enter(cx, next);
+        } else if limit > limit_before && self.phase == Phase::Started {
+            self.announce_limit(cx, limit);
+        }
+        Some(())
+    }
+
+    /// Lets epochs up to this one be used.
+    fn announce_limit(&self, cx: &mut Context<'_>, limit: Epoch) {
+        let node = cx.own().node();
+        let users: Vec<Address> = cx
+            .view()
+            .addresses(BlockNumber::Coordinator)
+            .chain(cx.view().addresses(BlockNumber::Distribution))
+            .filter(|address| address.node() == node)
+            .collect();
+        for user in users {
+            cx.frame(SignalNumber::EpochLimitOrder, user).put(&EpochBody::new(limit));
+        }
+    }
+
+    /// The cluster uses this epoch.
+    fn on_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochOrder>()?;
+        if self.phase == Phase::Started
+            && let Some(file) = &mut self.file
+        {
+            file.note_epoch(cx, Epoch(order.epoch.get()));
         }
         Some(())
     }
@@ -377,6 +425,7 @@ impl Block for Lifecycle {
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {

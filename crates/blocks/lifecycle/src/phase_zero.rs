@@ -3,7 +3,7 @@
 //! The driver reads the two copies of the system file and lists the others. Nothing of a node's files is touched before it
 //! is certain that they are this node's, of this cluster, and that the configuration fits them.
 
-use crate::Disk;
+use crate::{Disk, EPOCH_RESERVE};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -107,7 +107,8 @@ pub fn begin(
                 restorable: Vec::from([node]),
                 ..SystemState::default()
             };
-            let disk = Disk { state, next_write: 0, cluster_incarnation, checksum };
+            let disk =
+                Disk { state, next_write: 0, cluster_incarnation, epoch_reserve: EPOCH_RESERVE, checksum };
             return Ok(Beginning { disk, streams, damaged_copy: None });
         }
         Err(why) => return Err(Unfit::NoCopy(why)),
@@ -125,7 +126,8 @@ pub fn begin(
     // It counts with the first write of this start.
     state.node_incarnation += 1;
     let streams = state.log_incarnations.last().map_or(streams, |last| last.streams);
-    let disk = Disk { state, next_write: copy.number + 1, cluster_incarnation, checksum };
+    let next_write = copy.number + 1;
+    let disk = Disk { state, next_write, cluster_incarnation, epoch_reserve: EPOCH_RESERVE, checksum };
     Ok(Beginning { disk, streams, damaged_copy: other })
 }
 

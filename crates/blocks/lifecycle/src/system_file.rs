@@ -23,6 +23,11 @@ pub struct SystemFile {
     under_way: Option<u64>,
     /// The state has changed since it was last written.
     has_changed: bool,
+    /// How many epochs are reserved at a time.
+    epoch_reserve: u64,
+    /// The limit of epochs in what is written, and in what is on the disk.
+    limit_under_way: Epoch,
+    limit_on_disk: Epoch,
     /// A write or flush has failed: nobody knows what is on disk, and nothing more is written.
     has_failed: bool,
 }
@@ -56,8 +61,11 @@ impl Task {
 
 impl SystemFile {
     /// With this content; `next_write` is 0 if there is no file yet.
-    pub fn new(state: SystemState, next_write: u64, checksum: Checksum) -> Self {
+    pub fn new(state: SystemState, next_write: u64, epoch_reserve: u64, checksum: Checksum) -> Self {
         SystemFile {
+            limit_under_way: state.epoch_limit,
+            limit_on_disk: state.epoch_limit,
+            epoch_reserve,
             state,
             checksum,
             next_write,
@@ -71,6 +79,11 @@ impl SystemFile {
     /// What it says.
     pub fn state(&self) -> &SystemState {
         &self.state
+    }
+
+    /// How many epochs are reserved at a time.
+    pub fn epoch_reserve(&self) -> u64 {
+        self.epoch_reserve
     }
 
     /// Changes what it says, and writes both copies. [`SystemFile::on_done`] tells when they are on disk.
@@ -92,6 +105,20 @@ impl SystemFile {
         self.state.epoch_limit = self.state.epoch_limit.max(epoch);
         self.has_changed = true;
         self.write_if_changed(cx);
+    }
+
+    /// Epochs up to this one may be given out: the disk says so, and a restart begins above it.
+    pub fn epoch_limit(&self) -> Epoch {
+        self.limit_on_disk
+    }
+
+    /// Notes that an epoch is used: the limit is raised before it is reached.
+    pub fn note_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if epoch.0 + self.epoch_reserve / 2 >= self.state.epoch_limit.0 {
+            self.state.epoch_limit = Epoch(epoch.0 + self.epoch_reserve);
+            self.has_changed = true;
+            self.write_if_changed(cx);
+        }
     }
 
     /// Notes how far the definitions reach; it is written when nothing else is.
@@ -118,6 +145,7 @@ impl SystemFile {
         }
         let Some(number) = self.to_write.pop_front() else { return };
         self.under_way = Some(number);
+        self.limit_under_way = self.state.epoch_limit;
         let name = FileName::new(FileKind::System, 0, copy_of(number) as u64);
         let data = encode(&self.state, number, self.checksum);
         // The file is as long as its content, so nothing of an earlier, longer one is behind it that would count.
@@ -138,6 +166,7 @@ impl SystemFile {
             return false;
         }
         self.under_way = None;
+        self.limit_on_disk = self.limit_under_way;
         if !self.to_write.is_empty() {
             self.write_next(cx);
             return false;

@@ -102,7 +102,13 @@ impl Node {
 }
 
 fn disk(state: SystemState, next_write: u64) -> Option<Disk> {
-    Some(Disk { state, next_write, cluster_incarnation: 77, checksum: Checksum::SOFTWARE })
+    Some(Disk {
+        state,
+        next_write,
+        cluster_incarnation: 77,
+        epoch_reserve: 1000,
+        checksum: Checksum::SOFTWARE,
+    })
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn an_initial_start_makes_log_and_definitions_and_then_the_system_file() {
     assert!(node.copies[0].is_empty(), "the other stream has not answered");
     node.answer(receivers[2], step, StartResult::Done);
     assert_eq!(node.all_done(), StartTask::OpenLog { incarnation: 1 });
-    let begin = StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 };
+    let begin = StartTask::Begin { epoch: Epoch(1), limit: Epoch(1001), durable: Epoch(0), incarnation: 1 };
     assert_eq!(node.all_done(), begin);
     assert!(node.is_started());
     let state = node.state();
@@ -202,7 +208,8 @@ fn a_restart_restores_what_all_streams_reach() {
     }
     node.serve();
     assert_eq!(definitions(&node), SchemaExtent { generation: 5, blocks: 2 });
-    let begin = StartTask::Begin { epoch: Epoch(131), durable: Epoch(102), incarnation: 2 };
+    let begin =
+        StartTask::Begin { epoch: Epoch(131), limit: Epoch(1131), durable: Epoch(102), incarnation: 2 };
     assert_eq!(node.all_done(), begin, "above every epoch that was met");
     assert!(node.is_started());
     let state = node.state();

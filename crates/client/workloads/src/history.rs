@@ -4,6 +4,7 @@ use crate::shape::Value;
 use crate::step::{Body, Condition, Fate, Operation, Scan, TableRef};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use vinga_base::Epoch;
 use vinga_wire::ErrorCode;
 
 /// Microseconds of the runner's clock.
@@ -34,9 +35,55 @@ pub struct History {
     /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the
     /// runner could look inside. They shorten searches; nothing is proven by them.
     pub decided: BTreeMap<u64, u64>,
+    /// When the cluster died the last time: of what was under way then only the commits may have happened, and nothing of
+    /// it is in anybody's way any more.
+    pub died_at: Time,
+}
+
+/// The whole cluster has died, and has gone back to what was on its disks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The restore point: everything up to this epoch is there.
+    pub after: Epoch,
+    /// The first epoch of the next incarnation: nothing between the two is there.
+    pub before: Epoch,
+    /// When the cluster died.
+    pub at: Time,
 }
 
 impl History {
+    /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may have
+    /// been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.
+    pub fn surviving(&self, losses: &[Loss]) -> History {
+        let died_at = losses.last().map_or(0, |loss| loss.at);
+        let mut history = History { died_at, ..self.clone() };
+        history.reads.retain(|read| read.sent >= died_at);
+        history.scans.retain(|scan| scan.opened >= died_at);
+        history.finds.retain(|find| find.begun >= died_at);
+        for transaction in &mut history.transactions {
+            let is_old = transaction.begun().is_none_or(|begun| begun < died_at);
+            let is_left = match transaction.fate {
+                Fate::Committed(epoch) => {
+                    !losses.iter().any(|loss| loss.after < epoch && epoch < loss.before)
+                }
+                Fate::Open | Fate::Unknown => !is_old || transaction.commit_sent.is_some(),
+                Fate::RolledBack { .. } => !is_old,
+            };
+            if !is_left {
+                transaction.events.clear();
+                transaction.fate = Fate::RolledBack { error: None, operation: 0 };
+            }
+        }
+        history
+    }
+
+    /// Whether what a transaction saw counts: one that is in doubt since the cluster has died may have seen what was lost
+    /// then.
+    pub fn trusts(&self, transaction: &Transaction) -> bool {
+        let is_in_doubt = matches!(transaction.fate, Fate::Open | Fate::Unknown);
+        !is_in_doubt || transaction.begun().is_none_or(|begun| begun >= self.died_at)
+    }
+
     /// Forgets what was done with some tables: hidden ones, whose rows are not written by anybody whom the history
     /// knows.
     pub fn leave_out(&mut self, is_meant: impl Fn(TableRef) -> bool) {
@@ -69,6 +116,16 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// When the first thing in it was asked for; `None` if nothing was.
+    pub fn begun(&self) -> Option<Time> {
+        let asked = self.events.iter().filter_map(|event| match event {
+            Event::Operation(record) => Some(record.sent),
+            Event::OwnRead(read, _) => Some(read.sent),
+            Event::RollbackTo(_) => None,
+        });
+        asked.min()
+    }
+
     /// Whether the operation with this number, which is the event at a place, is undone by a later partial rollback.
     pub fn undoes_later(&self, at: usize, number: u32) -> bool {
         self.events[at..].iter().any(|later| matches!(later, Event::RollbackTo(from) if *from <= number))

@@ -342,7 +342,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::DurabilityConfirm
         | S::EpochEndRequest
         | S::EpochEndConfirm
-        | S::DurableEpochOrder => {
+        | S::DurableEpochOrder
+        | S::EpochLimitOrder => {
             let (body, _) = frame.head::<epoch::EpochBody>()?;
             Some(format!("{{ epoch: {} }}", body.epoch))
         }

@@ -3,7 +3,7 @@
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `EpochOrder` | distribution of the president | coordinators | assign no epoch below this one from now on |
-//! | the same | | membership, dictionary, distribution of other nodes | this is the current epoch |
+//! | the same | | membership, dictionary, lifecycle, distribution of other nodes | this is the current epoch |
 //! | `EpochClosedReport` | coordinator | distribution of the president | none of my transactions will commit in this epoch or an earlier one any more |
 //! | `EpochClaimReport` | coordinator | distribution of the president | I use an epoch above those that you have announced to me |
 //! | `DurabilityOrder` | coordinator | distribution of the president | somebody waits until this epoch is on disk |
@@ -44,7 +44,7 @@ pub struct EpochClosedReport {
 }
 
 /// Body of `EpochClaimReport`, `DurabilityOrder`, `DurabilityRequest`, `DurabilityConfirm`, `EpochEndRequest`,
-/// `EpochEndConfirm` and `DurableEpochOrder`.
+/// `EpochEndConfirm`, `DurableEpochOrder` and `EpochLimitOrder`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EpochBody {

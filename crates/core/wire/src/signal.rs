@@ -177,6 +177,7 @@ signals! {
     StartProgressReport = 193, Node;
     NodeStartedOrder = 194, Node;
     DefinitionsReport = 195, Node;
+    EpochLimitOrder = 196, Node;
     // checkpoint.rs
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;

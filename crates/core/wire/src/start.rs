@@ -8,6 +8,7 @@
 //! | `StartProgressReport` | the same | lifecycle | so much of it is done |
 //! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
+//! | `EpochLimitOrder` | lifecycle | coordinators, distribution | epochs up to this one may be used: a restart begins above it |
 //!
 //! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
 
@@ -78,6 +79,8 @@ pub enum StartTask {
     Begin {
         /// The first epoch.
         epoch: Epoch,
+        /// No epoch above this one may be used before an `EpochLimitOrder` allows it.
+        limit: Epoch,
         /// The restore point.
         durable: Epoch,
         /// The incarnation of the log.

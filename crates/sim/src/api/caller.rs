@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::schema::Changes;
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_client_core::{Client, Readiness, Settings, Span, Table, Token, TokenKind};
 use vinga_kernel::InjectedBug;
 use vinga_wire::ErrorCode;
@@ -38,6 +38,8 @@ pub struct Surroundings<'a> {
     pub bug: Option<InjectedBug>,
     /// What is known of schema changes.
     pub changes: &'a mut Changes,
+    /// The newest epoch of a commit that was answered as durable; `None` if nothing is kept on disk.
+    pub acknowledged: Option<&'a mut Epoch>,
 }
 
 impl<'a> Surroundings<'a> {

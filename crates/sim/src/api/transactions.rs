@@ -21,6 +21,8 @@ pub struct OpenTransaction {
     /// The client's batch, while none is under way.
     batch: Option<ClientBatch>,
     under_way: Option<UnderWay>,
+    /// Its commit waits for the disk.
+    is_durable: bool,
 }
 
 /// A batch under way.
@@ -186,6 +188,10 @@ impl Caller {
             ended: None,
             fate: Fate::Open,
         });
+        let is_durable = cx.acknowledged.is_some() && self.random.u8(..4) == 0;
+        if is_durable {
+            self.client.set_durable(token, true);
+        }
         let batch = ClientBatch::default();
         self.sessions[session].transaction = Some(OpenTransaction {
             token,
@@ -194,6 +200,7 @@ impl Caller {
             next: batch.next_number(),
             batch: Some(batch),
             under_way: None,
+            is_durable,
         });
         Ok(())
     }
@@ -232,6 +239,11 @@ impl Caller {
         let transaction = self.sessions[session].transaction.take().expect("the caller has it");
         let record = &mut cx.history.transactions[transaction.index];
         (record.fate, record.ended) = (fate, Some(cx.now));
+        if let (Fate::Committed(epoch), true, Some(acknowledged)) =
+            (fate, transaction.is_durable && has_changed(record), &mut cx.acknowledged)
+        {
+            **acknowledged = epoch.max(**acknowledged);
+        }
     }
 
     pub(super) fn on_batch_over(&mut self, cx: &mut Surroundings<'_>, token: Token) {
@@ -307,6 +319,18 @@ impl Caller {
         }
         self.answers.push_back((session, Answer::Executed(BatchAnswer { fate, rows, errors })));
     }
+}
+
+/// Whether a transaction that was committed has changed anything for certain: without that it waits for no disk.
+fn has_changed(record: &Transaction) -> bool {
+    record.events.iter().enumerate().any(|(at, event)| match event {
+        Event::Operation(operation) => {
+            operation.operation.kind.is_change()
+                && operation.result == OperationResult::Done
+                && !record.undoes_later(at, operation.operation.number)
+        }
+        Event::OwnRead(..) | Event::RollbackTo(_) => false,
+    })
 }
 
 /// What has become of an operation.

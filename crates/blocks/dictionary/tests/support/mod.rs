@@ -243,7 +243,8 @@ impl Node {
     pub fn begin(&mut self, epoch: u64, durable: u64) {
         self.has_begun = true;
         let (epoch, durable) = (Epoch(epoch), Epoch(durable));
-        self.start(StartTask::Begin { epoch, durable, incarnation: 1 }).expect("nothing is read or written");
+        self.start(StartTask::Begin { epoch, limit: Epoch::MAX, durable, incarnation: 1 })
+            .expect("nothing is read or written");
         let body = ApiNodeBody::new(API.node(), Incarnation(7));
         self.send(address(BlockNumber::Membership), SignalNumber::ApiConnectedOrder, |w| {
             w.put(&body);

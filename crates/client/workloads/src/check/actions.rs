@@ -238,6 +238,17 @@ fn is_about_row(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::NoSuchRow | ErrorCode::DuplicateKey | ErrorCode::ConditionFailed)
 }
 
+/// What is known of a transaction besides its answers.
+#[derive(Clone, Copy)]
+struct Known {
+    /// It is committed although nobody was answered.
+    is_proven: bool,
+    /// What it saw counts.
+    sights_count: bool,
+    /// [`History::decided`].
+    decided: Option<u64>,
+}
+
 /// The actions of a history, by row.
 pub struct Actions<'a> {
     by_row: BTreeMap<RowName, Vec<Action<'a>>>,
@@ -252,7 +263,8 @@ impl<'a> Actions<'a> {
         let mut actions = Actions { by_row: BTreeMap::new(), end };
         for (index, transaction) in history.transactions.iter().enumerate() {
             let decided = history.decided.get(&transaction.id).copied();
-            actions.add_transaction(index, transaction, proven.contains(&index), decided);
+            let (is_proven, sights_count) = (proven.contains(&index), history.trusts(transaction));
+            actions.add_transaction(index, transaction, Known { is_proven, sights_count, decided });
         }
         for read in &history.reads {
             actions.add_sight(None, read.row, read.sent, read.answered, What::Saw(read.seen, read.condition));
@@ -299,13 +311,8 @@ impl<'a> Actions<'a> {
         self.by_row.entry(row).or_default().push(action);
     }
 
-    fn add_transaction(
-        &mut self,
-        index: usize,
-        transaction: &'a Transaction,
-        is_proven: bool,
-        decided: Option<u64>,
-    ) {
+    fn add_transaction(&mut self, index: usize, transaction: &'a Transaction, known: Known) {
+        let Known { is_proven, sights_count, decided } = known;
         let mut by_row: BTreeMap<RowName, Vec<Piece<'a>>> = BTreeMap::new();
         for event in &transaction.events {
             match event {
@@ -325,7 +332,9 @@ impl<'a> Actions<'a> {
             }
         }
         for (row, pieces) in by_row {
-            self.add_sights(index, row, &pieces);
+            if sights_count {
+                self.add_sights(index, row, &pieces);
+            }
             let is_committed = matches!(transaction.fate, Fate::Committed(_)) || is_proven;
             let may_be = matches!(transaction.fate, Fate::Open | Fate::Unknown);
             let Some(start) = transaction.commit_sent.filter(|_| is_committed || may_be) else { continue };

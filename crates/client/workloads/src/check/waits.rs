@@ -35,6 +35,9 @@ pub fn check(history: &History, end: Time, lock_timeout: Time) -> Result<(), Str
     for (index, transaction) in history.transactions.iter().enumerate() {
         for (at, event) in transaction.events.iter().enumerate() {
             let Event::Operation(operation) = event else { continue };
+            if operation.sent < history.died_at {
+                continue;
+            }
             let (row, answered) = (operation.row(), operation.answered.unwrap_or(end));
             let others = holds.get(&row).into_iter().flatten().filter(|hold| hold.transaction != index);
             check_operation(operation, answered, others, lock_timeout)
