@@ -44,6 +44,9 @@ pub struct Starts {
     deaths_left: u32,
     /// Starts that were refused, one after the other.
     refused: u32,
+    /// Pages that each data manager has been given since the first start. What was deleted and inserted at the same time
+    /// may need a page more when it is replayed than it needed then, which matters where memory is a handful of pages.
+    more_pages: u32,
     /// Incarnations of nodes that clients have met.
     incarnations: BTreeSet<(u8, u32)>,
     /// Why the cluster can't be started any more: something on its disks has changed by itself.
@@ -129,9 +132,11 @@ impl World {
             cluster_incarnation: start.map_or(1, |start| start.cluster_incarnation),
         };
         let now = Tick(self.now());
+        let mut profile = self.profile.clone();
+        profile.pools.pages += self.starts.more_pages;
         for index in 0..self.profile.threads {
             let seed = self.random.u64(..);
-            let thread = Thread::new(&self.profile, &settings, view.clone(), index, seed, self.bug, now);
+            let thread = Thread::new(&profile, &settings, view.clone(), index, seed, self.bug, now);
             let ThreadId(at) = self.thread_of(node, index);
             if at == self.threads.len() {
                 self.threads.push(thread);
@@ -271,6 +276,9 @@ impl World {
     /// A start was refused. The disk may do better the next time, unless something on it has changed by itself.
     fn on_refused(&mut self, why: &str) {
         self.note(|| format!("the start is refused: {why}"));
+        if why.contains("DataMemory") {
+            self.starts.more_pages += 1;
+        }
         let is_over = !self.may_fail();
         self.starts.refused += u32::from(is_over);
         if self.starts.refused < ATTEMPTS_MAX {

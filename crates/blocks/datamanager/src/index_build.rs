@@ -56,6 +56,8 @@ pub struct IndexWork {
 struct Build {
     table: u32,
     order: OrderKey,
+    /// What its memory is for: the reserved part is for restarts.
+    purpose: Purpose,
     /// Whether the last transaction on the table is complete here.
     has_begun: bool,
     /// The fragment that is gone through.
@@ -111,6 +113,10 @@ impl DataManager {
     /// # Panics
     /// If there is no such table, the definition does not fit it, or it has an index with this id.
     pub fn begin_index_build(&mut self, table: u32, index: &IndexDefinition) {
+        self.begin_build(table, index, Purpose::Ordinary);
+    }
+
+    pub(crate) fn begin_build(&mut self, table: u32, index: &IndexDefinition, purpose: Purpose) {
         let found = self.store.tables.current(table);
         let order =
             OrderKey::new(&found.layout, &index.columns).expect("a checked index has columns of its table");
@@ -118,6 +124,7 @@ impl DataManager {
             table,
             index: FragmentIndex::new(index.id, order.clone()),
             order,
+            purpose,
             has_begun: false,
             partition: PartitionId(0),
             position: RowId(0),
@@ -264,7 +271,7 @@ impl Build {
         }
         for (at, &row) in rows.iter().enumerate() {
             let mut source = RowKeys::new(*places, &self.order, key);
-            tree.insert(pool, Purpose::Ordinary, &mut source, keys.key(at), row)
+            tree.insert(pool, self.purpose, &mut source, keys.key(at), row)
                 .map_err(|_| ErrorCode::DataMemoryFull)?;
         }
         Ok(())

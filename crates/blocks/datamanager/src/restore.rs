@@ -433,7 +433,7 @@ impl DataManager {
             let indexes = core::mem::take(&mut table.unbuilt);
             for index in indexes.iter().filter(|index| index.kind == IndexKind::Ordered) {
                 self.restore.building += 1;
-                self.begin_index_build(id, index);
+                self.begin_build(id, index, Purpose::Reserved);
             }
         }
         self.note_built(cx);

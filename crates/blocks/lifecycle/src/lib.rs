@@ -353,10 +353,15 @@ impl Lifecycle {
         if is_on_disk && self.phase == Phase::WritingSystemFile {
             let next = self.next_phase();
             self.enter(cx, next);
-        } else if limit > limit_before && self.phase == Phase::Started {
+        } else if limit > limit_before && self.gives_out_epochs() {
             self.announce_limit(cx, limit);
         }
         Some(())
+    }
+
+    /// Whether the first epoch of this incarnation was given out.
+    fn gives_out_epochs(&self) -> bool {
+        matches!(self.phase, Phase::Beginning | Phase::Started)
     }
 
     /// Lets epochs up to this one be used.
@@ -376,7 +381,7 @@ impl Lifecycle {
     /// The cluster uses this epoch.
     fn on_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochOrder>()?;
-        if self.phase == Phase::Started
+        if self.gives_out_epochs()
             && let Some(file) = &mut self.file
         {
             file.note_epoch(cx, Epoch(order.epoch.get()));
