@@ -27,7 +27,7 @@ use vinga_base::Epoch;
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
-use vinga_wire::view::ViewChange;
+use vinga_wire::view::{Member, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
 /// What distribution is configured with.
@@ -142,7 +142,7 @@ impl Distribution {
     }
 
     /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, the distributions of the other
-    /// nodes.
+    /// nodes, and the lifecycles of those with a disk, whose system files say how far epochs go.
     fn announce(&self, cx: &mut Context<'_>) {
         if !Self::is_president(cx) {
             return;
@@ -153,6 +153,7 @@ impl Distribution {
             .chain(view.addresses(BlockNumber::Membership))
             .chain(view.addresses(BlockNumber::Dictionary))
             .chain(view.addresses(BlockNumber::Distribution).filter(|&other| other != own))
+            .chain(view.members().iter().filter(|member| member.redo_streams > 0).map(lifecycle_of))
             .collect();
         for listener in listeners {
             let order = EpochOrder { epoch: U64::new(self.epoch.0) };
@@ -177,6 +178,10 @@ impl Distribution {
         self.raise_epoch(cx, Epoch(claimed.0 + 1));
         Some(())
     }
+}
+
+fn lifecycle_of(member: &Member) -> Address {
+    Address::new(member.node, BlockNumber::Lifecycle, 0)
 }
 
 impl Block for Distribution {
@@ -225,7 +230,7 @@ mod tests {
     use alloc::vec;
     use vinga_base::{Incarnation, NodeId};
     use vinga_kernel::testkit::Harness;
-    use vinga_wire::view::{ClusterView, Member};
+    use vinga_wire::view::ClusterView;
 
     const fn address(node: u8, block: BlockNumber) -> Address {
         Address::new(NodeId(node), block, 0)

@@ -1,4 +1,4 @@
-//! The start of a data node, phase by phase, and its system file.
+//! The start of a data node, phase by phase, its stop in order, and its system file.
 //!
 //! A node without a disk has nothing to restore: it is started at once. One with files goes through the phases of
 //! `docs/protocols/durability.md`; in each of them all blocks that take part are asked, and only when all have answered
@@ -18,21 +18,24 @@ extern crate alloc;
 extern crate std;
 
 pub mod phase_zero;
+mod stop;
 mod system_file;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use stop::Stop;
 use system_file::{SystemFile, Task};
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
-use vinga_wire::epoch::EpochBody;
+use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
-    self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, Restored, StartConfirm, StartRefuse, StartRequest,
+    StartResult, StartTask,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -100,11 +103,19 @@ pub struct Lifecycle {
     definitions: SchemaExtent,
     /// By data manager: the first batch that its checkpoint does not contain.
     batches: Vec<(u16, u64)>,
+    /// Rows of checkpoints, and all rows at the end.
+    loaded: u64,
     rows: u64,
     replayed: u64,
     /// Checkpoints that don't count, and why: they explain what is missing later.
     rejected: Vec<String>,
     since: Tick,
+    /// The epoch that the node begins with: above all that were given out before.
+    first_epoch: Epoch,
+    /// The current epoch, as far as it was announced.
+    epoch: Epoch,
+    /// The node is to stop in order.
+    stop: Option<Stop>,
 }
 
 impl Lifecycle {
@@ -133,10 +144,14 @@ impl Lifecycle {
             greatest: Epoch(0),
             definitions: SchemaExtent::default(),
             batches: Vec::new(),
+            loaded: 0,
             rows: 0,
             replayed: 0,
             rejected: Vec::new(),
             since: Tick(0),
+            first_epoch: Epoch(0),
+            epoch: Epoch(0),
+            stop: None,
         }
     }
 
@@ -179,11 +194,9 @@ impl Lifecycle {
             Phase::ReplayingLog => StartTask::ReplayLog { epoch, from: self.batches.clone() },
             Phase::EndingRestore => StartTask::EndRestore,
             Phase::OpeningLog => StartTask::OpenLog { incarnation: self.incarnation() },
-            Phase::Beginning => StartTask::Begin {
-                epoch: Epoch(self.state().epoch_limit.max(self.greatest).0 + 1),
-                durable: epoch,
-                incarnation: self.incarnation(),
-            },
+            Phase::Beginning => {
+                StartTask::Begin { epoch: self.first_epoch, durable: epoch, incarnation: self.incarnation() }
+            }
             Phase::WritingSystemFile => return self.write_system_file(cx),
             Phase::Started => return self.report_started(cx),
             Phase::Refused => return,
@@ -241,6 +254,8 @@ impl Lifecycle {
         let node = cx.own().node();
         let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;
         let file = self.file.as_mut().expect("a node with a disk has a system file");
+        self.first_epoch = Epoch(file.state().epoch_limit.max(greatest).0 + 1);
+        let limit = SystemFile::limit_above(self.first_epoch);
         file.write_both(cx, |state| {
             if let Some(last) = state.log_incarnations.last_mut() {
                 last.last_epoch = Some(restored);
@@ -255,7 +270,7 @@ impl Lifecycle {
             state.cluster_incarnation = ClusterIncarnation { number, id };
             state.durable_epoch = restored;
             state.own_epoch = restored;
-            state.epoch_limit = state.epoch_limit.max(greatest);
+            state.epoch_limit = limit;
             state.restorable = Vec::from([node]);
             state.is_clean = false;
             state.definitions = definitions;
@@ -263,18 +278,26 @@ impl Lifecycle {
     }
 
     fn report_started(&mut self, cx: &mut Context<'_>) {
-        if self.file.is_some() {
-            let millis = cx.now().since(self.since).0 / 1000;
+        let is_restart = self.file.is_some() && self.reached.is_some();
+        let millis = cx.now().since(self.since).0 / 1000;
+        let restored = Restored { epoch: self.restored, rows: self.rows, batches: self.replayed, millis };
+        if is_restart {
             cx.log(
                 LogLevel::Info,
                 format_args!(
-                    "started after {millis} ms: restored to epoch {}, {} rows from checkpoints, {} batches of the log",
-                    self.restored, self.rows, self.replayed
+                    "restored {} rows up to epoch {} in {millis} ms: {} rows of checkpoints, {} batches of the log",
+                    self.rows, self.restored, self.loaded, self.replayed
                 ),
             );
+            for rejected in &self.rejected {
+                cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
+            }
+        } else if self.file.is_some() {
+            cx.log(LogLevel::Info, format_args!("first start: the files were made in {millis} ms"));
         }
         let driver = cx.driver();
-        cx.frame(SignalNumber::NodeStartedOrder, driver);
+        let order = NodeStartedOrder { restored: is_restart.then_some(restored) };
+        cold::write(&mut cx.frame(SignalNumber::NodeStartedOrder, driver), &order);
     }
 
     fn on_start_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -299,11 +322,12 @@ impl Lifecycle {
             }
             StartResult::CheckpointLoaded { batch, rows, greatest, rejected } => {
                 self.batches.push((frame.sender().instance(), batch));
-                self.rows += rows;
+                self.loaded += rows;
                 self.greatest = self.greatest.max(greatest);
                 self.rejected.extend(rejected);
             }
             StartResult::LogReplayed { batches } => self.replayed += batches,
+            StartResult::Restored { rows } => self.rows += rows,
         }
         if self.awaited.is_empty() {
             // The restore point is the newest epoch that all streams reach.
@@ -329,9 +353,12 @@ impl Lifecycle {
     fn on_file_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (confirm, _) = frame.head::<FileConfirm>()?;
         let file = self.file.as_mut().expect("it has asked for the task");
-        if file.on_done(cx, Task::from_token(confirm.token.get())) && self.phase == Phase::WritingSystemFile {
-            let next = self.next_phase();
-            self.enter(cx, next);
+        if file.on_done(cx, Task::from_token(confirm.token.get())) {
+            if self.phase == Phase::WritingSystemFile {
+                let next = self.next_phase();
+                self.enter(cx, next);
+            }
+            self.finish_stop(cx);
         }
         Some(())
     }
@@ -348,6 +375,16 @@ impl Lifecycle {
         let DefinitionsExtent { generation, blocks } = cold::read(frame)?;
         if let Some(file) = &mut self.file {
             file.note_definitions(cx, SchemaExtent { generation, blocks });
+        }
+        Some(())
+    }
+
+    /// The president has announced an epoch: before the limit in the system file is reached, it is raised there.
+    fn on_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<EpochOrder>()?;
+        self.epoch = self.epoch.max(Epoch(order.epoch.get()));
+        if let Some(file) = &mut self.file {
+            file.note_epoch(cx, self.epoch);
         }
         Some(())
     }
@@ -376,7 +413,10 @@ impl Block for Lifecycle {
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::NodeStopRequest) => self.on_node_stop_request(cx, frame),
+            Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {

@@ -10,6 +10,11 @@ use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{SystemState, copy_of, encode};
 use vinga_kernel::Context;
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+use vinga_wire::epoch::EPOCH_LEAP_MAX;
+
+/// How far above the current epoch the limit in the file is put. It is raised when half of that is left: by then more than
+/// the greatest leap of an API node ([`EPOCH_LEAP_MAX`]) is left, and at ten epochs a second more than a day.
+const EPOCHS_AHEAD: u64 = 4 * EPOCH_LEAP_MAX;
 
 /// The system file of a node.
 pub struct SystemFile {
@@ -80,6 +85,27 @@ impl SystemFile {
         self.to_write = (self.next_write..self.next_write + 2).collect();
         self.next_write += 2;
         self.write_next(cx);
+    }
+
+    /// The limit for a node that is in this epoch.
+    pub fn limit_above(epoch: Epoch) -> Epoch {
+        Epoch((epoch.0 + EPOCHS_AHEAD).min(Epoch::MAX.0))
+    }
+
+    /// Notes the current epoch: if the limit is near, it is raised, long before it is reached.
+    pub fn note_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+        if epoch.0 + EPOCHS_AHEAD / 2 > self.state.epoch_limit.0 && self.state.epoch_limit < Epoch::MAX {
+            self.state.epoch_limit = Self::limit_above(epoch);
+            self.has_changed = true;
+            self.write_if_changed(cx);
+        }
+    }
+
+    /// Notes that the node stops in order.
+    pub fn note_clean(&mut self, cx: &mut Context<'_>) {
+        self.state.is_clean = true;
+        self.has_changed = true;
+        self.write_if_changed(cx);
     }
 
     /// Notes that an epoch is durable; it is written when nothing else is.

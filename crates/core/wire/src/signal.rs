@@ -177,6 +177,8 @@ signals! {
     StartProgressReport = 193, Node;
     NodeStartedOrder = 194, Node;
     DefinitionsReport = 195, Node;
+    NodeStopRequest = 196, Driver;
+    NodeStopConfirm = 197, Node;
     // checkpoint.rs
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;
