@@ -608,6 +608,13 @@ impl Client {
         Ok(Token { kind: TokenKind::Transaction, handle })
     }
 
+    /// From the next batch on: whether the commit of a transaction is answered when it is on disk, not as soon as it is in
+    /// the memory of all replicas. Where nothing is kept on disk, it is rolled back with `NoDisk`.
+    pub fn set_durable(&mut self, transaction: Token, is_durable: bool) {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.set_durable(transaction.handle, is_durable);
+    }
+
     /// Sends a batch. There is news when it is over, whatever happens. There must be none of this transaction under
     /// way.
     pub fn send(&mut self, transaction: Token, batch: OperationBatch, end: BatchEnd) {

@@ -32,8 +32,8 @@ use vinga_base::time::Tick;
 use vinga_base::{Epoch, OperationNumber, TransactionId};
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, OutcomeConfirm,
-    TransactionAnswer, TransactionRow,
+    FLAG_COMMIT, FLAG_DURABLE, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome,
+    OutcomeConfirm, TransactionAnswer, TransactionRow,
 };
 use vinga_wire::{ErrorCode, Frame};
 use zerocopy::FromBytes;
@@ -103,6 +103,8 @@ struct Transaction {
     /// A batch that is over and has not been taken.
     finished: Option<OperationBatch>,
     is_abandoned: bool,
+    /// Its commit is to be answered when it is on disk.
+    is_durable: bool,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
     /// Why it was rolled back, if its owner has not asked for that.
@@ -138,12 +140,18 @@ impl Transactions {
             coordinator: CoordinatorIndex(0),
             finished: None,
             is_abandoned: false,
+            is_durable: false,
             is_given_up: false,
             cause: None,
         };
         self.pool.insert(transaction).map_err(|_| {
             Error::with_detail(ErrorCode::Overloaded, "this client has too many open transactions")
         })
+    }
+
+    /// The commit of a transaction is answered when it is on disk, or as soon as it is in memory.
+    pub fn set_durable(&mut self, handle: Handle, is_durable: bool) {
+        self.pool[handle].is_durable = is_durable;
     }
 
     /// Sends a batch. There is news when it is over, whatever happens.
@@ -204,7 +212,9 @@ impl Transactions {
         let rollback_from = busy.batch.rollback_from().filter(|_| from == 0);
         match busy.end {
             BatchEnd::RollBack => flags |= FLAG_ROLLBACK,
-            BatchEnd::Commit if busy.sent == busy.batch.len() => flags |= FLAG_COMMIT,
+            BatchEnd::Commit if busy.sent == busy.batch.len() => {
+                flags |= if transaction.is_durable { FLAG_COMMIT | FLAG_DURABLE } else { FLAG_COMMIT };
+            }
             BatchEnd::Commit | BatchEnd::Open => {}
         }
         if rollback_from.is_some() && busy.end != BatchEnd::RollBack {

@@ -396,6 +396,11 @@ impl Transaction {
         self.inner.set_lenient(is_lenient);
     }
 
+    /// As [`super::Transaction::set_durable`].
+    pub fn set_durable(&mut self, is_durable: bool) {
+        self.inner.set_durable(is_durable);
+    }
+
     /// How long operations that are defined from now on wait for locks.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.inner.set_lock_wait(wait);
