@@ -80,6 +80,10 @@ impl NodeProgram {
         if let Some(bytes) = self.data_memory {
             arguments.extend(["--set".into(), format!("DataMemory={bytes}").into()]);
         }
+        // Figures are compared with those of nodes that kept nothing on disk; who wants others says so.
+        if !self.parameters.iter().any(|given| is_diskless(given)) {
+            arguments.extend(["--set".into(), "Diskless=yes".into()]);
+        }
         for parameter in &self.parameters {
             arguments.extend(["--set".into(), parameter.into()]);
         }
@@ -94,6 +98,13 @@ impl NodeProgram {
             run_max: RUN_MAX,
         }
     }
+}
+
+/// Whether this is a value of the parameter `Diskless`; letter case, `-` and `_` do not count in its name.
+fn is_diskless(parameter: &str) -> bool {
+    let name: String =
+        parameter.chars().take_while(|&c| c != '=').filter(char::is_ascii_alphabetic).collect();
+    name.eq_ignore_ascii_case("Diskless")
 }
 
 impl Node {
@@ -142,6 +153,20 @@ fn tail(path: &Path, lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measured_node_has_no_disk_unless_that_is_asked_for() {
+        let arguments = |parameters: &[&str]| {
+            let parameters = parameters.iter().map(|&parameter| parameter.to_owned()).collect();
+            let place = PathBuf::from("/nowhere");
+            let node = NodeProgram { program: place.clone(), folder: place, data_memory: None, parameters };
+            let arguments = node.program().arguments;
+            arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert!(arguments(&["MaxNoOfTables=9"]).contains(&"Diskless=yes".to_owned()));
+        let durable = arguments(&["disk-less=0"]);
+        assert!(!durable.contains(&"Diskless=yes".to_owned()), "{durable:?}");
+    }
 
     /// A substitute for the binary: a shell script that does what a node does for a starter.
     fn stand_in(name: &str, script: &str) -> NodeProgram {

@@ -5,8 +5,8 @@ use crate::settings::NodeSettings;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use vinga_base::NodeId;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{Incarnation, NodeId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
@@ -31,7 +31,6 @@ struct Main {
 /// The blocks that one thread of a data node hosts.
 pub struct Blocks {
     node: NodeId,
-    incarnation: Incarnation,
     thread: u16,
     data_managers: Vec<DataManager>,
     first_data_manager: u16,
@@ -93,7 +92,6 @@ impl Blocks {
             .collect();
         Blocks {
             node: settings.node,
-            incarnation: settings.incarnation,
             thread,
             data_managers,
             first_data_manager: hosting.data_managers.start,
@@ -223,7 +221,6 @@ impl Host for Blocks {
                     coordinators: &self.coordinators,
                     first_coordinator: self.first_coordinator,
                     node: self.node,
-                    incarnation: self.incarnation,
                     membership: self.main.as_ref().map(|main| &main.membership),
                     facts: self.facts.as_ref(),
                 };

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::page_pool::PAGE_BYTES;
-use vinga_base::{Incarnation, NodeId, TransactionId};
+use vinga_base::{NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::table_usage::TableUsage;
@@ -33,6 +33,11 @@ pub trait DriverFacts: Send {
 
     /// Where an API node has come from; empty if that is not known.
     fn address_of(&self, api: NodeId) -> String;
+
+    /// When the node has started, in seconds since 1970; 0 if that is not known.
+    fn started_at(&self) -> u64 {
+        0
+    }
 }
 
 /// One thread as its driver sees it.
@@ -99,7 +104,6 @@ pub struct Source<'a> {
     pub coordinators: &'a [Coordinator],
     pub first_coordinator: u16,
     pub node: NodeId,
-    pub incarnation: Incarnation,
     /// On the main thread.
     pub membership: Option<&'a Membership>,
     pub facts: &'a dyn DriverFacts,
@@ -252,18 +256,18 @@ impl Source<'_> {
     /// This node, and the API nodes that it knows.
     fn nodes(&self, out: &mut Vec<Vec<InfoValue>>) {
         let Some(membership) = self.membership else { return };
-        let mut row = |node: NodeId, kind: &str, state: &str, version: &str, address, since: Incarnation| {
+        let mut row = |node: NodeId, kind: &str, state: &str, version: &str, address, since: u64| {
             out.push(vec![
                 InfoValue::Number(u64::from(node.0)),
                 text(kind),
                 text(state),
                 text(version),
                 InfoValue::Text(address),
-                InfoValue::Number(u64::from(since.0)),
+                InfoValue::Number(since),
             ]);
         };
         let version = env!("CARGO_PKG_VERSION");
-        row(self.node, "data", "started", version, self.facts.own_address(), self.incarnation);
+        row(self.node, "data", "started", version, self.facts.own_address(), self.facts.started_at());
         for (api, incarnation, phase) in membership.api_nodes() {
             let state = match phase {
                 Phase::Admitting => "connecting",
@@ -273,7 +277,7 @@ impl Source<'_> {
                 Phase::Closed => "may come back",
                 Phase::Failing => "failed",
             };
-            row(api, "API", state, "", self.facts.address_of(api), incarnation);
+            row(api, "API", state, "", self.facts.address_of(api), u64::from(incarnation.0));
         }
     }
 

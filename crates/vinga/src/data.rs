@@ -9,14 +9,15 @@ use vinga_config::configuration::Configuration;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::{Assembly, this_machine};
+use vinga_datanode::{Assembly, DatabaseFiles, this_machine};
 use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::log::{self, LogSettings};
-use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
+use vinga_wire::start::Restored;
 
 /// The configuration of a data node.
 #[derive(Args)]
@@ -60,9 +61,12 @@ impl ParameterArguments {
 /// `vinga data`.
 #[derive(Args)]
 pub struct DataArguments {
-    /// The node's folder: process id, address, crash reports [default: DataDir]
+    /// The node's folder: database, process id, address, crash reports [default: DataDir]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+    /// Begin anew: remove the database from the folder first, all tables and rows. Nothing else in the folder is touched
+    #[arg(long)]
+    initial: bool,
     /// Where to listen; 0 for any free port [default: ServerPort]
     #[arg(long)]
     port: Option<u16>,
@@ -131,7 +135,11 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     }
     let data_dir = || configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
     let folder = arguments.folder.or_else(data_dir).map(NodeFolder::at);
-    run_node(&configuration, folder)
+    if arguments.initial && folder.is_none() {
+        return Err("--initial removes the database from the node's folder, and it has none: --folder or DataDir names it"
+            .to_owned());
+    }
+    run_node(&configuration, folder, arguments.initial)
 }
 
 fn show(configuration: &Configuration, json: bool) {
@@ -157,7 +165,11 @@ fn show(configuration: &Configuration, json: bool) {
     }
 }
 
-fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result<ExitCode, String> {
+fn run_node(
+    configuration: &Configuration,
+    folder: Option<NodeFolder>,
+    is_initial: bool,
+) -> Result<ExitCode, String> {
     let _occupied = match &folder {
         None => None,
         Some(folder) => {
@@ -178,14 +190,25 @@ fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
-    let mut assembly = Assembly::new(configuration)?;
-    if let Some(folder) = &folder {
-        assembly = assembly.listening_at(folder.socket()).storing_in(folder.path().to_owned());
-    }
+    let assembly = match &folder {
+        Some(folder) => {
+            if is_initial {
+                let removed = DatabaseFiles::new(folder.path()).remove_all()?;
+                ::log::info!(target: "files", "--initial: {removed}");
+            }
+            Assembly::stored_in(configuration, folder.path())?.listening_at(folder.socket())
+        }
+        None => Assembly::new(configuration)?,
+    };
+    let has_disk = assembly.has_disk();
     let announced = folder.clone();
     let cause = assembly.run(|process| {
+        let data = match has_disk {
+            true => KeptData::OnDisk { restored: process.restored().map(in_words) },
+            false => KeptData::InMemory,
+        };
         if let Some(folder) = &announced
-            && let Err(error) = folder.announce(&process.address().to_string(), VERSION)
+            && let Err(error) = folder.announce(&process.address().to_string(), VERSION, Some(&data))
         {
             ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
         }
@@ -200,4 +223,10 @@ fn run_node(configuration: &Configuration, folder: Option<NodeFolder>) -> Result
             asked_or_not_started.map(|_| ExitCode::SUCCESS)
         }
     }
+}
+
+/// What a start has restored, for people.
+fn in_words(restored: Restored) -> String {
+    let Restored { epoch, rows, millis, .. } = restored;
+    format!("{rows} rows up to epoch {epoch} in {millis} ms")
 }

@@ -12,7 +12,9 @@ use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
 use vinga_config::config_error::Origin;
 use vinga_config::parameters::Parameter;
-use vinga_runtime::node_folder::{self, LastStart, NodeFolder};
+use vinga_datanode::{DatabaseFiles, Removed};
+use vinga_runtime::node_folder::{self, KeptData, LastStart, NodeFolder};
+use vinga_runtime::say;
 
 /// How long a node may take to become ready, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,23 +32,34 @@ pub struct Wanted {
     pub config: Option<PathBuf>,
     /// Parameters by name, over those of the file.
     pub parameters: Vec<(String, String)>,
+    /// Whether its database is removed first.
+    pub is_initial: bool,
 }
 
 /// The result of a start.
 pub enum Found {
     /// A node was started.
-    Fresh {
-        /// Its address.
-        address: String,
-        /// How long it took until it was ready.
-        after: Duration,
-        /// The warnings that it has logged meanwhile.
-        warnings: Vec<String>,
-        /// The run before this one, whose data is lost.
-        before: Option<EarlierRun>,
-    },
+    Fresh(Box<Fresh>),
     /// It was running already, and answers.
     Already(String),
+}
+
+/// A node that was started.
+pub struct Fresh {
+    /// Its address.
+    pub address: String,
+    /// How long it took until it was ready.
+    pub after: Duration,
+    /// The warnings that it has logged meanwhile.
+    pub warnings: Vec<String>,
+    /// What it keeps, and what it has restored.
+    pub data: KeptData,
+    /// `TimeBetweenGlobalCheckpoints`, in milliseconds.
+    pub checkpoint_interval: u64,
+    /// What was removed before.
+    pub removed: Option<Removed>,
+    /// The run before this one.
+    pub before: Option<EarlierRun>,
 }
 
 /// An earlier run of the node.
@@ -72,10 +85,17 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     if let Some(address) = find_running(&folder)? {
         return already(wanted, address);
     }
+    let has_disk = !configuration.parameters.flag(Parameter::Diskless);
     let before =
         folder.last_start().map(|start| EarlierRun { start, was_cut_off: folder.address().is_some() });
     // Removes the address of a node that was killed: an address that appears later is the new node's.
-    drop(folder.lock().map_err(|e| fail("cannot use the folder", e))?);
+    let lock = folder.lock().map_err(|e| fail("cannot use the folder", e))?;
+    let removed = match (&lock, wanted.is_initial) {
+        (_, false) => None,
+        (Some(_), true) => Some(DatabaseFiles::new(folder.path()).remove_all()?),
+        (None, true) => return Err(format!("another data node is started in {}", folder.path().display())),
+    };
+    drop(lock);
     let port = match configuration.parameters.origin(Parameter::ServerPort) {
         Origin::Default => before.as_ref().and_then(|run| run.start.port()),
         Origin::Flag | Origin::Line { .. } => wanted.port,
@@ -84,7 +104,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let begun = Instant::now();
     let log_bytes = folder.log_bytes();
     let mut child = spawn(&folder, wanted, port).map_err(|e| fail("cannot start a data node in", e))?;
-    let address = wait(&folder, log_bytes, &mut child);
+    let address = wait(&folder, log_bytes, &mut child, has_disk);
     // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would notice that and stop,
     // unless the other has stopped by then.
     let running = folder.running().map_err(|e| fail("cannot look into", e))?;
@@ -95,11 +115,19 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     }
     let address = address?;
     let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
-    Ok(Found::Fresh { address, after, warnings, before })
+    let data = folder.last_start().and_then(|start| start.data).unwrap_or(KeptData::InMemory);
+    let checkpoint_interval = configuration.parameters.integer(Parameter::TimeBetweenGlobalCheckpoints);
+    let fresh = Fresh { address, after, warnings, data, checkpoint_interval, removed, before };
+    Ok(Found::Fresh(Box::new(fresh)))
 }
 
 /// A node runs already.
 fn already(wanted: &Wanted, address: String) -> Result<Found, String> {
+    if wanted.is_initial {
+        return Err(format!(
+            "data node 1 runs already, on {address}: --initial would remove its database; 'vinga down' stops it"
+        ));
+    }
     if let Some(port) = wanted.port
         && keeps_another_port(&address, port)
     {
@@ -137,19 +165,40 @@ fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>) -> io::Result<
 }
 
 /// Waits until the node that was started answers; before this start its log had this many bytes.
-fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child) -> Result<String, String> {
+///
+/// One with a disk restores what is on it first. That takes as long as it takes: it is waited for as long as it runs.
+fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) -> Result<String, String> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let mut is_told = false;
+    loop {
+        if begun.elapsed() >= PATIENCE {
+            // It has announced where it listens when it is started.
+            if !has_disk || folder.address().is_some() {
+                break;
+            }
+            if !is_told {
+                say!(
+                    "data node 1 is still restoring what is on its disk; its log: {}",
+                    folder.log().display()
+                );
+                is_told = true;
+            }
+        }
         if let Some(address) = folder.address()
             && probe(folder).is_ok()
         {
             return Ok(address);
         }
         if let Ok(Some(status)) = child.try_wait() {
+            let log = folder.log_tail(log_bytes, 20);
+            if let Some(why) = log.lines().find_map(|line| line.strip_prefix("vinga: ")) {
+                let log = folder.log();
+                return Err(format!("the data node has not started: {why}\nits log: {}", log.display()));
+            }
             return Err(format!(
                 "the data node has stopped ({status}); the end of its log, {}:\n{}",
                 folder.log().display(),
-                folder.log_tail(log_bytes, 20)
+                log
             ));
         }
         std::thread::sleep(LOOK_PAUSE);
@@ -170,7 +219,7 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
         let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
         let Some(pid) = running else { return Ok(None) };
         let why = match folder.address() {
-            None => "it has not said where it listens".to_owned(),
+            None => "it is still starting".to_owned(),
             Some(address) => match probe(folder) {
                 Ok(_) => return Ok(Some(address)),
                 Err(why) => why,
@@ -200,7 +249,8 @@ pub enum Sign {
 /// # Errors
 /// Why there was no answer.
 pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
-    let address = nearest_address(folder).ok_or("it does not say where it listens")?;
+    let address =
+        nearest_address(folder).ok_or("it has not said where it listens, as if it were still starting")?;
     match Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes)) {
         Ok(nodes) => Ok(Sign::Serves(nodes)),
         Err(error) if error.code() == ErrorCode::NoFreeNodeId => Ok(Sign::Refuses(error.to_string())),

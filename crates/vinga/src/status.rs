@@ -188,7 +188,12 @@ mod tests {
 
     #[test]
     fn what_does_not_run_has_no_address() {
-        let start = LastStart { address: "127.0.0.1:1".into(), since: "then".into(), version: "1".into() };
+        let start = LastStart {
+            address: "127.0.0.1:1".into(),
+            since: "then".into(),
+            version: "1".into(),
+            data: None,
+        };
         let node = |name: &str, state| Node { name: name.into(), state, start: Some(start.clone()) };
         let nodes = [
             node("data node 1", State::Running { pid: 7 }),

@@ -2,11 +2,11 @@
 
 use crate::arguments::{FolderArgument, InstallationArguments, name_and_value};
 use crate::data::ParameterArguments;
-use crate::data_node::{self, EarlierRun, Found};
+use crate::data_node::{self, EarlierRun, Found, Fresh};
 use crate::sql_nodes;
 use clap::Args;
 use std::path::Path;
-use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::say;
 
 /// `vinga up`.
@@ -17,6 +17,10 @@ pub struct UpArguments {
     /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]
     #[arg(long)]
     port: Option<u16>,
+    /// Begin anew: remove the database of the data node first, all tables and rows. SQL nodes keep what they store
+    /// themselves
+    #[arg(long)]
+    initial: bool,
     #[command(flatten)]
     parameters: ParameterArguments,
     #[command(flatten)]
@@ -57,7 +61,7 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// A text that says what failed.
 pub fn run(arguments: UpArguments) -> Result<(), String> {
-    let UpArguments { folder, port, parameters, sql } = arguments;
+    let UpArguments { folder, port, initial, parameters, sql } = arguments;
     let cluster = folder.folder;
     // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
@@ -76,15 +80,12 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
         port,
         config: parameters.config()?,
         parameters: parameters.flags(),
+        is_initial: initial,
     };
     let address = match data_node::start(&wanted)? {
-        Found::Fresh { address, after, warnings, before } => {
-            say!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
-            for warning in warnings {
-                say!("warning of {warning}");
-            }
-            say_what_is_gone(before.as_ref());
-            address
+        Found::Fresh(fresh) => {
+            say_fresh(&fresh);
+            fresh.address
         }
         Found::Already(address) => {
             say!("data node 1 is running already, on {address}");
@@ -111,14 +112,45 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
     })
 }
 
-/// Warns that data of an earlier run is lost, so that users do not learn it from a missing table.
-fn say_what_is_gone(before: Option<&EarlierRun>) {
-    match before {
-        None => say!("data is kept in memory only: it is gone when the data node stops"),
-        Some(EarlierRun { start, was_cut_off }) => {
+/// A data node was started.
+fn say_fresh(fresh: &Fresh) {
+    let Fresh { address, after, warnings, data, checkpoint_interval, removed, before } = fresh;
+    if let Some(removed) = removed {
+        say!("{removed}");
+    }
+    say!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
+    for warning in warnings {
+        say!("warning of {warning}");
+    }
+    say_what_is_kept(data, *checkpoint_interval);
+    say_what_is_gone(data, before.as_ref());
+}
+
+/// What was restored, and what is promised.
+fn say_what_is_kept(data: &KeptData, checkpoint_interval: u64) {
+    match data {
+        KeptData::OnDisk { restored: Some(restored) } => say!("restored {restored}"),
+        KeptData::OnDisk { restored: None } => say!(
+            "data is kept on disk: 'vinga down' loses nothing, a crash only what was committed in the last \
+             {checkpoint_interval} ms"
+        ),
+        KeptData::InMemory => say!("data is kept in memory only: it is gone when the data node stops"),
+    }
+}
+
+/// Warns that data of an earlier run is lost, or not used, so that users do not learn it from a missing table.
+fn say_what_is_gone(data: &KeptData, before: Option<&EarlierRun>) {
+    let Some(EarlierRun { start, was_cut_off }) = before else { return };
+    match (&start.data, data) {
+        (Some(KeptData::OnDisk { .. }), KeptData::OnDisk { .. }) => {}
+        (Some(KeptData::OnDisk { .. }), KeptData::InMemory) => say!(
+            "warning: the database on disk, of the run that began {}, is left alone and not used (Diskless)",
+            start.since
+        ),
+        (_, _) => {
             let end = if *was_cut_off { ", which was killed or has crashed," } else { "" };
             say!(
-                "warning: data is kept in memory only: the tables and rows of the run that began {}{end} are gone",
+                "warning: the run that began {}{end} kept its data in memory only: its tables and rows are gone",
                 start.since
             );
         }
@@ -134,9 +166,15 @@ pub fn down(cluster: &Path) -> Result<(), String> {
     let is_cluster = NodeFolder::new(cluster, 1).path().is_dir() || !numbers.is_empty();
     // They are stopped first because they have connections to the data node.
     sql_nodes::down(cluster)?;
+    let data = NodeFolder::new(cluster, 1).last_start().and_then(|start| start.data);
     if data_node::stop(cluster)? {
-        say!("data node 1 has stopped");
-        say!("warning: data is kept in memory only: its tables and rows are gone");
+        match data {
+            Some(KeptData::OnDisk { .. }) => say!("data node 1 has stopped; its data is on disk"),
+            _ => {
+                say!("data node 1 has stopped");
+                say!("warning: data is kept in memory only: its tables and rows are gone");
+            }
+        }
     } else if is_cluster {
         say!("no data node runs in {}", cluster.display());
     } else {

@@ -12,19 +12,21 @@ fn status(folder: &Folder) -> (Option<i32>, serde_json::Value) {
     (output.status.code(), nodes)
 }
 
+const DISKLESS: [&str; 2] = ["--set", "Diskless=yes"];
+
 #[test]
-fn a_killed_node_comes_back_on_its_port_and_says_that_its_data_is_gone() {
+fn a_killed_node_without_a_disk_comes_back_on_its_port_and_says_that_its_data_is_gone() {
     let folder = Folder::new();
-    let (ok, text) = folder.up(&["--port", "0"]);
+    let (ok, text) = folder.up(&[&["--port", "0"][..], &DISKLESS].concat());
     assert!(ok && text.contains("data is kept in memory only"), "{text}");
     let port = folder.port();
     for _ in 0..5 {
         let before = folder.pid();
         folder.kill();
         // At once: the process may still be ending, its address still exists.
-        let (ok, text) = folder.up(&[]);
+        let (ok, text) = folder.up(&DISKLESS);
         assert!(ok && text.contains(&format!("is ready on 127.0.0.1:{port}")), "{text}");
-        assert!(text.contains("warning: data is kept in memory only"), "{text}");
+        assert!(text.contains("kept its data in memory only"), "{text}");
         assert!(text.contains("killed or has crashed") && text.contains("are gone"), "{text}");
         assert_ne!(folder.pid(), before);
         let (ok, text) = folder.run("admin", &["tables"]);
@@ -33,18 +35,23 @@ fn a_killed_node_comes_back_on_its_port_and_says_that_its_data_is_gone() {
 }
 
 #[test]
-fn a_stop_says_that_data_is_gone_and_the_port_is_kept() {
+fn a_stop_without_a_disk_says_that_data_is_gone_and_the_port_is_kept() {
     let folder = Folder::new();
-    let (ok, text) = folder.up(&["--port", "0"]);
+    let (ok, text) = folder.up(&[&["--port", "0"][..], &DISKLESS].concat());
     assert!(ok, "{text}");
     let port = folder.port();
     let (ok, text) = folder.run("down", &[]);
     assert!(ok && text.contains("has stopped") && text.contains("in memory only"), "{text}");
     let (ok, text) = folder.run("down", &[]);
     assert!(ok && !text.contains("in memory only") && text.contains("no data node runs"), "{text}");
+    // It gets a disk now: what was in memory before is gone all the same.
     let (ok, text) = folder.up(&[]);
     assert!(ok && text.contains(&format!("127.0.0.1:{port}")), "{text}");
-    assert!(text.contains("warning: data is kept in memory only") && !text.contains("killed"), "{text}");
+    assert!(text.contains("kept its data in memory only") && !text.contains("killed"), "{text}");
+    assert!(text.contains("data is kept on disk"), "{text}");
+    assert!(folder.run("down", &[]).1.contains("its data is on disk"));
+    let (ok, text) = folder.up(&DISKLESS);
+    assert!(ok && text.contains("is left alone and not used (Diskless)"), "{text}");
 }
 
 #[test]

@@ -450,7 +450,8 @@ impl DataManager {
             }
         }
         if self.restore.building == 0 {
-            self.restore.confirm(cx, StartResult::Done);
+            let rows = self.table_usage().values().map(|usage| usage.rows).sum();
+            self.restore.confirm(cx, StartResult::Restored { rows });
         }
     }
 

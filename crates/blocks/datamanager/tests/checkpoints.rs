@@ -167,7 +167,8 @@ impl Node {
                     .bytes(bytes);
             });
         }
-        assert_eq!(node.start(StartTask::EndRestore), StartResult::Done);
+        let restored = node.start(StartTask::EndRestore);
+        assert!(matches!(restored, StartResult::Restored { .. }), "{restored:?}");
         let incarnation = node.incarnations.len() as u32 + 1;
         node.incarnations.push(LogIncarnation { number: incarnation, last_valid: None });
         node.start(StartTask::Begin { epoch: Epoch(epoch + 1), durable: Epoch(epoch), incarnation });

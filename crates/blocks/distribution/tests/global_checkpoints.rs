@@ -217,8 +217,15 @@ fn epochs_begin_when_everything_is_restored() {
     let signals: Vec<SignalNumber> = h.take_sent().iter().map(vinga_kernel::testkit::Sent::signal).collect();
     assert!(signals.contains(&SignalNumber::StartConfirm) && signals.contains(&SignalNumber::EpochOrder));
     assert_eq!((h.block().epoch(), h.block().durable()), (Epoch(501), Epoch(400)));
-    h.advance(Span::from_millis(100));
-    assert_eq!(h.block().epoch(), Epoch(502));
+    h.advance(Span::from_millis(500));
+    assert_eq!(h.block().epoch(), Epoch(503), "the disk allows no more of them");
+    send_epoch(&mut h, address(BlockNumber::Coordinator, 0), SignalNumber::EpochClaimReport, 503);
+    assert_eq!(h.block().epoch(), Epoch(503));
+    // Somebody waits for the end of the last one.
+    wait_for(&mut h, 503);
+    assert_eq!(h.block().epoch(), Epoch(503));
+    send_epoch(&mut h, address(BlockNumber::Lifecycle, 0), SignalNumber::EpochLimitOrder, 600);
+    assert_eq!(h.block().epoch(), Epoch(504));
     // What was restored needs no end record.
     send_epoch(&mut h, address(BlockNumber::Dictionary, 0), SignalNumber::DurabilityRequest, 400);
     assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [400]);

@@ -1,4 +1,4 @@
-//! The start of a data node, phase by phase, and its system file.
+//! The start of a data node, phase by phase, its stop in order, and its system file.
 //!
 //! A node without a disk has nothing to restore: it is started at once. One with files goes through the phases of
 //! `docs/protocols/durability.md`; in each of them all blocks that take part are asked, and only when all have answered
@@ -18,11 +18,13 @@ extern crate alloc;
 extern crate std;
 
 pub mod phase_zero;
+mod stop;
 mod system_file;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use stop::Stop;
 use system_file::{SystemFile, Task};
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
@@ -32,7 +34,8 @@ use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
-    self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, Restored, StartConfirm, StartRefuse, StartRequest,
+    StartResult, StartTask,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -108,11 +111,17 @@ pub struct Lifecycle {
     definitions: SchemaExtent,
     /// By data manager: the first batch that its checkpoint does not contain.
     batches: Vec<(u16, u64)>,
+    /// Rows of checkpoints, and all rows at the end.
+    loaded: u64,
     rows: u64,
     replayed: u64,
     /// Checkpoints that don't count, and why: they explain what is missing later.
     rejected: Vec<String>,
     since: Tick,
+    /// The current epoch, as far as it was announced.
+    epoch: Epoch,
+    /// The node is to stop in order.
+    stop: Option<Stop>,
 }
 
 impl Lifecycle {
@@ -143,10 +152,13 @@ impl Lifecycle {
             first: Epoch(0),
             definitions: SchemaExtent::default(),
             batches: Vec::new(),
+            loaded: 0,
             rows: 0,
             replayed: 0,
             rejected: Vec::new(),
             since: Tick(0),
+            epoch: Epoch(0),
+            stop: None,
         }
     }
 
@@ -281,18 +293,26 @@ impl Lifecycle {
     }
 
     fn report_started(&mut self, cx: &mut Context<'_>) {
-        if self.file.is_some() {
-            let millis = cx.now().since(self.since).0 / 1000;
+        let is_restart = self.file.is_some() && self.reached.is_some();
+        let millis = cx.now().since(self.since).0 / 1000;
+        let restored = Restored { epoch: self.restored, rows: self.rows, batches: self.replayed, millis };
+        if is_restart {
             cx.log(
                 LogLevel::Info,
                 format_args!(
-                    "started after {millis} ms: restored to epoch {}, {} rows from checkpoints, {} batches of the log",
-                    self.restored, self.rows, self.replayed
+                    "restored {} rows up to epoch {} in {millis} ms: {} rows of checkpoints, {} batches of the log",
+                    self.rows, self.restored, self.loaded, self.replayed
                 ),
             );
+            for rejected in &self.rejected {
+                cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
+            }
+        } else if self.file.is_some() {
+            cx.log(LogLevel::Info, format_args!("first start: the files were made in {millis} ms"));
         }
         let driver = cx.driver();
-        cx.frame(SignalNumber::NodeStartedOrder, driver);
+        let order = NodeStartedOrder { restored: is_restart.then_some(restored) };
+        cold::write(&mut cx.frame(SignalNumber::NodeStartedOrder, driver), &order);
     }
 
     fn on_start_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -317,11 +337,12 @@ impl Lifecycle {
             }
             StartResult::CheckpointLoaded { batch, rows, greatest, rejected } => {
                 self.batches.push((frame.sender().instance(), batch));
-                self.rows += rows;
+                self.loaded += rows;
                 self.greatest = self.greatest.max(greatest);
                 self.rejected.extend(rejected);
             }
             StartResult::LogReplayed { batches } => self.replayed += batches,
+            StartResult::Restored { rows } => self.rows += rows,
         }
         if self.awaited.is_empty() {
             // The restore point is the newest epoch that all streams reach.
@@ -350,11 +371,15 @@ impl Lifecycle {
         let limit_before = file.epoch_limit();
         let is_on_disk = file.on_done(cx, Task::from_token(confirm.token.get()));
         let limit = file.epoch_limit();
-        if is_on_disk && self.phase == Phase::WritingSystemFile {
-            let next = self.next_phase();
-            self.enter(cx, next);
-        } else if limit > limit_before && self.gives_out_epochs() {
+        if limit > limit_before && self.gives_out_epochs() {
             self.announce_limit(cx, limit);
+        }
+        if is_on_disk {
+            if self.phase == Phase::WritingSystemFile {
+                let next = self.next_phase();
+                self.enter(cx, next);
+            }
+            self.finish_stop(cx);
         }
         Some(())
     }
@@ -378,13 +403,14 @@ impl Lifecycle {
         }
     }
 
-    /// The cluster uses this epoch.
+    /// The cluster uses this epoch: before the limit in the system file is reached, it is raised there.
     fn on_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochOrder>()?;
+        self.epoch = self.epoch.max(Epoch(order.epoch.get()));
         if self.gives_out_epochs()
             && let Some(file) = &mut self.file
         {
-            file.note_epoch(cx, Epoch(order.epoch.get()));
+            file.note_epoch(cx, self.epoch);
         }
         Some(())
     }
@@ -429,8 +455,10 @@ impl Block for Lifecycle {
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
-            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::NodeStopRequest) => self.on_node_stop_request(cx, frame),
+            Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {

@@ -95,6 +95,13 @@ impl SystemFile {
         self.write_next(cx);
     }
 
+    /// Notes that the node stops in order.
+    pub fn note_clean(&mut self, cx: &mut Context<'_>) {
+        self.state.is_clean = true;
+        self.has_changed = true;
+        self.write_if_changed(cx);
+    }
+
     /// Notes that an epoch is durable; it is written when nothing else is.
     pub fn note_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         if epoch <= self.state.durable_epoch {

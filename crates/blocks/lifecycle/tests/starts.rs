@@ -8,7 +8,7 @@ use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choo
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
-use vinga_wire::epoch::EpochBody;
+use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::FileErrorKind;
 use vinga_wire::start::{
     self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
@@ -23,6 +23,8 @@ struct Node {
     harness: Harness<Lifecycle>,
     copies: [AlignedBuffer; 2],
     flushes: bool,
+    /// The requester and token of a flush that was held back.
+    unflushed: Option<(Address, u64)>,
     writes_fail: bool,
 }
 
@@ -33,7 +35,7 @@ impl Node {
         let own = Address::new(NODE, BlockNumber::Lifecycle, 0);
         let harness = Harness::new(own, 1, view, Lifecycle::new(Settings { disk }));
         let copies = [AlignedBuffer::default(), AlignedBuffer::default()];
-        Node { harness, copies, flushes: true, writes_fail: false }
+        Node { harness, copies, flushes: true, unflushed: None, writes_fail: false }
     }
 
     fn serve(&mut self) {
@@ -55,6 +57,8 @@ impl Node {
                 }
                 if task != FileTask::Flush || self.flushes {
                     self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
+                } else {
+                    self.unflushed = Some((requester, token));
                 }
             }
         }
@@ -94,6 +98,58 @@ impl Node {
     fn is_started(&mut self) -> bool {
         self.serve();
         self.harness.take_sent().iter().any(|sent| sent.signal() == SignalNumber::NodeStartedOrder)
+    }
+
+    /// The whole start of a node that has never started.
+    fn started() -> Self {
+        let state = SystemState { cluster: 5, node: NODE, data_managers: 2, ..SystemState::default() };
+        let mut node = Node::new(disk(state, 0));
+        while node.harness.block().phase() != Phase::Started {
+            node.all_done();
+            node.serve();
+        }
+        node.harness.take_sent();
+        node
+    }
+
+    fn send(&mut self, sender: BlockNumber, signal: SignalNumber, epoch: u64) {
+        let sender = Address::new(NODE, sender, 0);
+        let sent = self.harness.send(sender, signal, |writer| {
+            match signal {
+                SignalNumber::EpochOrder => writer.put(&EpochOrder { epoch: epoch.into() }),
+                SignalNumber::NodeStopRequest => writer,
+                _ => writer.put(&EpochBody::new(Epoch(epoch))),
+            };
+        });
+        sent.expect("it may send this");
+        self.serve();
+    }
+
+    /// The epoch that the president was asked to bring to disk.
+    fn asked_for(&mut self) -> Option<u64> {
+        let sent = self.harness.take_sent();
+        let request = sent.iter().find(|sent| sent.signal() == SignalNumber::DurabilityRequest)?;
+        let (body, _) = request.frame().head::<EpochBody>()?;
+        Some(body.epoch().0)
+    }
+
+    /// Answers the flush that was held back, and all further ones.
+    fn flush(&mut self) {
+        self.flushes = true;
+        let (requester, token) = self.unflushed.take().expect("a flush was held back");
+        self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
+        self.serve();
+    }
+
+    /// Who was allowed to use epochs up to which one.
+    fn allowed(&mut self) -> Vec<(BlockNumber, u64)> {
+        let sent = self.harness.take_sent();
+        let orders = sent.iter().filter(|sent| sent.signal() == SignalNumber::EpochLimitOrder);
+        let orders = orders.map(|sent| {
+            let (body, _) = sent.frame().head::<EpochBody>().expect("a whole body");
+            (sent.receiver().block().expect("a block"), body.epoch().0)
+        });
+        orders.collect()
     }
 
     fn state(&self) -> SystemState {
@@ -292,4 +348,63 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         .expect("a block may send this");
     node.serve();
     assert_eq!(node.state().definitions, SchemaExtent { generation: 4, blocks: 9 });
+}
+
+#[test]
+fn the_limit_of_epochs_is_on_disk_before_any_of_them_is_given_out() {
+    let mut node = Node::started();
+    let limit = node.state().epoch_limit.0;
+    assert_eq!(limit, 1001, "epochs begin at 1, and 1000 are reserved at a time");
+    node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, 500);
+    assert_eq!((node.state().epoch_limit.0, node.allowed()), (limit, vec![]), "half of them is left");
+    // Nobody may use more before it is on disk that they may be used.
+    node.flushes = false;
+    node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, 501);
+    assert_eq!(node.allowed(), []);
+    node.flush();
+    assert_eq!(node.state().epoch_limit.0, 1501);
+    let users = [(BlockNumber::Coordinator, 1501), (BlockNumber::Distribution, 1501)];
+    assert_eq!(node.allowed(), users);
+    // The next start begins above.
+    let mut node = Node::new(disk(node.state(), 9));
+    let (_, receivers, step) = node.asked();
+    for receiver in receivers {
+        let (complete, greatest) = (Epoch(0), Epoch(501));
+        node.answer(receiver, step, StartResult::LogScanned { complete, greatest });
+    }
+    let begin = loop {
+        match node.all_done() {
+            task @ StartTask::Begin { .. } => break task,
+            _ => node.serve(),
+        }
+    };
+    let (epoch, limit) = (Epoch(1502), Epoch(2502));
+    assert_eq!(begin, StartTask::Begin { epoch, limit, durable: Epoch(0), incarnation: 2 });
+}
+
+#[test]
+fn a_node_that_stops_in_order_has_everything_on_disk() {
+    let mut node = Node::started();
+    node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, 7);
+    node.send(BlockNumber::Driver, SignalNumber::NodeStopRequest, 0);
+    assert_eq!(node.asked_for(), Some(7));
+    // An answer to somebody else's question changes nothing.
+    node.send(BlockNumber::Distribution, SignalNumber::DurabilityConfirm, 3);
+    assert_eq!(node.asked_for(), None);
+    node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, 8);
+    node.send(BlockNumber::Distribution, SignalNumber::DurabilityConfirm, 7);
+    assert_eq!(node.asked_for(), Some(8));
+    assert!(!node.state().is_clean);
+    node.flushes = false;
+    node.send(BlockNumber::Distribution, SignalNumber::DurabilityConfirm, 8);
+    assert!(node.harness.take_sent().is_empty(), "the system file is not on disk");
+    let mut node = Node::started();
+    node.send(BlockNumber::Driver, SignalNumber::NodeStopRequest, 0);
+    for _ in 0..2 {
+        let epoch = node.asked_for().expect("two rounds");
+        node.send(BlockNumber::Distribution, SignalNumber::DurabilityConfirm, epoch);
+    }
+    assert!(node.state().is_clean);
+    let sent = node.harness.take_sent();
+    assert_eq!(sent.iter().map(Sent::signal).collect::<Vec<_>>(), [SignalNumber::NodeStopConfirm]);
 }

@@ -381,6 +381,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             Some(format!("{{ token: {} }}", body.token))
         }
         S::FileRefuse => cold::read::<file::FileRefuse>(frame).map(|body| format!("{body:?}")),
+        S::NodeStartedOrder => {
+            cold::read::<start::NodeStartedOrder>(frame).map(|body| fields(format!("{body:?}")))
+        }
         S::StopNodeOrder => cold::read::<file::StopNodeOrder>(frame).map(|body| format!("{body:?}")),
         S::CloseConnectionOrder => {
             let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
@@ -459,7 +462,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsRefuse
         | S::SchemaEventsStopOrder
         | S::RedoCreditRequest
-        | S::NodeStartedOrder
+        | S::NodeStopRequest
+        | S::NodeStopConfirm
         | S::CheckpointOrder
         | S::TimerReport => None,
     }

@@ -178,6 +178,8 @@ signals! {
     NodeStartedOrder = 194, Node;
     DefinitionsReport = 195, Node;
     EpochLimitOrder = 196, Node;
+    NodeStopRequest = 197, Driver;
+    NodeStopConfirm = 198, Node;
     // checkpoint.rs
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;

@@ -1,4 +1,4 @@
-//! The start of a data node from its files, phase by phase, directed by its lifecycle block.
+//! The start of a data node from its files, phase by phase, directed by its lifecycle block; and its stop in order.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
@@ -9,6 +9,8 @@
 //! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //! | `EpochLimitOrder` | lifecycle | coordinators, distribution | epochs up to this one may be used: a restart begins above it |
+//! | `NodeStopRequest` | driver | lifecycle | no client sends anything any more: bring everything to disk |
+//! | `NodeStopConfirm` | lifecycle | driver | it is: the node can end |
 //!
 //! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
 
@@ -133,6 +135,31 @@ pub enum StartResult {
         /// Batches that were applied.
         batches: u64,
     },
+    /// A data manager's answer to [`StartTask::EndRestore`].
+    Restored {
+        /// Rows that it has now; those of unique indexes are not counted.
+        rows: u64,
+    },
+}
+
+/// What a start has restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Restored {
+    /// The restore point.
+    pub epoch: Epoch,
+    /// Rows in all tables; those of unique indexes are not counted.
+    pub rows: u64,
+    /// Batches of the log that were applied.
+    pub batches: u64,
+    /// How long it took, in milliseconds.
+    pub millis: u64,
+}
+
+/// Body of `NodeStartedOrder` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeStartedOrder {
+    /// What was restored; `None` if there was nothing: an initial start, or a node without a disk.
+    pub restored: Option<Restored>,
 }
 
 /// Body of `StartConfirm` (cold).

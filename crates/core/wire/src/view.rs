@@ -145,6 +145,8 @@ impl Member {
             BlockNumber::DataManager => self.data_managers,
             BlockNumber::Coordinator => self.coordinators,
             BlockNumber::Redo => self.redo_streams,
+            // Only a node with a disk has something to restore.
+            BlockNumber::Lifecycle => u16::from(self.redo_streams > 0),
             _ => 1,
         }
     }

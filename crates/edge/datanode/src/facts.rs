@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use vinga_base::NodeId;
 use vinga_node::{DriverFacts, ThreadFacts};
 use vinga_runtime::files::{IoStatistics, IoThreadStatistics};
@@ -14,6 +15,8 @@ pub struct EdgeFacts {
     description: String,
     peers: Arc<Peers>,
     io: IoStatistics,
+    /// Seconds since 1970 at the start.
+    started_at: u64,
     /// Nanoseconds busy, spinning and asleep at the last query: the shares shown are those since then.
     asked: Cell<[u64; 3]>,
 }
@@ -26,7 +29,9 @@ impl EdgeFacts {
         peers: Arc<Peers>,
         io: IoStatistics,
     ) -> Self {
-        EdgeFacts { figures, description, peers, io, asked: Cell::new([0; 3]) }
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_at = age.as_secs();
+        EdgeFacts { figures, description, peers, io, started_at, asked: Cell::new([0; 3]) }
     }
 }
 
@@ -87,6 +92,10 @@ impl DriverFacts for EdgeFacts {
 
     fn own_address(&self) -> String {
         self.peers.own()
+    }
+
+    fn started_at(&self) -> u64 {
+        self.started_at
     }
 
     fn address_of(&self, api: NodeId) -> String {

@@ -2,19 +2,26 @@
 //!
 //! [`Assembly`] is what a process's `main` runs until it is asked to stop. [`LocalNode`] is a small node inside a
 //! process that also does something else: programs that test against a real node without starting one.
+//!
+//! A node that has a folder and is not `Diskless` keeps its data there ([`disk`]).
 
 mod data_memory;
+mod database_files;
+mod disk;
 mod facts;
 mod local_node;
+mod log_streams;
 mod machine;
 mod settings;
 
+pub use database_files::{DatabaseFiles, Removed};
 pub use local_node::LocalNode;
 pub use machine::this_machine;
 
 use data_memory::DataMemory;
+use disk::FoundDisk;
 use facts::EdgeFacts;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
@@ -33,13 +40,35 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Maps the memory that the configuration asks for, and logs where the threads will run.
+    /// A node that keeps everything in memory. Maps the memory that the configuration asks for, and logs where the threads
+    /// will run.
     ///
     /// # Errors
     /// A text that says what failed: the memory can't be mapped, or the address to listen on can't be resolved.
     pub fn new(configuration: &Configuration) -> Result<Self, String> {
-        let node = settings::node_settings(configuration);
-        let edge = settings::edge_settings(configuration, &node)?;
+        Self::with_disk(configuration, None, None)
+    }
+
+    /// A node whose files are in this folder, which exists and which the caller has locked. Unless the node is `Diskless`
+    /// this reads what is there; nothing is written before the node is started, but the mark of a first start.
+    ///
+    /// # Errors
+    /// As [`Assembly::new`]; or the node can't start from the files in the folder.
+    pub fn stored_in(configuration: &Configuration, folder: &Path) -> Result<Self, String> {
+        let has_disk = !configuration.parameters.flag(Parameter::Diskless);
+        let disk = has_disk.then(|| disk::find(configuration, folder)).transpose()?;
+        Self::with_disk(configuration, disk, Some(folder.to_owned()))
+    }
+
+    fn with_disk(
+        configuration: &Configuration,
+        disk: Option<FoundDisk>,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, String> {
+        let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
+        let node = settings::node_settings(configuration, disk);
+        let mut edge = settings::edge_settings(configuration, &node, folder)?;
+        edge.first_start = mark.flatten();
         let pages = DataMemory::map(configuration)?;
         let descriptions: Vec<String> =
             configuration.placement.executors().iter().map(ToString::to_string).collect();
@@ -57,11 +86,9 @@ impl Assembly {
         self
     }
 
-    /// The node's files are in this folder, which is made if there is none, and not where the configuration says (`DataDir`).
-    #[must_use]
-    pub fn storing_in(mut self, folder: PathBuf) -> Self {
-        self.edge.files.folder = Some(folder);
-        self
+    /// Whether the node keeps its data on disk.
+    pub fn has_disk(&self) -> bool {
+        self.node.disk.is_some()
     }
 
     /// Runs the node until the process is asked to stop, or a block orders it; see [`node_process::run`].

@@ -1,6 +1,8 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
+use crate::log_streams;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +11,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_kernel::Span;
-use vinga_node::{NodeSettings, ThreadHosting};
+use vinga_node::{DiskSettings, NodeSettings, ThreadHosting};
 use vinga_runtime::files::FileSettings;
 use vinga_runtime::settings as edge;
 use vinga_wire::handshake::CONNECTIONS_MAX;
@@ -28,29 +30,37 @@ const GRACE_HEARTBEATS: u64 = 2;
 const IO_THREADS_MIN: usize = 4;
 const IO_THREADS_MAX: usize = 16;
 
-/// Milliseconds since 1970: numbers that must grow over restarts are made from it.
+/// Milliseconds since 1970. Numbers that must grow over restarts are made from it where there is no disk to keep them.
 fn clock_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
 }
 
-/// The settings of the blocks.
-pub fn node_settings(configuration: &Configuration) -> NodeSettings {
+/// The settings of the blocks, of a node with this disk.
+pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) -> NodeSettings {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
     let millis = |parameter| Span::from_millis(integer(parameter));
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
-    let threads: Vec<ThreadHosting> = placement.executors().iter().map(hosting).collect();
+    let streams = disk.as_ref().map_or(&[][..], |disk| &disk.streams);
+    let threads: Vec<ThreadHosting> =
+        placement.executors().iter().map(|plan| hosting(plan, streams)).collect();
     let now = clock_millis();
     let share = |parameter, instances: u16| (integer(parameter) / u64::from(instances.max(1))).max(32) as u32;
     NodeSettings {
         node,
-        incarnation: Incarnation((now / 1000) as u32),
+        incarnation: match &disk {
+            None => Incarnation((now / 1000) as u32),
+            Some(disk) => Incarnation(disk.start.state.node_incarnation),
+        },
         group: 0,
         address: address(&text(Parameter::HostName), integer(Parameter::ServerPort)),
         // A node that closes fewer than a thousand epochs a second begins above the epochs of its last incarnation.
-        epoch: Epoch(now),
-        table_version: now << 16,
+        // One with a disk is told by the lifecycle block.
+        epoch: if disk.is_none() { Epoch(now) } else { Epoch(1) },
+        // A client may know tables of the database that was here before, so a new one begins above its versions. Later
+        // starts go on where the file of definitions says.
+        table_version: if is_first_start(disk.as_ref()) { now << 16 } else { 1 },
         threads,
         transactions_max: share(Parameter::MaxNoOfConcurrentTransactions, placement.coordinators),
         operations_max: share(Parameter::MaxNoOfConcurrentOperations, placement.partitions_per_node),
@@ -66,8 +76,13 @@ pub fn node_settings(configuration: &Configuration) -> NodeSettings {
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
-        disk: None,
+        disk,
     }
+}
+
+/// Whether there is nothing on disk that numbers could be taken from.
+fn is_first_start(disk: Option<&DiskSettings>) -> bool {
+    disk.is_none_or(|disk| disk.start.next_write == 0)
 }
 
 /// Where clients and other data nodes reach the node.
@@ -75,11 +90,11 @@ fn address(host: &str, port: u64) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn hosting(plan: &ThreadPlan) -> ThreadHosting {
+fn hosting(plan: &ThreadPlan, streams: &[Range<u16>]) -> ThreadHosting {
     ThreadHosting {
         data_managers: plan.data_managers.clone(),
         coordinators: plan.coordinator.map_or(0..0, |instance| instance..instance + 1),
-        streams: 0..0,
+        streams: log_streams::hosted(streams, &plan.data_managers),
         main: plan.hosts_main,
         owns_sockets: plan.owns_sockets,
     }
@@ -92,6 +107,7 @@ fn hosting(plan: &ThreadPlan) -> ThreadHosting {
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,
+    folder: Option<PathBuf>,
 ) -> Result<edge::ProcessSettings, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
@@ -99,13 +115,13 @@ pub fn edge_settings(
     Ok(edge::ProcessSettings {
         node: node.node,
         incarnation: node.incarnation,
-        cluster_incarnation: seed,
+        cluster_incarnation: node.disk.as_ref().map_or(seed, |disk| disk.start.cluster_incarnation),
         cluster: text(Parameter::Name),
         listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
         listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
-        files: files(configuration),
+        files: files(configuration, folder),
         instances: node.instances(),
         view: Arc::new(ClusterView::first(vec![node.member()])),
         seed,
@@ -114,17 +130,18 @@ pub fn edge_settings(
             watchdog: Duration::from_millis(integer(Parameter::TimeBetweenWatchDogCheck)),
             ..edge::Limits::default()
         },
+        has_disk: node.disk.is_some(),
+        first_start: None,
         peers: Arc::default(),
     })
 }
 
 /// As many io threads as threads that run turns, so that all of these can have something flushed at the same time,
 /// within limits: a flush of one file hardly delays that of another (docs/decisions/0021-log-streams-and-direct-io.md).
-fn files(configuration: &Configuration) -> FileSettings {
+fn files(configuration: &Configuration, folder: Option<PathBuf>) -> FileSettings {
     let open_max = configuration.parameters.integer(Parameter::MaxNoOfOpenFiles) as usize;
     let threads =
         configuration.placement.executors().len().clamp(IO_THREADS_MIN, IO_THREADS_MAX).min(open_max);
-    let folder = configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
     FileSettings::new(folder, threads, open_max, thread(configuration.placement.files()))
 }
 

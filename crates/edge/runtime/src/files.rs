@@ -27,11 +27,21 @@ use crate::settings::ThreadSettings;
 use crate::statistics::{Counter, ThreadStatistics};
 use file_system::FileSystem;
 use queue::TaskQueue;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use vinga_kernel::files::{FileAnswer, FileError, FileRequest};
 use vinga_wire::file::FileErrorKind;
+
+/// Forces the names in a folder to the disk: what was made or removed there stays so.
+///
+/// # Errors
+/// The file system's.
+pub fn flush_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    Ok(file_system::flush_folder(folder)?)
+}
 
 /// Where a node's files are, and who serves them.
 #[derive(Clone, Debug)]

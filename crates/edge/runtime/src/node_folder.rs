@@ -4,11 +4,14 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
-//!   node-1/vinga.start     the last start: where, when, which version; stays when the node stops
+//!   node-1/vinga.start     the last start: where, when, which version, whether its data is on disk and what was restored;
+//!                          stays when the node stops
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
 //!   node-1/crash.txt       crash reports
 //! ```
+//! A data node's database is in folders beside them (`vinga_kernel::files`).
+//!
 //! Whether the node runs is decided by the lock alone: a stale process id is harmless.
 
 use rustix::io::Errno;
@@ -38,6 +41,31 @@ pub struct LastStart {
     pub since: String,
     /// The version of the program.
     pub version: String,
+    /// What a data node keeps; `None` of other nodes.
+    pub data: Option<KeptData>,
+}
+
+/// Where a data node keeps its data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KeptData {
+    /// In memory only: it is gone when the node stops.
+    InMemory,
+    /// On disk.
+    OnDisk {
+        /// What was restored at the start, in words; `None` at the first start.
+        restored: Option<String>,
+    },
+}
+
+impl KeptData {
+    /// As lines of the file.
+    fn lines(&self) -> String {
+        match self {
+            KeptData::InMemory => "data=memory\n".to_owned(),
+            KeptData::OnDisk { restored: None } => "data=disk\n".to_owned(),
+            KeptData::OnDisk { restored: Some(text) } => format!("data=disk\nrestored={text}\n"),
+        }
+    }
 }
 
 impl LastStart {
@@ -137,9 +165,10 @@ impl NodeFolder {
     ///
     /// # Errors
     /// The file system's.
-    pub fn announce(&self, address: &str, version: &str) -> io::Result<()> {
+    pub fn announce(&self, address: &str, version: &str, data: Option<&KeptData>) -> io::Result<()> {
         let since = humantime::format_rfc3339_seconds(SystemTime::now());
-        let start = format!("address={address}\nsince={since}\nversion={version}\n");
+        let data = data.map(KeptData::lines).unwrap_or_default();
+        let start = format!("address={address}\nsince={since}\nversion={version}\n{data}");
         Self::replace(&self.start_file(), &start)?;
         // This file is written last: it is what processes that wait for the node look for.
         Self::replace(&self.address_file(), &format!("{address}\n"))
@@ -160,7 +189,16 @@ impl NodeFolder {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
             Some(line.to_owned())
         };
-        Some(LastStart { address: field("address")?, since: field("since")?, version: field("version")? })
+        let data = field("data").map(|kept| match kept.as_str() {
+            "disk" => KeptData::OnDisk { restored: field("restored") },
+            _ => KeptData::InMemory,
+        });
+        Some(LastStart {
+            address: field("address")?,
+            since: field("since")?,
+            version: field("version")?,
+            data,
+        })
     }
 
     /// Called by the node when it stops.
@@ -283,7 +321,8 @@ mod tests {
         folder.create().unwrap();
         assert_eq!(folder.running().unwrap(), None);
         let lock = folder.occupy().unwrap().expect("the lock is free");
-        folder.announce("127.0.0.1:2202", "1.2.3").unwrap();
+        let restored = KeptData::OnDisk { restored: Some("5 rows".to_owned()) };
+        folder.announce("127.0.0.1:2202", "1.2.3", Some(&restored)).unwrap();
         // A lock belongs to an open file, so a second open file in the same process counts as another holder.
         assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
         assert!(folder.occupy().unwrap().is_none());
@@ -295,6 +334,11 @@ mod tests {
         let last = folder.last_start().expect("it was ready once");
         assert_eq!((last.port(), last.version.as_str()), (Some(2202), "1.2.3"));
         assert!(last.since.ends_with('Z'), "{last:?}");
+        assert_eq!(last.data, Some(restored));
+        for data in [Some(KeptData::InMemory), Some(KeptData::OnDisk { restored: None }), None] {
+            folder.announce("127.0.0.1:2202", "1.2.3", data.as_ref()).unwrap();
+            assert_eq!(folder.last_start().map(|last| last.data), Some(data));
+        }
         fs::remove_dir_all(place).unwrap();
     }
 

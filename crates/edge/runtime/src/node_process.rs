@@ -1,9 +1,13 @@
 //! A node: its threads, from start to stop.
 //!
-//! The start makes the threads that run turns, each with its own blocks, waits until all have started, begins to listen
-//! and to watch, and reports that the node is ready. The stop is orderly: no new connections, everything that was begun
-//! and can still be sent is sent, clients are notified and their connections closed, the threads end, those that write
-//! files when all has been written.
+//! The start takes the address, makes the threads that run turns, each with its own blocks, and waits until all have
+//! started. The blocks of a node with a disk then restore what is on it (`vinga-lifecycle`). Only when they report that the
+//! node is started does it begin to listen. Until then connections are refused by the system, as if no node ran: clients
+//! know what to do then, those that reconnect try again, and nobody has to be told apart who came too early.
+//!
+//! The stop is orderly: no new connections; no requests are read any more, and what was begun is finished; everything
+//! that was committed is brought to the disk, if there is one; everything that can still be sent is sent, clients are
+//! notified and their connections closed, the threads end, those that write files when all has been written.
 
 use crate::affinity;
 use crate::clock::Clock;
@@ -21,6 +25,7 @@ use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
 use crate::worker::{Worker, WorkerParts};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,8 +33,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use vinga_kernel::{Executor, Host, Outbox, Routes};
-use vinga_wire::BlockNumber;
+use vinga_wire::start::Restored;
+use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// Connections that the system keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -43,15 +50,20 @@ pub const EXIT_CANNOT_GO_ON: u8 = 71;
 /// The figures of all threads that run turns, by index.
 pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
 
+/// How long a node that stops waits until everything is on its disk.
+const DISK_PATIENCE: Duration = Duration::from_secs(20);
+
 /// A running node: its threads and its listening sockets.
 pub struct NodeProcess {
     address: SocketAddr,
     is_local: bool,
+    restored: Option<Restored>,
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
     threads: Vec<JoinHandle<()>>,
     files: IoPool,
-    listener: JoinHandle<()>,
+    /// `None` while no clients are let in.
+    listener: Option<JoinHandle<()>>,
     /// Dropping it ends the watchdog.
     watched: Sender<()>,
     watchdog: JoinHandle<()>,
@@ -72,27 +84,54 @@ where
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
 {
     let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
-    let node = NodeProcess::start(settings, make_host)?;
-    let request = node.stop_request().clone();
+    let request = Arc::new(StopRequest::default());
     // It ends with the process.
-    spawn("signals", move || request.make(StopCause::Asked(termination.wait())))?;
+    spawn("signals", {
+        let request = request.clone();
+        move || request.make(StopCause::Asked(termination.wait()))
+    })?;
+    let node = match NodeProcess::begin(settings, make_host, request.clone())?.finish_start() {
+        Ok(node) => node,
+        Err(NotStarted::Asked(by)) => return Ok(StopCause::Asked(by)),
+        Err(NotStarted::Failed(why)) => return Err(why),
+    };
     ready(&node);
-    let cause = node.stop_request().wait();
-    if let StopCause::Asked(signal) = cause {
+    if let StopCause::Asked(signal) = request.wait() {
         log::info!(target: WHO, "the node is asked to stop by {signal}");
     }
     node.stop();
-    Ok(cause)
+    Ok(request.wait())
+}
+
+/// Why a node is not started, and has ended.
+enum NotStarted {
+    /// It was asked to stop.
+    Asked(&'static str),
+    /// Something is in the way.
+    Failed(String),
 }
 
 impl NodeProcess {
     /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it gets the figures of
-    /// all threads, for the blocks that report them.
+    /// all threads, for the blocks that report them. Returns when clients are let in.
     ///
     /// # Errors
     /// The address is taken or not ours, or the system has no threads or descriptors left; the text says which. The
-    /// process should end then: threads that had started are left.
+    /// process should end then: threads that had started are left. Or the node can't start from what is on its disk.
     pub fn start<H, F>(settings: ProcessSettings, make_host: F) -> Result<Self, String>
+    where
+        H: Host + Send + 'static,
+        F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+    {
+        let begun = Self::begin(settings, make_host, Arc::default())?;
+        begun.finish_start().map_err(|why| match why {
+            NotStarted::Asked(by) => format!("{by} has asked the node to stop before it was started"),
+            NotStarted::Failed(why) => why,
+        })
+    }
+
+    /// Starts the threads; clients are not let in yet.
+    fn begin<H, F>(settings: ProcessSettings, make_host: F, stop: Arc<StopRequest>) -> Result<Begun, String>
     where
         H: Host + Send + 'static,
         F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
@@ -100,45 +139,33 @@ impl NodeProcess {
         let settings = Arc::new(settings);
         check(&settings);
         let descriptors = raise_to_hard_limit(Resource::Nofile);
-        let socket = listen(settings.listen)?;
+        let socket = bind(settings.listen)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         settings.peers.listen_at(address);
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
-        let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone());
+        let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone(), stop);
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
         let files = start_io_threads(&settings, &switchboard)?;
         let threads = start_workers(&settings, &switchboard, files.files(), make_host)?;
-
-        let local = settings.listen_locally.as_deref().and_then(listen_locally);
-        let is_local = local.is_some();
-        let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), descriptors);
-        let listener = listener.map_err(out_of("descriptors"))?;
-        let gives_way = settings.helpers.priority.is_none();
-        let listener = spawn_helper("listener", &settings.helpers, move || {
-            if gives_way {
-                // A client that connects again and again takes little from those who are connected.
-                affinity::give_way();
-            }
-            listener.run();
-        })?;
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
             watchdog::run(&statistics, interval, &stopped);
         })?;
-        log::info!(target: WHO, "data node {} is ready on {address}, {} threads", settings.node, threads.len());
-        Ok(NodeProcess {
+        let node = NodeProcess {
             address,
-            is_local,
+            is_local: false,
+            restored: None,
             switchboard,
             settings,
             threads,
             files,
-            listener,
+            listener: None,
             watched,
             watchdog,
-        })
+        };
+        Ok(Begun { node, socket, descriptors })
     }
 
     /// Where the node is asked to stop: by its own blocks, or by others. That alone does not stop it: whoever has
@@ -162,11 +189,21 @@ impl NodeProcess {
         &self.switchboard.statistics
     }
 
+    /// What was restored from the node's disk; `None` if it has none, or has started for the first time.
+    pub fn restored(&self) -> Option<Restored> {
+        self.restored
+    }
+
     /// Stops the node and waits until it has stopped.
     pub fn stop(self) {
         log::info!(target: WHO, "the node stops");
-        self.switchboard.listener.post(ListenerMessage::Stop);
-        join(self.listener);
+        if let Some(listener) = self.listener {
+            self.switchboard.listener.post(ListenerMessage::Stop);
+            join(listener);
+            if self.settings.has_disk {
+                bring_to_disk(&self.switchboard);
+            }
+        }
         // Threads that write for others end last.
         let (senders, others): (Vec<_>, Vec<_>) =
             (0u16..).zip(self.threads).partition(|&(thread, _)| self.settings.is_send_thread(thread));
@@ -183,18 +220,117 @@ impl NodeProcess {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    let socket = TcpListener::bind(address).and_then(|socket| {
-        rustix::net::listen(&socket, BACKLOG)?;
-        Ok(socket)
-    });
-    socket.map_err(|why| match why.kind() {
+/// A node whose threads run, but which lets no clients in yet.
+struct Begun {
+    node: NodeProcess,
+    /// It has an address, but does not listen.
+    socket: TcpListener,
+    /// The limit on file descriptors.
+    descriptors: Option<u64>,
+}
+
+impl Begun {
+    /// Waits until the blocks have started the node, then lets clients in.
+    fn finish_start(mut self) -> Result<NodeProcess, NotStarted> {
+        if self.node.settings.has_disk {
+            match self.node.stop_request().wait_for_start() {
+                Ok(restored) => self.node.restored = restored,
+                Err(cause) => {
+                    self.node.stop();
+                    return Err(match cause {
+                        StopCause::Asked(by) => NotStarted::Asked(by),
+                        StopCause::CannotGoOn(why) => NotStarted::Failed(why),
+                    });
+                }
+            }
+        }
+        match self.let_clients_in() {
+            Ok((listener, is_local)) => {
+                let node = &mut self.node;
+                (node.listener, node.is_local) = (Some(listener), is_local);
+                let (id, address, threads) = (node.settings.node, node.address, node.threads.len());
+                log::info!(target: WHO, "data node {id} is ready on {address}, {threads} threads");
+                Ok(self.node)
+            }
+            Err(why) => {
+                self.node.stop();
+                Err(NotStarted::Failed(why))
+            }
+        }
+    }
+
+    /// Listens; returns the thread that does, and whether clients on this machine have a socket of their own.
+    fn let_clients_in(&self) -> Result<(JoinHandle<()>, bool), String> {
+        let NodeProcess { settings, switchboard, address, .. } = &self.node;
+        if let Some(mark) = &settings.first_start {
+            remove_for_good(mark).map_err(|why| format!("can't remove {}: {why}", mark.display()))?;
+        }
+        rustix::net::listen(&self.socket, BACKLOG).map_err(|why| not_listening(*address, why.into()))?;
+        let socket = self.socket.try_clone().map_err(out_of("descriptors"))?;
+        let local = settings.listen_locally.as_deref().and_then(listen_locally);
+        let is_local = local.is_some();
+        let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), self.descriptors);
+        let listener = listener.map_err(out_of("descriptors"))?;
+        let gives_way = settings.helpers.priority.is_none();
+        let listener = spawn_helper("listener", &settings.helpers, move || {
+            if gives_way {
+                // A client that connects again and again takes little from those who are connected.
+                affinity::give_way();
+            }
+            listener.run();
+        })?;
+        Ok((listener, is_local))
+    }
+}
+
+/// Removes a file, on the disk too.
+fn remove_for_good(file: &Path) -> io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    crate::files::flush_folder(file.parent().unwrap_or(Path::new(".")))
+}
+
+/// The last requests are carried out, and what was committed is brought to disk.
+fn bring_to_disk(switchboard: &Switchboard) {
+    let (report, at_rest) = mpsc::channel();
+    for thread in &switchboard.threads {
+        thread.post(Message::ComeToRest(report.clone()));
+    }
+    drop(report);
+    // It ends when all have reported. A thread that does not, because it hangs, is the watchdog's business.
+    for () in at_rest.iter() {}
+    let main = switchboard.main_thread;
+    let lifecycle = Address::new(switchboard.node, BlockNumber::Lifecycle, 0);
+    let mut frame = Vec::new();
+    FrameWriter::begin(&mut frame, SignalNumber::NodeStopRequest, 0, lifecycle, switchboard.driver(main), 0);
+    switchboard.threads[usize::from(main)].post(Message::Frames(frame));
+    if let Err(why) = switchboard.stop.wait_for_disk(DISK_PATIENCE) {
+        log::error!(target: WHO, "what was committed last may not be on disk: {why}");
+    }
+}
+
+/// Takes the address, without listening: connections are refused.
+fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let bound =
+        rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(|socket| {
+            rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+            rustix::net::bind(&socket, &address)?;
+            Ok(TcpListener::from(socket))
+        });
+    bound.map_err(|why| not_listening(address, why.into()))
+}
+
+fn not_listening(address: SocketAddr, why: io::Error) -> String {
+    match why.kind() {
         io::ErrorKind::AddrInUse => format!(
             "can't listen on {address}: port {} is in use; choose another with --port (ServerPort)",
             address.port()
         ),
         _ => format!("can't listen on {address}: {why}"),
-    })
+    }
 }
 
 /// A node that can't listen for clients on its machine runs nevertheless: they connect by TCP then.

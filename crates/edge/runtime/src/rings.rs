@@ -182,6 +182,8 @@ mod tests {
             view: view(),
             seed: 1,
             limits: Limits::default(),
+            has_disk: false,
+            first_start: None,
             peers: Arc::default(),
         }
     }
@@ -192,7 +194,7 @@ mod tests {
     fn a_frame_waits_for_a_message_that_was_posted_before_it_was_sent() {
         let settings = settings();
         let statistics: Arc<[_]> = (0..2).map(|_| Arc::<ThreadStatistics>::default()).collect();
-        let switchboard = Switchboard::new(&settings, OWN, statistics.clone()).unwrap();
+        let switchboard = Switchboard::new(&settings, OWN, statistics.clone(), Arc::default()).unwrap();
         let mut routes = Routes::new(NODE, OWN);
         routes.add_instance(BlockNumber::Coordinator, OWN);
         let mut executor =

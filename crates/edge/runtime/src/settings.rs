@@ -42,6 +42,11 @@ pub struct ProcessSettings {
     pub seed: u64,
     /// Bounds.
     pub limits: Limits,
+    /// Whether the blocks report when the node is started (`NodeStartedOrder`), because they restore what is on its disk
+    /// first; clients are let in afterwards. And whether they are asked to bring everything to disk when the node stops.
+    pub has_disk: bool,
+    /// The mark of a first start: this file is removed, on the disk too, when the node is started.
+    pub first_start: Option<PathBuf>,
     /// Where the addresses of the node and its clients are recorded, for queries.
     pub peers: Arc<Peers>,
 }
@@ -166,6 +171,8 @@ mod tests {
             view: Arc::default(),
             seed: 1,
             limits: Limits::default(),
+            has_disk: false,
+            first_start: None,
             peers: Arc::default(),
         };
         assert_eq!(settings.socket_threads(), [0, 1, 3]);

@@ -1,7 +1,9 @@
-//! How a node is asked to stop: by a signal of the operating system, by the program that it runs in, or by one of its own
-//! blocks.
+//! How far a node has come: whether it is started, and whether it is to stop. It is asked to stop by a signal of the
+//! operating system, by the program that it runs in, or by one of its own blocks.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use vinga_wire::start::Restored;
 
 /// Why a node stops.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,25 +14,91 @@ pub enum StopCause {
     CannotGoOn(String),
 }
 
-/// Where a node is asked to stop. Whoever runs the node waits here, and then stops it.
+/// Where a node is asked to stop, and where its blocks report that it is started. Whoever runs the node waits here, and
+/// then lets clients in, or stops it.
 #[derive(Default, Debug)]
 pub struct StopRequest {
-    cause: Mutex<Option<StopCause>>,
-    is_made: Condvar,
+    state: Mutex<State>,
+    has_changed: Condvar,
+}
+
+#[derive(Default, Debug)]
+struct State {
+    cause: Option<StopCause>,
+    /// The node is started, and what it has restored.
+    started: Option<Option<Restored>>,
+    /// It is to stop, and everything is on disk.
+    is_on_disk: bool,
 }
 
 impl StopRequest {
-    /// Asks the node to stop. If it was asked before, the first cause counts.
+    /// Asks the node to stop. If it was asked before, the first cause counts; but that it can't go on counts before that it
+    /// was asked to stop.
     pub fn make(&self, cause: StopCause) {
-        self.cause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(cause);
-        self.is_made.notify_all();
+        let mut state = self.lock();
+        let counts = match (&state.cause, &cause) {
+            (None, _) | (Some(StopCause::Asked(_)), StopCause::CannotGoOn(_)) => true,
+            (Some(_), _) => false,
+        };
+        if counts {
+            state.cause = Some(cause);
+        }
+        self.has_changed.notify_all();
+    }
+
+    /// The node is started: what it has restored from its disk, if it has one and has not started for the first time.
+    pub fn note_started(&self, restored: Option<Restored>) {
+        self.lock().started = Some(restored);
+        self.has_changed.notify_all();
+    }
+
+    /// Everything that was committed is on disk.
+    pub fn note_on_disk(&self) {
+        self.lock().is_on_disk = true;
+        self.has_changed.notify_all();
     }
 
     /// Waits until the node is asked to stop; returns why.
     pub fn wait(&self) -> StopCause {
-        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = self.is_made.wait_while(cause, |cause| cause.is_none());
-        made.unwrap_or_else(PoisonError::into_inner).clone().expect("it was waited for")
+        let state = self.wait_while(|state| state.cause.is_none());
+        state.cause.clone().expect("it was waited for")
+    }
+
+    /// Waits until the node is started; returns what it has restored.
+    ///
+    /// # Errors
+    /// It is to stop before.
+    pub fn wait_for_start(&self) -> Result<Option<Restored>, StopCause> {
+        let state = self.wait_while(|state| state.cause.is_none() && state.started.is_none());
+        match &state.cause {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(state.started.expect("it was waited for")),
+        }
+    }
+
+    /// Waits until everything is on disk, at most this long.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn wait_for_disk(&self, longest: Duration) -> Result<(), String> {
+        let goes_on =
+            |state: &mut State| !state.is_on_disk && !matches!(state.cause, Some(StopCause::CannotGoOn(_)));
+        let waited = self.has_changed.wait_timeout_while(self.lock(), longest, goes_on);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match &state.cause {
+            _ if state.is_on_disk => Ok(()),
+            Some(StopCause::CannotGoOn(why)) => Err(why.clone()),
+            _ => Err(format!("the disk has not answered for {} s", longest.as_secs())),
+        }
+    }
+
+    fn wait_while(&self, goes_on: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.has_changed.wait_while(self.lock(), |state| goes_on(state));
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -38,6 +106,11 @@ impl StopRequest {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use vinga_base::Epoch;
+
+    fn cannot_go_on() -> StopCause {
+        StopCause::CannotGoOn("no disk".to_string())
+    }
 
     #[test]
     fn the_first_cause_counts() {
@@ -46,9 +119,43 @@ mod tests {
             let request = request.clone();
             move || request.wait()
         });
-        request.make(StopCause::CannotGoOn("no disk".to_string()));
+        request.make(cannot_go_on());
         request.make(StopCause::Asked("SIGTERM"));
-        assert_eq!(waiter.join().unwrap(), StopCause::CannotGoOn("no disk".to_string()));
-        assert_eq!(request.wait(), StopCause::CannotGoOn("no disk".to_string()));
+        assert_eq!(waiter.join().unwrap(), cannot_go_on());
+        assert_eq!(request.wait(), cannot_go_on());
+    }
+
+    #[test]
+    fn a_node_that_can_not_go_on_while_it_stops_has_failed() {
+        let request = StopRequest::default();
+        request.make(StopCause::Asked("SIGTERM"));
+        assert_eq!(request.wait(), StopCause::Asked("SIGTERM"));
+        request.make(cannot_go_on());
+        assert_eq!(request.wait_for_disk(Duration::from_secs(1000)), Err("no disk".to_string()));
+        assert_eq!(request.wait(), cannot_go_on());
+    }
+
+    #[test]
+    fn a_node_is_started_unless_it_is_to_stop_before() {
+        let request = Arc::new(StopRequest::default());
+        let waiter = std::thread::spawn({
+            let request = request.clone();
+            move || request.wait_for_start()
+        });
+        let restored = Restored { epoch: Epoch(5), rows: 6, batches: 7, millis: 8 };
+        request.note_started(Some(restored));
+        assert_eq!(waiter.join().unwrap(), Ok(Some(restored)));
+        let request = StopRequest::default();
+        request.make(cannot_go_on());
+        assert_eq!(request.wait_for_start(), Err(cannot_go_on()));
+    }
+
+    #[test]
+    fn the_disk_is_waited_for() {
+        let request = StopRequest::default();
+        let why = request.wait_for_disk(Duration::from_millis(1)).unwrap_err();
+        assert!(why.contains("has not answered"), "{why}");
+        request.note_on_disk();
+        assert_eq!(request.wait_for_disk(Duration::ZERO), Ok(()));
     }
 }

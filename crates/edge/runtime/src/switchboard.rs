@@ -15,6 +15,7 @@ use crate::statistics::ThreadStatistics;
 use crate::stop_request::StopRequest;
 use std::io;
 use std::mem;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::files::FileAnswer;
@@ -43,6 +44,8 @@ pub(crate) enum Message {
     Closed { api: NodeId },
     /// What became of tasks on files that the thread has handed over.
     FileAnswers(Vec<FileAnswer>),
+    /// The node is going to stop: read no requests any more, and report when what was read is done.
+    ComeToRest(Sender<()>),
     /// The node stops: end all connections and then the thread.
     Stop,
 }
@@ -103,6 +106,7 @@ impl Switchboard {
         settings: &ProcessSettings,
         main_thread: u16,
         statistics: Arc<[Arc<ThreadStatistics>]>,
+        stop: Arc<StopRequest>,
     ) -> io::Result<Self> {
         Ok(Switchboard {
             node: settings.node,
@@ -110,7 +114,7 @@ impl Switchboard {
             listener: Inbox::new()?,
             main_thread,
             socket_threads: settings.socket_threads(),
-            stop: Arc::default(),
+            stop,
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
             statistics,
         })

@@ -35,6 +35,7 @@ use crate::yielding::Yielding;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use vinga_kernel::{Executor, Host, LaneId};
 use vinga_local::time_slices::TimeSlices;
@@ -83,6 +84,10 @@ pub(crate) struct Worker<H> {
     has_long_work: bool,
     /// It has slept for the maximum time: nothing has woken it, and no timer is due.
     has_overslept: bool,
+    /// No requests are read any more, since then, and it is to be reported when those that were read are done.
+    rest_awaited: Option<(u64, Sender<()>)>,
+    /// No requests are read any more.
+    reads_nothing: bool,
     /// The node stops, since then.
     stops_since: Option<u64>,
 }
@@ -141,6 +146,8 @@ impl<H: Host> Worker<H> {
             polled: 0,
             has_long_work: false,
             has_overslept: false,
+            rest_awaited: None,
+            reads_nothing: false,
             stops_since: None,
             statistics: registered.statistics().clone(),
             switchboard,
@@ -162,6 +169,7 @@ impl<H: Host> Worker<H> {
             has_more = self.turn(begun);
             ended = self.clock.nanos();
             self.statistics.busy_nanos.add(ended - begun);
+            self.report_rest(has_more, ended);
             if ended >= self.stock_due {
                 self.take_stock(ended);
                 // Work that follows from orders is done at once.
@@ -192,7 +200,7 @@ impl<H: Host> Worker<H> {
         }
         let (executor, switchboard, statistics) =
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
-        if self.stops_since.is_none() {
+        if !self.reads_nothing {
             statistics.enter(Phase::Sockets);
             self.sockets.look();
             self.sockets.serve(executor, switchboard, &self.limits, statistics, now);
@@ -213,7 +221,7 @@ impl<H: Host> Worker<H> {
             self.outlets.serve(word, switchboard, statistics);
         }
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
-        let can_be_served = self.stops_since.is_none() && self.sockets.can_be_served(outbox, &self.limits);
+        let can_be_served = !self.reads_nothing && self.sockets.can_be_served(outbox, &self.limits);
         statistics.signals.set(self.executor.handled());
         if has_overslept && statistics.moved() != moved {
             statistics.missed_wakeups.add(1);
@@ -300,7 +308,8 @@ impl<H: Host> Worker<H> {
     /// There is nothing to do: spins, then sleeps, until there is; returns the time after that.
     fn rest(&mut self, begin: u64) -> u64 {
         let due = self.executor.next_due().map_or(u64::MAX, |tick| tick.0.saturating_mul(1000));
-        let longest = if self.stops_since.is_some() { QUIET_NANOS } else { STOCK_NANOS };
+        let is_stopping = self.stops_since.is_some() || self.rest_awaited.is_some();
+        let longest = if is_stopping { QUIET_NANOS } else { STOCK_NANOS };
         let wake_at = due.min(begin + longest);
         let spin_until = wake_at.min(begin + self.spinning.nanos());
         let mut now = begin;
@@ -332,7 +341,7 @@ impl<H: Host> Worker<H> {
         self.sockets.end_sleep();
         let woken = self.clock.nanos();
         // A client may have put something into shared memory just now, without having signalled yet.
-        let is_left_alone = !is_called && self.stops_since.is_none() && !self.sockets.has_locals();
+        let is_left_alone = !is_called && !self.reads_nothing && !self.sockets.has_locals();
         self.has_overslept = is_left_alone && woken >= wake_at && woken < due;
         self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
@@ -390,6 +399,20 @@ impl<H: Host> Worker<H> {
         self.spinning.note_preemptions(self.statistics.preemptions.get());
         self.registered.write_blocks(|out| self.executor.summarize(out));
         self.sockets.check_readers(self.executor.outbox(), &self.switchboard, &self.limits, now);
+    }
+
+    /// Reports that what was read is done, if that is awaited and it is so, or takes too long.
+    fn report_rest(&mut self, has_more: bool, now: u64) {
+        let limits = &self.limits;
+        let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
+        let has_come = |&mut (since, _): &mut (u64, _)| {
+            let span = now - since;
+            span >= limits.last_sending.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS
+        };
+        if let Some((_, report)) = self.rest_awaited.take_if(has_come) {
+            // Whoever waits for it may have given up.
+            let _ = report.send(());
+        }
     }
 
     /// The node stops, and everything that was begun was sent, or will not be sent in time.

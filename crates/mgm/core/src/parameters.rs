@@ -239,6 +239,22 @@ parameters! {
     TimeBetweenGlobalCheckpoints: milliseconds(20, 32_000),
         Default::Integer(2_000), placed(Place::AllDataNodes), live();
 
+    /// Keeps everything in memory only: nothing is written to disk, and tables and rows are gone when the node stops. A
+    /// node without a folder (DataDir, --folder) does so in any case.
+    Diskless: Kind::Flag, Default::Flag(false), placed(Place::AllDataNodes);
+
+    /// Files of each stream of the redo log; there is a stream for each thread that hosted data managers when the node
+    /// was started for the first time. All of them are made at the first start. When the log is full, changes get a
+    /// temporary error until checkpoints have made room.
+    NoOfFragmentLogFiles: count(3, 65_536), Default::Integer(16);
+
+    /// Size of each file of the redo log, in whole 4K. Files that exist keep theirs.
+    FragmentLogFileSize: bytes(4 << 20, 1 << 30), Default::Integer(16 << 20);
+
+    /// Bytes of redo log of each stream that may wait to be written to disk; when the disk is too slow for that, changes
+    /// get a temporary error.
+    RedoBuffer: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
+
     /// How often the watchdog looks for progress; a thread without any is reported, the third time the node
     /// stops.
     TimeBetweenWatchDogCheck: milliseconds(70, MILLISECONDS_MAX), Default::Integer(6_000), live();

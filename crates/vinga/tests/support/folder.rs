@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Parameters of a small data node with small files.
+pub const SMALL: [&str; 6] =
+    ["--set", "DataMemory=64M", "--set", "NoOfFragmentLogFiles=3", "--set", "FragmentLogFileSize=4M"];
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A cluster's folder; the cluster is stopped and the folder removed at the end.
@@ -15,9 +19,9 @@ impl Folder {
         Folder(std::env::temp_dir().join(unique))
     }
 
-    /// `vinga up` with a small data node.
+    /// `vinga up` with a small data node, which has small files.
     pub fn up(&self, more: &[&str]) -> (bool, String) {
-        said(self.command("up").args(["--set", "DataMemory=64M"]).args(more).output())
+        said(self.command("up").args(SMALL).args(more).output())
     }
 
     /// A command on this cluster; further arguments go behind the folder.

@@ -24,7 +24,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node on a free port, with parameters as `NAME=VALUE`.
+    /// Starts a node on a free port that keeps nothing on disk, with parameters as `NAME=VALUE`.
     pub fn start(parameters: &[&str]) -> Self {
         Self::start_by(&[], parameters)
     }
@@ -37,7 +37,10 @@ impl Node {
         let log = fs::File::create(folder.join("vinga.log")).expect("a file can be made");
         let line = [before, &[env!("CARGO_BIN_EXE_vinga")]].concat();
         let mut command = Command::new(line[0]);
-        command.args(&line[1..]).args(["data", "--port", "0", "--folder"]).arg(&folder);
+        command
+            .args(&line[1..])
+            .args(["data", "--port", "0", "--set", "Diskless=yes", "--folder"])
+            .arg(&folder);
         for parameter in parameters {
             command.args(["--set", parameter]);
         }

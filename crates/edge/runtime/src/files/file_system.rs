@@ -246,7 +246,7 @@ impl OpenFile {
 }
 
 /// Forces the names in a folder to the disk. Some file systems always do, and refuse to be asked.
-fn flush_folder(folder: &Path) -> Result<(), Errno> {
+pub(super) fn flush_folder(folder: &Path) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = rustix::fs::open(folder, flags, Mode::empty())?;
     match again_if_interrupted(|| rustix::fs::fsync(open.as_fd())) {

@@ -11,6 +11,7 @@ use vinga_kernel::{Host, LaneId, Origin};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::start::NodeStartedOrder;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// In place of an incarnation: between drivers only the node id matters, which is not reused before they are done. The
@@ -41,7 +42,14 @@ impl<H: Host> Worker<H> {
                 self.file_tasks -= answers.len();
                 answers.into_iter().for_each(|answer| self.executor.answer_file(answer));
             }
-            Message::Stop => self.stops_since = Some(now),
+            Message::ComeToRest(report) => {
+                self.reads_nothing = true;
+                self.rest_awaited = Some((now, report));
+            }
+            Message::Stop => {
+                self.reads_nothing = true;
+                self.stops_since = Some(now);
+            }
         }
     }
 
@@ -136,6 +144,11 @@ impl<H: Host> Worker<H> {
                 let refuse = cold::read(frame).expect("Membership sends whole refusals");
                 self.switchboard.listener.post(ListenerMessage::Refuse(refuse));
             }
+            Some(SignalNumber::NodeStartedOrder) => {
+                let NodeStartedOrder { restored } = cold::read(frame).expect("blocks send whole orders");
+                self.switchboard.stop.note_started(restored);
+            }
+            Some(SignalNumber::NodeStopConfirm) => self.switchboard.stop.note_on_disk(),
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason } = cold::read(frame).expect("blocks send whole orders");
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");

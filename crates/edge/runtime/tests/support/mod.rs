@@ -233,6 +233,8 @@ pub fn settings(threads: u16) -> ProcessSettings {
         view: view(threads),
         seed: 1,
         limits: Limits::default(),
+        has_disk: false,
+        first_start: None,
         peers: Arc::default(),
     }
 }

@@ -1,0 +1,210 @@
+//! Phase 0 of a start: what is in the node's folder, before any thread runs. `vinga_lifecycle::phase_zero` decides whether
+//! the node may start from it.
+
+use crate::database_files::DatabaseFiles;
+use crate::log_streams;
+use std::path::{Path, PathBuf};
+use vinga_base::NodeId;
+use vinga_base::aligned::SECTOR_BYTES;
+use vinga_config::configuration::Configuration;
+use vinga_config::parameters::Parameter;
+use vinga_format::Checksum;
+use vinga_format::system::{ChooseError, choose, copy_of};
+use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
+use vinga_node::DiskSettings;
+
+/// How checksums are computed: by the processor's instruction, if it has one.
+const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
+
+/// A folder that the node starts from.
+#[derive(Debug)]
+pub struct FoundDisk {
+    /// For the blocks.
+    pub settings: DiskSettings,
+    /// The mark of a first start, which is under way; it is to be removed when the node is started.
+    pub mark: Option<PathBuf>,
+}
+
+/// Finds out what the node starts from. Nothing is changed, but that what an interrupted first start has left is removed,
+/// and a first start is marked.
+///
+/// # Errors
+/// A text: the files are not this node's, don't fit the configuration, or can't be read.
+pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, String> {
+    let integer = |parameter| configuration.parameters.integer(parameter);
+    let files = DatabaseFiles::new(folder);
+    let mut copies = files.system_copies()?;
+    // A first start that was interrupted may have left a copy that was never written, or in part.
+    let is_unwritten = matches!(
+        choose([&copies[0], &copies[1]], CHECKSUM),
+        Err(ChooseError::Missing | ChooseError::Damaged(_))
+    );
+    if is_unwritten && files.mark().exists() {
+        let removed = files.remove_all()?;
+        log::info!(target: "files", "the first start of this node was interrupted, and begins again; {removed}");
+        copies = Default::default();
+    }
+    let data_managers = configuration.placement.data_managers;
+    let configured = Configured {
+        cluster_name: configuration.parameters.text(Parameter::Name).unwrap_or_default().to_owned(),
+        node: NodeId(integer(Parameter::NodeId) as u8),
+        data_managers,
+        streams: log_streams::first_count(&configuration.placement),
+    };
+    let drawn = Drawn { cluster: random()?, cluster_incarnation: random()? };
+    let copies = [&copies[0][..], &copies[1][..]];
+    let begun = phase_zero::begin(configured, copies, files.count_others()?, drawn, CHECKSUM);
+    let Beginning { disk: start, streams, damaged_copy } = begun.map_err(|unfit| refusal(&files, &unfit))?;
+    if let Some(why) = damaged_copy {
+        let path = files.system_file(1 - copy_of(start.next_write - 1));
+        log::warn!(
+            target: "files",
+            "{} can't be used, the node starts from the other copy of the system file: {why}",
+            path.display()
+        );
+    }
+    if streams == 0 || streams > data_managers {
+        return Err(format!(
+            "the system file in {} says that {data_managers} data managers log to {streams} streams, which can't be: use \
+             the program that has written it",
+            folder.display()
+        ));
+    }
+    let is_first = start.next_write == 0;
+    if is_first {
+        files.begin_first_start()?;
+    }
+    let settings = DiskSettings {
+        start,
+        streams: log_streams::participants(data_managers, streams),
+        log_files: integer(Parameter::NoOfFragmentLogFiles) as u32,
+        log_file_bytes: integer(Parameter::FragmentLogFileSize) / SECTOR_BYTES as u64 * SECTOR_BYTES as u64,
+        redo_buffer: integer(Parameter::RedoBuffer),
+    };
+    let mark = files.mark();
+    Ok(FoundDisk { settings, mark: (is_first || mark.exists()).then_some(mark) })
+}
+
+/// Why the node can't start from these files, and what to do.
+fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
+    let advice = match unfit {
+        // It says what to do.
+        Unfit::OnlyOtherFiles { .. } => String::new(),
+        Unfit::NoCopy(ChooseError::Newer(_)) => {
+            "; use the program that has written it, or a newer one".to_owned()
+        }
+        Unfit::NoCopy(_) => {
+            "; keep a copy of the node's files and restore one of the two copies, or begin anew with \
+                             --initial, which removes the database"
+                .to_owned()
+        }
+        Unfit::OtherCluster { .. } => {
+            "; choose another folder (--folder, DataDir) or the cluster's name (Name)".to_owned()
+        }
+        Unfit::OtherNode { .. } => {
+            "; choose another folder (--folder, DataDir) or the node's id (NodeId)".to_owned()
+        }
+        Unfit::OtherDataManagers { found, .. } => format!("; NoOfFragmentLogParts={found} is what fits"),
+    };
+    format!("the node can't start from {}: {unfit}{advice}", files.system_file(0).display())
+}
+
+/// A random number from the system.
+fn random() -> Result<u64, String> {
+    let mut bytes = [0; 8];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|why| format!("the system gives no random numbers: {why}"))?;
+    assert_eq!(filled, bytes.len(), "up to 256 bytes are given at once");
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use vinga_config::cpus::{Cpu, CpuSet};
+    use vinga_config::machine::Machine;
+    use vinga_format::system::{LogIncarnation, SystemState, encode};
+
+    fn configuration(flags: &[(&str, &str)]) -> Configuration {
+        let cpus: CpuSet = (0..2).map(Cpu).collect();
+        let machine = Machine { memory_bytes: 1 << 30, cpus, cpus_granted: None };
+        Configuration::new(None, flags, &machine).expect("a good configuration")
+    }
+
+    fn write(folder: &Path, copy: usize, bytes: &[u8]) {
+        let path = DatabaseFiles::new(folder).system_file(copy);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder can be made");
+        fs::write(path, bytes).expect("a file can be written");
+    }
+
+    /// The state of a node that has started once, with so many streams.
+    fn state(streams: u16) -> SystemState {
+        SystemState {
+            cluster_name: "vinga".into(),
+            cluster: 5,
+            node: NodeId(1),
+            data_managers: 8,
+            node_incarnation: 1,
+            log_incarnations: vec![LogIncarnation { number: 1, streams, last_epoch: None }],
+            ..SystemState::default()
+        }
+    }
+
+    #[test]
+    fn a_first_start_is_marked_and_has_a_stream_for_each_thread_with_data_managers() {
+        let place = tempfile::tempdir().expect("a folder");
+        let flags = [("ThreadConfig", "ldm={count=4},tc,recv,main"), ("FragmentLogFileSize", "5000000")];
+        let found = find(&configuration(&flags), place.path()).expect("nothing is there");
+        assert_eq!(found.settings.streams, [0..2, 2..4, 4..6, 6..8]);
+        assert_eq!((found.settings.log_files, found.settings.log_file_bytes), (16, 5_000_000 / 4096 * 4096));
+        assert!(found.mark.is_some_and(|mark| mark.exists()));
+        // It was interrupted when it had made files, and again when it had written a part of the system file.
+        fs::create_dir_all(place.path().join("redo")).expect("a folder can be made");
+        for torn in [&[][..], &[0; 4096], &[7; 4096]] {
+            let log = place.path().join("redo/000-00000000.redo");
+            fs::write(&log, "nothing").expect("a file can be written");
+            write(place.path(), 0, torn);
+            let found = find(&configuration(&flags), place.path()).expect("it begins again");
+            assert_eq!(found.settings.start.next_write, 0);
+            assert!(!log.exists() && found.mark.is_some_and(|mark| mark.exists()));
+        }
+        // Without the mark these are the files of a node that has lost something.
+        fs::remove_file(DatabaseFiles::new(place.path()).mark()).expect("it is there");
+        write(place.path(), 0, &[7; 4096]);
+        let why = find(&configuration(&flags), place.path()).expect_err("a copy is damaged");
+        assert!(why.contains("system/000-00000000.sys") && why.contains("--initial"), "{why}");
+    }
+
+    #[test]
+    fn the_streams_of_the_first_start_are_kept() {
+        let place = tempfile::tempdir().expect("a folder");
+        write(place.path(), 0, &encode(&state(2), 4, CHECKSUM));
+        write(place.path(), 1, &encode(&state(2), 5, CHECKSUM));
+        for threads in ["ldm={count=4},tc,recv,main", "worker"] {
+            let found = find(&configuration(&[("ThreadConfig", threads)]), place.path()).expect("it fits");
+            assert_eq!(found.settings.streams, [0..4, 4..8]);
+            assert_eq!(found.settings.start.state.node_incarnation, 2);
+            assert_eq!(found.mark, None);
+        }
+        let why = find(&configuration(&[("NoOfFragmentLogParts", "4")]), place.path()).expect_err("8 were");
+        assert!(why.contains("8 data managers") && why.contains("NoOfFragmentLogParts=8"), "{why}");
+        let why = find(&configuration(&[("Name", "south")]), place.path()).expect_err("another cluster");
+        assert!(why.contains("cluster \"vinga\"") && why.contains("--folder"), "{why}");
+        let why = find(&configuration(&[("NodeId", "2")]), place.path()).expect_err("another node");
+        assert!(why.contains("files of node 1") && why.contains("NodeId"), "{why}");
+    }
+
+    #[test]
+    fn one_copy_is_enough_and_impossible_numbers_are_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        write(place.path(), 1, &encode(&state(8), 5, CHECKSUM));
+        let found = find(&configuration(&[]), place.path()).expect("one copy is enough");
+        assert_eq!((found.settings.start.next_write, found.settings.streams.len()), (6, 8));
+        for streams in [0, 9] {
+            write(place.path(), 1, &encode(&state(streams), 5, CHECKSUM));
+            let why = find(&configuration(&[]), place.path()).expect_err("it can't be");
+            assert!(why.contains("streams"), "{why}");
+        }
+    }
+}
