@@ -122,6 +122,11 @@ impl Blocks {
         &self.coordinators
     }
 
+    /// The log streams of this thread.
+    pub fn streams(&self) -> &[Redo] {
+        &self.streams
+    }
+
     /// The dictionary, if this is the main thread.
     pub fn dictionary(&self) -> Option<&Dictionary> {
         self.main.as_ref().map(|main| &main.dictionary)
@@ -339,6 +344,8 @@ fn log_stream(settings: &NodeSettings, stream: u16) -> Redo {
         file_bytes: disk.log_file_bytes,
         backlog_max: disk.redo_buffer,
         checksum: disk.start.checksum,
+        data_managers: disk.streams.iter().map(|participants| participants.len() as u16).sum(),
+        checkpoints: disk.checkpoints,
     })
 }
 

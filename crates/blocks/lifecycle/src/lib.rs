@@ -273,6 +273,12 @@ impl Lifecycle {
                 ),
             );
         }
+        let node = cx.own().node();
+        let streams: Vec<Address> = cx.view().addresses(BlockNumber::Redo).collect();
+        // Data managers are ready for checkpoints now: all of them have confirmed that they have begun.
+        for stream in streams.into_iter().filter(|stream| stream.node() == node) {
+            cx.frame(SignalNumber::NodeStartedOrder, stream);
+        }
         let driver = cx.driver();
         cx.frame(SignalNumber::NodeStartedOrder, driver);
     }

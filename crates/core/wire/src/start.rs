@@ -6,7 +6,7 @@
 //! | `StartConfirm` | the same | lifecycle | done |
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
 //! | `StartProgressReport` | the same | lifecycle | so much of it is done |
-//! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
+//! | `NodeStartedOrder` | lifecycle | redo, driver | the node is started: order checkpoints; let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //!
 //! `docs/protocols/durability.md` has the phases. A node without a disk has only the last one.
