@@ -219,6 +219,8 @@ impl Host for Blocks {
                     first_coordinator: self.first_coordinator,
                     node: self.node,
                     incarnation: self.incarnation,
+                    streams: &self.streams,
+                    first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
                     facts: self.facts.as_ref(),
                 };

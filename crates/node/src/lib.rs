@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod blocks;
+mod disk_writes;
 mod information;
 mod settings;
 

@@ -8,6 +8,7 @@ use support::{Cluster, Op, Received, Row, Setup, committed};
 use vinga_kernel::files::FileKind;
 use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::ErrorCode;
+use vinga_wire::info::{InfoTable, InfoValue};
 
 const LOG: LogSize = LogSize { files: 4, file_bytes: 128 << 10 };
 /// Rows that are changed again and again.
@@ -104,6 +105,40 @@ fn changes_without_end_go_through_a_small_log() {
         );
         assert!(rows.len() as u64 == KEYS && writing.change(), "seed {seed}: it goes on");
     }
+}
+
+#[test]
+fn what_is_written_is_shown_to_people() {
+    let mut writing = Writing::new(1, None);
+    let text = |text: &str| InfoValue::Text(text.into());
+    writing.cluster.advance(Span::from_millis(100_000));
+    let aggregate = writing.cluster.info(InfoTable::DiskWriteSpeedAggregate);
+    let target = InfoValue::Number(20 << 20);
+    let [row] = &aggregate[..] else { panic!("there is one stream: {aggregate:?}") };
+    assert_eq!(row[..3], [1, 0, 0].map(InfoValue::Number));
+    assert_eq!(row[3..12], [const { InfoValue::Number(0) }; 9]);
+    assert_eq!(row[12..], [target, text("no checkpoint is being written")]);
+    assert!(
+        writing.cluster.info(InfoTable::DiskWriteSpeedBase).is_empty(),
+        "nothing was written for a minute"
+    );
+    // A second's writing, of which nothing is left to be written then.
+    while writing.cluster.node(1).streams()[0].round_statistics().rounds == 0 {
+        writing.change();
+        writing.cluster.advance(Span::from_millis(2));
+    }
+    writing.cluster.advance(Span::from_millis(1500));
+    let number = |value: &InfoValue| match value {
+        InfoValue::Number(number) => *number,
+        other => panic!("{other:?} is no number"),
+    };
+    let base = writing.cluster.info(InfoTable::DiskWriteSpeedBase);
+    assert!(!base.is_empty() && base.len() < 10, "{base:?}");
+    assert!(base.iter().all(|row| number(&row[4]) <= 1000 && number(&row[3]) < 60_000), "{base:?}");
+    let written = |column: usize| base.iter().map(|row| number(&row[column])).sum::<u64>();
+    assert!(written(5) > 10_000 && written(6) > writing.logged() / 2, "{base:?}");
+    let row = writing.cluster.info(InfoTable::DiskWriteSpeedAggregate).remove(0);
+    assert_eq!(number(&row[7]), written(5) / 60, "{row:?}: {base:?}");
 }
 
 /// The disk has no room for checkpoints for some time, so that the log fills up; then it has. Returns whether changes go

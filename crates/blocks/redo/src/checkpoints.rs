@@ -25,7 +25,6 @@ use crate::Redo;
 use crate::samples::{Sample, Written};
 use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
 use alloc::collections::BTreeMap;
-use core::ops::Range;
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
 use vinga_wire::view::MemberState;
@@ -192,9 +191,10 @@ impl Redo {
         self.checkpoints.statistics
     }
 
-    /// The data managers of the stream.
-    pub fn participants(&self) -> Range<u16> {
-        self.settings.participants.clone()
+    /// The part of [`Redo::write_speed`] that the data managers of this stream have together.
+    pub fn target_speed(&self) -> Option<u64> {
+        let node = self.checkpoints.speed.target()?;
+        Some(node * self.settings.participants.len() as u64 / u64::from(self.checkpoints.data_managers))
     }
 
     /// The start has ended: data managers are ready for checkpoints.
@@ -307,7 +307,7 @@ impl Redo {
     pub(crate) fn on_checkpoint_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (report, _) = frame.head::<ReportBody>()?;
         let state = CheckpointState::from_number(report.state.get())?;
-        let target = self.checkpoints.speed.target();
+        let target = self.target_speed();
         let checkpoint = report.bytes.get();
         if checkpoint > 0 {
             self.samples.note(cx.now(), Written { checkpoint, redo: 0 }, target);

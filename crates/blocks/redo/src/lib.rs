@@ -275,7 +275,7 @@ impl Redo {
                 let writer = self.writer.as_mut().expect("it has written");
                 writer.note_written(bytes);
                 let has_room = writer.backlog() <= self.settings.backlog_max;
-                let target = self.write_speed().0;
+                let target = self.target_speed();
                 self.samples.note(cx.now(), Written { redo: u64::from(bytes), checkpoint: 0 }, target);
                 if has_room {
                     self.give_rest(cx, ErrorCode::RedoBufferFull);

@@ -32,7 +32,8 @@ pub struct Sample {
     pub length: Span,
     /// What was written.
     pub written: Written,
-    /// The speed at which checkpoints were to be written; `None`: as fast as the disk allows.
+    /// Bytes a second of checkpoints that the stream's data managers were to write together; `None`: as fast as the disk
+    /// allows.
     pub target: Option<u64>,
 }
 

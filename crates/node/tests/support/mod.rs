@@ -33,6 +33,7 @@ use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Routes, Scruti
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
+use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::operation::{ALL_COLUMNS, LockWait, OperationKind};
 use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
@@ -170,6 +171,8 @@ pub struct Cluster {
     indexes_received: Vec<u16>,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
+    /// The newest rows of an information table.
+    info: Vec<Vec<InfoValue>>,
     /// The files of the nodes that have a disk.
     pub disks: BTreeMap<u8, MemoryDisk>,
     /// How often it has run.
@@ -286,6 +289,7 @@ impl Cluster {
             view,
             settings: all_settings,
             held: Held::default(),
+            info: vec![],
             disks: BTreeMap::new(),
             runs: 0,
             ticket: 0,
@@ -429,6 +433,14 @@ impl Cluster {
             executor.feed(&bytes, Origin::Node).expect("our own");
         }
         self.run();
+    }
+
+    /// The rows of an information table of node 1.
+    pub fn info(&mut self, table: InfoTable) -> Vec<Vec<InfoValue>> {
+        let info = Address::new(NodeId(1), BlockNumber::Info, 0);
+        self.send(SignalNumber::InfoRequest, info, |w| cold::write(w, &InfoRequest { request: 1, table }));
+        assert_eq!(self.received().pop(), Some(Received::Other(SignalNumber::InfoConfirm)));
+        std::mem::take(&mut self.info)
     }
 
     /// A new transaction's id.
