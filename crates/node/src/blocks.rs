@@ -120,6 +120,11 @@ impl Blocks {
         &self.coordinators
     }
 
+    /// The log streams of this thread.
+    pub fn streams(&self) -> &[Redo] {
+        &self.streams
+    }
+
     /// The dictionary, if this is the main thread.
     pub fn dictionary(&self) -> Option<&Dictionary> {
         self.main.as_ref().map(|main| &main.dictionary)
@@ -221,6 +226,8 @@ impl Host for Blocks {
                     coordinators: &self.coordinators,
                     first_coordinator: self.first_coordinator,
                     node: self.node,
+                    streams: &self.streams,
+                    first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
                     facts: self.facts.as_ref(),
                 };
@@ -346,6 +353,8 @@ fn log_stream(settings: &NodeSettings, stream: u16) -> Redo {
         file_bytes: disk.log_file_bytes,
         backlog_max: disk.redo_buffer,
         checksum: disk.start.checksum,
+        data_managers: disk.streams.iter().map(|participants| participants.len() as u16).sum(),
+        checkpoints: disk.checkpoints,
     })
 }
 

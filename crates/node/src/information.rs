@@ -1,5 +1,6 @@
 //! The rows of the information tables that a thread has.
 
+use crate::disk_writes::{self, Streams};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -15,6 +16,7 @@ use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_info::{InfoSource, ROWS_MAX};
 use vinga_kernel::{Span, Tick};
 use vinga_membership::{Membership, Phase};
+use vinga_redo::Redo;
 use vinga_wire::info::{InfoTable, InfoValue};
 
 /// What only a thread's driver knows: the edge measures it, the simulator has none.
@@ -104,6 +106,8 @@ pub struct Source<'a> {
     pub coordinators: &'a [Coordinator],
     pub first_coordinator: u16,
     pub node: NodeId,
+    pub streams: &'a [Redo],
+    pub first_stream: u16,
     /// On the main thread.
     pub membership: Option<&'a Membership>,
     pub facts: &'a dyn DriverFacts,
@@ -153,6 +157,8 @@ impl InfoSource for Source<'_> {
                 "index",
             ],
             InfoTable::Tables => &["table", "rows", "row_bytes", "index_bytes"],
+            InfoTable::DiskWriteSpeedBase => disk_writes::BASE_COLUMNS,
+            InfoTable::DiskWriteSpeedAggregate => disk_writes::AGGREGATE_COLUMNS,
         }
     }
 
@@ -166,12 +172,19 @@ impl InfoSource for Source<'_> {
             InfoTable::Transactions => return self.transactions(now, out),
             InfoTable::Locks => return self.locks(now, out),
             InfoTable::Tables => return self.tables(out),
+            InfoTable::DiskWriteSpeedBase => self.log_streams().base(now, out),
+            InfoTable::DiskWriteSpeedAggregate => self.log_streams().aggregate(now, out),
         }
         0
     }
 }
 
 impl Source<'_> {
+    fn log_streams(&self) -> Streams<'_> {
+        let Source { node, thread, streams, first_stream: first, .. } = *self;
+        Streams { node, thread, streams, first }
+    }
+
     fn data_managers(&self) -> impl Iterator<Item = (String, &DataManager)> {
         let first = usize::from(self.first_data_manager);
         self.data_managers.iter().enumerate().map(move |(i, d)| (format!("data manager {}", first + i), d))

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod blocks;
+mod disk_writes;
 mod information;
 mod settings;
 
@@ -16,3 +17,4 @@ pub use information::{DriverFacts, Facts, NoFacts, ThreadFacts};
 pub use settings::{DiskSettings, NodeSettings, ThreadHosting};
 pub use vinga_coordinator::OPERATIONS_TOGETHER;
 pub use vinga_lifecycle::Disk as StartFrom;
+pub use vinga_redo::{CheckpointSettings, SpeedLimits};

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId, TableVersion};
 use vinga_kernel::Span;
+use vinga_redo::CheckpointSettings;
 use vinga_wire::BlockNumber;
 use vinga_wire::view::{ConnectionHosts, Member, connection_of};
 
@@ -87,6 +88,8 @@ pub struct DiskSettings {
     pub log_file_bytes: u64,
     /// `RedoBuffer` of each stream, in bytes.
     pub redo_buffer: u64,
+    /// When local checkpoints are made, and how fast.
+    pub checkpoints: CheckpointSettings,
 }
 
 impl DiskSettings {

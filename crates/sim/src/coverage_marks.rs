@@ -148,6 +148,8 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ("nothing has changed since the last checkpoint", "no simulated node has a disk"),
     ("checkpoint is given up because the disk is full", "no simulated node has a disk"),
     ("checkpoint does not count", "no simulated node has a disk"),
+    ("checkpoints begin because the log is short of room", "no simulated node has a disk"),
+    ("checkpoints are put off because the disk is full", "no simulated node has a disk"),
     ("requester has gone while its change is recorded", "no simulated node has a disk"),
     ("requester has gone while its change becomes durable", "no simulated node has a disk"),
     ("schema change is refused because the disk is full", "no simulated node has a disk"),

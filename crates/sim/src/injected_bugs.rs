@@ -44,6 +44,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::CheckpointPacksShownVersion,
     InjectedBug::CheckpointForgetsDeletes,
     InjectedBug::UncoveredCheckpointUsed,
+    InjectedBug::CheckpointsGivenUpForGood,
     InjectedBug::DefinitionFlushLeftOut,
     InjectedBug::ChangeAnsweredTooEarly,
     InjectedBug::DeadDefinitionsRestored,

@@ -282,6 +282,10 @@ pub struct LogProfile {
     pub checkpoint_interval: Time,
     /// Epochs that are reserved at a time.
     pub epoch_reserve: u64,
+    /// `TimeBetweenLocalCheckpoints`, in bytes.
+    pub bytes_between: u64,
+    /// `MinDiskWriteSpeed` and `MaxDiskWriteSpeed`, in bytes a second.
+    pub speed: (u64, u64),
 }
 
 /// Whether a seed's data nodes use their disks, by numbers of its own.
@@ -437,6 +441,8 @@ impl Profile {
             buffer: 1 << random.u32(16..=22),
             checkpoint_interval: self.epoch_interval * random.u64(1..=20),
             epoch_reserve: 1 << random.u32(3..12),
+            bytes_between: 1 << random.u32(12..20),
+            speed: (1 << random.u32(17..22), 1 << random.u32(22..28)),
         };
         Profile { groups: Groups::One, coordinators: Coordinators::AtPresident, log: Some(log), ..self }
     }

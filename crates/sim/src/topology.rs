@@ -3,7 +3,7 @@
 use crate::profile::{Coordinators, Groups, Profile};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
-use vinga_node::{DiskSettings, NodeSettings, StartFrom, ThreadHosting};
+use vinga_node::{CheckpointSettings, DiskSettings, NodeSettings, SpeedLimits, StartFrom, ThreadHosting};
 use vinga_wire::view::ClusterView;
 
 /// The lowest id of an API node.
@@ -93,5 +93,14 @@ fn disk_settings(profile: &Profile, start: StartFrom) -> DiskSettings {
         log_files: log.files,
         log_file_bytes: log.file_bytes,
         redo_buffer: log.buffer,
+        checkpoints: CheckpointSettings {
+            bytes_between: log.bytes_between,
+            speed: SpeedLimits {
+                min: log.speed.0,
+                max: log.speed.1,
+                max_other_node_restart: log.speed.1,
+                max_own_restart: log.speed.1,
+            },
+        },
     }
 }

@@ -1,5 +1,5 @@
-/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS and _LOCKS: the state of the data
-   nodes, as they report it. */
+/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS and _DISK_WRITE_SPEED_…: the
+   state of the data nodes, as they report it. */
 #include "ha_vinga.h"
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -48,6 +48,22 @@ static ST_FIELD_INFO locks[]= {
   Column("WAIT_MS", ULonglong(), NULLABLE), Column("BLOCKER", Varchar(64), NULLABLE),
   Column("INDEX_NAME", Varchar(64), NULLABLE), Column("API_NODE", ULonglong(), NULLABLE),
   Column("CONNECTION_ID", ULonglong(), NULLABLE), Column("BLOCKER_CONNECTION_ID", ULonglong(), NULLABLE), CEnd()};
+
+static ST_FIELD_INFO disk_write_speed_base[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL), Column("THR_NO", ULonglong(), NOT_NULL),
+  Column("STREAM", ULonglong(), NOT_NULL), Column("MILLIS_AGO", ULonglong(), NOT_NULL),
+  Column("MILLIS_PASSED", ULonglong(), NOT_NULL), Column("BACKUP_LCP_BYTES_WRITTEN", ULonglong(), NOT_NULL),
+  Column("REDO_BYTES_WRITTEN", ULonglong(), NOT_NULL), Column("TARGET_DISK_WRITE_SPEED", ULonglong(), NULLABLE), CEnd()};
+
+static ST_FIELD_INFO disk_write_speed_aggregate[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL), Column("THR_NO", ULonglong(), NOT_NULL),
+  Column("STREAM", ULonglong(), NOT_NULL), Column("BACKUP_LCP_SPEED_LAST_SEC", ULonglong(), NOT_NULL),
+  Column("REDO_SPEED_LAST_SEC", ULonglong(), NOT_NULL), Column("BACKUP_LCP_SPEED_LAST_10SEC", ULonglong(), NOT_NULL),
+  Column("REDO_SPEED_LAST_10SEC", ULonglong(), NOT_NULL), Column("BACKUP_LCP_SPEED_LAST_60SEC", ULonglong(), NOT_NULL),
+  Column("REDO_SPEED_LAST_60SEC", ULonglong(), NOT_NULL), Column("SLOWDOWNS_DUE_TO_IO_LAG", ULonglong(), NOT_NULL),
+  Column("SLOWDOWNS_DUE_TO_HIGH_CPU", ULonglong(), NOT_NULL),
+  Column("DISK_WRITE_SPEED_SET_TO_MIN", ULonglong(), NOT_NULL),
+  Column("CURRENT_TARGET_DISK_WRITE_SPEED", ULonglong(), NULLABLE), Column("REASON", Varchar(64), NOT_NULL), CEnd()};
 
 }  // namespace Show
 
@@ -117,3 +133,5 @@ int init_counters(void *p) { return init<3>(p, Show::counters); }
 int init_nodes(void *p) { return init<4>(p, Show::nodes); }
 int init_transactions_table(void *p) { return init<5>(p, Show::transactions); }
 int init_locks(void *p) { return init<6>(p, Show::locks); }
+int init_disk_write_speed_base(void *p) { return init<7>(p, Show::disk_write_speed_base); }
+int init_disk_write_speed_aggregate(void *p) { return init<8>(p, Show::disk_write_speed_aggregate); }

@@ -10,4 +10,6 @@ int init_counters(void *p);
 int init_nodes(void *p);
 int init_transactions_table(void *p);
 int init_locks(void *p);
+int init_disk_write_speed_base(void *p);
+int init_disk_write_speed_aggregate(void *p);
 #endif

@@ -170,5 +170,7 @@ maria_declare_plugin(vinga) {
 {INFORMATION("VINGA_COUNTERS", "Counters of the data nodes", init_counters)},
 {INFORMATION("VINGA_NODES", "Data nodes and their clients", init_nodes)},
 {INFORMATION("VINGA_TRANSACTIONS", "Open transactions", init_transactions_table)},
-{INFORMATION("VINGA_LOCKS", "Rows that are locked or waited for", init_locks)}
+{INFORMATION("VINGA_LOCKS", "Rows that are locked or waited for", init_locks)},
+{INFORMATION("VINGA_DISK_WRITE_SPEED_BASE", "What data nodes have written, by the second", init_disk_write_speed_base)},
+{INFORMATION("VINGA_DISK_WRITE_SPEED_AGGREGATE", "How fast data nodes write", init_disk_write_speed_aggregate)}
 maria_declare_plugin_end;

@@ -39,6 +39,12 @@ enum AdminCommand {
     Transactions,
     /// Rows that are locked or waited for
     Locks,
+    /// How fast checkpoints and the redo log are written
+    DiskWrites {
+        /// A row for each second of the last minute in which something was written, instead of averages
+        #[arg(long)]
+        seconds: bool,
+    },
     /// All tables by name, with their rows and bytes
     Tables,
     /// The columns, keys and indexes of a table
@@ -105,6 +111,8 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Nodes => show(InfoTable::Nodes),
         AdminCommand::Transactions => show(InfoTable::Transactions),
         AdminCommand::Locks => show(InfoTable::Locks),
+        AdminCommand::DiskWrites { seconds: false } => show(InfoTable::DiskWriteSpeedAggregate),
+        AdminCommand::DiskWrites { seconds: true } => show(InfoTable::DiskWriteSpeedBase),
         AdminCommand::Tables => {
             let rows = tables::list(&cluster).map_err(|error| error.to_string())?;
             console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));

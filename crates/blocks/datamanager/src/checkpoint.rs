@@ -71,8 +71,9 @@ pub struct Checkpoints {
     /// more, and none becomes usable, even if a flush behind that succeeds.
     has_failed: bool,
     running: Option<Running>,
-    /// Bytes that may be written now.
-    quota: u64,
+    /// Bytes that may be written now; below 0 if more was written than was allowed, as a block can't be cut: the next
+    /// quota pays for it.
+    quota: i64,
     /// Bytes written since the last report.
     unreported: u64,
     statistics: CheckpointStatistics,
@@ -282,10 +283,18 @@ impl DataManager {
         });
     }
 
-    pub(crate) fn on_checkpoint_quota_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_checkpoint_quota_order(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
         let (order, _) = frame.head::<QuotaBody>()?;
         if let Some(checkpoints) = &mut self.checkpoints {
-            checkpoints.quota = order.bytes.get();
+            let bytes = i64::try_from(order.bytes.get()).unwrap_or(i64::MAX);
+            checkpoints.quota = checkpoints.quota.min(0).saturating_add(bytes);
+            if checkpoints.unreported > 0 {
+                self.report(cx, CheckpointState::Writing);
+            }
         }
         Some(())
     }
@@ -294,7 +303,7 @@ impl DataManager {
     pub(crate) fn checkpoint_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(checkpoints) = &mut self.checkpoints else { return false };
         let Checkpoints { running: Some(running), quota, .. } = checkpoints else { return false };
-        if running.phase != Phase::Scanning || *quota == 0 || running.on_the_way > ON_THE_WAY_MAX {
+        if running.phase != Phase::Scanning || *quota <= 0 || running.on_the_way > ON_THE_WAY_MAX {
             return false;
         }
         let mut units = cx.slice_units();
@@ -351,14 +360,14 @@ impl DataManager {
             cx.file(name, Task::Write(bytes as u32).token_of(running.number), write);
             running.offset += bytes;
             running.on_the_way += bytes;
-            checkpoints.quota = checkpoints.quota.saturating_sub(bytes);
+            checkpoints.quota = checkpoints.quota.saturating_sub_unsigned(bytes);
             checkpoints.unreported += bytes;
             checkpoints.statistics.bytes += bytes;
         }
         if matches!(running.phase, Phase::Flushing(_)) {
             cx.file(name, Task::Flush.token_of(running.number), FileTask::Flush);
         }
-        if checkpoints.quota == 0 {
+        if checkpoints.quota <= 0 && checkpoints.unreported > 0 {
             self.report(cx, CheckpointState::Writing);
         }
     }

@@ -422,7 +422,7 @@ impl Block for DataManager {
                 self.on_checkpoint_order(cx);
                 Some(())
             }
-            Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(frame),
+            Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => {

@@ -7,8 +7,9 @@
 //! A change must never fail at its commit for want of room in the log. So the log gives *credit*: a data manager
 //! *reserves* the room of a record when it prepares the change, and refuses the change, before anything is done, if it
 //! has not enough. An operation gives its reservation back when it ends, whichever way; what was logged stays taken.
-//! Credit is asked for when less than half of the usual amount is left. How much is given out altogether is the log's
-//! business, which knows how full it is.
+//! Credit is asked for when less than half of the usual amount is left, or when a change was refused. How much is given
+//! out altogether is the log's business, which knows how full it is; if it gives less than the usual amount, it gives the
+//! rest by itself as soon as it has room.
 
 use crate::DataManager;
 use crate::apply::{RowEvent, RowListener, Rows};
@@ -37,8 +38,10 @@ pub struct RedoLog {
     credit_full: u64,
     /// Why there was not more.
     shortage: ErrorCode,
-    /// Credit was asked for and not given yet.
+    /// Credit was asked for, and not all of it was given yet.
     has_asked: bool,
+    /// A change was refused since.
+    has_refused: bool,
 }
 
 impl RedoLog {
@@ -53,6 +56,7 @@ impl RedoLog {
             credit_full: 0,
             shortage: ErrorCode::RedoLogFull,
             has_asked: false,
+            has_refused: false,
         }
     }
 
@@ -68,6 +72,7 @@ impl RedoLog {
         }
         let bytes = (RECORD_HEAD_BYTES + image_bytes) as u64;
         if bytes > self.credit {
+            self.has_refused = true;
             return Err(self.shortage);
         }
         self.credit -= bytes;
@@ -79,9 +84,10 @@ impl RedoLog {
     /// # Errors
     /// There is no room now.
     #[inline]
-    pub fn check_room(&self, is_logged: bool, image_bytes: usize) -> Result<(), ErrorCode> {
+    pub fn check_room(&mut self, is_logged: bool, image_bytes: usize) -> Result<(), ErrorCode> {
         let bytes = (RECORD_HEAD_BYTES + image_bytes) as u64;
         let is_short = is_logged && self.stream.is_some() && bytes > self.credit;
+        self.has_refused |= is_short;
         if is_short { Err(self.shortage) } else { Ok(()) }
     }
 
@@ -190,8 +196,8 @@ impl DataManager {
             log.records.clear();
             log.cuts.clear();
         }
-        if log.credit <= log.credit_full / 2 && !log.has_asked {
-            log.has_asked = true;
+        if (log.credit <= log.credit_full / 2 || log.has_refused) && !log.has_asked {
+            (log.has_asked, log.has_refused) = (true, false);
             cx.frame(SignalNumber::RedoCreditRequest, stream);
         }
     }
@@ -199,7 +205,8 @@ impl DataManager {
     pub(crate) fn on_redo_credit_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<CreditBody>()?;
         let log = &mut self.store.listener;
-        log.has_asked = false;
+        // Who gives less gives the rest later, without being asked.
+        log.has_asked = body.shortage.get() != 0;
         log.credit += body.bytes.get();
         log.credit_full = log.credit;
         log.shortage = ErrorCode::from_number(body.shortage.get()).unwrap_or(ErrorCode::RedoLogFull);

@@ -171,7 +171,12 @@ impl Node {
         assert!(matches!(restored, StartResult::Restored { .. }), "{restored:?}");
         let incarnation = node.incarnations.len() as u32 + 1;
         node.incarnations.push(LogIncarnation { number: incarnation, last_valid: None });
-        node.start(StartTask::Begin { epoch: Epoch(epoch + 1), durable: Epoch(epoch), incarnation });
+        node.start(StartTask::Begin {
+            epoch: Epoch(epoch + 1),
+            limit: Epoch::MAX,
+            durable: Epoch(epoch),
+            incarnation,
+        });
         node.harness.block().inspect_indexes()?;
         node.give_credit(1 << 30);
         Ok(node)

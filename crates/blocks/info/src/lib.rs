@@ -239,7 +239,9 @@ mod tests {
                 | InfoTable::Memory
                 | InfoTable::Nodes
                 | InfoTable::Locks
-                | InfoTable::Tables => {}
+                | InfoTable::Tables
+                | InfoTable::DiskWriteSpeedBase
+                | InfoTable::DiskWriteSpeedAggregate => {}
             }
             0
         }

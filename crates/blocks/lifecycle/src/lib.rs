@@ -310,6 +310,12 @@ impl Lifecycle {
         } else if self.file.is_some() {
             cx.log(LogLevel::Info, format_args!("first start: the files were made in {millis} ms"));
         }
+        let node = cx.own().node();
+        let streams: Vec<Address> = cx.view().addresses(BlockNumber::Redo).collect();
+        // Data managers are ready for checkpoints now: all of them have confirmed that they have begun.
+        for stream in streams.into_iter().filter(|stream| stream.node() == node) {
+            cx.frame(SignalNumber::NodeStartedOrder, stream);
+        }
         let driver = cx.driver();
         let order = NodeStartedOrder { restored: is_restart.then_some(restored) };
         cold::write(&mut cx.frame(SignalNumber::NodeStartedOrder, driver), &order);

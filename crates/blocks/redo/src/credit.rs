@@ -3,6 +3,8 @@
 //! What is given out altogether never exceeds the room that the log has, less a margin for what belongs to nobody: heads of
 //! blocks and segments, end records, and the rests of sectors behind them. While the log is short of room, only the end
 //! records of global checkpoints use the margin, a few kilobytes every two seconds.
+//!
+//! Who gets less than the usual amount need not ask again: it gets the rest as soon as there is room (`give_rest`).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,6 +14,8 @@ use vinga_wire::ErrorCode;
 pub struct Credits {
     /// By data manager of the stream.
     given: Vec<u64>,
+    /// By data manager: why it got less than it wanted when it was last given something; `None` if it did not.
+    shortages: Vec<Option<ErrorCode>>,
 }
 
 /// How full the log is.
@@ -31,6 +35,11 @@ pub struct Room {
 const USUAL_MAX: u64 = 4 << 20;
 
 impl Room {
+    /// Bytes that could be given out, if so many were given out and are not used.
+    pub fn left(&self, outstanding: u64) -> u64 {
+        self.capacity.saturating_sub(self.used + outstanding + self.margin())
+    }
+
     /// Bytes that are never given out.
     fn margin(&self) -> u64 {
         (self.capacity / 8).clamp(64 << 10, 16 << 20)
@@ -40,7 +49,7 @@ impl Room {
 impl Credits {
     /// Nobody has any.
     pub fn new(participants: usize) -> Self {
-        Credits { given: vec![0; participants] }
+        Credits { given: vec![0; participants], shortages: vec![None; participants] }
     }
 
     /// What a data manager has been given and has not used, all together.
@@ -48,18 +57,34 @@ impl Credits {
         self.given.iter().sum()
     }
 
-    /// A data manager asks for more: how many bytes it is given, and why they are no more.
+    /// A data manager asks for more before the log is open: it gets it then.
+    pub fn put_off(&mut self, participant: usize) -> (u64, Option<ErrorCode>) {
+        self.shortages[participant] = Some(ErrorCode::RedoLogFull);
+        (0, Some(ErrorCode::RedoLogFull))
+    }
+
+    /// A data manager asks for more, or is given the rest: how many bytes it is given, and why they are no more.
     pub fn give(&mut self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {
+        let (given, shortage) = self.amount(participant, room);
+        self.given[participant] += given;
+        self.shortages[participant] = shortage;
+        (given, shortage)
+    }
+
+    fn amount(&self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {
         if room.backlog > room.backlog_max {
             return (0, Some(ErrorCode::RedoBufferFull));
         }
         let participants = self.given.len() as u64;
         let usual = (room.capacity / 4 / participants).min(USUAL_MAX);
         let wanted = usual.saturating_sub(self.given[participant]);
-        let free = room.capacity.saturating_sub(room.used + self.outstanding() + room.margin());
-        let given = wanted.min(free);
-        self.given[participant] += given;
+        let given = wanted.min(room.left(self.outstanding()));
         (given, (given < wanted).then_some(ErrorCode::RedoLogFull))
+    }
+
+    /// Data managers that got less than they wanted for this reason.
+    pub fn short_for(&self, reason: ErrorCode) -> impl Iterator<Item = usize> {
+        self.shortages.iter().enumerate().filter(move |(_, one)| **one == Some(reason)).map(|(at, _)| at)
     }
 
     /// A data manager has logged so many bytes.
@@ -86,6 +111,9 @@ mod tests {
         assert_eq!(credits.give(1, full), (1 << 20, Some(ErrorCode::RedoLogFull)), "8 MiB are the margin");
         assert_eq!(credits.give(1, full), (0, Some(ErrorCode::RedoLogFull)));
         assert_eq!(credits.outstanding(), 5 << 20);
+        assert_eq!(credits.short_for(ErrorCode::RedoLogFull).collect::<Vec<_>>(), [1]);
+        assert_eq!(credits.give(1, ROOM), (3 << 20, None), "the rest");
+        assert_eq!(credits.short_for(ErrorCode::RedoLogFull).count(), 0);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Data managers send their records as batches (`RedoAppendOrder`), within the credit that they were given (`credit`). The
 //! stream puts them into blocks (`writer`) in files that are used again and again (`segments`). When an epoch ends it has
 //! everything of that epoch sent, writes an end record, flushes, and confirms. At a start it finds out how far the log
-//! reaches (`scan`) and has the data managers apply it (`replay`).
+//! reaches (`scan`) and has the data managers apply it (`replay`). It decides when they make checkpoints, so that it can
+//! forget old records, and how fast (`checkpoints`, `write_speed`).
 //!
 //! `docs/protocols/durability.md` describes the protocol, `docs/formats/redo.md` the files.
 //!
@@ -14,20 +15,30 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod checkpoints;
 mod credit;
 mod end_of_epoch;
 mod reader;
 mod replay;
+mod samples;
 mod scan;
 mod segments;
 mod start;
 mod task;
+mod write_speed;
 mod writer;
 
+pub use checkpoints::{CheckpointSettings, RoundStatistics};
+pub use samples::{Sample, Written};
+pub use write_speed::{Reason, Slowdowns, SpeedLimits};
+
 use alloc::string::String;
+use alloc::vec::Vec;
+use checkpoints::Checkpoints;
 use core::ops::Range;
 use credit::{Credits, Room};
 use end_of_epoch::Ending;
+use samples::Samples;
 use segments::Segments;
 use start::Start;
 use task::Task;
@@ -40,7 +51,7 @@ use vinga_kernel::{Block, Context, InjectedBug, Scrutiny};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U64, cold};
 use writer::Writer;
 
 /// What a stream is configured with.
@@ -62,6 +73,10 @@ pub struct Settings {
     pub backlog_max: u64,
     /// How checksums are computed.
     pub checksum: Checksum,
+    /// Data managers of the node, those of other streams included.
+    pub data_managers: u16,
+    /// When checkpoints are made, and how fast.
+    pub checkpoints: CheckpointSettings,
 }
 
 /// A log stream.
@@ -81,6 +96,8 @@ pub struct Redo {
     end_mark: Option<(Epoch, u64)>,
     /// A write or flush has failed: nobody knows what is on disk, and no epoch is confirmed any more.
     has_failed: bool,
+    checkpoints: Checkpoints,
+    samples: Samples,
     statistics: Statistics,
 }
 
@@ -124,6 +141,8 @@ impl Redo {
             ended: Epoch(0),
             end_mark: None,
             has_failed: false,
+            checkpoints: Checkpoints::new(settings.checkpoints, participants, settings.data_managers),
+            samples: Samples::default(),
             statistics: Statistics::default(),
             settings,
         }
@@ -174,25 +193,48 @@ impl Redo {
         self.statistics.record_bytes += records.len() as u64;
         let entry = Entry { participant, batch: head.batch.get(), records };
         writer.append(cx, &mut self.segments, at, &entry);
+        if self.checkpoints.note_logged(writer.position()) {
+            self.consider_round(cx);
+        }
         Some(())
     }
 
     fn on_redo_credit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let at = self.place_of(frame.sender().instance());
-        let (bytes, shortage) = if self.writer.is_some() {
-            self.credits.give(at, self.room())
-        } else {
-            (0, Some(ErrorCode::RedoLogFull))
-        };
+        let (bytes, shortage) =
+            if self.writer.is_some() { self.credits.give(at, self.room()) } else { self.credits.put_off(at) };
+        self.confirm_credit(cx, at, bytes, shortage);
         if shortage.is_some() {
             cx.mark("log is short of room");
             self.statistics.shortages += 1;
         }
-        cx.frame(SignalNumber::RedoCreditConfirm, frame.sender()).put(&CreditBody {
+        if shortage == Some(ErrorCode::RedoLogFull) {
+            self.note_shortage(cx);
+        }
+    }
+
+    fn confirm_credit(&self, cx: &mut Context<'_>, at: usize, bytes: u64, shortage: Option<ErrorCode>) {
+        let instance = self.settings.participants.start + at as u16;
+        let receiver = Address::new(cx.own().node(), BlockNumber::DataManager, instance);
+        cx.frame(SignalNumber::RedoCreditConfirm, receiver).put(&CreditBody {
             bytes: U64::new(bytes),
             shortage: U16::new(shortage.map_or(0, |code| code as u16)),
             unused: [U16::ZERO; 3],
         });
+    }
+
+    /// There is more room than there was: those that got less than they wanted for this reason get the rest.
+    pub(crate) fn give_rest(&mut self, cx: &mut Context<'_>, reason: ErrorCode) {
+        let waiting: Vec<usize> = self.credits.short_for(reason).collect();
+        for at in waiting {
+            let (bytes, shortage) = self.credits.give(at, self.room());
+            if bytes > 0 || shortage != Some(reason) {
+                self.confirm_credit(cx, at, bytes, shortage);
+            }
+            if shortage == Some(ErrorCode::RedoLogFull) {
+                self.note_shortage(cx);
+            }
+        }
     }
 
     fn on_redo_trim_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -210,6 +252,7 @@ impl Redo {
         }
         if self.segments.trim() > 0 {
             cx.mark("log segments are free again");
+            self.give_rest(cx, ErrorCode::RedoLogFull);
         }
     }
 
@@ -229,7 +272,14 @@ impl Redo {
             Task::Block(bytes) | Task::SegmentHead(bytes) => {
                 self.statistics.blocks += 1;
                 self.statistics.written_bytes += u64::from(bytes);
-                self.writer.as_mut().expect("it has written").note_written(bytes);
+                let writer = self.writer.as_mut().expect("it has written");
+                writer.note_written(bytes);
+                let has_room = writer.backlog() <= self.settings.backlog_max;
+                let target = self.target_speed();
+                self.samples.note(cx.now(), Written { redo: u64::from(bytes), checkpoint: 0 }, target);
+                if has_room {
+                    self.give_rest(cx, ErrorCode::RedoBufferFull);
+                }
             }
             Task::Flush(file) => self.on_flushed(cx, file),
             task => {
@@ -281,6 +331,12 @@ impl Block for Redo {
             Some(SignalNumber::RedoReplayConfirm) => self.on_redo_replay_confirm(cx, frame),
             Some(SignalNumber::EpochEndRequest) => self.on_epoch_end_request(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::CheckpointReport) => self.on_checkpoint_report(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            Some(SignalNumber::NodeStartedOrder) => {
+                self.on_node_started_order(cx);
+                Some(())
+            }
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),

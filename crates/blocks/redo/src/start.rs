@@ -26,7 +26,7 @@ use vinga_kernel::Context;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
 use vinga_wire::redo::BatchBody;
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// What a stream does of the start, and has found.
 #[derive(Default)]
@@ -302,7 +302,11 @@ impl Redo {
         let (origin, checksum) = (self.origin(incarnation), self.settings.checksum);
         self.writer = Some(Writer::new(origin, checksum, place.block, place.offset));
         self.remove_surplus_files(cx);
+        let used = self.room().used;
+        self.writer.as_mut().expect("it was just made").note_used(used);
+        self.checkpoints.note_open(self.segments.capacity(), used);
         self.start.confirm(cx, StartResult::Done);
+        self.give_rest(cx, ErrorCode::RedoLogFull);
         self.fill_next_file(cx);
     }
 

@@ -3,15 +3,15 @@
 //! Blocks are written in order, each once. A block is written when it is full, or when an epoch ends: then the files that
 //! were written to since the last flush are flushed, and the epoch is on disk when all of them have confirmed.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use vinga_base::Epoch;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_format::block::{BLOCK_BYTES, HEAD_BYTES, Origin};
 use vinga_format::block_writer::BlockWriter;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{ENTRY_HEAD_BYTES, Entry, SEGMENT_HEAD_BYTES, Segment, begin_entries, put_entry};
-use vinga_kernel::Context;
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+use vinga_kernel::{Context, Tick};
 
 use crate::segments::Segments;
 use crate::task::Task;
@@ -29,6 +29,10 @@ pub struct Writer {
     flushed: u64,
     /// Bytes that were handed over and not confirmed.
     on_the_way: u64,
+    /// When the writes that were not confirmed were handed over, oldest first.
+    handed_over: VecDeque<Tick>,
+    /// Bytes that the log has taken up, since it began to be counted.
+    position: u64,
     /// Files that were written to since they were last flushed.
     unflushed: BTreeSet<u32>,
 }
@@ -45,6 +49,8 @@ impl Writer {
             offset,
             flushed: last_block,
             on_the_way: 0,
+            handed_over: VecDeque::new(),
+            position: 0,
             unflushed: BTreeSet::new(),
         }
     }
@@ -53,6 +59,22 @@ impl Writer {
     pub fn used_of_segment(&self) -> u64 {
         let open = if self.block.is_open() { HEAD_BYTES + self.block.payload_bytes() } else { 0 };
         self.offset + open.next_multiple_of(SECTOR_BYTES) as u64 - SEGMENT_HEAD_BYTES as u64
+    }
+
+    /// So many bytes of the log are in use already.
+    pub fn note_used(&mut self, bytes: u64) {
+        self.position = bytes;
+    }
+
+    /// A number that grows with the bytes that the log takes up, those of the open block included.
+    pub fn position(&self) -> u64 {
+        let open = if self.block.is_open() { self.block.payload_bytes() as u64 } else { 0 };
+        self.position + open
+    }
+
+    /// When the oldest bytes were handed over of those that are not known to be written.
+    pub fn oldest_unwritten(&self) -> Option<Tick> {
+        self.handed_over.front().copied()
     }
 
     /// Bytes that wait to be written.
@@ -120,14 +142,17 @@ impl Writer {
         let (offset, bytes) = (self.offset, data.len() as u64);
         self.offset += bytes;
         self.on_the_way += bytes;
+        self.position += bytes;
+        self.handed_over.push_back(cx.now());
         self.unflushed.insert(file);
         let write = FileTask::Write { offset, data: Data(data) };
         cx.file(self.name(file), task(bytes as u32).token(), write);
     }
 
-    /// So many bytes were written.
+    /// So many bytes were written. Writes come to their end in about the order in which they were handed over.
     pub fn note_written(&mut self, bytes: u32) {
         self.on_the_way -= u64::from(bytes);
+        self.handed_over.pop_front();
     }
 
     /// Ends an epoch: writes the open block, or an empty one, with the end record. Returns the number of the block.

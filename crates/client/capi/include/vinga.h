@@ -775,6 +775,10 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 #define VINGA_INFO_POOLS 3
 /** Signals handled by each block. */
 #define VINGA_INFO_BLOCKS 4
+/** What was written of checkpoints and the redo log, by the second of the last minute. */
+#define VINGA_INFO_DISK_WRITE_SPEED_BASE 5
+/** The same on the average of 1, 10 and 60 seconds, and how fast checkpoints are to be written. */
+#define VINGA_INFO_DISK_WRITE_SPEED_AGGREGATE 6
 
 /** Rows of an information table, VINGA_INFO_*, of a data node. */
 VINGA_API int vinga_info(vinga_cluster *cluster, int which, vinga_result **result);

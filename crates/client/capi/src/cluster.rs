@@ -169,8 +169,14 @@ fn delete(
 }
 
 /// The information tables by their numbers.
-const INFO_TABLES: [InfoTable; 4] =
-    [InfoTable::Threads, InfoTable::Memory, InfoTable::Pools, InfoTable::Blocks];
+const INFO_TABLES: [InfoTable; 6] = [
+    InfoTable::Threads,
+    InfoTable::Memory,
+    InfoTable::Pools,
+    InfoTable::Blocks,
+    InfoTable::DiskWriteSpeedBase,
+    InfoTable::DiskWriteSpeedAggregate,
+];
 
 fn info(waiting: &Waiting<'_>, _: &mut Cluster, table: c_int, result: Out<Handle<ResultSet>>) -> Outcome {
     let result = result.required()?;

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub log: Vec<LogEntry>,
     pub view: Arc<ClusterView>,
     pub slice_units: u32,
+    /// How busy the thread was, in percent.
+    pub load: u8,
     pub bug: Option<InjectedBug>,
     pub marks: Option<BTreeSet<&'static str>>,
     /// What blocks have asked of files in this turn.
@@ -172,6 +174,13 @@ impl Context<'_> {
     #[inline]
     pub fn slice_units(&self) -> u32 {
         self.shared.slice_units
+    }
+
+    /// How busy this thread was during about the last second: the share of time in percent that it spent in turns, as its
+    /// driver has measured it; 0 where nobody measures.
+    #[inline]
+    pub fn load(&self) -> u8 {
+        self.shared.load
     }
 
     /// Writes an entry to the log.

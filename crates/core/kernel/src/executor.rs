@@ -152,6 +152,7 @@ impl<H: Host> Executor<H> {
             log: Vec::new(),
             view,
             slice_units: 512,
+            load: 0,
             bug: None,
             marks: None,
             file_requests: Vec::new(),
@@ -508,6 +509,12 @@ impl<H: Host> Executor<H> {
     /// the seed.
     pub fn set_slice_units(&mut self, units: u32) {
         self.shared.slice_units = units.max(1);
+    }
+
+    /// Says how busy the thread was during about the last second, in percent; blocks see it as [`Context::load`]. The edge
+    /// measures it, the simulator may set what it likes.
+    pub fn set_load(&mut self, percent: u8) {
+        self.shared.load = percent.min(100);
     }
 
     /// The signals that were handled last.

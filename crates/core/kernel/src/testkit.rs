@@ -201,6 +201,16 @@ impl<B: Block> Harness<B> {
         self.catch();
     }
 
+    /// Sets how busy the block's thread counts as, in percent.
+    pub fn set_load(&mut self, percent: u8) {
+        self.executor.set_load(percent);
+    }
+
+    /// When the next timer is due; none if nobody has set one.
+    pub fn next_due(&self) -> Option<Tick> {
+        self.executor.next_due()
+    }
+
     /// The tick of this turn.
     pub fn now(&self) -> Tick {
         self.now

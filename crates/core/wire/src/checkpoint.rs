@@ -3,7 +3,7 @@
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `CheckpointOrder` | redo | data manager | begin a checkpoint, unless one is under way |
-//! | `CheckpointQuotaOrder` | redo | data manager | write so many bytes more |
+//! | `CheckpointQuotaOrder` | redo | data manager | write so many bytes more, less what was written above the quota before |
 //! | `CheckpointReport` | data manager | redo | how far it is |
 
 use zerocopy::little_endian::{U32, U64};
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct QuotaBody {
-    /// Bytes.
+    /// Bytes. They replace what is left of the quota before.
     pub bytes: U64,
 }
 
@@ -21,7 +21,7 @@ pub struct QuotaBody {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum CheckpointState {
-    /// It has used up its quota, or written more.
+    /// It is being written: it has used up its quota, or has got another one.
     Writing = 1,
     /// All is written and flushed.
     Written = 2,
@@ -29,6 +29,19 @@ pub enum CheckpointState {
     Usable = 3,
     /// It was given up, because the disk is full: it will be tried again.
     GivenUp = 4,
+}
+
+impl CheckpointState {
+    /// The state with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => CheckpointState::Writing,
+            2 => CheckpointState::Written,
+            3 => CheckpointState::Usable,
+            4 => CheckpointState::GivenUp,
+            _ => return None,
+        })
+    }
 }
 
 /// Body of `CheckpointReport`.

@@ -31,6 +31,10 @@ pub enum InfoTable {
     Locks,
     /// Rows and bytes of each table.
     Tables,
+    /// What log streams and their data managers have written to the disk, by the second.
+    DiskWriteSpeedBase,
+    /// The same on the average, and how fast checkpoints are to be written.
+    DiskWriteSpeedAggregate,
 }
 
 /// `InfoRequest`.

@@ -6,7 +6,7 @@
 //! | `StartConfirm` | the same | lifecycle | done |
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
 //! | `StartProgressReport` | the same | lifecycle | so much of it is done |
-//! | `NodeStartedOrder` | lifecycle | driver | the node is started: let clients in |
+//! | `NodeStartedOrder` | lifecycle | redo, driver | the node is started: order checkpoints; let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //! | `EpochLimitOrder` | lifecycle | coordinators, distribution | epochs up to this one may be used: a restart begins above it |
 //! | `NodeStopRequest` | driver | lifecycle | no client sends anything any more: bring everything to disk |

@@ -11,7 +11,7 @@ use vinga_config::parameters::Parameter;
 use vinga_format::Checksum;
 use vinga_format::system::{ChooseError, choose, copy_of};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
-use vinga_node::DiskSettings;
+use vinga_node::{CheckpointSettings, DiskSettings, SpeedLimits};
 
 /// How checksums are computed: by the processor's instruction, if it has one.
 const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
@@ -80,6 +80,17 @@ pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, S
         log_files: integer(Parameter::NoOfFragmentLogFiles) as u32,
         log_file_bytes: integer(Parameter::FragmentLogFileSize) / SECTOR_BYTES as u64 * SECTOR_BYTES as u64,
         redo_buffer: integer(Parameter::RedoBuffer),
+        checkpoints: CheckpointSettings {
+            bytes_between: CheckpointSettings::bytes_between(
+                integer(Parameter::TimeBetweenLocalCheckpoints) as u32
+            ),
+            speed: SpeedLimits {
+                min: integer(Parameter::MinDiskWriteSpeed),
+                max: integer(Parameter::MaxDiskWriteSpeed),
+                max_other_node_restart: integer(Parameter::MaxDiskWriteSpeedOtherNodeRestart),
+                max_own_restart: integer(Parameter::MaxDiskWriteSpeedOwnRestart),
+            },
+        },
     };
     let mark = files.mark();
     Ok(FoundDisk { settings, mark: (is_first || mark.exists()).then_some(mark) })

@@ -78,6 +78,9 @@ pub(crate) struct Worker<H> {
     /// The contents of the driver's lane while they are handled.
     orders: Vec<u8>,
     stock_due: u64,
+    /// When its figures were last sampled, and how long it had been in turns until then, in nanoseconds.
+    stock_taken: u64,
+    busy_until_stock: u64,
     /// When sockets were last polled.
     polled: u64,
     /// Slices of long work wait for the next turn.
@@ -143,6 +146,8 @@ impl<H: Host> Worker<H> {
             realtime,
             orders: Vec::new(),
             stock_due: 0,
+            stock_taken: clock.nanos(),
+            busy_until_stock: 0,
             polled: 0,
             has_long_work: false,
             has_overslept: false,
@@ -394,6 +399,7 @@ impl<H: Host> Worker<H> {
 
     fn take_stock(&mut self, now: u64) {
         self.stock_due = now + STOCK_NANOS;
+        self.measure_load(now);
         self.statistics.sample_cpu();
         self.statistics.connections.set(self.sockets.len() as u64);
         self.spinning.note_preemptions(self.statistics.preemptions.get());
@@ -415,6 +421,18 @@ impl<H: Host> Worker<H> {
         }
     }
 
+    /// Reports to the blocks how busy the thread was since the last time. Spinning is no work.
+    fn measure_load(&mut self, now: u64) {
+        if now - self.stock_taken < STOCK_NANOS / 2 {
+            // The thread has just begun: that says nothing.
+            return;
+        }
+        let busy = self.statistics.busy_nanos.get();
+        let percent = load_percent(busy - self.busy_until_stock, now - self.stock_taken);
+        self.executor.set_load(percent);
+        (self.stock_taken, self.busy_until_stock) = (now, busy);
+    }
+
     /// The node stops, and everything that was begun was sent, or will not be sent in time.
     fn has_ended(&self, has_more: bool, now: u64) -> bool {
         self.stops_since.is_some_and(|since| {
@@ -427,5 +445,23 @@ impl<H: Host> Worker<H> {
 
     fn inbox(&self) -> &Inbox<Message> {
         &self.switchboard.threads[usize::from(self.index)]
+    }
+}
+
+/// The share of a span of time that was busy, in percent.
+fn load_percent(busy_nanos: u64, nanos: u64) -> u8 {
+    (busy_nanos.saturating_mul(100) / nanos.max(1)).min(100) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_is_the_share_of_time_in_turns() {
+        assert_eq!(load_percent(0, 1_000_000_000), 0);
+        assert_eq!(load_percent(953_000_000, 1_003_000_000), 95);
+        assert_eq!(load_percent(1_000_000_000, 1_000_000_000), 100);
+        assert_eq!(load_percent(5, 0), 100, "a turn that ends in the nanosecond of the last sample");
     }
 }

@@ -174,6 +174,23 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterE
         let problem = "accepted without effect so far: a node that has failed stays down until it is started";
         notes.push(parameters.refuse(Parameter::StopOnError, problem));
     }
+    remark_on_speeds(parameters, notes);
+}
+
+/// Remarks on limits of the speed of checkpoints that contradict each other.
+fn remark_on_speeds(parameters: &Parameters, notes: &mut Vec<ParameterError>) {
+    let min = parameters.integer(Parameter::MinDiskWriteSpeed);
+    let maxima = [
+        Parameter::MaxDiskWriteSpeed,
+        Parameter::MaxDiskWriteSpeedOtherNodeRestart,
+        Parameter::MaxDiskWriteSpeedOwnRestart,
+    ];
+    for max in maxima {
+        if parameters.integer(max) < min {
+            let least = parameters.written(Parameter::MinDiskWriteSpeed);
+            notes.push(parameters.refuse(max, format!("without effect: {least} is more, and holds")));
+        }
+    }
 }
 
 /// The threads, by the first of the three ways that the parameters use.

@@ -72,6 +72,9 @@ pub struct Description {
 
 /// The greatest number of coordinator, operation and scan records that one node can be configured for.
 const RECORDS_MAX: u64 = 1 << 26;
+/// The limits of the speed of local checkpoints, as in NDB.
+const SPEED_MIN: u64 = 1 << 20;
+const SPEED_MAX: u64 = 1 << 40;
 /// A longer time (49 days) is a typing error; NDB has the same bound.
 const MILLISECONDS_MAX: u64 = 4_294_967_039;
 
@@ -254,6 +257,23 @@ parameters! {
     /// Bytes of redo log of each stream that may wait to be written to disk; when the disk is too slow for that, changes
     /// get a temporary error.
     RedoBuffer: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
+
+    /// How much may be logged between two local checkpoints: a number of words of four bytes, as its logarithm to base 2
+    /// (20 is 4M). Of a small redo log at most a quarter is used between two.
+    TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20);
+
+    /// Bytes a second that the node writes of local checkpoints at least, however busy its threads and its disk are.
+    MinDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(10 << 20);
+
+    /// Bytes a second that the node writes of local checkpoints at most. It writes more slowly while its threads or its
+    /// disk have no time to spare, and as fast as it can when the redo log is nearly full.
+    MaxDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20);
+
+    /// The same while another data node is starting.
+    MaxDiskWriteSpeedOtherNodeRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20);
+
+    /// The same from the start of the node until its first local checkpoint has been made.
+    MaxDiskWriteSpeedOwnRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(400 << 20);
 
     /// How often the watchdog looks for progress; a thread without any is reported, the third time the node
     /// stops.

@@ -5,6 +5,7 @@
 
 mod batches;
 mod connections;
+pub mod disk;
 mod hold;
 pub mod ranges;
 mod reads;
@@ -18,6 +19,7 @@ pub use self::{
     received::{Received, committed, open, refused},
 };
 
+use disk::{LogSize, MemoryDisk};
 use hold::Held;
 use received::code;
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Routes, Scruti
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
 use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
 use vinga_wire::frame::Frames;
+use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::operation::{ALL_COLUMNS, LockWait, OperationKind};
 use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
@@ -77,6 +80,8 @@ pub struct Setup {
     pub partitions: u16,
     /// How long a driver may take to report that connections are closed.
     pub heartbeat_interval: Span,
+    /// How large the redo log of each node is; without one nothing is kept on disk.
+    pub log: Option<LogSize>,
     /// A rule that is broken on purpose; only with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
 }
@@ -92,6 +97,7 @@ impl Default for Setup {
             partitions: 0,
             // Nobody is silent for so long.
             heartbeat_interval: Span::from_millis(1_000_000),
+            log: None,
             bug: None,
         }
     }
@@ -165,6 +171,10 @@ pub struct Cluster {
     indexes_received: Vec<u16>,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
+    /// The newest rows of an information table.
+    info: Vec<Vec<InfoValue>>,
+    /// The files of the nodes that have a disk.
+    pub disks: BTreeMap<u8, MemoryDisk>,
     /// How often it has run.
     runs: u32,
     ticket: u64,
@@ -207,6 +217,29 @@ fn definition(setup: &Setup) -> TableDefinition {
     }
 }
 
+/// A data node, and its lanes to all others and to the API nodes.
+fn make_node(
+    settings: &NodeSettings,
+    view: &Arc<ClusterView>,
+    bug: Option<InjectedBug>,
+) -> (Executor<Blocks>, Vec<(u8, LaneId)>) {
+    let node = settings.node;
+    let blocks = Blocks::new(settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
+    // The second thread hosts nothing, but its driver may serve connections.
+    let routes = Routes::to(node, 0, &settings.instances());
+    let mut outbox = Outbox::new(routes, 2, 1 << 20);
+    let mut own = vec![];
+    let nodes = view.members().iter().map(|member| member.node);
+    for other in nodes.filter(|&other| other != node).chain([OTHER_API.node(), API.node()]) {
+        let lane = outbox.open_lane(0);
+        outbox.routes.set_node(other, Some(lane));
+        own.push((other.0, lane));
+    }
+    let mut executor = Executor::new(node, view.clone(), blocks, outbox, u64::from(node.0), Tick(0));
+    executor.inject_bug(bug);
+    (executor, own)
+}
+
 impl Cluster {
     /// `nodes` data nodes; node 1 has the coordinator.
     pub fn new(nodes: u8) -> Self {
@@ -217,9 +250,13 @@ impl Cluster {
     pub fn with(setup: &Setup) -> Self {
         let nodes = setup.nodes;
         let coordinators = |node: u8| if node <= setup.coordinators { setup.coordinators_each } else { 0 };
-        let settings = |node| NodeSettings {
-            heartbeat_interval: setup.heartbeat_interval,
-            ..node_settings(node, coordinators(node))
+        let settings = |node| {
+            let plain = node_settings(node, coordinators(node));
+            let heartbeat_interval = setup.heartbeat_interval;
+            let disk = setup.log.map(|log| MemoryDisk::default().settings(NodeId(node), log));
+            let mut threads = plain.threads.clone();
+            threads[0].streams = 0..u16::from(disk.is_some());
+            NodeSettings { heartbeat_interval, threads, disk, ..plain }
         };
         let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();
@@ -227,21 +264,8 @@ impl Cluster {
         let mut all_settings = BTreeMap::new();
         for node in 1..=nodes {
             let settings = settings(node);
-            let blocks = Blocks::new(&settings, 0, |_| PagePool::standalone(64), Box::new(NoFacts));
-            // The second thread hosts nothing, but its driver may serve connections.
-            let routes = Routes::to(NodeId(node), 0, &settings.instances());
-            let mut outbox = Outbox::new(routes, 2, 1 << 20);
-            let mut own = vec![];
-            let api_nodes = [OTHER_API.node().0, API.node().0];
-            for other in (1..=nodes).filter(|&other| other != node).chain(api_nodes) {
-                let lane = outbox.open_lane(0);
-                outbox.routes.set_node(NodeId(other), Some(lane));
-                own.push((other, lane));
-            }
+            let (executor, own) = make_node(&settings, &view, setup.bug);
             lanes.insert(node, own);
-            let mut executor =
-                Executor::new(NodeId(node), view.clone(), blocks, outbox, u64::from(node), Tick(0));
-            executor.inject_bug(setup.bug);
             executors.insert(node, executor);
             all_settings.insert(node, settings);
         }
@@ -265,20 +289,43 @@ impl Cluster {
             view,
             settings: all_settings,
             held: Held::default(),
+            info: vec![],
+            disks: BTreeMap::new(),
             runs: 0,
             ticket: 0,
             range_answers: vec![],
             statistics: vec![],
         };
+        if setup.log.is_some() {
+            cluster.disks = (1..=nodes).map(|node| (node, MemoryDisk::default())).collect();
+            cluster.run();
+        }
         cluster.notify(API, SignalNumber::ApiConnectedOrder);
         cluster.notify(OTHER_API, SignalNumber::ApiConnectedOrder);
         let dictionary = Address::new(NodeId(1), BlockNumber::Dictionary, 0);
         cluster.send(SignalNumber::CreateTableRequest, dictionary, |w| {
             cold::write(w, &CreateTableRequest { request: 1, definition });
         });
+        if setup.log.is_some() {
+            // It is answered when it is on disk.
+            cluster.advance(Span::from_millis(1000));
+        }
         assert_ne!(cluster.table, (0, 0), "the table is created");
         cluster.received.clear();
         cluster
+    }
+
+    /// The only node stops and starts again from its disk. The API node is a new one to it.
+    pub fn restart(&mut self) {
+        let settings = self.settings.get_mut(&1).expect("it was made");
+        let before = settings.disk.as_ref().expect("it has a disk");
+        let log = LogSize { files: before.log_files, file_bytes: before.log_file_bytes };
+        settings.disk = Some(self.disks[&1].settings(NodeId(1), log));
+        let (executor, lanes) = make_node(settings, &self.view, None);
+        self.executors.insert(1, executor);
+        self.lanes.insert(1, lanes);
+        self.run();
+        self.api_is_back();
     }
 
     /// The other API node asks for a schema change, and everything runs to the end.
@@ -314,9 +361,11 @@ impl Cluster {
         self.runs += 1;
         loop {
             let mut moved = vec![];
+            let mut is_served = false;
             for (&node, executor) in &mut self.executors {
                 executor.begin_turn(self.now);
                 while executor.finish_turn() {}
+                is_served |= self.disks.get_mut(&node).is_some_and(|disk| disk.serve(executor));
                 for &(to, lane) in &self.lanes[&node] {
                     let bytes = std::mem::take(executor.outbox().lane_mut(lane));
                     if !bytes.is_empty() {
@@ -334,7 +383,7 @@ impl Cluster {
             for (to, bytes) in &mut moved {
                 self.held.keep(*to, bytes);
             }
-            if moved.is_empty() {
+            if moved.is_empty() && !is_served {
                 let scrutiny = if self.runs.is_multiple_of(16) { Scrutiny::Full } else { Scrutiny::Brief };
                 self.executors.values().for_each(|executor| executor.host().check_invariants(scrutiny));
                 return;
@@ -384,6 +433,14 @@ impl Cluster {
             executor.feed(&bytes, Origin::Node).expect("our own");
         }
         self.run();
+    }
+
+    /// The rows of an information table of node 1.
+    pub fn info(&mut self, table: InfoTable) -> Vec<Vec<InfoValue>> {
+        let info = Address::new(NodeId(1), BlockNumber::Info, 0);
+        self.send(SignalNumber::InfoRequest, info, |w| cold::write(w, &InfoRequest { request: 1, table }));
+        assert_eq!(self.received().pop(), Some(Received::Other(SignalNumber::InfoConfirm)));
+        std::mem::take(&mut self.info)
     }
 
     /// A new transaction's id.

@@ -122,6 +122,12 @@ impl Cluster {
             SignalNumber::OutcomeConfirm => {
                 Received::Outcome(frame.head::<OutcomeConfirm>().expect("well-formed").0.outcome)
             }
+            SignalNumber::InfoConfirm => {
+                let InfoConfirm { columns, rows, .. } = cold::read(frame).expect("well-formed");
+                assert!(rows.iter().all(|row| row.len() == columns.len()), "{columns:?}: {rows:?}");
+                self.info = rows;
+                Received::Other(signal)
+            }
             _ => Received::Other(signal),
         }
     }

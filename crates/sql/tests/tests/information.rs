@@ -38,6 +38,10 @@ fn nodes_transactions_and_locks_are_listed() {
     }
 
     assert_eq!(a.lines("SELECT COUNT(*) FROM information_schema.VINGA_TRANSACTIONS"), ["0"]);
+    for written in ["BASE", "AGGREGATE"] {
+        let count = format!("SELECT COUNT(*) FROM information_schema.VINGA_DISK_WRITE_SPEED_{written}");
+        assert_eq!(a.lines(&count), ["0"], "nothing is kept on disk");
+    }
     a.query("BEGIN");
     a.query("UPDATE t SET v = 0 WHERE id = 1");
     b.query("BEGIN");

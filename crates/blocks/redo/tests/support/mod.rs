@@ -1,4 +1,5 @@
 //! Drives a log stream as the blocks around it do, on files in memory that forget what was not flushed.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::collections::BTreeMap;
 use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
@@ -7,8 +8,10 @@ use vinga_format::block::BlockSearch;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{Change, RecordKind, append_record};
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileName, FileRequest, FileTask};
-use vinga_kernel::testkit::Harness;
-use vinga_redo::{Redo, Settings};
+use vinga_kernel::testkit::{Harness, Sent};
+use vinga_kernel::{Span, Tick};
+use vinga_redo::{CheckpointSettings, Redo, Settings, SpeedLimits};
+use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::FileErrorKind;
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
@@ -50,16 +53,33 @@ pub struct Scanned {
     pub greatest: Epoch,
 }
 
+/// What a stream orders a data manager to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// This one begins a checkpoint.
+    Checkpoint(u16),
+    /// This one writes so many bytes.
+    Quota(u16, u64),
+    /// This one may log so many bytes more, and why not still more.
+    Credit(u16, u64, u16),
+}
+
 /// A stream with its files.
 pub struct Log {
+    settings: Settings,
     participants: u16,
     files: BTreeMap<FileName, File>,
     harness: Harness<Redo>,
+    /// What the stream has ordered since [`Log::orders`] was last called.
+    orders: Vec<Order>,
     step: u32,
     batches: Vec<u64>,
     flushes: bool,
     /// Writes fail.
     writes_fail: bool,
+    /// Tasks are not carried out while this is so; those that wait.
+    holds: bool,
+    held: Vec<FileRequest>,
     written: u64,
     credit: Vec<u64>,
 }
@@ -94,8 +114,9 @@ fn address(block: BlockNumber, instance: u16) -> Address {
     Address::new(NODE, block, instance)
 }
 
-fn stream(participants: u16) -> Harness<Redo> {
-    let settings = Settings {
+/// The settings of a stream of all data managers of a node.
+pub fn settings(participants: u16) -> Settings {
+    Settings {
         node: NODE,
         cluster: 4711,
         stream: 0,
@@ -104,21 +125,45 @@ fn stream(participants: u16) -> Harness<Redo> {
         file_bytes: FILE_BYTES,
         backlog_max: 64 << 20,
         checksum: Checksum::SOFTWARE,
-    };
+        data_managers: participants,
+        checkpoints: CheckpointSettings {
+            bytes_between: 4 << 20,
+            speed: SpeedLimits {
+                min: 10 << 20,
+                max: 200 << 20,
+                max_other_node_restart: 200 << 20,
+                max_own_restart: 400 << 20,
+            },
+        },
+    }
+}
+
+fn stream(settings: Settings) -> Harness<Redo> {
+    let participants = settings.participants.len() as u16;
     let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, participants, 1)]);
     Harness::new(address(BlockNumber::Redo, 0), 1, view, Redo::new(settings))
 }
 
 impl Log {
     pub fn new(participants: u16) -> Self {
+        Log::with(settings(participants))
+    }
+
+    /// A stream of these settings, without files.
+    pub fn with(settings: Settings) -> Self {
+        let participants = settings.participants.len() as u16;
         Log {
             participants,
             files: BTreeMap::new(),
-            harness: stream(participants),
+            harness: stream(settings.clone()),
+            orders: Vec::new(),
+            settings,
             step: 0,
             batches: vec![1; usize::from(participants)],
             flushes: true,
             writes_fail: false,
+            holds: false,
+            held: Vec::new(),
             written: 0,
             credit: vec![0; usize::from(participants)],
         }
@@ -127,7 +172,7 @@ impl Log {
     /// The same files, for another start.
     pub fn again(self) -> Self {
         let files = self.files.clone();
-        Log { files, batches: self.batches.clone(), ..Log::new(self.participants) }
+        Log { files, batches: self.batches.clone(), ..Log::with(self.settings.clone()) }
     }
 
     /// Does what the stream has asked of its files.
@@ -135,6 +180,10 @@ impl Log {
         loop {
             let requests = self.harness.take_file_requests();
             if requests.is_empty() {
+                return;
+            }
+            if self.holds {
+                self.held.extend(requests);
                 return;
             }
             for request in requests {
@@ -150,6 +199,17 @@ impl Log {
                 }
             }
         }
+    }
+
+    /// Lets the disk stand still, or go on.
+    pub fn hold_writes(&mut self, holds: bool) {
+        self.holds = holds;
+        for request in std::mem::take(&mut self.held) {
+            let data = self.carry_out(&request).expect("flushes are answered");
+            let FileRequest { requester, token, .. } = request;
+            self.harness.answer_file(FileAnswer { requester, token, result: Ok(data) });
+        }
+        self.serve();
     }
 
     fn carry_out(&mut self, request: &FileRequest) -> Option<FileData> {
@@ -194,6 +254,80 @@ impl Log {
         self.serve();
     }
 
+    /// What was sent and is no order to data managers; those are kept.
+    fn take_sent(&mut self) -> Vec<Sent> {
+        let mut others = Vec::new();
+        for sent in self.harness.take_sent() {
+            let (frame, instance) = (sent.frame(), sent.receiver().instance());
+            match sent.signal() {
+                SignalNumber::CheckpointOrder => self.orders.push(Order::Checkpoint(instance)),
+                SignalNumber::CheckpointQuotaOrder => {
+                    let (body, _) = frame.head::<QuotaBody>().expect("a whole body");
+                    self.orders.push(Order::Quota(instance, body.bytes.get()));
+                }
+                SignalNumber::RedoCreditConfirm => {
+                    let (body, _) = frame.head::<CreditBody>().expect("a whole body");
+                    self.credit[usize::from(instance)] += body.bytes.get();
+                    self.orders.push(Order::Credit(instance, body.bytes.get(), body.shortage.get()));
+                }
+                _ => others.push(sent),
+            }
+        }
+        others
+    }
+
+    /// What the stream has ordered since the last call.
+    pub fn orders(&mut self) -> Vec<Order> {
+        self.take_sent();
+        std::mem::take(&mut self.orders)
+    }
+
+    /// The node is started.
+    pub fn node_started(&mut self) {
+        self.send(address(BlockNumber::Lifecycle, 0), SignalNumber::NodeStartedOrder, |_| ());
+    }
+
+    /// A data manager reports how far its checkpoint is.
+    pub fn report(&mut self, instance: u16, state: CheckpointState, bytes: u64) {
+        let from = address(BlockNumber::DataManager, instance);
+        self.send(from, SignalNumber::CheckpointReport, |writer| {
+            let (state, bytes) = (U32::new(state as u32), U64::new(bytes));
+            writer.put(&ReportBody { state, unused: U32::ZERO, bytes });
+        });
+    }
+
+    pub fn advance(&mut self, span: Span) {
+        self.harness.advance(span);
+        self.serve();
+    }
+
+    /// The thread does not run for some time: timers are late.
+    pub fn stall(&mut self, span: Span) {
+        self.harness.stall(span);
+        self.serve();
+    }
+
+    pub fn set_load(&mut self, percent: u8) {
+        self.harness.set_load(percent);
+    }
+
+    /// Whether the stream waits for a timer.
+    pub fn has_timer(&self) -> bool {
+        self.harness.next_due().is_some()
+    }
+
+    pub fn now(&self) -> Tick {
+        self.harness.now()
+    }
+
+    pub fn block(&self) -> &Redo {
+        self.harness.block()
+    }
+
+    pub fn has_met(&self, mark: &str) -> bool {
+        self.harness.has_met(mark)
+    }
+
     /// Has the stream do a task of the start.
     fn start(&mut self, task: StartTask) -> Result<StartResult, String> {
         self.step += 1;
@@ -202,7 +336,7 @@ impl Log {
             cold::write(writer, &StartRequest { step, task });
         });
         let mut result = None;
-        for sent in self.harness.take_sent() {
+        for sent in self.take_sent() {
             match sent.signal() {
                 SignalNumber::StartConfirm => {
                     let confirm: StartConfirm = cold::read(&sent.frame()).expect("a whole body");
@@ -278,12 +412,18 @@ impl Log {
     pub fn ask_for_credit(&mut self, participant: usize) -> (u64, u16) {
         let from = address(BlockNumber::DataManager, participant as u16);
         self.send(from, SignalNumber::RedoCreditRequest, |_| ());
-        let sent = self.harness.take_sent();
-        let confirm = sent.iter().find(|sent| sent.signal() == SignalNumber::RedoCreditConfirm);
-        let frame = confirm.expect("it is answered").frame();
-        let (body, _) = frame.head::<CreditBody>().expect("a whole body");
-        self.credit[participant] += body.bytes.get();
-        (body.bytes.get(), body.shortage.get())
+        self.take_sent();
+        // It may have got some without having asked.
+        let mut answer = None;
+        self.orders.retain(|order| match *order {
+            Order::Credit(instance, bytes, shortage) if usize::from(instance) == participant => {
+                let before = answer.map_or(0, |(bytes, _)| bytes);
+                answer = Some((before + bytes, shortage));
+                false
+            }
+            _ => true,
+        });
+        answer.expect("it is answered")
     }
 
     /// Ends an epoch; it must be confirmed.
@@ -304,6 +444,11 @@ impl Log {
         self.flushes = true;
     }
 
+    /// Begins to end an epoch.
+    pub fn begin_to_end_epoch(&mut self, epoch: u64) {
+        assert!(!self.try_end_epoch(epoch), "the disk does not answer");
+    }
+
     fn try_end_epoch(&mut self, epoch: u64) -> bool {
         let president = address(BlockNumber::Distribution, 0);
         let body = EpochBody::new(Epoch(epoch));
@@ -316,7 +461,7 @@ impl Log {
                 writer.put(&body);
             });
         }
-        self.harness.take_sent().iter().any(|sent| sent.signal() == SignalNumber::EpochEndConfirm)
+        self.take_sent().iter().any(|sent| sent.signal() == SignalNumber::EpochEndConfirm)
     }
 
     pub fn durable(&mut self, epoch: u64) {
@@ -345,7 +490,7 @@ impl Log {
                 }
             }
         }
-        self.harness = stream(self.participants);
+        self.harness = stream(self.settings.clone());
         self.credit.fill(0);
     }
 
@@ -372,7 +517,7 @@ impl Log {
         let mut applied = Vec::new();
         loop {
             let mut confirms = Vec::new();
-            for sent in self.harness.take_sent() {
+            for sent in self.take_sent() {
                 match sent.signal() {
                     SignalNumber::RedoReplayRequest => {
                         let frame = sent.frame();

@@ -18,7 +18,9 @@ fn table_of(number: u32) -> InfoTable {
         3 => InfoTable::Blocks,
         4 => InfoTable::Nodes,
         5 => InfoTable::Transactions,
-        _ => InfoTable::Locks,
+        6 => InfoTable::Locks,
+        7 => InfoTable::DiskWriteSpeedBase,
+        _ => InfoTable::DiskWriteSpeedAggregate,
     }
 }
 
@@ -114,7 +116,9 @@ entries! {
             | InfoTable::Memory
             | InfoTable::Pools
             | InfoTable::Blocks
-            | InfoTable::Tables => {}
+            | InfoTable::Tables
+            | InfoTable::DiskWriteSpeedBase
+            | InfoTable::DiskWriteSpeedAggregate => {}
         }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();

@@ -1,0 +1,373 @@
+//! When local checkpoints are made, and how fast they are written.
+//!
+//! ```text
+//!   the start has ended ─▶ waiting ──enough was logged, or room is short──▶ round ──all are usable──▶ waiting
+//!                             ▲                                               │
+//!                             └────── some time later ◀── backing off ◀───────┘ one was given up
+//! ```
+//! A *round* is a checkpoint of each data manager of the stream, all at the same time (`CheckpointOrder`). When all of
+//! them are usable, the log needs nothing of what came before the round. It begins when
+//! - so much was logged since the last round began as the node is configured for, or a quarter of what the log can hold;
+//! - or at once when a data manager got less credit than it wanted, because the log is full.
+//!
+//! It does not begin before the node is started (`NodeStartedOrder`), nor when nothing was logged since the last one: that
+//! would free nothing. What is in the log when it is opened counts as logged.
+//!
+//! One round is made at a time. Each ends: a data manager's checkpoint is usable when a global checkpoint covers it, which
+//! the next one does, and those go on when nobody commits anything; or it is given up, because the disk is full. Then the
+//! round counts for nothing and is made again after a pause, which doubles each time: a disk does not get emptier by
+//! being asked.
+//!
+//! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`): its part of what
+//! [`WriteSpeed`] says for the whole node. Timers run only meanwhile: a stream at rest does nothing.
+
+use crate::Redo;
+use crate::samples::{Sample, Written};
+use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
+use alloc::collections::BTreeMap;
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
+use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
+use vinga_wire::view::MemberState;
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+
+/// How often quotas are given.
+const QUOTA_INTERVAL: Span = Span::from_millis(100);
+/// The time that a quota is for, at most: a thread that was held up does not write everything at once.
+const QUOTA_SPAN_MAX: Span = Span::from_millis(1000);
+/// The log lags when something was handed to the disk so long ago and is not written: a quarter of the usual time between
+/// global checkpoints, and a hundred times what a disk needs that is not overloaded.
+const LAG_MAX: Span = Span::from_millis(500);
+/// How long a round is put off that was given up, first and at most.
+const BACKOFF_MIN: Span = Span::from_millis(1000);
+const BACKOFF_MAX: Span = Span::from_millis(30_000);
+/// A round begins when this part of the log was used since the last one.
+const PART_OF_CAPACITY: u64 = 4;
+
+/// When checkpoints are made, and how fast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CheckpointSettings {
+    /// `TimeBetweenLocalCheckpoints`, in bytes: so much the streams of the node log together between two rounds.
+    pub bytes_between: u64,
+    /// How fast they are written, all those of the node together.
+    pub speed: SpeedLimits,
+}
+
+impl CheckpointSettings {
+    /// The bytes that a value of `TimeBetweenLocalCheckpoints` stands for: a number of words of four bytes, as its
+    /// logarithm to base 2.
+    pub const fn bytes_between(time_between_local_checkpoints: u32) -> u64 {
+        4 << time_between_local_checkpoints
+    }
+}
+
+/// A round.
+struct Round {
+    /// Where the log was when it began.
+    begun_at: u64,
+    /// The data managers whose checkpoints are neither usable nor given up, and whether they are being written.
+    awaited: BTreeMap<u16, bool>,
+    /// A checkpoint was given up.
+    is_given_up: bool,
+    /// Somebody has got less credit than it wanted since it began.
+    was_short: bool,
+}
+
+impl Round {
+    fn is_writing(&self) -> bool {
+        self.awaited.values().any(|&is_writing| is_writing)
+    }
+}
+
+/// The checkpoints of a stream's data managers.
+pub struct Checkpoints {
+    /// Data managers of the node, which share its speed.
+    data_managers: u16,
+    /// The log is open and the node started.
+    is_started: bool,
+    /// A round begins when so much was logged since the last one.
+    threshold: u64,
+    /// Batches before this place of the log are in usable checkpoints.
+    covered: u64,
+    /// Something was logged since the last round began.
+    has_changes: bool,
+    round: Option<Round>,
+    /// No round has ended since the start.
+    is_first: bool,
+    /// How long the next round is put off if it is given up.
+    backoff: Span,
+    /// It is being put off.
+    backs_off: bool,
+    /// Counts timers: those that were set for something that is over are ignored.
+    timer: u64,
+    /// Quotas were last given then.
+    quotas_given: Tick,
+    speed: WriteSpeed,
+    statistics: RoundStatistics,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RoundStatistics {
+    /// Rounds whose checkpoints all became usable.
+    pub rounds: u64,
+    /// Those of them that began because room in the log was short.
+    pub for_room: u64,
+    /// Rounds that were given up.
+    pub given_up: u64,
+}
+
+impl Checkpoints {
+    /// Those of a stream that this many of the node's data managers log to.
+    pub fn new(settings: CheckpointSettings, participants: usize, data_managers: u16) -> Self {
+        let data_managers = data_managers.max(participants as u16);
+        Checkpoints {
+            data_managers,
+            is_started: false,
+            threshold: (settings.bytes_between * participants as u64 / u64::from(data_managers)).max(1),
+            covered: 0,
+            has_changes: false,
+            round: None,
+            is_first: true,
+            backoff: BACKOFF_MIN,
+            backs_off: false,
+            timer: 0,
+            quotas_given: Tick(0),
+            speed: WriteSpeed::new(settings.speed),
+            statistics: RoundStatistics::default(),
+        }
+    }
+
+    /// The log was opened; so much of it is in use.
+    pub fn note_open(&mut self, capacity: u64, used: u64) {
+        self.threshold = self.threshold.min(capacity / PART_OF_CAPACITY);
+        self.has_changes = used > 0;
+    }
+
+    /// Something was logged. Returns whether that may be enough for a round.
+    #[inline]
+    pub fn note_logged(&mut self, position: u64) -> bool {
+        self.has_changes = true;
+        position - self.covered >= self.threshold
+    }
+
+    /// Whether it is time for a round.
+    fn is_due(&self, position: u64, is_short: bool) -> bool {
+        let is_free = self.is_started && self.round.is_none() && !self.backs_off;
+        is_free && self.has_changes && (is_short || position - self.covered >= self.threshold)
+    }
+
+    /// The part of a node's speed that one of its data managers has for some time, in bytes.
+    fn quota(&self, time: Span) -> u64 {
+        match self.speed.target() {
+            Some(speed) => (speed * time.0 / 1_000_000).div_ceil(u64::from(self.data_managers)),
+            None => u64::MAX,
+        }
+    }
+}
+
+impl Redo {
+    /// How fast checkpoints are written, in bytes a second of the node, and why. `None`: as fast as the disk allows.
+    pub fn write_speed(&self) -> (Option<u64>, Reason) {
+        (self.checkpoints.speed.target(), self.checkpoints.speed.reason())
+    }
+
+    /// For how long that was lowered.
+    pub fn slowdowns(&self) -> Slowdowns {
+        self.checkpoints.speed.slowdowns()
+    }
+
+    /// What was written in each second of the last minute in which something was, newest first.
+    pub fn written(&self, now: Tick) -> impl Iterator<Item = Sample> {
+        self.samples.last_minute(now)
+    }
+
+    /// Bytes a second that were written during the last seconds, on the average.
+    pub fn average_written(&self, now: Tick, seconds: u64) -> Written {
+        self.samples.average(now, seconds)
+    }
+
+    /// Counters of rounds.
+    pub fn round_statistics(&self) -> RoundStatistics {
+        self.checkpoints.statistics
+    }
+
+    /// The part of [`Redo::write_speed`] that the data managers of this stream have together.
+    pub fn target_speed(&self) -> Option<u64> {
+        let node = self.checkpoints.speed.target()?;
+        Some(node * self.settings.participants.len() as u64 / u64::from(self.checkpoints.data_managers))
+    }
+
+    /// The start has ended: data managers are ready for checkpoints.
+    pub(crate) fn on_node_started_order(&mut self, cx: &mut Context<'_>) {
+        assert!(self.writer.is_some(), "the node is started when its log is open");
+        self.checkpoints.is_started = true;
+        self.consider_round(cx);
+    }
+
+    /// Somebody has got less credit than it wanted.
+    pub(crate) fn note_shortage(&mut self, cx: &mut Context<'_>) {
+        if let Some(round) = &mut self.checkpoints.round {
+            round.was_short = true;
+        }
+        self.consider_round(cx);
+    }
+
+    /// Begins a round if it is time for one.
+    pub(crate) fn consider_round(&mut self, cx: &mut Context<'_>) {
+        let Some(writer) = &self.writer else { return };
+        let position = writer.position();
+        let is_short = self.credits.short_for(ErrorCode::RedoLogFull).next().is_some();
+        if !self.checkpoints.is_due(position, is_short) {
+            return;
+        }
+        if is_short {
+            cx.mark("checkpoints begin because the log is short of room");
+            self.checkpoints.statistics.for_room += 1;
+        }
+        let participants = self.settings.participants.clone();
+        for instance in participants.clone() {
+            cx.frame(SignalNumber::CheckpointOrder, data_manager(cx, instance));
+        }
+        self.checkpoints.round = Some(Round {
+            begun_at: position,
+            awaited: participants.map(|instance| (instance, true)).collect(),
+            is_given_up: false,
+            was_short: is_short,
+        });
+        self.checkpoints.has_changes = false;
+        let conditions = self.conditions(cx);
+        self.checkpoints.speed.begin(cx.now(), &conditions);
+        self.give_quotas(cx, QUOTA_INTERVAL);
+    }
+
+    /// Gives each data manager that is writing its quota for some time, and comes back when it is over.
+    fn give_quotas(&mut self, cx: &mut Context<'_>, time: Span) {
+        let checkpoints = &mut self.checkpoints;
+        let bytes = checkpoints.quota(time);
+        let round = checkpoints.round.as_ref().expect("quotas are for a round");
+        for (&instance, _) in round.awaited.iter().filter(|(_, is_writing)| **is_writing) {
+            let receiver = data_manager(cx, instance);
+            cx.frame(SignalNumber::CheckpointQuotaOrder, receiver).put(&QuotaBody { bytes: U64::new(bytes) });
+        }
+        checkpoints.quotas_given = cx.now();
+        self.set_timer(cx, QUOTA_INTERVAL);
+    }
+
+    fn set_timer(&mut self, cx: &mut Context<'_>, span: Span) {
+        self.checkpoints.timer += 1;
+        if !(self.checkpoints.backs_off && cx.has_bug(InjectedBug::CheckpointsGivenUpForGood)) {
+            cx.send_after(span, self.checkpoints.timer);
+        }
+    }
+
+    pub(crate) fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        let checkpoints = &mut self.checkpoints;
+        if token.get() != checkpoints.timer {
+            return Some(());
+        }
+        if checkpoints.backs_off {
+            checkpoints.backs_off = false;
+            self.consider_round(cx);
+        } else if checkpoints.round.as_ref().is_some_and(Round::is_writing) {
+            let time = cx.now().since(checkpoints.quotas_given);
+            let conditions = self.conditions(cx);
+            self.checkpoints.speed.adapt(cx.now(), &conditions);
+            self.give_quotas(cx, Span(time.0.min(QUOTA_SPAN_MAX.0)));
+        }
+        Some(())
+    }
+
+    /// What the speed depends on, now.
+    fn conditions(&self, cx: &Context<'_>) -> Conditions {
+        let own = cx.own().node();
+        let others_start =
+            cx.view().members().iter().any(|one| one.state == MemberState::Starting && one.node != own);
+        let restart = match (self.checkpoints.is_first, others_start) {
+            (true, _) => Restart::Own,
+            (false, true) => Restart::OtherNode,
+            (false, false) => Restart::None,
+        };
+        let room = self.room();
+        let left = room.left(self.credits.outstanding());
+        let was_short = self.checkpoints.round.as_ref().is_some_and(|round| round.was_short);
+        let room_left = if left < room.capacity / 16 {
+            RoomLeft::HardlyAny
+        } else if was_short || left < room.capacity / 4 {
+            RoomLeft::Little
+        } else {
+            RoomLeft::Enough
+        };
+        let oldest = self.writer.as_ref().and_then(crate::writer::Writer::oldest_unwritten);
+        let redo_lags = room.backlog > room.backlog_max / 2
+            || oldest.is_some_and(|handed_over| cx.now().since(handed_over) >= LAG_MAX);
+        Conditions { restart, room: room_left, load: cx.load(), redo_lags }
+    }
+
+    pub(crate) fn on_checkpoint_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (report, _) = frame.head::<ReportBody>()?;
+        let state = CheckpointState::from_number(report.state.get())?;
+        let target = self.target_speed();
+        let checkpoint = report.bytes.get();
+        if checkpoint > 0 {
+            self.samples.note(cx.now(), Written { checkpoint, redo: 0 }, target);
+        }
+        let Some(round) = &mut self.checkpoints.round else { return Some(()) };
+        let instance = frame.sender().instance();
+        match state {
+            CheckpointState::Writing => {}
+            CheckpointState::Written => {
+                if let Some(is_writing) = round.awaited.get_mut(&instance) {
+                    *is_writing = false;
+                }
+            }
+            CheckpointState::Usable => {
+                round.awaited.remove(&instance);
+            }
+            CheckpointState::GivenUp => {
+                round.awaited.remove(&instance);
+                round.is_given_up = true;
+            }
+        }
+        if !round.is_writing() {
+            self.checkpoints.speed.end();
+        }
+        self.end_round(cx);
+        Some(())
+    }
+
+    /// Ends the round if nobody is awaited any more.
+    fn end_round(&mut self, cx: &mut Context<'_>) {
+        let checkpoints = &mut self.checkpoints;
+        let Some(round) = checkpoints.round.take_if(|round| round.awaited.is_empty()) else { return };
+        if round.is_given_up {
+            cx.mark("checkpoints are put off because the disk is full");
+            let seconds = checkpoints.backoff.millis() / 1000;
+            cx.log(
+                LogLevel::Warning,
+                format_args!(
+                    "stream {}: the log can't be cut, as the disk has no room for checkpoints; they are tried again \
+                     in {seconds} s",
+                    self.settings.stream
+                ),
+            );
+            checkpoints.statistics.given_up += 1;
+            checkpoints.has_changes = true;
+            checkpoints.backs_off = true;
+            let span = checkpoints.backoff;
+            checkpoints.backoff = Span((span.0 * 2).min(BACKOFF_MAX.0));
+            self.set_timer(cx, span);
+            return;
+        }
+        checkpoints.statistics.rounds += 1;
+        checkpoints.covered = round.begun_at;
+        checkpoints.is_first = false;
+        checkpoints.backoff = BACKOFF_MIN;
+        self.consider_round(cx);
+    }
+}
+
+/// A data manager of the own node.
+fn data_manager(cx: &Context<'_>, instance: u16) -> Address {
+    Address::new(cx.own().node(), BlockNumber::DataManager, instance)
+}
