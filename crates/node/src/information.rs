@@ -370,6 +370,17 @@ impl Source<'_> {
             row(&block, "rolled back", counters.rolled_back);
             row(&block, "unconfirmed outcomes", coordinator.unconfirmed_outcomes() as u64);
         }
+        for (number, stream) in (self.first_stream..).zip(self.streams) {
+            let (block, counters, rounds) =
+                (format!("log stream {number}"), stream.statistics(), stream.round_statistics());
+            row(&block, "bytes of records", counters.record_bytes);
+            row(&block, "bytes written", counters.written_bytes);
+            row(&block, "epochs ended", counters.epochs);
+            row(&block, "shortages of room", counters.shortages);
+            row(&block, "checkpoint rounds", rounds.rounds);
+            row(&block, "checkpoint rounds begun for want of room", rounds.for_room);
+            row(&block, "checkpoint rounds given up", rounds.given_up);
+        }
     }
 }
 

@@ -55,6 +55,8 @@ struct Node {
     holds_flushes: bool,
     held: Vec<FileRequest>,
     incarnations: Vec<LogIncarnation>,
+    /// How often it has asked for credit.
+    asked: u32,
 }
 
 fn table(no_logging: bool) -> TableRecord {
@@ -140,6 +142,7 @@ impl Node {
             holds_flushes: false,
             held: Vec::new(),
             incarnations: vec![LogIncarnation { number: 1, last_valid: None }],
+            asked: 0,
         }
     }
 
@@ -274,6 +277,7 @@ impl Node {
                     let (body, _) = frame.head::<BatchBody>().expect("a whole body");
                     self.trimmed = body.batch.get();
                 }
+                SignalNumber::RedoCreditRequest => self.asked += 1,
                 _ => others.push(sent),
             }
         }
@@ -304,9 +308,23 @@ impl Node {
     }
 
     fn give_credit(&mut self, bytes: u64) {
+        self.give_credit_with(bytes, 0);
+    }
+
+    /// The log gives credit, and no more for this reason.
+    fn give_credit_with(&mut self, bytes: u64, shortage: u16) {
         self.send(address(BlockNumber::Redo), SignalNumber::RedoCreditConfirm, |writer| {
-            writer.put(&CreditBody { bytes: U64::new(bytes), shortage: U16::ZERO, unused: [U16::ZERO; 3] });
+            let (bytes, shortage) = (U64::new(bytes), U16::new(shortage));
+            writer.put(&CreditBody { bytes, shortage, unused: [U16::ZERO; 3] });
         });
+        self.take_sent();
+    }
+
+    fn give_quota(&mut self, bytes: u64) {
+        self.send(address(BlockNumber::Redo), SignalNumber::CheckpointQuotaOrder, |writer| {
+            writer.put(&QuotaBody { bytes: U64::new(bytes) });
+        });
+        self.take_sent();
     }
 
     /// Runs a transaction of one operation; the error if it was refused.
@@ -544,6 +562,52 @@ fn changes_are_refused_when_the_log_has_no_room_and_nothing_is_done() {
     assert_eq!(node.rows(), Rows::new());
     let logged: usize = node.log.values().map(|bytes| records(bytes).count()).sum();
     assert_eq!(logged, 2);
+}
+
+#[test]
+fn credit_is_asked_for_when_it_does_not_suffice_and_not_in_vain() {
+    let mut node = Node::stopped(table(false), BTreeMap::new(), BTreeMap::new());
+    node.start(StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 });
+    node.make_table();
+    assert_eq!(node.change(OperationKind::Insert, 1, b"one", 10), Err(410));
+    assert_eq!(node.asked, 1, "not again before it is answered");
+    node.give_credit(1500);
+    assert_eq!(node.change(OperationKind::Insert, 1, &[7; 1000], 10), Err(410));
+    assert_eq!(node.asked, 2, "most of it is left, but too little for this change");
+    // The log has no more, and gives the rest by itself.
+    node.give_credit_with(0, 410);
+    assert_eq!(node.change(OperationKind::Insert, 1, &[7; 1000], 10), Err(410));
+    node.go_on();
+    node.take_sent();
+    assert_eq!(node.asked, 2);
+    node.give_credit(1500);
+    assert_eq!(node.change(OperationKind::Insert, 1, &[7; 1000], 10), Ok(()));
+    assert_eq!(node.asked, 3, "less than half of it is left");
+}
+
+#[test]
+fn what_was_written_beyond_a_quota_is_paid_back() {
+    let mut node = Node::new(table(false));
+    for key in 0..400 {
+        node.change(OperationKind::Insert, key, &[7; 1000], 10).expect("it is new");
+    }
+    node.durable(10);
+    let written = |node: &Node| node.harness.block().checkpoint_statistics().bytes;
+    // One byte more than the head of the file has.
+    node.order_checkpoint(4097);
+    let first = written(&node);
+    assert!(first > 200_000, "a block can't be cut: {first}");
+    node.give_quota(first / 2);
+    assert_eq!(written(&node), first, "half of the block is still to be paid for");
+    node.give_quota(first / 2);
+    let second = written(&node);
+    assert!(second > first);
+    for _ in 0..3 {
+        node.give_quota(1);
+    }
+    assert_eq!((written(&node), node.trimmed), (second, 1));
+    node.give_quota(u64::MAX);
+    assert!(node.trimmed > 1, "without a limit it comes to its end");
 }
 
 #[test]

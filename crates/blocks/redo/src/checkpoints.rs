@@ -156,6 +156,17 @@ impl Checkpoints {
         is_free && self.has_changes && (is_short || position - self.covered >= self.threshold)
     }
 
+    /// Panics if its state contradicts itself; the log is at this place, if it is open.
+    pub fn check(&self, position: Option<u64>) {
+        assert!(position.is_some() || !self.is_started, "the log is open when the node is started");
+        assert!(self.covered <= position.unwrap_or(0), "only what was logged is covered");
+        if let Some(round) = &self.round {
+            assert!(self.is_started && !self.backs_off, "a round is made when it may be");
+            assert!(!round.awaited.is_empty(), "a round ends with the last data manager");
+            assert!(round.begun_at >= self.covered, "rounds go forward");
+        }
+    }
+
     /// The part of a node's speed that one of its data managers has for some time, in bytes.
     fn quota(&self, time: Span) -> u64 {
         match self.speed.target() {

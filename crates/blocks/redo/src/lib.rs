@@ -353,5 +353,6 @@ impl Block for Redo {
             self.writer.is_none() || room.used + self.credits.outstanding() <= room.capacity,
             "the log has room for everything that was prepared"
         );
+        self.checkpoints.check(self.writer.as_ref().map(Writer::position));
     }
 }
