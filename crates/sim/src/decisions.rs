@@ -8,7 +8,9 @@
 use crate::thread::ThreadId;
 use crate::world::World;
 use std::collections::BTreeSet;
+use vinga_base::Epoch;
 use vinga_wire::{Header, SignalNumber};
+use vinga_workloads::history::Decided;
 use zerocopy::FromBytes;
 
 /// What was seen of decisions.
@@ -30,6 +32,19 @@ impl World {
             let Some(transaction) = body.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
                 continue;
             };
+            // In these two the epoch follows.
+            let epoch = || body.get(8..16)?.first_chunk().map(|bytes| Epoch(u64::from_le_bytes(*bytes)));
+            match SignalNumber::from_number(header.number.get()) {
+                Some(SignalNumber::CommitRequest) => {
+                    let epoch = epoch().expect("a whole body");
+                    self.history.epochs.insert(transaction, Decided::Commit(epoch));
+                }
+                Some(SignalNumber::PrepareConfirm) if !decisions.committed.contains(&transaction) => {
+                    let epoch = epoch().expect("a whole body");
+                    self.history.epochs.insert(transaction, Decided::Perhaps(epoch));
+                }
+                _ => {}
+            }
             let is_committed = decisions.committed.contains(&transaction);
             match SignalNumber::from_number(header.number.get()) {
                 Some(SignalNumber::CommitRequest | SignalNumber::PrepareRequest) if is_committed => continue,

@@ -35,9 +35,21 @@ pub struct History {
     /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the
     /// runner could look inside. They shorten searches; nothing is proven by them.
     pub decided: BTreeMap<u64, u64>,
+    /// In which epoch each transaction was decided, by [`Transaction::id`], as far as the runner could look inside: says
+    /// what became of those that were in doubt when the cluster died.
+    pub epochs: BTreeMap<u64, Decided>,
     /// When the cluster died the last time: of what was under way then only the commits may have happened, and nothing of
     /// it is in anybody's way any more.
     pub died_at: Time,
+}
+
+/// What was seen of a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decided {
+    /// It is committed, in this epoch.
+    Commit(Epoch),
+    /// If it was committed at once, with its last operations, it was in this epoch.
+    Perhaps(Epoch),
 }
 
 /// The whole cluster has died, and has gone back to what was on its disks.
@@ -54,6 +66,10 @@ pub struct Loss {
 impl History {
     /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may have
     /// been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.
+    ///
+    /// An epoch that was restored was closed before: all its commits had come to the coordinators. So of a transaction that
+    /// is in doubt since the cluster has died it is known by [`History::epochs`] whether it was restored, unless it was one
+    /// that is committed with its last operations or not at all.
     pub fn surviving(&self, losses: &[Loss]) -> History {
         let died_at = losses.last().map_or(0, |loss| loss.at);
         let mut history = History { died_at, ..self.clone() };
@@ -62,11 +78,19 @@ impl History {
         history.finds.retain(|find| find.begun >= died_at);
         for transaction in &mut history.transactions {
             let is_old = transaction.begun().is_none_or(|begun| begun < died_at);
+            let is_restored =
+                |epoch: Epoch| !losses.iter().any(|loss| loss.after < epoch && epoch < loss.before);
             let is_left = match transaction.fate {
-                Fate::Committed(epoch) => {
-                    !losses.iter().any(|loss| loss.after < epoch && epoch < loss.before)
-                }
-                Fate::Open | Fate::Unknown => !is_old || transaction.commit_sent.is_some(),
+                Fate::Committed(epoch) => is_restored(epoch),
+                Fate::Open | Fate::Unknown if is_old => match self.epochs.get(&transaction.id) {
+                    Some(&Decided::Commit(epoch)) => {
+                        (transaction.fate, transaction.ended) = (Fate::Committed(epoch), Some(died_at));
+                        is_restored(epoch)
+                    }
+                    Some(&Decided::Perhaps(epoch)) => is_restored(epoch) && transaction.commit_sent.is_some(),
+                    None => false,
+                },
+                Fate::Open | Fate::Unknown => true,
                 Fate::RolledBack { .. } => !is_old,
             };
             if !is_left {
