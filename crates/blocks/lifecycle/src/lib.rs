@@ -366,7 +366,10 @@ impl Lifecycle {
             for rejected in &self.rejected {
                 cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
             }
-            cx.stop_node(format_args!("the node can't start from its files: {reason}"));
+            cx.stop_node(format_args!(
+                "the node can't start from its files: {reason}. Keep a copy of them; restore what is missing or damaged, \
+                 or begin anew with --initial, which removes the database"
+            ));
         }
         Some(())
     }

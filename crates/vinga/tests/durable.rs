@@ -1,0 +1,287 @@
+//! What was committed is there again when the node has been killed, or stopped, and started again.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use support::durable::{DurableNode, Row, make_table, row, table_of, value};
+use support::folder::{said, vinga};
+use vinga::blocking::Cluster;
+use vinga::{ErrorClass, Table};
+
+/// Rows of a client.
+const ROWS: u64 = 20;
+/// Transactions of a client between two kills, at most: the log has no checkpoints that would make room.
+const TRANSACTIONS_MAX: u64 = 120;
+
+/// What one client has done. Its transactions were committed one after the other, so what is there after a restart is the
+/// state after so many of them.
+#[derive(Clone, Default)]
+struct Client {
+    first: u64,
+    /// The rows after all transactions that are known to count.
+    rows: BTreeMap<u64, u64>,
+    /// What each transaction since then has changed (`None`: deleted); the last one may have been cut off.
+    transactions: Vec<Vec<(u64, Option<u64>)>>,
+    /// So many of them were acknowledged, and as being on disk.
+    acknowledged: usize,
+    durable: usize,
+    /// The node has ended: what is done now does not count.
+    is_over: bool,
+}
+
+/// Runs transactions until the node is gone, or enough is done. It may then wait for the node for a while longer, so
+/// nobody waits for its end.
+fn run_client(shared: &Mutex<Client>, address: &str, mut random: fastrand::Rng, durable_count: &AtomicU64) {
+    let cluster = Cluster::connect(address).expect("clients are let in");
+    let table = table_of(&cluster);
+    let locked = || shared.lock().expect("no client panics");
+    let mut present = locked().rows.clone();
+    for count in 1..=TRANSACTIONS_MAX {
+        let mut changes: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+        for _ in 0..random.u64(1..4) {
+            let id = locked().first + random.u64(0..ROWS);
+            let is_deleted = present.contains_key(&id) && random.u8(0..4) == 0;
+            changes.insert(id, (!is_deleted).then_some(count << 32 | random.u64(..1 << 32)));
+        }
+        let (changes, is_durable): (Vec<_>, _) = (changes.into_iter().collect(), random.bool());
+        if locked().is_over {
+            return;
+        }
+        locked().transactions.push(changes.clone());
+        if commit(&cluster, &table, &changes, is_durable).is_err() {
+            // It may have been committed before.
+            return;
+        }
+        apply(&changes, &mut present);
+        let mut client = locked();
+        client.acknowledged = client.transactions.len();
+        if is_durable {
+            client.durable = client.acknowledged;
+            durable_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Client {
+    /// Compares what was restored with what was done. At least so many transactions must be there; from now on those that
+    /// are there count.
+    fn check(&mut self, cluster: &Cluster, table: &Table<Row>, least: usize) {
+        let found: BTreeMap<u64, u64> =
+            (self.first..self.first + ROWS).filter_map(|id| Some((id, value(cluster, table, id)?))).collect();
+        let mut state = self.rows.clone();
+        let mut fits = (least == 0 && state == found).then_some(0);
+        for (at, changes) in (1..).zip(&self.transactions) {
+            apply(changes, &mut state);
+            if at >= least && state == found {
+                fits = Some(at);
+            }
+        }
+        let (all, durable) = (self.transactions.len(), self.durable);
+        assert!(
+            fits.is_some(),
+            "of {all} transactions, {durable} acknowledged as durable, at least {least} must be there; found {found:?}, \
+             all would be {state:?}, done {:?} upon {:?}",
+            self.transactions,
+            self.rows
+        );
+        self.rows = found;
+        self.transactions.clear();
+        (self.acknowledged, self.durable, self.is_over) = (0, 0, false);
+    }
+}
+
+/// What rows are after a transaction.
+fn apply(changes: &[(u64, Option<u64>)], rows: &mut BTreeMap<u64, u64>) {
+    for &(id, value) in changes {
+        match value {
+            Some(value) => _ = rows.insert(id, value),
+            None => _ = rows.remove(&id),
+        }
+    }
+}
+
+fn commit(
+    cluster: &Cluster,
+    table: &Table<Row>,
+    changes: &[(u64, Option<u64>)],
+    is_durable: bool,
+) -> vinga::Result<()> {
+    let mut transaction = cluster.begin()?;
+    transaction.set_durable(is_durable);
+    for &(id, value) in changes {
+        match value {
+            Some(value) => _ = transaction.write(table, &row(id, value))?,
+            None => _ = transaction.delete(table, id)?,
+        }
+    }
+    transaction.commit().map(|_| ())
+}
+
+/// The verdict of `vinga inspect` on the files of a node that does not run.
+fn inspect(node: &DurableNode) {
+    for what in ["redo", "system", "schema"] {
+        let (ok, text) = said(vinga().args(["inspect", what]).arg(node.folder()).output());
+        assert!(ok, "inspect {what}: {text}");
+    }
+}
+
+/// Clients that change rows while the node is killed, or stopped, and started again.
+fn rounds(node: &mut DurableNode, rounds: u32, mut end: impl FnMut(&mut DurableNode) -> Promise) {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut clients: Vec<Client> =
+        (0..3).map(|client| Client { first: client * 1000, ..Client::default() }).collect();
+    make_table(&node.start());
+    for round in 0..rounds {
+        let durable_count = Arc::new(AtomicU64::new(0));
+        let shared: Vec<_> = clients.iter().map(|client| Arc::new(Mutex::new(client.clone()))).collect();
+        for client in &shared {
+            let (client, durable_count) = (client.clone(), durable_count.clone());
+            let (address, random) = (node.address(), random.fork());
+            thread::spawn(move || run_client(&client, &address, random, &durable_count));
+        }
+        while durable_count.load(Ordering::Relaxed) < 20 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_micros(random.u64(0..20_000)));
+        let promise = end(node);
+        for (client, shared) in clients.iter_mut().zip(&shared) {
+            let mut shared = shared.lock().expect("no client panics");
+            shared.is_over = true;
+            client.clone_from(&shared);
+        }
+        inspect(node);
+        let cluster = node.start();
+        let table = table_of(&cluster);
+        for client in &mut clients {
+            let least = match promise {
+                Promise::WhatWasDurable => client.durable,
+                Promise::WhatWasCommitted => client.acknowledged,
+            };
+            client.check(&cluster, &table, least);
+        }
+        let log = node.log();
+        println!("round {round}: {}", log.lines().rev().find(|line| line.contains("restored")).unwrap_or(""));
+    }
+    // It goes on working.
+    let cluster = Cluster::connect(&node.address()).expect("clients are let in");
+    let table = table_of(&cluster);
+    commit(&cluster, &table, &[(9999, Some(5))], true).expect("it can be written");
+    assert_eq!(value(&cluster, &table, 9999), Some(5));
+}
+
+/// What must be there after an end.
+#[derive(Clone, Copy)]
+enum Promise {
+    WhatWasDurable,
+    WhatWasCommitted,
+}
+
+#[test]
+fn what_was_acknowledged_as_durable_survives_kills() {
+    rounds(&mut DurableNode::new(&[]), 10, |node| {
+        node.kill();
+        Promise::WhatWasDurable
+    });
+}
+
+#[test]
+fn it_does_with_several_threads_too() {
+    let parameters = ["ThreadConfig=ldm={count=2},tc={count=2},recv,send,main", "TimeBetweenEpochs=5"];
+    rounds(&mut DurableNode::new(&parameters), 4, |node| {
+        node.kill();
+        Promise::WhatWasDurable
+    });
+}
+
+#[test]
+fn a_stop_in_order_loses_nothing_that_was_committed() {
+    // Nothing but the stop brings commits that wait for no disk there.
+    let parameters =
+        ["ThreadConfig=ldm={count=2},tc={count=2},recv,send,main", "TimeBetweenGlobalCheckpoints=32000"];
+    let mut node = DurableNode::new(&parameters);
+    let threads = ["worker", "ldm={count=4},tc,recv,send,main", "ldm={count=2},tc={count=2},recv,send,main"];
+    let mut round = 0;
+    rounds(&mut node, 4, |node| {
+        node.stop();
+        // The log keeps its streams, whichever threads there are.
+        node.parameters[0] = format!("ThreadConfig={}", threads[round % threads.len()]);
+        round += 1;
+        Promise::WhatWasCommitted
+    });
+}
+
+#[test]
+fn what_waits_for_no_disk_is_there_soon_and_definitions_at_once() {
+    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=20"]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    node.kill();
+    let cluster = node.start();
+    assert_eq!(cluster.tables().expect("it answers"), ["test.t"]);
+    drop(table);
+    let table = table_of(&cluster);
+    cluster.insert(&table, &row(1, 5)).expect("it can be written");
+    // However slow the disk is, once it is there.
+    let mut seen = None;
+    for pause in (1..).map(|tries| Duration::from_millis(100 * tries)) {
+        thread::sleep(pause);
+        node.kill();
+        let cluster = node.start();
+        let table = table_of(&cluster);
+        seen = value(&cluster, &table, 1);
+        if seen.is_some() {
+            break;
+        }
+        cluster.write(&table, &row(1, 5)).expect("it can be written");
+    }
+    assert_eq!(seen, Some(5));
+}
+
+#[test]
+fn without_a_disk_a_durable_commit_is_refused() {
+    let mut node = DurableNode::new(&["Diskless=yes"]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    let error = commit(&cluster, &table, &[(1, Some(1))], true).expect_err("there is no disk");
+    assert_eq!(error.code(), vinga::ErrorCode::NoDisk);
+    assert_ne!(error.class(), ErrorClass::Temporary);
+    commit(&cluster, &table, &[(1, Some(1))], false).expect("it can be written");
+    assert!(!node.file("system").exists() && !node.file("redo").exists());
+}
+
+#[test]
+fn a_first_start_that_is_cut_off_begins_again() {
+    for delay in (0..200).step_by(10) {
+        let mut node = DurableNode::new(&[]);
+        node.launch();
+        thread::sleep(Duration::from_millis(delay));
+        node.kill();
+        let cluster = node.start();
+        make_table(&cluster);
+        assert!(!node.file("vinga.initial").exists());
+        node.kill();
+        assert_eq!(node.start().tables().expect("it answers"), ["test.t"]);
+    }
+}
+
+#[test]
+fn a_start_that_is_cut_off_loses_nothing() {
+    let mut node = DurableNode::new(&[]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    commit(&cluster, &table, &[(1, Some(1))], true).expect("it can be written");
+    for delay in (0..60).step_by(3) {
+        node.kill();
+        node.launch();
+        thread::sleep(Duration::from_millis(delay));
+    }
+    node.kill();
+    let cluster = node.start();
+    let table = table_of(&cluster);
+    assert_eq!(value(&cluster, &table, 1), Some(1));
+}

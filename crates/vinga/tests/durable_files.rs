@@ -1,0 +1,212 @@
+//! Files that a data node can't start from, and how a database is removed.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use support::durable::{DurableNode, make_table, refusal_of, row, table_of, value};
+use support::folder::Folder;
+
+/// A stopped node with a row.
+fn with_a_row(parameters: &[&str]) -> DurableNode {
+    let mut node = DurableNode::new(parameters);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    cluster.insert(&table, &row(1, 5)).expect("it can be written");
+    node.stop();
+    node
+}
+
+/// The node starts again, with its row.
+fn assert_whole(node: &mut DurableNode) {
+    let cluster = node.start();
+    assert_eq!(value(&cluster, &table_of(&cluster), 1), Some(5));
+    node.stop();
+}
+
+fn assert_refused(node: &DurableNode, parts: &[&str]) {
+    let sentence = node.refusal();
+    assert!(parts.iter().all(|part| sentence.contains(part)), "{sentence} does not contain all of {parts:?}");
+}
+
+/// Hides a file while something is done.
+fn without(file: &Path, work: impl FnOnce()) {
+    let hidden = file.with_extension("hidden");
+    fs::rename(file, &hidden).expect("it is there");
+    work();
+    fs::rename(&hidden, file).expect("it is there");
+}
+
+fn overwrite(file: &Path, offset: u64, bytes: &[u8]) {
+    let file = File::options().write(true).open(file).expect("it is there");
+    file.write_all_at(bytes, offset).expect("it can be written");
+}
+
+#[test]
+fn files_that_do_not_fit_the_configuration_are_refused() {
+    let mut node = with_a_row(&["NoOfFragmentLogParts=8"]);
+    let place = node.folder().display().to_string();
+    for (parameter, parts) in [
+        ("Name=south", &["cluster \"vinga\"", "\"south\"", "--folder", "Name"][..]),
+        ("NodeId=2", &["files of node 1", "NodeId"]),
+        ("NoOfFragmentLogParts=4", &["8 data managers", "NoOfFragmentLogParts=8"]),
+        ("NoOfFragmentLogParts=16", &["8 data managers", "NoOfFragmentLogParts=8"]),
+    ] {
+        let before = std::mem::replace(&mut node.parameters, vec![parameter.to_owned()]);
+        assert_refused(&node, &[&[place.as_str(), "system/000-00000000.sys"], parts].concat());
+        node.parameters = before;
+    }
+    assert_whole(&mut node);
+}
+
+#[test]
+fn one_copy_of_the_system_file_is_enough_and_none_is_refused() {
+    let mut node = with_a_row(&[]);
+    let copies = [0, 1].map(|copy| node.file(&format!("system/000-0000000{copy}.sys")));
+    without(&copies[0], || {
+        without(&copies[1], || {
+            assert_refused(&node, &["copies of the system file are missing", "--initial"]);
+        });
+    });
+    assert_whole(&mut node);
+    for copy in &copies {
+        // Each start writes both.
+        overwrite(copy, 100, &[7; 50]);
+        let before = node.log().len();
+        assert_whole(&mut node);
+        let log = node.log().split_off(before);
+        let warning = format!("warning files: {} can't be used", copy.display());
+        assert!(log.contains(&warning), "{log}");
+    }
+    for copy in &copies {
+        overwrite(copy, 100, &[7; 50]);
+    }
+    assert_refused(
+        &node,
+        &["no copy of the system file can be used", "system/000-00000000.sys", "--initial"],
+    );
+}
+
+#[test]
+fn damaged_and_missing_files_are_named() {
+    let mut node = with_a_row(&[]);
+    let files = ["redo/000-00000000.redo", "schema/000-00000000.schema", "schema/000-00000001.schema"];
+    let [log, schema, other_schema] = files.map(|file| node.file(file));
+    without(&log, || assert_refused(&node, &["redo log of stream 0", "epoch"]));
+    let whole = fs::read(&log).expect("it is there");
+    overwrite(&log, 4096 + 100, &[9; 50]);
+    assert_refused(&node, &["redo/000-00000000.redo", "4096", "--initial"]);
+    fs::write(&log, whole).expect("it can be written");
+    let cut = whole_log_cut_off(&log);
+    assert_refused(&node, &["redo/000-00000000.redo", "cut off"]);
+    fs::write(&log, cut).expect("it can be written");
+    without(&schema, || match other_schema.exists() {
+        true => without(&other_schema, || assert_refused(&node, &["schema"])),
+        false => assert_refused(&node, &["schema"]),
+    });
+    assert_whole(&mut node);
+}
+
+/// Cuts a file off; returns what it was.
+fn whole_log_cut_off(log: &Path) -> Vec<u8> {
+    let whole = fs::read(log).expect("it is there");
+    File::options().write(true).open(log).and_then(|file| file.set_len(5000)).expect("it can be cut off");
+    whole
+}
+
+#[test]
+fn what_can_not_be_used_now_is_left_as_it_is() {
+    let mut node = with_a_row(&[]);
+    // In use by another process.
+    drop(node.start());
+    assert_refused(&node, &["another data node runs in", &node.folder().display().to_string()]);
+    node.stop();
+    // Read-only; root may write all the same, unless that right is taken away.
+    let node_command = node.command();
+    let right = "-dac_override,-dac_read_search";
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", right, "--inh-caps", right]);
+    let works = command.arg("true").output().is_ok_and(|output| output.status.success());
+    let before = fs::metadata(node.folder()).expect("it is there").permissions();
+    for folder in [node.folder().to_owned(), node.file("system"), node.file("redo")] {
+        if !works {
+            println!("skipped: setpriv can't take rights away here");
+            break;
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).expect("it is ours");
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", right, "--inh-caps", right]).arg(node_command.get_program());
+        let sentence = refusal_of({
+            command.args(node_command.get_args());
+            command
+        });
+        fs::set_permissions(&folder, before.clone()).expect("it is ours");
+        assert!(sentence.contains("Permission denied"), "{sentence}");
+        assert!(sentence.contains(&folder.display().to_string()), "{sentence}");
+    }
+    assert_whole(&mut node);
+}
+
+#[test]
+fn initial_removes_the_database_and_nothing_else() {
+    let mut node = with_a_row(&[]);
+    fs::write(node.file("redo/notes.txt"), "of somebody").expect("it can be written");
+    let mut command = node.command();
+    command.arg("--initial");
+    node.launch_by(command);
+    let file = node.file("vinga.address");
+    while !file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let cluster = vinga::blocking::Cluster::connect(&node.address()).expect("clients are let in");
+    assert_eq!(cluster.tables().expect("it answers"), Vec::<String>::new());
+    assert!(
+        node.log().contains("--initial: the database in") && node.log().contains("4 files of the redo log")
+    );
+    let table = make_table(&cluster);
+    cluster.insert(&table, &row(1, 5)).expect("it can be written");
+    let mut command = node.command();
+    command.arg("--initial");
+    assert!(refusal_of(command).contains("another data node runs in"), "it runs");
+    node.stop();
+    assert!(node.file("redo/notes.txt").exists());
+    assert_whole(&mut node);
+    let mut without_folder = support::folder::vinga();
+    without_folder.args(["data", "--port", "0", "--initial"]);
+    assert!(refusal_of(without_folder).contains("--folder"), "it has no folder");
+}
+
+#[test]
+fn up_and_down_keep_what_was_committed_and_say_so() {
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("data is kept on disk") && text.contains("2000 ms"), "{text}");
+    let (ok, text) = folder.run("admin", &["create", "test.t", "id int, primary key (id)"]);
+    assert!(ok, "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("its data is on disk") && !text.contains("warning"), "{text}");
+    let (ok, text) = folder.up(&[]);
+    assert!(ok && text.contains("restored 0 rows up to epoch ") && !text.contains("are gone"), "{text}");
+    assert!(folder.run("admin", &["tables"]).1.contains("test.t"));
+    folder.kill();
+    let (ok, text) = folder.up(&[]);
+    assert!(ok && text.contains("restored 0 rows up to epoch "), "{text}");
+    let (ok, text) = folder.up(&["--initial"]);
+    assert!(!ok && text.contains("runs already") && text.contains("vinga down"), "{text}");
+    assert!(folder.run("admin", &["tables"]).1.contains("test.t"));
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+    let log = folder.0.join("node-1/redo/000-00000000.redo");
+    without(&log, || {
+        let (ok, text) = folder.up(&[]);
+        assert!(!ok && text.contains("has not started: the node can't start from its files: "), "{text}");
+        assert!(text.contains("redo log of stream 0") && text.contains("vinga.log"), "{text}");
+    });
+    let (ok, text) = folder.up(&["--initial"]);
+    assert!(ok && text.contains("is removed: 2 copies of the system file"), "{text}");
+    assert!(text.contains("data is kept on disk") && !text.contains("restored"), "{text}");
+    assert!(!folder.run("admin", &["tables"]).1.contains("test.t"));
+}
