@@ -1,5 +1,8 @@
 //! `vinga up` and `down` with SQL nodes, as users run them.
 
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,7 +43,7 @@ impl Cluster {
 
     fn up_with(&self, sql_nodes: &str, more: &[&str]) -> (bool, String) {
         let [data_port, sql_port] = [self.data_port, self.sql_port].map(|port| port.to_string());
-        let small = ["--set", "DataMemory=64M"];
+        let small = support::folder::SMALL;
         let ports = ["--port", &data_port, "--sql-port", &sql_port];
         self.vinga(&[&["up", "--sql-nodes", sql_nodes][..], &small, &ports, more].concat())
     }

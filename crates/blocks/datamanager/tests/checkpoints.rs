@@ -567,7 +567,7 @@ fn changes_are_refused_when_the_log_has_no_room_and_nothing_is_done() {
 #[test]
 fn credit_is_asked_for_when_it_does_not_suffice_and_not_in_vain() {
     let mut node = Node::stopped(table(false), BTreeMap::new(), BTreeMap::new());
-    node.start(StartTask::Begin { epoch: Epoch(1), durable: Epoch(0), incarnation: 1 });
+    node.start(StartTask::Begin { epoch: Epoch(1), limit: Epoch::MAX, durable: Epoch(0), incarnation: 1 });
     node.make_table();
     assert_eq!(node.change(OperationKind::Insert, 1, b"one", 10), Err(410));
     assert_eq!(node.asked, 1, "not again before it is answered");
