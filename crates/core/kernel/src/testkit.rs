@@ -374,7 +374,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::CheckpointReport => {
             let (body, _) = frame.head::<checkpoint::ReportBody>()?;
-            Some(format!("{{ state: {}, bytes: {} }}", body.state, body.bytes))
+            Some(format!("{{ state: {}, bytes: {}, epoch: {} }}", body.state, body.bytes, body.epoch))
         }
         S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
         S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
