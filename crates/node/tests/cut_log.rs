@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use support::disk::LogSize;
+use support::disk::{LogSize, MemoryDisk};
 use support::{Cluster, Op, Received, Row, Setup, committed};
 use vinga_kernel::files::FileKind;
 use vinga_kernel::{InjectedBug, Span};
@@ -61,6 +61,10 @@ impl Writing {
         })
     }
 
+    fn disk(&mut self) -> &mut MemoryDisk {
+        self.cluster.disks.get_mut(&1).expect("it has one")
+    }
+
     /// Bytes of records that were logged.
     fn logged(&self) -> u64 {
         self.cluster.node(1).streams()[0].statistics().record_bytes
@@ -76,12 +80,15 @@ fn changes_without_end_go_through_a_small_log() {
     for seed in 0..3 {
         let mut writing = Writing::new(seed, None);
         while writing.logged() < 20 * writing.capacity() {
-            // Sometimes much is written between two global checkpoints, sometimes little.
+            // Sometimes much is written between two global checkpoints, sometimes little, and sometimes the disk stops.
             for _ in 0..writing.random.u64(1..400) {
-                assert!(
-                    writing.change_within(Span::from_millis(5000)),
-                    "seed {seed}: it is refused for good"
-                );
+                assert!(writing.change_within(Span::from_millis(500)), "seed {seed}: it is refused for long");
+            }
+            if writing.random.u8(..4) == 0 {
+                writing.disk().stands_still = true;
+                while writing.change() {}
+                writing.disk().stands_still = false;
+                assert!(writing.change_within(Span::from_millis(500)), "seed {seed}: it is refused for good");
             }
             let pause = writing.random.u64(1..500);
             writing.cluster.advance(Span::from_millis(pause));
@@ -146,13 +153,13 @@ fn what_is_written_is_shown_to_people() {
 fn goes_on_after_a_full_disk(bug: Option<InjectedBug>) -> bool {
     let mut writing = Writing::new(1, bug);
     assert!(writing.change());
-    writing.cluster.disks.get_mut(&1).expect("it has one").is_full = true;
+    writing.disk().is_full = true;
     while writing.change_within(Span::from_millis(5000)) {
         assert!(writing.logged() < 2 * writing.capacity(), "the log is full at some time");
     }
     assert!(writing.cluster.node(1).streams()[0].round_statistics().given_up > 0);
     assert!(!writing.change_within(Span::from_millis(60_000)), "the disk is still full");
-    writing.cluster.disks.get_mut(&1).expect("it has one").is_full = false;
+    writing.disk().is_full = false;
     writing.cluster.advance(Span::from_millis(40_000));
     writing.change()
 }

@@ -76,6 +76,8 @@ pub const EXPECTED: &[&str] = &[
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
     "checkpoints begin because the log is short of room",
+    "global checkpoint is asked for because the log is short of room",
+    "credit is returned because the log is nearly full",
     "definitions beyond the restore point are dropped",
     "requester has gone while its change becomes durable",
     "requester has gone while indexes are built for its change",

@@ -437,7 +437,7 @@ impl Profile {
         let mut random = Rng::with_seed(seed.wrapping_mul(37));
         let log = LogProfile {
             files: random.u32(3..=5),
-            file_bytes: random.u64(1..=8) << 17,
+            file_bytes: random.u64(1..=4) << 18,
             buffer: 1 << random.u32(16..=22),
             checkpoint_interval: self.epoch_interval * random.u64(1..=20),
             epoch_reserve: 1 << random.u32(3..12),

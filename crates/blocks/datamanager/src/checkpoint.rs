@@ -376,11 +376,16 @@ impl DataManager {
     fn report(&mut self, cx: &mut Context<'_>, state: CheckpointState) {
         let checkpoints = self.checkpoints.as_mut().expect("a checkpoint is being made");
         let bytes = core::mem::take(&mut checkpoints.unreported);
+        let epoch = match checkpoints.running.as_ref().map(|running| running.phase) {
+            Some(Phase::Covering(epoch)) => epoch,
+            _ => Epoch(0),
+        };
         if let Some(stream) = self.store.listener.stream() {
             cx.frame(SignalNumber::CheckpointReport, stream).put(&ReportBody {
                 state: U32::new(state as u32),
                 unused: U32::ZERO,
                 bytes: U64::new(bytes),
+                epoch: U64::new(epoch.0),
             });
         }
     }

@@ -414,6 +414,7 @@ impl Block for DataManager {
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
             Some(SignalNumber::RedoCreditConfirm) => self.on_redo_credit_confirm(frame),
+            Some(SignalNumber::RedoCreditReturnRequest) => self.on_redo_credit_return_request(cx, frame),
             Some(SignalNumber::RedoDrainRequest) => self.on_redo_drain_request(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),

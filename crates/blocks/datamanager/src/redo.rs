@@ -20,7 +20,7 @@ use vinga_format::redo::{Change, RECORD_HEAD_BYTES, RecordKind, append_record};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::redo::{BATCH_BYTES_MAX, BatchHead, CreditBody};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U32, U64};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
 /// Follows the changes of rows for the log and for checkpoints.
 pub struct RedoLog {
@@ -210,6 +210,24 @@ impl DataManager {
         log.credit += body.bytes.get();
         log.credit_full = log.credit;
         log.shortage = ErrorCode::from_number(body.shortage.get()).unwrap_or(ErrorCode::RedoLogFull);
+        Some(())
+    }
+
+    /// The log is nearly full: only what is prepared may still be logged.
+    pub(crate) fn on_redo_credit_return_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let log = &mut self.store.listener;
+        let bytes = core::mem::take(&mut log.credit);
+        // There will be more without a request.
+        (log.credit_full, log.has_asked, log.shortage) = (0, true, ErrorCode::RedoLogFull);
+        cx.frame(SignalNumber::RedoCreditReturnConfirm, frame.sender()).put(&CreditBody {
+            bytes: U64::new(bytes),
+            shortage: U16::ZERO,
+            unused: [U16::ZERO; 3],
+        });
         Some(())
     }
 

@@ -14,7 +14,7 @@
 //! would free nothing. What is in the log when it is opened counts as logged.
 //!
 //! One round is made at a time. Each ends: a data manager's checkpoint is usable when a global checkpoint covers it, which
-//! the next one does, and those go on when nobody commits anything; or it is given up, because the disk is full. Then the
+//! the next one does, and those go on when nobody commits anything (while room is short, one is asked for at once); or it is given up, because the disk is full. Then the
 //! round counts for nothing and is made again after a pause, which doubles each time: a disk does not get emptier by
 //! being asked.
 //!
@@ -25,8 +25,10 @@ use crate::Redo;
 use crate::samples::{Sample, Written};
 use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
 use alloc::collections::BTreeMap;
+use vinga_base::Epoch;
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
+use vinga_wire::epoch::EpochBody;
 use vinga_wire::view::MemberState;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 
@@ -70,6 +72,10 @@ struct Round {
     is_given_up: bool,
     /// Somebody has got less credit than it wanted since it began.
     was_short: bool,
+    /// Checkpoints that are written are usable when everything up to this epoch is on disk.
+    cover: Epoch,
+    /// A global checkpoint was asked for.
+    has_hurried: bool,
 }
 
 impl Round {
@@ -221,13 +227,34 @@ impl Redo {
             round.was_short = true;
         }
         self.consider_round(cx);
+        self.hurry(cx);
+    }
+
+    /// Asks for a global checkpoint when everything is written and nothing but that is missing while room is short.
+    fn hurry(&mut self, cx: &mut Context<'_>) {
+        let is_short = self.is_short();
+        let Some(round) = &mut self.checkpoints.round else { return };
+        if round.is_writing() || round.has_hurried || !is_short {
+            return;
+        }
+        cx.mark("global checkpoint is asked for because the log is short of room");
+        round.has_hurried = true;
+        if let Some(president) = cx.view().president() {
+            let receiver = Address::new(president, BlockNumber::Distribution, 0);
+            cx.frame(SignalNumber::DurabilityOrder, receiver).put(&EpochBody::new(round.cover));
+        }
+    }
+
+    /// Whether somebody has got less credit than it wanted, because the log is full.
+    fn is_short(&self) -> bool {
+        self.credits.short_for(ErrorCode::RedoLogFull).next().is_some()
     }
 
     /// Begins a round if it is time for one.
     pub(crate) fn consider_round(&mut self, cx: &mut Context<'_>) {
         let Some(writer) = &self.writer else { return };
         let position = writer.position();
-        let is_short = self.credits.short_for(ErrorCode::RedoLogFull).next().is_some();
+        let is_short = self.is_short();
         if !self.checkpoints.is_due(position, is_short) {
             return;
         }
@@ -244,6 +271,8 @@ impl Redo {
             awaited: participants.map(|instance| (instance, true)).collect(),
             is_given_up: false,
             was_short: is_short,
+            cover: Epoch(0),
+            has_hurried: false,
         });
         self.checkpoints.has_changes = false;
         let conditions = self.conditions(cx);
@@ -331,6 +360,7 @@ impl Redo {
                 if let Some(is_writing) = round.awaited.get_mut(&instance) {
                     *is_writing = false;
                 }
+                round.cover = round.cover.max(Epoch(report.epoch.get()));
             }
             CheckpointState::Usable => {
                 round.awaited.remove(&instance);
@@ -344,6 +374,7 @@ impl Redo {
             self.checkpoints.speed.end();
         }
         self.end_round(cx);
+        self.hurry(cx);
         Some(())
     }
 

@@ -1,8 +1,12 @@
 //! How much each data manager of the stream may log: see `vinga_datamanager`'s part of the log.
 //!
 //! What is given out altogether never exceeds the room that the log has, less a margin for what belongs to nobody: heads of
-//! blocks and segments, end records, and the rests of sectors behind them. While the log is short of room, only the end
-//! records of global checkpoints use the margin, a few kilobytes every two seconds.
+//! blocks and segments, end records, and the rests of sectors behind them.
+//!
+//! Each global checkpoint takes a sector of the margin, and a commit that waits for the disk brings one about, however few
+//! bytes it has logged. So credit that was given out may cost the log many times as much. When half of the margin is used
+//! up (`is_nearly_full`), data managers have to give back what they have not reserved (`RedoCreditReturnRequest`). What is
+//! left then is the room of changes that are prepared, and each of them ends once.
 //!
 //! Who gets less than the usual amount need not ask again: it gets the rest as soon as there is room (`give_rest`).
 
@@ -14,6 +18,8 @@ use vinga_wire::ErrorCode;
 pub struct Credits {
     /// By data manager of the stream.
     given: Vec<u64>,
+    /// By data manager: it has been given something since it was asked to give back what it has.
+    may_return: Vec<bool>,
     /// By data manager: why it got less than it wanted when it was last given something; `None` if it did not.
     shortages: Vec<Option<ErrorCode>>,
 }
@@ -31,6 +37,9 @@ pub struct Room {
     pub backlog_max: u64,
 }
 
+/// The margin of the smallest log: a segment may end with an empty place for a batch.
+const MARGIN_MIN: u64 = 256 << 10;
+
 /// Bytes that a data manager is given at most.
 const USUAL_MAX: u64 = 4 << 20;
 
@@ -40,16 +49,25 @@ impl Room {
         self.capacity.saturating_sub(self.used + outstanding + self.margin())
     }
 
+    /// Whether half of the margin is used up, if so many bytes were given out and are not used.
+    pub fn is_nearly_full(&self, outstanding: u64) -> bool {
+        self.used + outstanding + self.margin() / 2 > self.capacity
+    }
+
     /// Bytes that are never given out.
     fn margin(&self) -> u64 {
-        (self.capacity / 8).clamp(64 << 10, 16 << 20)
+        (self.capacity / 8).clamp(MARGIN_MIN, 16 << 20)
     }
 }
 
 impl Credits {
     /// Nobody has any.
     pub fn new(participants: usize) -> Self {
-        Credits { given: vec![0; participants], shortages: vec![None; participants] }
+        Credits {
+            given: vec![0; participants],
+            may_return: vec![false; participants],
+            shortages: vec![None; participants],
+        }
     }
 
     /// What a data manager has been given and has not used, all together.
@@ -67,8 +85,22 @@ impl Credits {
     pub fn give(&mut self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {
         let (given, shortage) = self.amount(participant, room);
         self.given[participant] += given;
+        self.may_return[participant] |= given > 0;
         self.shortages[participant] = shortage;
         (given, shortage)
+    }
+
+    /// The data managers that are to give back what they have not reserved.
+    pub fn take_back(&mut self) -> Vec<usize> {
+        let asked: Vec<usize> = (0..self.given.len()).filter(|&at| self.may_return[at]).collect();
+        self.may_return.fill(false);
+        asked
+    }
+
+    /// A data manager gives back so many bytes; it gets more when there is room.
+    pub fn note_returned(&mut self, participant: usize, bytes: u64) {
+        self.use_up(participant, bytes);
+        self.shortages[participant] = Some(ErrorCode::RedoLogFull);
     }
 
     fn amount(&self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {

@@ -63,11 +63,14 @@ impl Redo {
         let block = writer.end_epoch(cx, &mut self.segments, epoch);
         let segment = self.segments.newest().expect("a block was written").number;
         ending.written = Some((block, segment));
+        self.keep_margin(cx);
         if cx.has_bug(InjectedBug::FlushLeftOut) {
             self.finish_epoch(cx);
             return;
         }
-        ending.unflushed = writer.flush(cx);
+        let writer = self.writer.as_mut().expect("the log is open");
+        let unflushed = writer.flush(cx);
+        self.ending.as_mut().expect("an epoch ends").unflushed = unflushed;
     }
 
     pub(crate) fn on_flushed(&mut self, cx: &mut Context<'_>, file: u32) {

@@ -196,7 +196,34 @@ impl Redo {
         if self.checkpoints.note_logged(writer.position()) {
             self.consider_round(cx);
         }
+        self.keep_margin(cx);
         Some(())
+    }
+
+    /// When the log is nearly full, data managers give back what they have not reserved.
+    pub(crate) fn keep_margin(&mut self, cx: &mut Context<'_>) {
+        if !self.room().is_nearly_full(self.credits.outstanding()) {
+            return;
+        }
+        for at in self.credits.take_back() {
+            cx.mark("credit is returned because the log is nearly full");
+            let receiver = self.participant(cx, at);
+            cx.frame(SignalNumber::RedoCreditReturnRequest, receiver);
+        }
+    }
+
+    fn on_redo_credit_return_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<CreditBody>()?;
+        let at = self.place_of(frame.sender().instance());
+        self.credits.note_returned(at, confirm.bytes.get());
+        self.note_shortage(cx);
+        Some(())
+    }
+
+    /// The address of a data manager of the stream, by its place.
+    fn participant(&self, cx: &Context<'_>, at: usize) -> Address {
+        let instance = self.settings.participants.start + at as u16;
+        Address::new(cx.own().node(), BlockNumber::DataManager, instance)
     }
 
     fn on_redo_credit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
@@ -214,8 +241,7 @@ impl Redo {
     }
 
     fn confirm_credit(&self, cx: &mut Context<'_>, at: usize, bytes: u64, shortage: Option<ErrorCode>) {
-        let instance = self.settings.participants.start + at as u16;
-        let receiver = Address::new(cx.own().node(), BlockNumber::DataManager, instance);
+        let receiver = self.participant(cx, at);
         cx.frame(SignalNumber::RedoCreditConfirm, receiver).put(&CreditBody {
             bytes: U64::new(bytes),
             shortage: U16::new(shortage.map_or(0, |code| code as u16)),
@@ -326,6 +352,7 @@ impl Block for Redo {
                 self.on_redo_credit_request(cx, frame);
                 Some(())
             }
+            Some(SignalNumber::RedoCreditReturnConfirm) => self.on_redo_credit_return_confirm(cx, frame),
             Some(SignalNumber::RedoDrainConfirm) => self.on_redo_drain_confirm(cx, frame),
             Some(SignalNumber::RedoTrimOrder) => self.on_redo_trim_order(cx, frame),
             Some(SignalNumber::RedoReplayConfirm) => self.on_redo_replay_confirm(cx, frame),

@@ -123,6 +123,32 @@ fn a_round_begins_at_once_when_somebody_gets_too_little() {
 }
 
 #[test]
+fn a_global_checkpoint_is_asked_for_when_only_that_is_missing() {
+    let mut log = started(2, 10_000);
+    log_bytes(&mut log, 0, 20_000);
+    log.report_with(0, Written, 1000, 17);
+    log.report_with(1, Written, 1000, 15);
+    let hurries =
+        |log: &mut Log| log.orders().iter().any(|order| matches!(order, Order::GlobalCheckpoint(_)));
+    assert!(!hurries(&mut log), "there is room");
+    while log.ask_for_credit(0).1 == 0 {
+        assert!(!hurries(&mut log), "there is still room");
+        log_bytes(&mut log, 0, 20_000);
+    }
+    assert!(log.orders().contains(&Order::GlobalCheckpoint(17)));
+    assert_eq!(log.ask_for_credit(1).1, 410);
+    assert!(!hurries(&mut log), "it was asked for");
+    // The next round begins at once; the room that the first one frees is not enough without a global checkpoint.
+    end_round(&mut log, 2);
+    let orders = log.orders();
+    assert_eq!(begun(&orders), [0, 1]);
+    log.report_with(1, Written, 1000, 18);
+    assert!(!hurries(&mut log), "the other one is being written");
+    log.report_with(0, Written, 1000, 18);
+    assert_eq!(log.orders(), [Order::GlobalCheckpoint(18)]);
+}
+
+#[test]
 fn nobody_is_asked_before_the_node_is_started() {
     let mut log = Log::with(with_bytes_between(settings(1), 10_000));
     assert_eq!(log.ask_for_credit(0), (0, 410), "the log is not open");

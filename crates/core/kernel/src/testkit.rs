@@ -361,7 +361,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<redo::BatchHead>()?;
             Some(format!("{{ batch: {}, bytes: {} }}", body.batch, body.bytes))
         }
-        S::RedoCreditConfirm => {
+        S::RedoCreditConfirm | S::RedoCreditReturnConfirm => {
             let (body, _) = frame.head::<redo::CreditBody>()?;
             Some(format!("{{ bytes: {}, shortage: {} }}", body.bytes, body.shortage))
         }
@@ -375,7 +375,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::CheckpointReport => {
             let (body, _) = frame.head::<checkpoint::ReportBody>()?;
-            Some(format!("{{ state: {}, bytes: {} }}", body.state, body.bytes))
+            Some(format!("{{ state: {}, bytes: {}, epoch: {} }}", body.state, body.bytes, body.epoch))
         }
         S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
         S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
@@ -472,6 +472,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsRefuse
         | S::SchemaEventsStopOrder
         | S::RedoCreditRequest
+        | S::RedoCreditReturnRequest
         | S::NodeStopRequest
         | S::NodeStopConfirm
         | S::CheckpointOrder

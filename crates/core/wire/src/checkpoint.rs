@@ -54,4 +54,6 @@ pub struct ReportBody {
     pub unused: U32,
     /// Bytes written since the last report.
     pub bytes: U64,
+    /// Of one that is written: it is usable when everything up to this epoch is on disk. Else 0.
+    pub epoch: U64,
 }

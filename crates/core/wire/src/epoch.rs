@@ -6,7 +6,7 @@
 //! | the same | | membership, dictionary, lifecycle, distribution of other nodes | this is the current epoch |
 //! | `EpochClosedReport` | coordinator | distribution of the president | none of my transactions will commit in this epoch or an earlier one any more |
 //! | `EpochClaimReport` | coordinator | distribution of the president | I use an epoch above those that you have announced to me |
-//! | `DurabilityOrder` | coordinator | distribution of the president | somebody waits until this epoch is on disk |
+//! | `DurabilityOrder` | coordinator, redo | distribution of the president | somebody waits until this epoch is on disk |
 //! | `DurabilityRequest` | dictionary, lifecycle | distribution of the president | a schema change is in this epoch, or the node stops: bring it to disk, with an end record |
 //! | `DurabilityConfirm` | distribution of the president | dictionary, lifecycle | a restart restores this epoch, or a later one |
 //! | `EpochEndRequest` / `…Confirm` | distribution of the president / redo | | everything up to this epoch is to be on disk / is on disk |

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `RedoAppendOrder` | data manager | redo | append these records to the log |
 //! | `RedoCreditRequest` / `…Confirm` | data manager / redo | | may I log more? / so many bytes more |
+//! | `RedoCreditReturnRequest` / `…Confirm` | redo / data manager | | give back what is not reserved / so many bytes; more come without a request |
 //! | `RedoDrainRequest` / `…Confirm` | redo / data manager | | send what you have / everything committed so far was sent |
 //! | `RedoTrimOrder` | data manager | redo | earlier batches than this one are in a checkpoint: forget them |
 //! | `RedoReplayRequest` / `…Confirm` | redo / data manager | | apply these records of the log / done |
@@ -34,11 +35,11 @@ pub struct BatchHead {
     pub unused: U32,
 }
 
-/// `RedoCreditConfirm`.
+/// `RedoCreditConfirm`, `RedoCreditReturnConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreditBody {
-    /// How many bytes more may be logged.
+    /// How many bytes more may be logged, or fewer.
     pub bytes: U64,
     /// Why they are no more ([`crate::ErrorCode`]); 0 if they are as many as anybody gets.
     pub shortage: U16,

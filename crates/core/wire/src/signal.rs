@@ -170,6 +170,8 @@ signals! {
     RedoTrimOrder = 185, Node;
     RedoReplayRequest = 186, Node;
     RedoReplayConfirm = 187, Node;
+    RedoCreditReturnRequest = 188, Node;
+    RedoCreditReturnConfirm = 189, Node;
     // start.rs
     StartRequest = 190, Node;
     StartConfirm = 191, Node;

@@ -23,12 +23,19 @@ pub struct MemoryDisk {
     files: BTreeMap<FileName, Vec<u8>>,
     /// There is no room for further checkpoints.
     pub is_full: bool,
+    /// It does nothing for now.
+    pub stands_still: bool,
+    waiting: Vec<FileRequest>,
 }
 
 impl MemoryDisk {
     /// Does what blocks have asked for; returns whether that was anything.
     pub fn serve<H: Host>(&mut self, executor: &mut Executor<H>) -> bool {
-        let requests = executor.take_file_requests();
+        self.waiting.extend(executor.take_file_requests());
+        if self.stands_still {
+            return false;
+        }
+        let requests = std::mem::take(&mut self.waiting);
         let is_asked = !requests.is_empty();
         for FileRequest { requester, token, file, task } in requests {
             let result = self.carry_out(file, task);

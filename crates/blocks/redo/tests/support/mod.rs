@@ -62,6 +62,8 @@ pub enum Order {
     Quota(u16, u64),
     /// This one may log so many bytes more, and why not still more.
     Credit(u16, u64, u16),
+    /// The president ends this epoch at once.
+    GlobalCheckpoint(u64),
 }
 
 /// A stream with its files.
@@ -270,6 +272,11 @@ impl Log {
                     self.credit[usize::from(instance)] += body.bytes.get();
                     self.orders.push(Order::Credit(instance, body.bytes.get(), body.shortage.get()));
                 }
+                SignalNumber::DurabilityOrder => {
+                    let (body, _) = frame.head::<EpochBody>().expect("a whole body");
+                    assert_eq!(sent.receiver(), address(BlockNumber::Distribution, 0));
+                    self.orders.push(Order::GlobalCheckpoint(body.epoch().0));
+                }
                 _ => others.push(sent),
             }
         }
@@ -289,10 +296,15 @@ impl Log {
 
     /// A data manager reports how far its checkpoint is.
     pub fn report(&mut self, instance: u16, state: CheckpointState, bytes: u64) {
+        self.report_with(instance, state, bytes, 0);
+    }
+
+    /// The same, with the epoch that has to be on disk before it is usable.
+    pub fn report_with(&mut self, instance: u16, state: CheckpointState, bytes: u64, epoch: u64) {
         let from = address(BlockNumber::DataManager, instance);
         self.send(from, SignalNumber::CheckpointReport, |writer| {
             let (state, bytes) = (U32::new(state as u32), U64::new(bytes));
-            writer.put(&ReportBody { state, unused: U32::ZERO, bytes });
+            writer.put(&ReportBody { state, unused: U32::ZERO, bytes, epoch: U64::new(epoch) });
         });
     }
 
