@@ -3,7 +3,7 @@
 //! ([`crate::folder_watch`]); it also looks now and then by itself. If the data nodes can't be reached then, creating
 //! the first table in a new database does it.
 //!
-//! Data nodes store nothing over a restart. In each new incarnation of the cluster every SQL node sends them all of its
+//! Data nodes may have kept nothing over a restart. In each new incarnation of the cluster every SQL node sends them all of its
 //! databases, so that SQL nodes that start later get them too. A file in the SQL node's data folder contains the
 //! incarnation for which this was done: a database that a SQL node still has because it missed a `DROP DATABASE` must
 //! not come back within the same incarnation.

@@ -333,8 +333,7 @@ impl Node {
     pub fn become_incarnation(&self, incarnation: u64) {
         let before = self.incarnation.swap(incarnation, Ordering::Relaxed);
         if before != 0 && before != incarnation {
-            self.server
-                .warn("the cluster was restarted: tables and rows of its earlier incarnation are gone");
+            self.server.warn("the cluster was restarted: tables and rows that were not on its disk are gone");
         }
     }
 
