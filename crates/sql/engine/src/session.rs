@@ -110,6 +110,8 @@ pub struct Session {
     is_portioned: bool,
     /// Changes of the current statement do not wait for its end.
     is_at_once: bool,
+    /// Commits wait for the disk.
+    is_durable: bool,
     /// Number of changes in the current portion.
     portion: usize,
     statement_start: OperationNumber,
@@ -152,6 +154,7 @@ impl Session {
             is_lost: false,
             is_portioned: false,
             is_at_once: false,
+            is_durable: false,
             portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
