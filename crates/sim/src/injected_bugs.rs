@@ -24,7 +24,9 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
 /// - `claimed-epoch-not-reported` needs a client with epochs that its coordinator has not received, at the moment of a
 ///   crash; `replay-stops-at-later-record` commits of an epoch behind those of the next one in the same log stream;
-///   `checkpoint-packs-shown-version` backups with a disk; `change-answered-too-early`, `dead-definitions-restored` a
+///   `checkpoint-packs-shown-version` backups with a disk;
+///   `uncovered-checkpoint-used` the moment between a checkpoint and the global checkpoint that covers it;
+///   `change-answered-too-early`, `dead-definitions-restored` a
 ///   schema change in the moments before a crash; `checkpoints-given-up-for-good` a disk that is full for long.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
@@ -36,6 +38,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::ClaimedEpochNotReported,
     InjectedBug::ReplayStopsAtLaterRecord,
     InjectedBug::CheckpointPacksShownVersion,
+    InjectedBug::UncoveredCheckpointUsed,
     InjectedBug::CheckpointsGivenUpForGood,
     InjectedBug::ChangeAnsweredTooEarly,
     InjectedBug::DeadDefinitionsRestored,
