@@ -1,5 +1,5 @@
 //! What a data node is configured with: its place in the cluster, its threads, its limits. What the others are is not
-//! settled here: that is in the view (`vinga_wire::view`).
+//! decided here: that is in the view (`vinga_wire::view`).
 
 use alloc::string::String;
 use alloc::vec;
@@ -81,7 +81,7 @@ pub struct NodeSettings {
 pub struct DiskSettings {
     /// What the start begins from.
     pub start: vinga_lifecycle::Disk,
-    /// The data managers that log to each stream, in the order of the streams. This was settled at the first start.
+    /// The data managers that log to each stream, in the order of the streams. This was fixed at the first start.
     pub streams: Vec<Range<u16>>,
     /// `NoOfFragmentLogFiles` of each stream.
     pub log_files: u32,

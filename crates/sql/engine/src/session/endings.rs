@@ -44,7 +44,7 @@ impl Session {
         let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit_unless(stop));
         let result = match committed {
             Ok(Ok(_)) => {
-                self.holding_off.end();
+                self.backoff.end();
                 Ok(())
             }
             Ok(Err(error)) => {
