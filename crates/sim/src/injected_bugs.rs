@@ -27,7 +27,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   `checkpoint-packs-shown-version` backups with a disk;
 ///   `uncovered-checkpoint-used` the moment between a checkpoint and the global checkpoint that covers it;
 ///   `change-answered-too-early`, `dead-definitions-restored` a
-///   schema change in the moments before a crash; `checkpoints-given-up-for-good` a disk that is full for long.
+///   schema change in the moments before a crash; `log-forgotten-beyond-file` a segment that is used again before any
+///   page changes; `checkpoints-given-up-for-good` a disk that is full for long.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -39,6 +40,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::ReplayStopsAtLaterRecord,
     InjectedBug::CheckpointPacksShownVersion,
     InjectedBug::UncoveredCheckpointUsed,
+    InjectedBug::LogForgottenBeyondFile,
     InjectedBug::CheckpointsGivenUpForGood,
     InjectedBug::ChangeAnsweredTooEarly,
     InjectedBug::DeadDefinitionsRestored,
