@@ -164,24 +164,24 @@ fn asleep_parked(round_trips: u64) -> f64 {
 fn asleep_polling(round_trips: u64) -> f64 {
     let ((to_b, from_a), (to_a, from_b)) = (ring(), ring());
     let (cpu_a, cpu_b) = two_cpus();
-    let (bell_a, bell_b) = (Bell::new(), Bell::new());
+    let (wake_up_a, wake_up_b) = (WakeUp::new(), WakeUp::new());
     thread::scope(|scope| {
         scope.spawn(|| {
             bind_to(&[cpu_b]);
-            answer(round_trips, from_a, to_a, || bell_b.wait(), || bell_a.ring());
+            answer(round_trips, from_a, to_a, || wake_up_b.wait(), || wake_up_a.raise());
         });
         let a = scope.spawn(|| {
             bind_to(&[cpu_a]);
-            ask(round_trips, to_b, from_b, || bell_a.wait(), || bell_b.ring())
+            ask(round_trips, to_b, from_b, || wake_up_a.wait(), || wake_up_b.raise())
         });
         a.join().expect("a only asks")
     })
 }
 
 /// An event descriptor.
-struct Bell(OwnedFd);
+struct WakeUp(OwnedFd);
 
-impl Bell {
+impl WakeUp {
     fn new() -> Self {
         // SAFETY: a new descriptor, without another owner; the result is checked.
         let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -190,7 +190,7 @@ impl Bell {
         Self(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    fn ring(&self) {
+    fn raise(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight readable bytes, as the call wants.
         let written = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_that_was_rung_does_not_wait() {
-        let bell = Bell::new();
-        bell.ring();
-        bell.ring();
-        bell.wait();
+    fn a_raised_wake_up_does_not_wait() {
+        let wake_up = WakeUp::new();
+        wake_up.raise();
+        wake_up.raise();
+        wake_up.wait();
     }
 }

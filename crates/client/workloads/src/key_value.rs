@@ -1,9 +1,9 @@
-//! Everything that can be done with rows, at random, by sessions that fight for few keys.
+//! Everything that can be done with rows, at random, by sessions that compete for few keys.
 //!
 //! Nothing is expected of the answers here: whether they can be true is for [`crate::check`] to say. Sessions make
 //! transactions of one or several batches, of one or many operations of all kinds, on two tables; undo parts of them;
 //! leave them, to be rolled back by a time-out; read committed rows beside them, and their own changes. With unique
-//! indexes they also fight for values of columns.
+//! indexes they also compete for values of columns.
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
@@ -21,7 +21,7 @@ use vinga_wire::operation::{LockWait, OperationKind};
 /// How large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Whether the tables have unique indexes, whose keys the sessions fight for, too.
+    /// Whether the tables have unique indexes, whose keys the sessions compete for, too.
     pub unique: bool,
     /// Keys of each table.
     pub keys: u64,

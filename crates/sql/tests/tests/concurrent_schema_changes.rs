@@ -201,21 +201,21 @@ fn two_nodes_change_the_same_table_at_once() {
     const TIME: Duration = Duration::from_secs(5);
     let mut servers = Servers::start(PROGRAM, 2, &[]);
     let statements = [
-        "CREATE TABLE fight (id INT PRIMARY KEY, a INT) ENGINE=VINGA",
-        "CREATE TABLE IF NOT EXISTS fight (a VARCHAR(9), id INT AUTO_INCREMENT PRIMARY KEY, KEY (a)) ENGINE=VINGA",
-        "INSERT INTO fight (id, a) VALUES (1, 2), (2, 3)",
-        "REPLACE INTO fight (id, a) VALUES (1, 2)",
-        "SELECT id, a FROM fight ORDER BY id",
-        "UPDATE fight SET a = a + 1",
-        "ALTER TABLE fight ADD COLUMN b INT DEFAULT 1",
-        "ALTER TABLE fight DROP COLUMN b",
-        "ALTER TABLE fight ADD KEY extra (id, a)",
-        "ALTER TABLE fight DROP KEY extra",
-        "RENAME TABLE fight TO other",
-        "RENAME TABLE other TO fight",
-        "TRUNCATE TABLE fight",
-        "DROP TABLE fight",
-        "DROP TABLE IF EXISTS fight, other",
+        "CREATE TABLE disputed (id INT PRIMARY KEY, a INT) ENGINE=VINGA",
+        "CREATE TABLE IF NOT EXISTS disputed (a VARCHAR(9), id INT AUTO_INCREMENT PRIMARY KEY, KEY (a)) ENGINE=VINGA",
+        "INSERT INTO disputed (id, a) VALUES (1, 2), (2, 3)",
+        "REPLACE INTO disputed (id, a) VALUES (1, 2)",
+        "SELECT id, a FROM disputed ORDER BY id",
+        "UPDATE disputed SET a = a + 1",
+        "ALTER TABLE disputed ADD COLUMN b INT DEFAULT 1",
+        "ALTER TABLE disputed DROP COLUMN b",
+        "ALTER TABLE disputed ADD KEY extra (id, a)",
+        "ALTER TABLE disputed DROP KEY extra",
+        "RENAME TABLE disputed TO other",
+        "RENAME TABLE other TO disputed",
+        "TRUNCATE TABLE disputed",
+        "DROP TABLE disputed",
+        "DROP TABLE IF EXISTS disputed, other",
     ];
     let began = Instant::now();
     // Each runs until this many statements have succeeded, no matter how long that takes.
@@ -264,18 +264,18 @@ fn two_nodes_change_the_same_table_at_once() {
             here.query(&format!("DROP TABLE `{table}`"));
             continue;
         }
-        assert!(matches!(table.as_str(), "fight" | "other"), "{table} is left");
+        assert!(matches!(table.as_str(), "disputed" | "other"), "{table} is left");
         let show = format!("SHOW CREATE TABLE {table}");
         assert_eq!(without_next_value(here.lines(&show)), without_next_value(there.lines(&show)));
         let select = format!("SELECT * FROM {table} ORDER BY id");
         assert_eq!(here.lines(&select), there.lines(&select));
     }
     assert_eq!(here.lines("SHOW TABLES"), there.lines("SHOW TABLES"));
-    there.query("DROP TABLE IF EXISTS fight, other");
-    here.query("CREATE TABLE fight (last INT PRIMARY KEY) ENGINE=VINGA");
-    there.query("INSERT INTO fight VALUES (1)");
-    assert_eq!(here.lines("SELECT * FROM fight"), ["1"]);
-    here.query("DROP TABLE fight");
+    there.query("DROP TABLE IF EXISTS disputed, other");
+    here.query("CREATE TABLE disputed (last INT PRIMARY KEY) ENGINE=VINGA");
+    there.query("INSERT INTO disputed VALUES (1)");
+    assert_eq!(here.lines("SELECT * FROM disputed"), ["1"]);
+    here.query("DROP TABLE disputed");
     // Nothing is left behind: no table at the data nodes, no file at the SQL nodes.
     let native = vinga::blocking::Cluster::connect(&servers.data.address()).expect("the data node answers");
     let left: Vec<String> =

@@ -12,7 +12,7 @@ const KEYS: u64 = 4;
 const SPAN: Duration = Duration::from_secs(1);
 
 /// Sessions run these statements in turn, each with the keys in turn; returns how many of each succeeded.
-fn fight(cluster: &TestCluster, statements: &[&str]) -> Vec<u64> {
+fn compete(cluster: &TestCluster, statements: &[&str]) -> Vec<u64> {
     let is_over = AtomicBool::new(false);
     let done: Vec<AtomicU64> = statements.iter().map(|_| AtomicU64::new(0)).collect();
     let run = |mut session: Session, number: usize| {
@@ -83,7 +83,7 @@ fn rows_that_are_in_the_way_go_meanwhile() {
         ["REPLACE INTO t VALUES (?, NULL, 1)", "DELETE FROM t WHERE id = ?"],
         ["REPLACE INTO t (v, w) VALUES (?, 1)", "INSERT IGNORE INTO t (v, w) VALUES (?, 5)"],
     ] {
-        fight(&cluster, &statements);
+        compete(&cluster, &statements);
         check_keys(&cluster);
         cluster.connect(1).query("DELETE FROM t");
     }
@@ -96,7 +96,7 @@ fn each_increment_counts_once() {
         "INSERT INTO t (v, w) VALUES (?, 1) ON DUPLICATE KEY UPDATE w = w + 1",
         "INSERT INTO t VALUES (?, NULL, 1) ON DUPLICATE KEY UPDATE w = w + 1",
     ] {
-        let done = fight(&cluster, &[statement]);
+        let done = compete(&cluster, &[statement]);
         check_keys(&cluster);
         assert_eq!(cluster.connect(1).lines("SELECT SUM(w) FROM t"), [done[0].to_string()], "{statement}");
         cluster.connect(0).query("DELETE FROM t");
@@ -106,7 +106,7 @@ fn each_increment_counts_once() {
 #[test]
 fn rows_that_replace_each_other() {
     let cluster = cluster();
-    fight(&cluster, &["REPLACE INTO t (v, w) VALUES (?, 1)"]);
+    compete(&cluster, &["REPLACE INTO t (v, w) VALUES (?, 1)"]);
     check_keys(&cluster);
     assert_eq!(cluster.connect(1).lines("SELECT COUNT(*) FROM t"), [KEYS.to_string()]);
 }

@@ -66,13 +66,13 @@ const WORKS: [Work; 6] = [
 fn deadlocks(cluster: &TestCluster, database: &str, work: &Work) -> u64 {
     let sum = || cluster.connect(0).lines(&format!("SELECT SUM(v) FROM {database}.t"))[0].parse::<u64>();
     let before = sum().expect("a number");
-    let (deadlocks, changed) = fight(cluster, database, work);
+    let (deadlocks, changed) = compete(cluster, database, work);
     assert_eq!(sum().expect("a number"), before + changed, "{}", work.what);
     deadlocks
 }
 
 /// The number of deadlocks, and how many rows were changed by committed transactions.
-fn fight(cluster: &TestCluster, database: &str, work: &Work) -> (u64, u64) {
+fn compete(cluster: &TestCluster, database: &str, work: &Work) -> (u64, u64) {
     thread::scope(|scope| {
         let sessions: Vec<_> = (0..SESSIONS)
             .map(|number| {

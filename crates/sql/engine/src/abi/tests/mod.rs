@@ -16,9 +16,9 @@ const FILES: [&str; 5] = [
 
 #[test]
 fn a_panic_is_a_numbered_error_of_the_whole_transaction() {
-    let failure = guarded(|| -> super::Result<()> { panic!("no {}", "luck") }).expect_err("it fails");
+    let failure = guarded(|| -> super::Result<()> { panic!("no {}", "rows") }).expect_err("it fails");
     assert_eq!((failure.number, failure.is_doomed), (internal_error(), true));
-    assert!(failure.text.contains("no luck"), "{}", failure.text);
+    assert!(failure.text.contains("no rows"), "{}", failure.text);
     let fails = guarded(|| Err::<(), _>(super::Failure::new(ha::OUT_OF_MEMORY, "none")));
     assert_eq!(fails.expect_err("it fails").number, ha::OUT_OF_MEMORY);
     assert_eq!(guarded(|| Ok(7)).ok(), Some(7));
