@@ -43,7 +43,12 @@ pub fn run(options: &AbOptions, json: bool) -> Result<bool> {
 type Round = [Vec<Figure>; 2];
 
 fn read_rounds(folder: &Path) -> Result<Vec<Round>> {
-    let summary = |side: &str, round: usize| folder.join(format!("{side}-{round}")).join("summary.json");
+    // A quick measurement leaves its results in a folder of its own.
+    let summary = |side: &str, round: usize| {
+        let results = folder.join(format!("{side}-{round}"));
+        let quick = results.join("quick").join("summary.json");
+        if quick.exists() { quick } else { results.join("summary.json") }
+    };
     let mut rounds = Vec::new();
     for round in 1.. {
         let [before, after] = ["before", "after"].map(|side| summary(side, round));

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use vinga_base::page_pool::PagePool;
-use vinga_base::{NodeId, TableVersion};
+use vinga_base::{LiveValues, NodeId, TableVersion};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
@@ -17,7 +17,7 @@ use vinga_lifecycle::Lifecycle;
 use vinga_membership::{Membership, Phase};
 use vinga_redo::Redo;
 use vinga_wire::view::{ReplicaGroup, ViewChange};
-use vinga_wire::{Address, BlockNumber, Frame};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber};
 
 /// What only the main thread hosts.
 struct Main {
@@ -40,6 +40,7 @@ pub struct Blocks {
     first_stream: u16,
     main: Option<Main>,
     info: Info,
+    parameters: LiveValues,
     facts: Facts,
 }
 
@@ -101,6 +102,7 @@ impl Blocks {
             first_stream: hosting.streams.start,
             main: hosting.main.then(|| main_blocks(settings)),
             info: Info::new(settings.threads.len() as u16),
+            parameters: settings.live_values(),
             facts,
         }
     }
@@ -218,6 +220,9 @@ impl Host for Blocks {
             Some(BlockNumber::Membership) => self.main_mut().membership.handle(cx, frame),
             Some(BlockNumber::Distribution) => self.main_mut().distribution.handle(cx, frame),
             Some(BlockNumber::Dictionary) => self.main_mut().dictionary.handle(cx, frame),
+            Some(BlockNumber::Info) if frame.signal() == Some(SignalNumber::ParameterOrder) => {
+                self.on_parameter_order(cx, frame);
+            }
             Some(BlockNumber::Info) => {
                 let source = Source {
                     thread: self.thread,
@@ -229,6 +234,7 @@ impl Host for Blocks {
                     streams: &self.streams,
                     first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
+                    parameters: &self.parameters,
                     facts: self.facts.as_ref(),
                 };
                 self.info.handle_with(cx, frame, &source);
@@ -274,6 +280,15 @@ impl Host for Blocks {
 }
 
 impl Blocks {
+    /// Gives a parameter's new value to all blocks of this thread.
+    fn on_parameter_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let Some((parameter, value)) = self.info.on_parameter_order(cx, frame) else {
+            return cx.reject(frame, ErrorCode::MalformedSignal);
+        };
+        self.parameters.set(parameter, value);
+        self.each_block(cx, |block, cx| block.set_parameter(cx, parameter, value));
+    }
+
     fn summarize_data_managers(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         for (instance, data_manager) in (self.first_data_manager..).zip(&self.data_managers) {
             write!(out, "data manager {instance}:")?;

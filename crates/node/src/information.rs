@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::page_pool::PAGE_BYTES;
-use vinga_base::{NodeId, TransactionId};
+use vinga_base::{LiveValues, NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::table_usage::TableUsage;
@@ -110,6 +110,7 @@ pub struct Source<'a> {
     pub first_stream: u16,
     /// On the main thread.
     pub membership: Option<&'a Membership>,
+    pub parameters: &'a LiveValues,
     pub facts: &'a dyn DriverFacts,
 }
 
@@ -159,6 +160,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Tables => &["table", "rows", "row_bytes", "index_bytes"],
             InfoTable::DiskWriteSpeedBase => disk_writes::BASE_COLUMNS,
             InfoTable::DiskWriteSpeedAggregate => disk_writes::AGGREGATE_COLUMNS,
+            InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
         }
     }
 
@@ -174,8 +176,13 @@ impl InfoSource for Source<'_> {
             InfoTable::Tables => return self.tables(out),
             InfoTable::DiskWriteSpeedBase => self.log_streams().base(now, out),
             InfoTable::DiskWriteSpeedAggregate => self.log_streams().aggregate(now, out),
+            InfoTable::Parameters => self.parameters(out),
         }
         0
+    }
+
+    fn parameters(&self) -> &LiveValues {
+        self.parameters
     }
 }
 
@@ -183,6 +190,24 @@ impl Source<'_> {
     fn log_streams(&self) -> Streams<'_> {
         let Source { node, thread, streams, first_stream: first, .. } = *self;
         Streams { node, thread, streams, first }
+    }
+
+    /// On thread 0: all threads have the same values.
+    fn parameters(&self, out: &mut Vec<Vec<InfoValue>>) {
+        if self.thread != 0 {
+            return;
+        }
+        for (parameter, value) in self.parameters.iter() {
+            let (min, max) = parameter.limits();
+            out.push(vec![
+                InfoValue::Number(u64::from(self.node.0)),
+                text(parameter.name()),
+                InfoValue::Number(value),
+                text(parameter.unit().name()),
+                InfoValue::Number(min),
+                InfoValue::Number(max),
+            ]);
+        }
     }
 
     fn data_managers(&self) -> impl Iterator<Item = (String, &DataManager)> {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_base::{Epoch, Incarnation, LiveParameter, LiveValues, NodeId};
 use vinga_kernel::Span;
 use vinga_redo::CheckpointSettings;
 use vinga_wire::BlockNumber;
@@ -110,6 +110,26 @@ impl NodeSettings {
     /// The epoch before the one that the start begins with: of a node with a disk the files say which that is.
     pub(crate) fn first_epoch(&self) -> Epoch {
         if self.disk.is_some() { Epoch(1) } else { self.epoch }
+    }
+
+    /// The values that parameters which may change live have at the start.
+    pub(crate) fn live_values(&self) -> LiveValues {
+        use LiveParameter as P;
+        let mut values = LiveValues::default();
+        let mut set_millis = |parameter, span: Span| values.set(parameter, span.0 / 1000);
+        set_millis(P::TransactionDeadlockDetectionTimeout, self.lock_timeout);
+        set_millis(P::TransactionInactiveTimeout, self.inactive_timeout.unwrap_or(Span(0)));
+        set_millis(P::TimeBetweenEpochs, self.epoch_interval);
+        set_millis(P::TimeBetweenGlobalCheckpoints, self.checkpoint_interval);
+        if let Some(disk) = &self.disk {
+            let CheckpointSettings { bytes_between, speed } = disk.checkpoints;
+            values.set(P::TimeBetweenLocalCheckpoints, CheckpointSettings::time_between(bytes_between));
+            values.set(P::MinDiskWriteSpeed, speed.min);
+            values.set(P::MaxDiskWriteSpeed, speed.max);
+            values.set(P::MaxDiskWriteSpeedOtherNodeRestart, speed.max_other_node_restart);
+            values.set(P::MaxDiskWriteSpeedOwnRestart, speed.max_own_restart);
+        }
+        values
     }
 
     /// The thread of each block instance of this node, instances of one block in the order of their numbers.

@@ -1,5 +1,6 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod parameters;
 mod tables;
 
 use crate::arguments::ConnectArguments;
@@ -44,6 +45,14 @@ enum AdminCommand {
         /// A row for each second of the last minute in which something was written, instead of averages
         #[arg(long)]
         seconds: bool,
+    },
+    /// Parameters that may change while the data nodes run, with their present values
+    Parameters,
+    /// Gives such a parameter another value, at all data nodes, until they are started again
+    Set {
+        /// Such as TimeBetweenGlobalCheckpoints=500 or MaxDiskWriteSpeed=100M
+        #[arg(value_name = "NAME=VALUE", value_parser = parameters::parse)]
+        change: parameters::Change,
     },
     /// All tables by name, with their rows and bytes
     Tables,
@@ -113,6 +122,12 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Locks => show(InfoTable::Locks),
         AdminCommand::DiskWrites { seconds: false } => show(InfoTable::DiskWriteSpeedAggregate),
         AdminCommand::DiskWrites { seconds: true } => show(InfoTable::DiskWriteSpeedBase),
+        AdminCommand::Parameters => show(InfoTable::Parameters),
+        AdminCommand::Set { change } => {
+            cluster.set_parameter(change.parameter, change.value).map_err(|error| error.to_string())?;
+            parameters::say_set(*change, json);
+            Ok(())
+        }
         AdminCommand::Tables => {
             let rows = tables::list(&cluster).map_err(|error| error.to_string())?;
             console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));

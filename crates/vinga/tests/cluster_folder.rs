@@ -101,6 +101,37 @@ fn status_tells_what_runs() {
 }
 
 #[test]
+fn parameters_change_while_the_node_runs() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0", "--set", "TimeBetweenEpochs=200"]).0);
+    let value = |parameter: &str| {
+        let (ok, text) = folder.run("admin", &["parameters", "--json"]);
+        assert!(ok, "{text}");
+        let rows: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let row = rows.as_array().expect("rows").iter().find(|row| row["parameter"] == parameter);
+        row.expect("it may change live")["value"].as_u64()
+    };
+    assert_eq!(value("TimeBetweenEpochs"), Some(200));
+    let (ok, text) = folder.run("admin", &["set", "time-between-epochs=50"]);
+    assert!(ok && text.contains("TimeBetweenEpochs is 50 ms from now on"), "{text}");
+    assert!(folder.run("admin", &["set", "MaxDiskWriteSpeed=12M"]).0);
+    assert_eq!((value("TimeBetweenEpochs"), value("MaxDiskWriteSpeed")), (Some(50), Some(12 << 20)));
+    // What the present values do not allow, what no running node can change, what nobody knows.
+    for (change, reason) in [
+        ("MinDiskWriteSpeed=13M", "would be greater than MaxDiskWriteSpeed"),
+        ("DataMemory=1G", "holds from the start of a node to its stop"),
+        ("TimeBetweenEpoch=50", "did you mean TimeBetweenEpochs?"),
+    ] {
+        let (ok, text) = folder.run("admin", &["set", change]);
+        assert!(!ok && text.contains(reason), "{text}");
+    }
+    // The configuration counts at the next start.
+    assert!(folder.run("down", &[]).0 && folder.up(&[]).0);
+    assert_eq!(value("MaxDiskWriteSpeed"), Some(200 << 20));
+    assert!(folder.run("down", &[]).0);
+}
+
+#[test]
 fn commands_find_the_cluster_by_its_folder() {
     let folder = Folder::new();
     assert!(folder.up(&["--port", "0"]).0);

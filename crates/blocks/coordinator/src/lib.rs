@@ -51,7 +51,7 @@ use lazy_orders::LazyOrders;
 use participants::Participants;
 use tables::Tables;
 use transactions::Transactions;
-use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_base::{Epoch, Incarnation, LiveParameter, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
@@ -163,6 +163,23 @@ impl Block for Coordinator {
     /// Starts the checks of time-outs.
     fn start(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    fn set_parameter(&mut self, _: &mut Context<'_>, parameter: LiveParameter, value: u64) {
+        let span = Span::from_millis(value);
+        match parameter {
+            LiveParameter::TransactionDeadlockDetectionTimeout => self.settings.drop_timeout = span,
+            LiveParameter::TransactionInactiveTimeout => {
+                self.settings.inactive_timeout = (value > 0).then_some(span);
+            }
+            LiveParameter::TimeBetweenEpochs
+            | LiveParameter::TimeBetweenGlobalCheckpoints
+            | LiveParameter::TimeBetweenLocalCheckpoints
+            | LiveParameter::MinDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeedOtherNodeRestart
+            | LiveParameter::MaxDiskWriteSpeedOwnRestart => {}
+        }
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {

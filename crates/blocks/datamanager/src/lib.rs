@@ -90,7 +90,7 @@ use store::Store;
 use versions::Versions;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
-use vinga_base::{ColumnId, Epoch, NodeId, TransactionId};
+use vinga_base::{ColumnId, Epoch, LiveParameter, NodeId, TransactionId};
 use vinga_format::checksum::Checksum;
 use vinga_kernel::{AdmittedNodes, Block, Context, Prefetch, Scrutiny, Span};
 use vinga_wire::epoch::EpochBody;
@@ -392,6 +392,23 @@ impl Block for DataManager {
     /// Begins to look for time-outs.
     fn start(&mut self, cx: &mut Context<'_>) {
         cx.send_after(CHECK_INTERVAL, 0);
+    }
+
+    fn set_parameter(&mut self, _: &mut Context<'_>, parameter: LiveParameter, value: u64) {
+        let span = Span::from_millis(value);
+        match parameter {
+            LiveParameter::TransactionDeadlockDetectionTimeout => self.settings.lock_timeout = span,
+            LiveParameter::TransactionInactiveTimeout => {
+                self.settings.inactive_timeout = (value > 0).then_some(span);
+            }
+            LiveParameter::TimeBetweenEpochs
+            | LiveParameter::TimeBetweenGlobalCheckpoints
+            | LiveParameter::TimeBetweenLocalCheckpoints
+            | LiveParameter::MinDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeedOtherNodeRestart
+            | LiveParameter::MaxDiskWriteSpeedOwnRestart => {}
+        }
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {

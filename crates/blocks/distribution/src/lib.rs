@@ -23,7 +23,7 @@ pub use global_checkpoint::Statistics;
 
 use alloc::vec::Vec;
 use global_checkpoint::GlobalCheckpoints;
-use vinga_base::Epoch;
+use vinga_base::{Epoch, LiveParameter};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
@@ -49,22 +49,55 @@ pub struct Distribution {
     epoch: Epoch,
     /// No epoch above it may be used yet: a restart may begin there.
     limit: Epoch,
-    settings: Settings,
+    /// The node restores what is on its disk first.
+    waits_for_begin: bool,
+    epoch_end: Periodic,
+    checkpoint: Periodic,
     checkpoints: GlobalCheckpoints,
 }
 
-/// What a timer is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Timer {
-    /// The epoch is over.
-    Epoch,
-    /// It is time for a global checkpoint.
-    Checkpoint,
+/// Something that is due again and again.
+struct Periodic {
+    /// What its timers' tokens say beside their number.
+    token: u64,
+    /// Between two times.
+    interval: Span,
+    /// Counts its timers: an earlier one that is still running does not count. 0 before the first.
+    timer: u64,
 }
 
-impl Timer {
-    fn from_token(token: u64) -> Self {
-        if token == Timer::Epoch as u64 { Timer::Epoch } else { Timer::Checkpoint }
+/// The end of an epoch; a global checkpoint.
+const EPOCH: u64 = 0;
+const CHECKPOINT: u64 = 1;
+/// How many tokens there are.
+const PERIODICS: u64 = 2;
+
+impl Periodic {
+    fn new(token: u64, interval: Span) -> Self {
+        Periodic { token, interval, timer: 0 }
+    }
+
+    /// It is due an interval from now.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        self.timer += 1;
+        cx.send_after(self.interval, self.timer * PERIODICS + self.token);
+    }
+
+    /// Whether a timer says that it is due; then it begins again.
+    fn is_due(&mut self, cx: &mut Context<'_>, token: u64) -> bool {
+        let is_due = token == self.timer * PERIODICS + self.token;
+        if is_due {
+            self.begin(cx);
+        }
+        is_due
+    }
+
+    /// Another interval holds, also for the time that has begun, if it has.
+    fn set_interval(&mut self, cx: &mut Context<'_>, interval: Span) {
+        self.interval = interval;
+        if self.timer > 0 {
+            self.begin(cx);
+        }
     }
 }
 
@@ -74,7 +107,9 @@ impl Distribution {
         assert!(settings.epoch > Epoch(0) && settings.epoch < Epoch::MAX, "0 means none, 48 bits are used");
         Distribution {
             epoch: settings.epoch,
-            settings,
+            waits_for_begin: settings.waits_for_begin,
+            epoch_end: Periodic::new(EPOCH, settings.time_between_epochs),
+            checkpoint: Periodic::new(CHECKPOINT, settings.time_between_checkpoints),
             limit: Epoch::MAX,
             checkpoints: GlobalCheckpoints::default(),
         }
@@ -98,8 +133,8 @@ impl Distribution {
     /// Announces the first epoch and begins to count.
     fn begin(&mut self, cx: &mut Context<'_>) {
         self.announce(cx);
-        cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
-        cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
+        self.epoch_end.begin(cx);
+        self.checkpoint.begin(cx);
     }
 
     /// Everything is restored.
@@ -108,7 +143,7 @@ impl Distribution {
         else {
             return None;
         };
-        assert!(self.settings.waits_for_begin, "epochs begin once");
+        assert!(self.waits_for_begin, "epochs begin once");
         self.epoch = self.epoch.max(epoch);
         self.limit = limit;
         self.checkpoints.note_restored(durable);
@@ -120,17 +155,12 @@ impl Distribution {
 
     fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (token, _) = frame.head::<U64>()?;
-        match Timer::from_token(token.get()) {
-            Timer::Epoch => {
-                cx.send_after(self.settings.time_between_epochs, Timer::Epoch as u64);
-                if Self::is_president(cx) {
-                    self.raise_epoch(cx, Epoch(self.epoch.0 + 1));
-                }
+        if self.epoch_end.is_due(cx, token.get()) {
+            if Self::is_president(cx) {
+                self.raise_epoch(cx, Epoch(self.epoch.0 + 1));
             }
-            Timer::Checkpoint => {
-                cx.send_after(self.settings.time_between_checkpoints, Timer::Checkpoint as u64);
-                self.on_checkpoint_due(cx);
-            }
+        } else if self.checkpoint.is_due(cx, token.get()) {
+            self.on_checkpoint_due(cx);
         }
         Some(())
     }
@@ -205,8 +235,24 @@ impl Distribution {
 impl Block for Distribution {
     /// Begins at once, if there is nothing to restore.
     fn start(&mut self, cx: &mut Context<'_>) {
-        if !self.settings.waits_for_begin {
+        if !self.waits_for_begin {
             self.begin(cx);
+        }
+    }
+
+    fn set_parameter(&mut self, cx: &mut Context<'_>, parameter: LiveParameter, value: u64) {
+        match parameter {
+            LiveParameter::TimeBetweenEpochs => self.epoch_end.set_interval(cx, Span::from_millis(value)),
+            LiveParameter::TimeBetweenGlobalCheckpoints => {
+                self.checkpoint.set_interval(cx, Span::from_millis(value));
+            }
+            LiveParameter::TransactionDeadlockDetectionTimeout
+            | LiveParameter::TransactionInactiveTimeout
+            | LiveParameter::TimeBetweenLocalCheckpoints
+            | LiveParameter::MinDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeed
+            | LiveParameter::MaxDiskWriteSpeedOtherNodeRestart
+            | LiveParameter::MaxDiskWriteSpeedOwnRestart => {}
         }
     }
 
@@ -296,6 +342,23 @@ mod tests {
         [BlockNumber::Coordinator, BlockNumber::Membership, BlockNumber::Dictionary]
             .map(|block| (address(node, block), epoch))
             .to_vec()
+    }
+
+    #[test]
+    fn another_interval_holds_from_now_on() {
+        let mut h = harness(1);
+        announced(&mut h);
+        h.advance(Span::from_millis(50));
+        h.set_parameter(LiveParameter::TimeBetweenEpochs, 20);
+        h.advance(Span::from_millis(19));
+        assert_eq!(announced(&mut h), []);
+        h.advance(Span::from_millis(1));
+        assert_eq!(announced(&mut h), to_all(1001));
+        // The timer of the time before runs out, and ends no epoch.
+        h.advance(Span::from_millis(31));
+        assert_eq!(announced(&mut h), to_all(1002));
+        h.advance(Span::from_millis(9));
+        assert_eq!(announced(&mut h), to_all(1003));
     }
 
     #[test]

@@ -18,13 +18,14 @@ extern crate alloc;
 extern crate std;
 
 mod gathering;
+mod parameters;
 mod rows;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use gathering::Gathering;
 use rows::Rows;
-use vinga_base::NodeId;
+use vinga_base::{LiveValues, NodeId};
 use vinga_kernel::{Context, Scrutiny, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
@@ -48,6 +49,9 @@ pub trait InfoSource {
     /// Appends this thread's rows of a table, each with one value for every column, [`ROWS_MAX`] at most; returns how
     /// many more there are. What concerns the whole node is given by thread 0 only.
     fn rows(&self, table: InfoTable, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize;
+
+    /// The values of parameters that may change live.
+    fn parameters(&self) -> &LiveValues;
 }
 
 /// The info block of one thread.
@@ -69,6 +73,9 @@ impl Info {
         let handled = match frame.signal() {
             Some(SignalNumber::InfoRequest) => self.on_info_request(cx, frame, source),
             Some(SignalNumber::InfoConfirm) => self.on_info_confirm(cx, frame),
+            Some(SignalNumber::ParameterSetRequest) => {
+                self.on_parameter_set_request(cx, frame, source.parameters())
+            }
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             // Whoever asks is answered: nothing is begun for it.
             Some(SignalNumber::ApiConnectedOrder) => confirm_connected(cx, frame),
@@ -202,9 +209,10 @@ fn answer(
 mod tests {
     use super::*;
     use alloc::{format, vec};
-    use vinga_base::Incarnation;
+    use vinga_base::{Incarnation, LiveParameter};
     use vinga_kernel::Block;
     use vinga_kernel::testkit::Harness;
+    use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
     use vinga_wire::view::{ClusterView, Member};
 
     const NODE: NodeId = NodeId(1);
@@ -216,7 +224,7 @@ mod tests {
         Address::new(NODE, BlockNumber::Info, thread)
     }
 
-    struct Source;
+    struct Source(LiveValues);
 
     impl InfoSource for Source {
         fn columns(&self, _: InfoTable) -> &'static [&'static str] {
@@ -241,10 +249,22 @@ mod tests {
                 | InfoTable::Locks
                 | InfoTable::Tables
                 | InfoTable::DiskWriteSpeedBase
-                | InfoTable::DiskWriteSpeedAggregate => {}
+                | InfoTable::DiskWriteSpeedAggregate
+                | InfoTable::Parameters => {}
             }
             0
         }
+
+        fn parameters(&self) -> &LiveValues {
+            &self.0
+        }
+    }
+
+    /// Those of a node without a disk.
+    fn values() -> LiveValues {
+        let mut values = LiveValues::default();
+        values.set(LiveParameter::TimeBetweenEpochs, 100);
+        values
     }
 
     /// An info block with its rows.
@@ -254,7 +274,7 @@ mod tests {
         fn start(&mut self, _: &mut Context<'_>) {}
 
         fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-            self.0.handle_with(cx, frame, &Source);
+            self.0.handle_with(cx, frame, &Source(values()));
         }
 
         fn check_invariants(&self, scrutiny: Scrutiny) {
@@ -393,6 +413,49 @@ mod tests {
         assert_eq!(h.block().0.gatherings(), 0);
         h.advance(ANSWER_TIME);
         assert!(h.take_sent().is_empty());
+    }
+
+    fn set(h: &mut Harness<Hosted>, parameter: u16, value: u64) {
+        let body = ParameterSetRequest { request: 5, change: ParameterChange { parameter, value } };
+        h.send(API, SignalNumber::ParameterSetRequest, |w| cold::write(w, &body))
+            .expect("an API node may ask");
+    }
+
+    #[test]
+    fn a_parameter_is_set_on_all_threads_of_all_data_nodes() {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+        let view = ClusterView::first(vec![member(1), member(2)]);
+        let mut h = Harness::new(info(0), 1, view, Hosted(Info::new(THREADS)));
+        let parameter = LiveParameter::TimeBetweenEpochs as u16;
+        set(&mut h, parameter, 10);
+        let sent = h.take_sent();
+        let (orders, confirms): (Vec<_>, Vec<_>) =
+            sent.iter().partition(|one| one.signal() == SignalNumber::ParameterOrder);
+        let receivers: Vec<Address> = orders.iter().map(|one| one.receiver()).collect();
+        assert_eq!(receivers, [Address::new(NodeId(2), BlockNumber::Info, 0), info(0), info(1), info(2)]);
+        for order in orders {
+            assert_eq!(cold::read(&order.frame()), Some(ParameterChange { parameter, value: 10 }));
+        }
+        assert_eq!(confirms.len(), 1);
+        assert_eq!(cold::read(&confirms[0].frame()), Some(ParameterSetConfirm { request: 5 }));
+    }
+
+    #[test]
+    fn a_parameter_that_cant_have_a_value_is_refused() {
+        let mut h = harness(0, THREADS);
+        let disk = LiveParameter::MinDiskWriteSpeed as u16;
+        for (parameter, value, reason) in [
+            (0, 1, "this version has no live parameter with the number 0"),
+            (LiveParameter::TimeBetweenEpochs as u16, 0, "TimeBetweenEpochs may be 1 to 32000 ms, not 0"),
+            (disk, 2 << 20, "MinDiskWriteSpeed has no effect: the data nodes keep nothing on disk"),
+        ] {
+            set(&mut h, parameter, value);
+            let sent = h.take_sent();
+            assert_eq!((sent.len(), sent[0].signal()), (1, SignalNumber::ParameterSetRefuse));
+            let refusal: Refusal = cold::read(&sent[0].frame()).expect("well-formed");
+            assert_eq!((refusal.request, refusal.code), (5, ErrorCode::BadParameter as u16));
+            assert_eq!(refusal.detail, reason);
+        }
     }
 
     proptest::proptest! {

@@ -25,7 +25,7 @@ use crate::Redo;
 use crate::samples::{Sample, Written};
 use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
 use alloc::collections::BTreeMap;
-use vinga_base::Epoch;
+use vinga_base::{Epoch, LiveParameter};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
 use vinga_wire::epoch::EpochBody;
@@ -60,6 +60,11 @@ impl CheckpointSettings {
     pub const fn bytes_between(time_between_local_checkpoints: u32) -> u64 {
         4 << time_between_local_checkpoints
     }
+
+    /// The value of `TimeBetweenLocalCheckpoints` that stands for so many bytes, rounded down.
+    pub fn time_between(bytes_between: u64) -> u64 {
+        u64::from((bytes_between / 4).max(1).ilog2())
+    }
 }
 
 /// A round.
@@ -88,6 +93,8 @@ impl Round {
 pub struct Checkpoints {
     /// Data managers of the node, which share its speed.
     data_managers: u16,
+    /// Those of them that log to this stream.
+    participants: u16,
     /// The log is open and the node started.
     is_started: bool,
     /// A round begins when so much was logged since the last one.
@@ -111,6 +118,11 @@ pub struct Checkpoints {
     statistics: RoundStatistics,
 }
 
+/// The part of a stream in what the node logs between two rounds.
+fn threshold(bytes_between: u64, participants: u16, data_managers: u16) -> u64 {
+    (bytes_between * u64::from(participants) / u64::from(data_managers)).max(1)
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RoundStatistics {
@@ -123,13 +135,37 @@ pub struct RoundStatistics {
 }
 
 impl Checkpoints {
+    /// A parameter has another value from now on.
+    pub(crate) fn set_parameter(&mut self, parameter: LiveParameter, value: u64) {
+        match parameter {
+            LiveParameter::TimeBetweenLocalCheckpoints => {
+                let bytes = CheckpointSettings::bytes_between(value as u32);
+                self.threshold = threshold(bytes, self.participants, self.data_managers);
+            }
+            LiveParameter::MinDiskWriteSpeed => self.speed.change_limits(|limits| limits.min = value),
+            LiveParameter::MaxDiskWriteSpeed => self.speed.change_limits(|limits| limits.max = value),
+            LiveParameter::MaxDiskWriteSpeedOtherNodeRestart => {
+                self.speed.change_limits(|limits| limits.max_other_node_restart = value);
+            }
+            LiveParameter::MaxDiskWriteSpeedOwnRestart => {
+                self.speed.change_limits(|limits| limits.max_own_restart = value);
+            }
+            LiveParameter::TransactionDeadlockDetectionTimeout
+            | LiveParameter::TransactionInactiveTimeout
+            | LiveParameter::TimeBetweenEpochs
+            | LiveParameter::TimeBetweenGlobalCheckpoints => {}
+        }
+    }
+
     /// Those of a stream that this many of the node's data managers log to.
     pub fn new(settings: CheckpointSettings, participants: usize, data_managers: u16) -> Self {
-        let data_managers = data_managers.max(participants as u16);
+        let participants = participants as u16;
+        let data_managers = data_managers.max(participants);
         Checkpoints {
             data_managers,
+            participants,
             is_started: false,
-            threshold: (settings.bytes_between * participants as u64 / u64::from(data_managers)).max(1),
+            threshold: threshold(settings.bytes_between, participants, data_managers),
             covered: 0,
             has_changes: false,
             round: None,

@@ -42,7 +42,7 @@ use samples::Samples;
 use segments::Segments;
 use start::Start;
 use task::Task;
-use vinga_base::{Epoch, NodeId};
+use vinga_base::{Epoch, LiveParameter, NodeId};
 use vinga_format::block::Origin;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::Entry;
@@ -372,6 +372,10 @@ impl Block for Redo {
         if handled.is_none() {
             cx.reject(frame, ErrorCode::MalformedSignal);
         }
+    }
+
+    fn set_parameter(&mut self, _: &mut Context<'_>, parameter: LiveParameter, value: u64) {
+        self.checkpoints.set_parameter(parameter, value);
     }
 
     fn check_invariants(&self, _: Scrutiny) {

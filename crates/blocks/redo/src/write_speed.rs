@@ -149,6 +149,12 @@ impl WriteSpeed {
         }
     }
 
+    /// Other limits hold from now on; a greatest one that is below the speed, from the next quota.
+    pub fn change_limits(&mut self, change: impl FnOnce(&mut SpeedLimits)) {
+        change(&mut self.limits);
+        self.speed = self.speed.max(self.limits.min);
+    }
+
     /// Bytes a second; `None`: as fast as the disk allows.
     pub fn target(&self) -> Option<u64> {
         (self.reason != Reason::HardlyAnyRoom).then_some(self.speed)

@@ -384,7 +384,9 @@ impl Client {
             | SignalNumber::SchemaLockConfirm
             | SignalNumber::SchemaLockRefuse
             | SignalNumber::InfoConfirm
-            | SignalNumber::InfoRefuse) => self.requests.on_answer(net, signal, frame),
+            | SignalNumber::InfoRefuse
+            | SignalNumber::ParameterSetConfirm
+            | SignalNumber::ParameterSetRefuse) => self.requests.on_answer(net, signal, frame),
             SignalNumber::SchemaEventsConfirm => {
                 self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
             }

@@ -1,4 +1,4 @@
-//! Questions to the dictionary and for information tables: one frame there, one back.
+//! Questions to the dictionary, for information tables and about parameters: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
 //! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
@@ -11,10 +11,10 @@ use crate::settings::REQUESTS_MAX;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
 use vinga_base::time::Span;
+use vinga_base::{LiveParameter, NodeId};
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm, TableRecord,
@@ -22,6 +22,7 @@ use vinga_wire::dictionary::{
 use vinga_wire::frame::FRAME_BYTES_MAX;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable};
+use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
 use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
@@ -54,6 +55,8 @@ pub enum Request {
     },
     /// Rows of an information table.
     Info(InfoTable),
+    /// Another value of a parameter, in its unit, at all data nodes.
+    SetParameter(LiveParameter, u64),
 }
 
 /// What is answered.
@@ -75,6 +78,8 @@ pub enum Answer {
     Locked,
     /// To a question for an information table.
     Info(InfoConfirm),
+    /// The parameter has its new value.
+    ParameterSet,
 }
 
 /// What the schema lock is to a token.
@@ -195,6 +200,12 @@ impl Requests {
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::InfoRequest, info), &body);
             }
+            Request::SetParameter(parameter, value) => {
+                let change = ParameterChange { parameter: *parameter as u16, value: *value };
+                let body = ParameterSetRequest { request: request_tag, change };
+                let info = Address::new(node, BlockNumber::Info, 0);
+                cold::write(&mut net.frame(link, SignalNumber::ParameterSetRequest, info), &body);
+            }
         }
         net.link(link).hurry();
         Ok(handle)
@@ -280,6 +291,10 @@ impl Requests {
                 let confirm: InfoConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Info(confirm)))
             }
+            SignalNumber::ParameterSetConfirm => {
+                let confirm: ParameterSetConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::ParameterSet))
+            }
             _ => {
                 let refusal: Refusal = cold::read(frame)?;
                 let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::InternalError);
@@ -364,7 +379,7 @@ fn check_length(request: &Request) -> Result<()> {
         | Request::DescribeDatabase(name)
         | Request::ListDatabases(name)
         | Request::Lock { purpose: name, .. } => name.len(),
-        Request::ListTables(_) | Request::Info(_) => 0,
+        Request::ListTables(_) | Request::Info(_) | Request::SetParameter(..) => 0,
     };
     if bytes + REST_BYTES <= FRAME_BYTES_MAX {
         return Ok(());

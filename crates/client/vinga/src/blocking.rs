@@ -19,7 +19,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::order_key::KeyRange;
-use vinga_base::{NodeId, OperationNumber};
+use vinga_base::{LiveParameter, NodeId, OperationNumber};
 use vinga_client_core::value::Key;
 use vinga_client_core::{Error, Result};
 use vinga_wire::info::InfoTable;
@@ -179,6 +179,11 @@ impl Cluster {
     /// Rows of an information table of a data node.
     pub fn info(&self, table: InfoTable) -> Result<InfoRows> {
         self.block_on(self.inner.info(table))
+    }
+
+    /// See [`crate::Cluster::set_parameter`].
+    pub fn set_parameter(&self, parameter: LiveParameter, value: u64) -> Result<()> {
+        self.block_on(self.inner.set_parameter(parameter, value))
     }
 
     /// Reads a committed row; `None` if there is none.

@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::transaction::Transaction;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, LiveParameter, NodeId};
 use vinga_client_core::value::Key;
 use vinga_client_core::{
     Answer, Client, Error, OperationSpec, Request, Result, Settings, Span, Token, Urgency,
@@ -238,6 +238,19 @@ impl Cluster {
     pub async fn info(&self, table: InfoTable) -> Result<InfoRows> {
         match self.request(Request::Info(table)).await? {
             Answer::Info(info) => Ok(InfoRows { columns: info.columns, rows: info.rows }),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// Gives a parameter another value, in its unit, at all data nodes, until they are started again: what they then begin
+    /// with is what their configuration says. [`InfoTable::Parameters`] has the present values.
+    ///
+    /// # Errors
+    /// `BadParameter` with the reason if it can't have this value; or if the cluster can't be asked. It may have the new
+    /// value although the connection was lost.
+    pub async fn set_parameter(&self, parameter: LiveParameter, value: u64) -> Result<()> {
+        match self.request(Request::SetParameter(parameter, value)).await? {
+            Answer::ParameterSet => Ok(()),
             _ => Err(mixed_up()),
         }
     }

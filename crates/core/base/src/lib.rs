@@ -14,6 +14,7 @@ pub mod definition_error;
 pub mod hash;
 pub mod id_map;
 pub mod ids;
+pub mod live_parameter;
 pub mod order_key;
 pub mod page_pool;
 pub mod pool;
@@ -24,4 +25,5 @@ pub mod time;
 
 pub use definition_error::{DefinitionError, Limit};
 pub use ids::*;
+pub use live_parameter::{LiveParameter, LiveUnit, LiveValues};
 pub use table_partitions::TablePartitions;

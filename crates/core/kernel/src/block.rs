@@ -1,6 +1,7 @@
 //! What every kind of block has.
 
 use crate::context::Context;
+use vinga_base::LiveParameter;
 use vinga_wire::Frame;
 use vinga_wire::view::ViewChange;
 
@@ -24,6 +25,9 @@ pub trait Block {
     /// The thread has adopted another view, which [`Context::view`] is from now on. Everything that members it has lost
     /// have ever sent has been handled before.
     fn view_changed(&mut self, _cx: &mut Context<'_>, _change: &ViewChange) {}
+
+    /// A parameter has another value from now on. Blocks that do not use it do nothing.
+    fn set_parameter(&mut self, _cx: &mut Context<'_>, _parameter: LiveParameter, _value: u64) {}
 
     /// Does one slice of each long work in progress; returns whether more is left. Called once a turn.
     fn slice(&mut self, _cx: &mut Context<'_>) -> bool {

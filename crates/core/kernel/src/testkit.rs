@@ -24,13 +24,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
-use vinga_base::NodeId;
 use vinga_base::time::{Span, Tick};
+use vinga_base::{LiveParameter, NodeId};
 use vinga_wire::frame::Frames;
+use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, checkpoint, cold, dictionary, epoch, file,
-    handshake, info, membership, redo, schema, schema_round, start,
+    handshake, info, membership, parameter, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -55,7 +56,13 @@ impl<B: Block> Host for Alone<B> {
     fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        self.block.handle(cx, frame);
+        if frame.signal() == Some(SignalNumber::ParameterOrder) {
+            let change: ParameterChange = cold::read(frame).expect("it is a test's own");
+            let parameter = LiveParameter::from_number(change.parameter).expect("there is one");
+            self.block.set_parameter(cx, parameter, change.value);
+        } else {
+            self.block.handle(cx, frame);
+        }
         self.block.check_invariants(Scrutiny::Full);
     }
 
@@ -176,6 +183,14 @@ impl<B: Block> Harness<B> {
         let driver = Address::new(self.address.node(), BlockNumber::Driver, 0);
         self.send(driver, SignalNumber::ViewChangedOrder, |writer| cold::write(writer, &next))
             .expect("a driver may send this");
+    }
+
+    /// Gives a parameter another value, as the host of a data node does.
+    pub fn set_parameter(&mut self, parameter: LiveParameter, value: u64) {
+        let info = Address::new(self.address.node(), BlockNumber::Info, 0);
+        let change = ParameterChange { parameter: parameter as u16, value };
+        self.send(info, SignalNumber::ParameterOrder, |writer| cold::write(writer, &change))
+            .expect("a block may send this");
     }
 
     /// Advances the clock by a span of time; timers run when they are due.
@@ -417,7 +432,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::SchemaEventsRefuse
         | S::DescribeDatabaseRefuse
         | S::ListDatabasesRefuse
-        | S::InfoRefuse => {
+        | S::InfoRefuse
+        | S::ParameterSetRefuse => {
             cold!(handshake::Refusal)
         }
         S::ListTablesRequest => cold!(dictionary::ListTablesRequest),
@@ -439,6 +455,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::SchemaRoundRefuse => cold!(schema_round::SchemaRoundRefuse),
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),
+        S::ParameterSetRequest => cold!(parameter::ParameterSetRequest),
+        S::ParameterSetConfirm => cold!(parameter::ParameterSetConfirm),
+        S::ParameterOrder => cold!(ParameterChange),
         // Timers and bodies with sections of row data are described by their length.
         S::KeyReadRequest
         | S::KeyReadConfirm

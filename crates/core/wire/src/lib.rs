@@ -25,6 +25,7 @@ pub mod info;
 pub mod key_read;
 pub mod membership;
 pub mod operation;
+pub mod parameter;
 pub mod range_scan;
 pub mod redo;
 pub mod scan;

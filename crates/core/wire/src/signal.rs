@@ -157,6 +157,11 @@ signals! {
     InfoRequest = 130, Any;
     InfoConfirm = 131, Node;
     InfoRefuse = 132, Node;
+    // parameter.rs
+    ParameterSetRequest = 133, Api;
+    ParameterSetConfirm = 134, Node;
+    ParameterSetRefuse = 135, Node;
+    ParameterOrder = 136, Node;
     // file.rs
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;

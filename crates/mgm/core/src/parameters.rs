@@ -179,7 +179,7 @@ parameters! {
 
     /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without
     /// effect.
-    StopOnError: Kind::Flag, Default::Flag(true), live();
+    StopOnError: Kind::Flag, Default::Flag(true);
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.
     DataMemory: bytes(16 << 20, 16 << 40), Default::QuarterOfMachine;
@@ -232,7 +232,7 @@ parameters! {
     TransactionInactiveTimeout: milliseconds(0, MILLISECONDS_MAX), Default::Integer(0), live();
 
     /// Time between heartbeats with clients; after three in a row are missed the client counts as dead.
-    HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500), live();
+    HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500);
 
     /// Length of an epoch, the group of transactions that become durable together.
     TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
@@ -260,24 +260,24 @@ parameters! {
 
     /// How much may be logged between two local checkpoints: a number of words of four bytes, as its logarithm to base 2
     /// (20 is 4M). Of a small redo log at most a quarter is used between two.
-    TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20);
+    TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20), live();
 
     /// Bytes a second that the node writes of local checkpoints at least, however busy its threads and its disk are.
-    MinDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(10 << 20);
+    MinDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(10 << 20), live();
 
     /// Bytes a second that the node writes of local checkpoints at most. It writes more slowly while its threads or its
     /// disk have no time to spare, and as fast as it can when the redo log is nearly full.
-    MaxDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20);
+    MaxDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20), live();
 
     /// The same while another data node is starting.
-    MaxDiskWriteSpeedOtherNodeRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20);
+    MaxDiskWriteSpeedOtherNodeRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(200 << 20), live();
 
     /// The same from the start of the node until its first local checkpoint has been made.
-    MaxDiskWriteSpeedOwnRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(400 << 20);
+    MaxDiskWriteSpeedOwnRestart: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(400 << 20), live();
 
     /// How often the watchdog looks for progress; a thread without any is reported, the third time the node
     /// stops.
-    TimeBetweenWatchDogCheck: milliseconds(70, MILLISECONDS_MAX), Default::Integer(6_000), live();
+    TimeBetweenWatchDogCheck: milliseconds(70, MILLISECONDS_MAX), Default::Integer(6_000);
 
     /// Number of data managers, each with its own part of the data and of the redo log; fixed once the
     /// cluster has been started.

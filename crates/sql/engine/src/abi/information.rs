@@ -118,7 +118,8 @@ entries! {
             | InfoTable::Blocks
             | InfoTable::Tables
             | InfoTable::DiskWriteSpeedBase
-            | InfoTable::DiskWriteSpeedAggregate => {}
+            | InfoTable::DiskWriteSpeedAggregate
+            | InfoTable::Parameters => {}
         }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();
