@@ -143,7 +143,7 @@ mod tests {
         let [before, mut after] = round([100.0, 50.0], [100.0, 50.0]);
         write("before-1", &before);
         after.pop();
-        write("after-1", &after);
+        write("after-1/quick", &after);
         assert_eq!(read_rounds(&folder).unwrap().len(), 1);
         assert_eq!(ratios(&read_rounds(&folder).unwrap()).len(), 1);
         assert_eq!(run(&options, false), Ok(true));
