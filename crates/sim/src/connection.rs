@@ -177,6 +177,7 @@ impl World {
             node: self.threads[id.0].node,
             incarnation: start.incarnation,
             cluster_incarnation: start.cluster_incarnation,
+            database: start.database,
             api: confirm.api,
             ticket: confirm.ticket,
             view: confirm.view,

@@ -62,6 +62,8 @@ pub struct NodeStart {
     pub incarnation: u32,
     /// That of the cluster.
     pub cluster_incarnation: u64,
+    /// The random number of the database.
+    pub database: u64,
 }
 
 /// How often the cluster dies in a run, at most.
@@ -129,7 +131,8 @@ impl World {
         self.starts_of_nodes[usize::from(node) - 1] = NodeStart {
             is_started: start.is_none(),
             incarnation: settings.incarnation.0,
-            cluster_incarnation: start.map_or(1, |start| start.cluster_incarnation),
+            cluster_incarnation: start.as_ref().map_or(1, |start| start.cluster_incarnation),
+            database: start.map_or(1, |start| start.state.cluster),
         };
         let now = Tick(self.now());
         let mut profile = self.profile.clone();

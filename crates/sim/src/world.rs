@@ -211,7 +211,7 @@ impl World {
         let nodes = self.profile.groups.list().len() as u8;
         self.alive = vec![true; usize::from(nodes)];
         let view = Arc::new(topology::first_view(&self.profile));
-        let start = NodeStart { is_started: false, incarnation: 1, cluster_incarnation: 1 };
+        let start = NodeStart { is_started: false, incarnation: 1, cluster_incarnation: 1, database: 1 };
         self.starts_of_nodes = vec![start; usize::from(nodes)];
         for node in 1..=nodes {
             self.disks.push(Disk::new(self.profile.disk, self.disk_random.u64(..)));

@@ -288,6 +288,12 @@ impl Client {
         self.sessions.cluster_incarnation()
     }
 
+    /// The random number of the database that this client is connected to: data nodes that keep it on disk have the same one
+    /// over restarts. 0 before the first connection.
+    pub fn database(&self) -> u64 {
+        self.sessions.database()
+    }
+
     /// The newest epoch that was seen.
     pub fn epoch_seen(&self) -> u64 {
         self.net.epoch_seen

@@ -74,6 +74,8 @@ pub(crate) struct Sessions {
     /// By which the cluster knows this incarnation of the client; 0 as long as it was not admitted.
     ticket: u64,
     cluster_incarnation: Option<u64>,
+    /// The random number of the database; 0 before the first connection.
+    database: u64,
     /// Nothing is opened any more.
     is_leaving: bool,
 }
@@ -126,6 +128,7 @@ impl Sessions {
             list: (0..endpoints).map(session).collect(),
             ticket: 0,
             cluster_incarnation: None,
+            database: 0,
             is_leaving: false,
         }
     }
@@ -326,6 +329,7 @@ impl Sessions {
                 }
                 self.ticket = confirm.ticket;
                 self.cluster_incarnation = Some(confirm.cluster_incarnation);
+                self.database = confirm.database;
                 wanted - 1
             }
             (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
@@ -406,6 +410,11 @@ impl Sessions {
     /// Which incarnation of the cluster is known; 0 for none yet.
     pub fn cluster_incarnation(&self) -> u64 {
         self.cluster_incarnation.unwrap_or(0)
+    }
+
+    /// See [`crate::Client::database`].
+    pub fn database(&self) -> u64 {
+        self.database
     }
 
     /// Those whose data node is no member of a view, at least not in the incarnation that has answered.

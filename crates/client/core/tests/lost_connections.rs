@@ -118,6 +118,7 @@ impl Rig {
             node: node_at(link),
             incarnation: 1,
             cluster_incarnation: 7,
+            database: 7,
             api: 145,
             ticket: 99,
             view: view.clone(),

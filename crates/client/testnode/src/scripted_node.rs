@@ -406,6 +406,7 @@ impl ScriptedNode {
             node: NODE.0,
             incarnation: self.incarnation,
             cluster_incarnation: u64::from(self.incarnation),
+            database: u64::from(self.incarnation),
             api,
             ticket: session.ticket,
             view,

@@ -166,6 +166,11 @@ impl Cluster {
         self.inner.incarnation()
     }
 
+    /// See [`crate::Cluster::database_id`].
+    pub fn database_id(&self) -> u64 {
+        self.inner.database_id()
+    }
+
     /// See [`crate::Cluster::endpoints`].
     pub fn endpoints(&self) -> Vec<crate::EndpointState> {
         self.inner.endpoints()

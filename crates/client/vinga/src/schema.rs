@@ -168,10 +168,16 @@ impl Cluster {
         self.handle.engine.look(|client| client.endpoints())
     }
 
-    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster in which everything
-    /// was lost it is another one, once the client has connected again.
+    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster it is another one, once
+    /// the client has connected again.
     pub fn incarnation(&self) -> u64 {
         self.handle.engine.look(|client| client.cluster_incarnation())
+    }
+
+    /// Which database this client is connected to: a random number that stays the same over restarts of a cluster that
+    /// keeps its data on disk, and is another one where everything was lost or removed.
+    pub fn database_id(&self) -> u64 {
+        self.handle.engine.look(|client| client.database())
     }
 }
 

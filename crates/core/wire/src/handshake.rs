@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -62,6 +62,9 @@ pub struct HelloConfirm {
     pub incarnation: u32,
     /// Random number of the cluster's incarnation: if it changes, nothing known of the cluster is valid any more.
     pub cluster_incarnation: u64,
+    /// Random number of the database: data nodes that keep it on disk have the same one over restarts, others another one
+    /// at each start. If it changes, tables, databases and rows are other ones.
+    pub database: u64,
     /// The API node's id.
     pub api: u8,
     /// Must be sent with further connections of this API node.

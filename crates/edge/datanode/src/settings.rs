@@ -116,6 +116,7 @@ pub fn edge_settings(
         node: node.node,
         incarnation: node.incarnation,
         cluster_incarnation: node.disk.as_ref().map_or(seed, |disk| disk.start.cluster_incarnation),
+        database: node.disk.as_ref().map_or(seed, DiskSettings::cluster),
         cluster: text(Parameter::Name),
         listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
         listen_locally: None,

@@ -384,6 +384,7 @@ impl Listener {
             node: self.settings.node.0,
             incarnation: self.settings.incarnation.0,
             cluster_incarnation: self.settings.cluster_incarnation,
+            database: self.settings.database,
             api: confirm.api,
             ticket: confirm.ticket,
             view: confirm.view,

@@ -172,6 +172,7 @@ mod tests {
             node: NODE,
             incarnation: Incarnation(1),
             cluster_incarnation: 1,
+            database: 1,
             cluster: String::new(),
             listen: ([127, 0, 0, 1], 0).into(),
             listen_locally: None,

@@ -20,6 +20,8 @@ pub struct ProcessSettings {
     pub incarnation: Incarnation,
     /// The number of the cluster's incarnation, for greetings.
     pub cluster_incarnation: u64,
+    /// The database's random number, for greetings.
+    pub database: u64,
     /// The cluster's name: a client that names another one is refused.
     pub cluster: String,
     /// Where to listen for API nodes; port 0 for any free one.
@@ -153,6 +155,7 @@ mod tests {
             node: NodeId(1),
             incarnation: Incarnation(1),
             cluster_incarnation: 1,
+            database: 1,
             cluster: String::new(),
             listen: "127.0.0.1:0".parse().unwrap(),
             listen_locally: None,

@@ -3,10 +3,10 @@
 //! ([`crate::folder_watch`]); it also looks now and then by itself. If the data nodes can't be reached then, creating
 //! the first table in a new database does it.
 //!
-//! Data nodes may have kept nothing over a restart. In each new incarnation of the cluster every SQL node sends them all of its
-//! databases, so that SQL nodes that start later get them too. A file in the SQL node's data folder contains the
-//! incarnation for which this was done: a database that a SQL node still has because it missed a `DROP DATABASE` must
-//! not come back within the same incarnation.
+//! Data nodes that keep nothing on disk have no databases after a restart. When their database is another one (its random
+//! number has changed), every SQL node sends them all of its databases, so that SQL nodes that start later get them too. A
+//! file in the SQL node's data folder contains the number for which this was done: a database that a SQL node still has
+//! because it missed a `DROP DATABASE` must not come back.
 //!
 //! If a statement has dropped a database here, it stays at the data nodes if it contains tables that SQL can't
 //! represent: then it comes back here too.
@@ -34,30 +34,30 @@ const KEPT_WATCHED: Duration = Duration::from_secs(3);
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// The file with the incarnation of the cluster to which all databases were sent. The server runs in its data folder,
-/// and does not take a file there for one of its own.
-const KNOWN: &str = "vinga.incarnation";
+/// The file with the number of the data nodes' database to which all databases were sent. The server runs in its data
+/// folder, and does not take a file there for one of its own.
+const KNOWN: &str = "vinga.database";
 
-/// Whether the thread is sending databases to the data nodes, and the incarnation that must get all of them.
+/// Whether the thread is sending databases to the data nodes, and which ones must get all of them.
 #[derive(Default)]
-pub struct Telling {
+pub struct Sharing {
     is_on: Mutex<bool>,
     on_end: Condvar,
-    /// 0 while it is not known.
-    incarnation: AtomicU64,
+    /// The random number of the data nodes' database; 0 while it is not known.
+    database: AtomicU64,
     /// Databases that were dropped here, but not at the data nodes, and when.
     kept: Mutex<Vec<(String, Instant)>>,
 }
 
-impl Telling {
+impl Sharing {
     fn set(&self, is_on: bool) {
         *self.is_on.lock().expect(NO_PANIC) = is_on;
         self.on_end.notify_all();
     }
 
-    /// Notes that the data nodes are in this incarnation, and that this node has their databases.
-    pub fn meet(&self, incarnation: u64) {
-        self.incarnation.store(incarnation, Ordering::Relaxed);
+    /// Notes which database the data nodes have, and that this node has what is in it.
+    pub fn meet(&self, database: u64) {
+        self.database.store(database, Ordering::Relaxed);
     }
 
     /// Notes that the data nodes keep a database that is being dropped here.
@@ -111,21 +111,21 @@ pub fn run(node: &Arc<Node>) {
                 false
             }
         };
-        let incarnation = node.telling.incarnation.load(Ordering::Relaxed);
-        let is_new_incarnation = incarnation != 0 && incarnation != known;
-        node.telling.set(true);
-        node.telling.make_kept(node);
+        let database = node.sharing.database.load(Ordering::Relaxed);
+        let is_new = database != 0 && database != known;
+        node.sharing.set(true);
+        node.sharing.make_kept(node);
         let mut are_shared = true;
-        let which = if is_new_incarnation { Databases::All } else { Databases::New };
+        let which = if is_new { Databases::All } else { Databases::New };
         for (name, options) in node.server.databases(which) {
             let counters = &node.counters;
             let counter = if is_noticed { &counters.databases_noticed } else { &counters.databases_found };
             counter.fetch_add(1, Ordering::Relaxed);
             are_shared &= share(node, &name, &options);
         }
-        node.telling.set(false);
-        if is_new_incarnation && are_shared {
-            known = incarnation;
+        node.sharing.set(false);
+        if is_new && are_shared {
+            known = database;
             if let Err(error) = std::fs::write(KNOWN, format!("{known}\n")) {
                 node.server
                     .warn(&format!("{KNOWN} can't be written, so databases may be shared again: {error}"));
@@ -135,7 +135,7 @@ pub fn run(node: &Arc<Node>) {
 }
 
 /// Creates a database at the data nodes, or sets its options. Most exist already: another SQL node has sent them.
-async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()> {
+async fn send(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()> {
     let cluster = cluster.as_async();
     match cluster.create_database(name, options).await {
         Err(error) if error.code() == ErrorCode::DatabaseExists => {}
@@ -150,7 +150,7 @@ async fn tell(cluster: &Cluster, name: &str, options: &[u8]) -> vinga::Result<()
 /// Sends a database to the data nodes; returns whether that succeeded.
 fn share(node: &Arc<Node>, name: &str, options: &[u8]) -> bool {
     let failure = match node.cluster(0, None) {
-        Ok((_, cluster)) => match cluster.block_on(tell(&cluster, name, options)) {
+        Ok((_, cluster)) => match cluster.block_on(send(&cluster, name, options)) {
             Ok(()) => return true,
             Err(error) => node.failure(&error),
         },

@@ -5,7 +5,7 @@
 //! client restores lost connections by itself.
 
 use crate::auto_increment::Fetcher;
-use crate::databases::{self, Telling};
+use crate::databases::{self, Sharing};
 use crate::failure::{Failure, Result};
 use crate::presence::Presence;
 use crate::sayable::SayableTables;
@@ -89,7 +89,7 @@ pub struct Node {
     /// Fetches auto-increment values.
     pub fetcher: Fetcher,
     /// State of sending databases to the data nodes.
-    pub telling: Telling,
+    pub sharing: Sharing,
     /// Which tables SQL can represent, and so lists.
     pub sayable: SayableTables,
 }
@@ -126,7 +126,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         prefetch: AtomicU64::new(PREFETCH),
         counters: Counters::default(),
         fetcher: Fetcher::default(),
-        telling: Telling::default(),
+        sharing: Sharing::default(),
         sayable: SayableTables::default(),
     });
     server::set_ending(false);

@@ -91,7 +91,7 @@ fn ensure_database(session: &mut Session, description: &Description) -> Result<(
 /// If it contains tables, or the request failed.
 pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
     let node = session.node();
-    node.telling.wait(Duration::from_millis(node.wait_max_ms()));
+    node.sharing.wait(Duration::from_millis(node.wait_max_ms()));
     carry_out(session, |cluster| async move {
         match cluster.as_async().drop_database(name).await {
             Err(error) if error.code() == ErrorCode::NoSuchDatabase => Ok(()),
@@ -100,7 +100,7 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
     })
     .inspect_err(|failure| {
         if failure.number == ErrorCode::DatabaseNotEmpty as i32 {
-            session.node().telling.keep(name);
+            session.node().sharing.keep(name);
         }
     })
 }

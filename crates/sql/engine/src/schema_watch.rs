@@ -42,7 +42,7 @@ pub fn run(node: &Arc<Node>) {
                         for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
                             make_database(node, &cluster, &name);
                         }
-                        node.telling.meet(incarnation);
+                        node.sharing.meet(cluster.database_id());
                     }
                     SchemaNews::Changed(event) => follow(node, &cluster, &event),
                 }

@@ -115,7 +115,7 @@ fn a_new_incarnation_of_the_data_nodes_learns_the_databases_of_those_before() {
     let mut there = Session::new(later.connect().expect("it answers"));
     until(|| has(&mut there, "one") && has(&mut there, "two"));
     // A database that is dropped while a SQL node does not run does not come back with that node.
-    let reported = servers.sql_nodes[0].folder().join("data/vinga.incarnation");
+    let reported = servers.sql_nodes[0].folder().join("data/vinga.database");
     until(|| reported.exists());
     servers.sql_nodes[0].stop().expect("it stops");
     there.query("DROP DATABASE two");

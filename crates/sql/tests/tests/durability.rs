@@ -133,3 +133,29 @@ fn without_a_disk_commits_that_wait_for_it_fail() {
     let (number, text) = session.error("SET vinga_durability = 'paper'");
     assert_eq!((number, text.contains("paper")), (1231, true), "{text}");
 }
+
+#[test]
+fn a_database_that_was_dropped_meanwhile_stays_dropped_over_a_restart_of_the_data_node() {
+    let folder = Folder::new("dropped-database");
+    let mut servers = servers_in(&folder, 2);
+    let (mut here, mut there) = (servers.connect(0), servers.connect(1));
+    let shown = |session: &mut Session| session.lines("SHOW DATABASES LIKE 'gone'").len();
+    here.query("CREATE DATABASE gone");
+    while shown(&mut there) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(here);
+    servers.sql_nodes[0].stop().expect("it stops");
+    there.query("DROP DATABASE gone");
+    // The SQL node that still has the database comes back together with the data node.
+    servers.data.restart();
+    servers.sql_nodes[0].restart().expect("it starts again");
+    let mut here = servers.connect(0);
+    again(&mut here, "CREATE DATABASE last");
+    while there.lines("SHOW DATABASES LIKE 'last'").is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What it sends to data nodes that have lost everything, it sends within a second.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!((shown(&mut there), again(&mut there, "SHOW DATABASES LIKE 'gone'").len()), (0, 0));
+}

@@ -223,6 +223,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         node: NODE,
         incarnation: Incarnation(3),
         cluster_incarnation: 4,
+        database: 4,
         cluster: "test".to_string(),
         listen: "127.0.0.1:0".parse().unwrap(),
         listen_locally: None,
