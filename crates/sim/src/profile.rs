@@ -211,8 +211,10 @@ pub struct Profile {
     pub threads: u16,
     /// Of these, the first so many own sockets.
     pub socket_threads: u16,
-    /// Data managers of each thread.
+    /// Data managers of each thread, at the first start of its node.
     pub instances: u16,
+    /// The first so many threads host data managers: all of them at the first start, some at later ones.
+    pub hosts: u16,
     /// Partitions of a table on each node.
     pub partitions_per_node: u16,
     /// Connections between two data nodes.
@@ -388,6 +390,7 @@ impl Profile {
             threads,
             socket_threads: if is(Fault::FewSockets) { 1 } else { threads },
             instances,
+            hosts: threads,
             // By numbers of its own, too.
             partitions_per_node: Rng::with_seed(seed.wrapping_mul(7)).u16(1..=threads * instances),
             connections: random.u16(1..=4),

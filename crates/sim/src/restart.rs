@@ -123,6 +123,10 @@ impl World {
     /// Why it can't start from what is on its disk.
     pub(crate) fn start_node(&mut self, node: u8, view: &Arc<ClusterView>) -> Result<(), String> {
         let start = self.profile.log.is_some().then(|| self.begin_start(node)).transpose()?;
+        if self.starts.deaths_left < DEATHS_MAX {
+            // Other threads than before: streams and data managers are hosted elsewhere.
+            self.profile.hosts = self.disk_random.u16(1..=self.profile.threads);
+        }
         let settings = topology::settings(&self.profile, node, start.clone());
         let view = match &start {
             None => view.clone(),

@@ -1,6 +1,7 @@
 //! Which data nodes there are, what their threads host, and what they are configured with.
 
 use crate::profile::{Coordinators, Groups, Profile};
+use std::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
 use vinga_node::{CheckpointSettings, DiskSettings, NodeSettings, SpeedLimits, StartFrom, ThreadHosting};
@@ -31,20 +32,34 @@ impl Groups {
 /// What the threads of a node host.
 pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
     let threads = profile.threads;
+    let data_managers = threads * profile.instances;
+    let begin = |thread: u16| (thread * data_managers / profile.hosts).min(data_managers);
+    let streams = streams(profile);
     (0..threads)
         .map(|thread| {
+            let data_managers = begin(thread)..begin(thread + 1);
             let has_coordinators = node == PRESIDENT || profile.coordinators == Coordinators::Everywhere;
             let coordinators = if has_coordinators { thread..thread + 1 } else { 0..0 };
             ThreadHosting {
-                data_managers: thread * profile.instances..(thread + 1) * profile.instances,
+                streams: if profile.log.is_some() { hosted(&streams, &data_managers) } else { 0..0 },
+                data_managers,
                 coordinators,
-                // Each thread has a log stream for its data managers.
-                streams: if profile.log.is_some() { thread..thread + 1 } else { 0..0 },
                 main: thread == 0,
                 owns_sockets: thread < profile.socket_threads,
             }
         })
         .collect()
+}
+
+/// The data managers of each log stream: those of a thread at the first start.
+fn streams(profile: &Profile) -> Vec<Range<u16>> {
+    (0..profile.threads).map(|thread| thread * profile.instances..(thread + 1) * profile.instances).collect()
+}
+
+/// The streams that a thread with these data managers hosts: those of whose data managers it has the first one.
+fn hosted(streams: &[Range<u16>], data_managers: &Range<u16>) -> Range<u16> {
+    let before = |data_manager: u16| streams.partition_point(|stream| stream.start < data_manager) as u16;
+    before(data_managers.start)..before(data_managers.end)
 }
 
 /// The view that all begin in.
@@ -87,9 +102,7 @@ fn disk_settings(profile: &Profile, start: StartFrom) -> DiskSettings {
     let log = profile.log.expect("a node that has something to start from has a log");
     DiskSettings {
         start,
-        streams: (0..profile.threads)
-            .map(|thread| thread * profile.instances..(thread + 1) * profile.instances)
-            .collect(),
+        streams: streams(profile),
         log_files: log.files,
         log_file_bytes: log.file_bytes,
         redo_buffer: log.buffer,

@@ -28,9 +28,9 @@ use vinga_format::image_reader::{ImageContent, ImageError, ImageReader, Piece};
 use vinga_format::redo::{Record, RecordKind, records};
 use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
-use vinga_kernel::Context;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::redo::{BatchBody, BatchHead};
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::{Address, Frame, SignalNumber, cold};
@@ -370,7 +370,9 @@ impl DataManager {
         let last = Epoch(head.epoch_max.get());
         for record in records(bytes) {
             let record = record.ok()?;
-            if record.change.epoch <= last {
+            let is_left_out =
+                record.change.kind == RecordKind::Delete && cx.has_bug(InjectedBug::DeletesNotReplayed);
+            if record.change.epoch <= last && !is_left_out {
                 self.epoch = self.epoch.max(record.change.epoch);
                 if let Err(reason) = self.replay(&record) {
                     self.restore.refuse(cx, reason);

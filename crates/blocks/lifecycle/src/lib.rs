@@ -33,7 +33,7 @@ use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
-use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
+use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
@@ -255,7 +255,12 @@ impl Lifecycle {
     /// A new incarnation of log and cluster begins, from the restore point on.
     fn write_system_file(&mut self, cx: &mut Context<'_>) {
         let (restored, id) = (self.restored, self.cluster_incarnation);
-        self.first = Epoch(self.state().epoch_limit.max(self.greatest).0 + 1);
+        let given_out = if cx.has_bug(InjectedBug::EpochLimitIgnored) {
+            self.greatest
+        } else {
+            self.state().epoch_limit.max(self.greatest)
+        };
+        self.first = Epoch(given_out.0 + 1);
         let (first, definitions) = (self.first, self.definitions);
         let node = cx.own().node();
         let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;

@@ -123,6 +123,13 @@ injected_bugs! {
     ReplayBeyondRestorePoint = "replay-beyond-restore-point";
     /// Replay ends with the first block that has a record of a later epoch.
     ReplayStopsAtLaterRecord = "replay-stops-at-later-record";
+    /// Replay leaves out deletes.
+    DeletesNotReplayed = "deletes-not-replayed";
+    /// A restart begins with the epoch behind the greatest one in any file, not behind the limit of those that were given
+    /// out.
+    EpochLimitIgnored = "epoch-limit-ignored";
+    /// A data manager that returns credit to the log continues to use it.
+    ReturnedCreditIsUsed = "returned-credit-is-used";
     /// An epoch is confirmed as on disk without a flush.
     FlushLeftOut = "flush-left-out";
     /// The log does not write the end record of an epoch.

@@ -151,7 +151,7 @@ fn a_database_that_was_dropped_meanwhile_stays_dropped_over_a_restart_of_the_dat
     servers.data.restart();
     servers.sql_nodes[0].restart().expect("it starts again");
     let mut here = servers.connect(0);
-    again(&mut here, "CREATE DATABASE last");
+    again(&mut here, "CREATE DATABASE IF NOT EXISTS last");
     while there.lines("SHOW DATABASES LIKE 'last'").is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }
