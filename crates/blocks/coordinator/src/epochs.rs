@@ -1,5 +1,4 @@
-//! Epochs at a coordinator: which one it gives out, in which ones it may still commit, and commits that wait until theirs
-//! is on disk.
+//! Epochs at a coordinator: which one it gives out, and in which ones it may still commit.
 //!
 //! An epoch is *closed* at a coordinator when it gives out a later one and none of its transactions will commit in that
 //! epoch or an earlier one any more. A transaction counts from the moment when its epoch is certain enough: from the
@@ -13,13 +12,13 @@
 //! goes on above it; else everything in it would wait for a global checkpoint until the president had counted so far.
 
 use crate::Coordinator;
+use crate::disk_waits::president;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
-use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::epoch::{EPOCH_LEAP_MAX, EpochBody, EpochClosedReport, EpochOrder};
 use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64, cold};
+use vinga_wire::{Frame, SignalNumber, U64, cold};
 
 /// The epochs of one coordinator.
 pub struct Epochs {
@@ -33,27 +32,12 @@ pub struct Epochs {
     reported: Epoch,
     /// The newest epoch in which changes were committed.
     changed: Epoch,
-    /// Everything up to this epoch is on disk.
-    durable: Epoch,
-    /// The newest epoch that the president was asked to bring to disk.
-    asked: Epoch,
-    /// Committed transactions that are answered when their epoch is on disk, in the order in which they were committed.
-    waiting: Vec<(Epoch, Handle)>,
 }
 
 impl Epochs {
     /// Those of a coordinator that begins in this epoch.
     pub fn new(current: Epoch) -> Self {
-        Epochs {
-            current,
-            limit: Epoch::MAX,
-            committing: Vec::new(),
-            reported: Epoch(0),
-            changed: Epoch(0),
-            durable: Epoch(0),
-            asked: Epoch(0),
-            waiting: Vec::new(),
-        }
+        Epochs { current, limit: Epoch::MAX, committing: Vec::new(), reported: Epoch(0), changed: Epoch(0) }
     }
 
     /// The epoch that is given out.
@@ -116,11 +100,6 @@ impl Epochs {
         self.committing.iter().map(|&(_, count)| u64::from(count)).sum()
     }
 
-    /// Committed transactions that wait for their epoch to be on disk.
-    pub fn waiting(&self) -> impl Iterator<Item = (Epoch, Handle)> {
-        self.waiting.iter().copied()
-    }
-
     /// Panics if the counts contradict themselves.
     pub fn check(&self) {
         assert!(
@@ -129,10 +108,6 @@ impl Epochs {
         );
         assert!(self.committing.is_sorted_by(|a, b| a.0 < b.0), "epochs are listed in their order");
         assert!(self.reported <= self.closed(), "an epoch that is reported as closed stays closed");
-        assert!(
-            self.waiting.iter().all(|&(epoch, _)| epoch > self.durable),
-            "nobody waits for what is there"
-        );
     }
 }
 
@@ -187,49 +162,16 @@ impl Coordinator {
         self.report_closed(cx);
     }
 
-    /// A committed transaction is to be answered when its epoch is on disk. Returns false if it is already.
-    pub(crate) fn wait_for_disk(&mut self, cx: &mut Context<'_>, handle: Handle, epoch: Epoch) -> bool {
-        if epoch <= self.epochs.durable || cx.has_bug(InjectedBug::DurableCommitNotAwaited) {
-            return false;
-        }
-        self.epochs.waiting.push((epoch, handle));
-        self.ask_for_durability(cx, epoch);
-        true
-    }
-
-    fn ask_for_durability(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
-        if epoch <= self.epochs.asked {
-            return;
-        }
-        if let Some(president) = president(cx) {
-            self.epochs.asked = epoch;
-            cx.frame(SignalNumber::DurabilityOrder, president).put(&EpochBody::new(epoch));
-        }
-    }
-
-    pub(crate) fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<EpochBody>()?;
-        self.epochs.durable = self.epochs.durable.max(order.epoch());
-        let durable = self.epochs.durable;
-        let waiting = core::mem::take(&mut self.epochs.waiting);
-        let (done, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&(epoch, _)| epoch <= durable);
-        self.epochs.waiting = left;
-        for (_, handle) in done {
-            self.finish_on_disk(cx, handle);
-        }
-        Some(())
-    }
-
     /// Everything is restored: transactions commit above what is on disk.
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let StartRequest { step, task: StartTask::Begin { epoch, limit, durable, .. } } = cold::read(frame)?
         else {
             return None;
         };
-        assert!(self.epochs.committing.is_empty() && self.epochs.waiting.is_empty(), "no client was let in");
+        assert!(self.epochs.committing.is_empty(), "no client was let in");
         self.epochs.current = self.epochs.current.max(epoch);
         self.epochs.limit = limit;
-        self.epochs.durable = durable;
+        self.disk_waits.note_restored(durable);
         let confirm = StartConfirm { step, result: StartResult::Done };
         cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
         Some(())
@@ -245,16 +187,8 @@ impl Coordinator {
     pub(crate) fn greet_president(&mut self, cx: &mut Context<'_>) {
         self.epochs.reported = Epoch(0);
         self.report_closed(cx);
-        let asked = core::mem::replace(&mut self.epochs.asked, Epoch(0));
-        if self.epochs.waiting.iter().any(|&(epoch, _)| epoch <= asked) {
-            self.ask_for_durability(cx, asked);
-        }
+        self.ask_again_for_durability(cx);
     }
-}
-
-/// The distribution of the president.
-fn president(cx: &Context<'_>) -> Option<Address> {
-    cx.view().president().map(|node| Address::new(node, BlockNumber::Distribution, 0))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::clients::Closing;
 use crate::ending::Cause;
 use crate::participants::{Participant, Undo};
 use crate::transaction::{State, Transaction};
-use crate::{CHECK_INTERVAL, Coordinator};
+use crate::{CHECK_INTERVAL, CHECK_TIMER, Coordinator};
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
@@ -138,7 +138,7 @@ impl Coordinator {
 
     /// Rolls back transactions that were inactive for too long, and looks after schema changes that wait.
     pub(crate) fn check_timeouts(&mut self, cx: &mut Context<'_>) {
-        cx.send_after(CHECK_INTERVAL, 0);
+        cx.send_after(CHECK_INTERVAL, CHECK_TIMER);
         if let Some(timeout) = self.settings.inactive_timeout {
             let now = cx.now();
             self.roll_back_where(cx, Cause::error(ErrorCode::InactiveTimeout), |t| match t.state {

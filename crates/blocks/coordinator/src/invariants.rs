@@ -10,6 +10,7 @@ impl Coordinator {
     pub(crate) fn check(&self, scrutiny: Scrutiny) {
         self.transactions.check_ids();
         self.epochs.check();
+        self.disk_waits.check();
         if scrutiny < Scrutiny::Full {
             return;
         }
@@ -34,7 +35,7 @@ impl Coordinator {
         let entered = self.transactions.iter().filter(|(_, t)| t.entered != vinga_base::Epoch(0)).count();
         assert_eq!(entered as u64, self.epochs.committing(), "transactions that are going to commit");
         let awaiting = self.transactions.iter().filter(|(_, t)| t.state == State::AwaitingDisk).count();
-        assert_eq!(awaiting, self.epochs.waiting().count(), "transactions that wait for the disk");
+        assert_eq!(awaiting, self.disk_waits.len(), "transactions that wait for the disk");
         for (owner, count) in self.clients.open() {
             assert_eq!(open.remove(&owner).unwrap_or(0), count, "open transactions of API node {owner:x}");
         }

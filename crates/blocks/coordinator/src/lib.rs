@@ -32,6 +32,7 @@ mod answers;
 mod batch;
 mod clients;
 mod deadlock;
+mod disk_waits;
 mod ending;
 mod epochs;
 mod failure;
@@ -46,6 +47,7 @@ mod transactions;
 mod unique;
 
 use clients::Clients;
+use disk_waits::DiskWaits;
 use epochs::Epochs;
 use lazy_orders::LazyOrders;
 use participants::Participants;
@@ -54,7 +56,7 @@ use transactions::Transactions;
 use vinga_base::{Epoch, Incarnation, LiveParameter, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{ErrorCode, Frame, SignalNumber};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U64};
 
 /// What a coordinator is configured with.
 #[derive(Clone, Debug)]
@@ -86,6 +88,10 @@ const PARTICIPANTS_PER_TRANSACTION: u32 = 4;
 /// Unconfirmed outcomes of one API node, at most. An API node that has more gets no new transactions.
 const OUTCOMES_MAX: usize = 1 << 16;
 
+/// What timers are for.
+const CHECK_TIMER: u64 = 0;
+const GATHER_TIMER: u64 = 1;
+
 /// Interval between two checks of time-outs.
 const CHECK_INTERVAL: Span = Span::from_millis(100);
 
@@ -93,6 +99,7 @@ const CHECK_INTERVAL: Span = Span::from_millis(100);
 pub struct Coordinator {
     settings: Settings,
     epochs: Epochs,
+    disk_waits: DiskWaits,
     transactions: Transactions,
     participants: Participants,
     clients: Clients,
@@ -120,6 +127,7 @@ impl Coordinator {
         let transactions = settings.transactions_max;
         Coordinator {
             epochs: Epochs::new(settings.epoch),
+            disk_waits: DiskWaits::new(),
             transactions: Transactions::new(transactions),
             participants: Participants::new(transactions.saturating_mul(PARTICIPANTS_PER_TRANSACTION)),
             clients: Clients::default(),
@@ -159,10 +167,21 @@ impl Coordinator {
     }
 }
 
+impl Coordinator {
+    fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        match token.get() {
+            CHECK_TIMER => self.check_timeouts(cx),
+            _ => self.end_gathering(cx),
+        }
+        Some(())
+    }
+}
+
 impl Block for Coordinator {
     /// Starts the checks of time-outs.
     fn start(&mut self, cx: &mut Context<'_>) {
-        cx.send_after(CHECK_INTERVAL, 0);
+        cx.send_after(CHECK_INTERVAL, CHECK_TIMER);
     }
 
     fn set_parameter(&mut self, _: &mut Context<'_>, parameter: LiveParameter, value: u64) {
@@ -201,10 +220,7 @@ impl Block for Coordinator {
             Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
-            Some(SignalNumber::TimerReport) => {
-                self.check_timeouts(cx);
-                Some(())
-            }
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => None,
         };
         if handled.is_none() {
