@@ -68,7 +68,7 @@ impl Figure {
     /// Whether greater values are good.
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
-            "1/s" => Better::More,
+            "1/s" | "MB/s" => Better::More,
             "ratio" if !TIMES_COMPARED.iter().any(|part| self.name.contains(part)) => Better::More,
             _ => Better::Less,
         }
