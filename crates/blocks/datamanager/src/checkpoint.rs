@@ -65,6 +65,8 @@ pub struct Checkpoints {
     next_number: u64,
     /// The files of the newest usable checkpoint, in the order in which they build on each other.
     chain: Vec<u64>,
+    /// The first batch that it does not contain, as its file says: a restart needs the log from there on.
+    first_missing: u64,
     /// The next one must contain all pages: marks of changed pages were lost with one that was given up.
     must_be_full: bool,
     /// A write or flush has failed, and the node is to stop: nobody knows what is on disk, so no checkpoint is made any
@@ -182,6 +184,7 @@ impl Checkpoints {
             incarnation: 0,
             next_number: 1,
             chain: Vec::new(),
+            first_missing: 0,
             must_be_full: false,
             has_failed: false,
             running: None,
@@ -191,9 +194,11 @@ impl Checkpoints {
         }
     }
 
-    /// A checkpoint of these files was loaded; files with lower numbers than `next_number` may exist.
-    pub fn note_loaded(&mut self, chain: Vec<u64>, next_number: u64) {
+    /// A checkpoint of these files was loaded, which does not contain `batch` and later ones; files with lower numbers
+    /// than `next_number` may exist.
+    pub fn note_loaded(&mut self, chain: Vec<u64>, batch: u64, next_number: u64) {
         self.chain = chain;
+        self.first_missing = batch;
         self.next_number = next_number;
     }
 
@@ -246,9 +251,11 @@ impl DataManager {
             || checkpoints.chain.is_empty()
             || checkpoints.chain.len() >= CHAIN_MAX
             || changed * 2 > pages;
-        if !is_full && changed == 0 {
+        let batch = self.store.listener.next_batch();
+        // If something was logged while the last scan went on, and the scan has met all of it, no page has changed. But
+        // the file does not say so: the log goes on being needed until there is one, without pages, that does.
+        if !is_full && changed == 0 && batch == checkpoints.first_missing {
             cx.mark("nothing has changed since the last checkpoint");
-            let batch = self.store.listener.next_batch();
             self.trim_log(cx, batch);
             self.report(cx, CheckpointState::Usable);
             return;
@@ -256,7 +263,6 @@ impl DataManager {
         let number = checkpoints.next_number;
         checkpoints.next_number += 1;
         let base = if is_full { Vec::new() } else { checkpoints.chain.clone() };
-        let batch = self.store.listener.next_batch();
         let Owner { cluster, node, instance, checksum } = checkpoints.owner;
         let head = ImageHead {
             instance,
@@ -476,6 +482,7 @@ impl DataManager {
             cx.file(checkpoints.name(old), Task::Remove.token(), FileTask::Remove);
         }
         checkpoints.chain = chain;
+        checkpoints.first_missing = running.batch;
         checkpoints.must_be_full &= !is_full;
         let counter =
             if is_full { &mut checkpoints.statistics.full } else { &mut checkpoints.statistics.partial };

@@ -169,7 +169,7 @@ impl DataManager {
             let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
             let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
             if let Some(checkpoints) = &mut self.checkpoints {
-                checkpoints.note_loaded(Vec::new(), next);
+                checkpoints.note_loaded(Vec::new(), 1, next);
             }
             let result = StartResult::CheckpointLoaded { batch: 1, rows: 0, greatest, rejected };
             self.restore.confirm(cx, result);
@@ -356,7 +356,7 @@ impl DataManager {
             cx.file(name, Task::Remove.token(), FileTask::Remove);
         }
         if let Some(checkpoints) = &mut self.checkpoints {
-            checkpoints.note_loaded(chain, next);
+            checkpoints.note_loaded(chain, batch, next);
         }
         self.store.listener.note_replayed(batch - 1);
         let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));

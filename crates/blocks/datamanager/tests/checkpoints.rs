@@ -611,6 +611,27 @@ fn what_was_written_beyond_a_quota_is_paid_back() {
 }
 
 #[test]
+fn the_log_is_kept_from_where_the_file_says_although_nothing_has_changed_since() {
+    let mut node = Node::new(table(false));
+    node.change(OperationKind::Insert, 1, b"one", 10).expect("it is new");
+    // The scan has not begun: it meets what is changed now, and the page does not change any more.
+    node.order_checkpoint(0);
+    node.change(OperationKind::Insert, 2, b"two", 10).expect("it is new");
+    node.give_quota(1 << 30);
+    node.durable(10);
+    assert_eq!((node.trimmed, node.files.len()), (2, 1), "the file says that it has the first batch only");
+    node.order_checkpoint(1 << 30);
+    assert_eq!((node.trimmed, node.files.len()), (3, 2), "a file without pages says that it has both");
+    node.order_checkpoint(1 << 30);
+    assert_eq!((node.trimmed, node.files.len()), (3, 2), "nothing was logged since");
+    let mut node = node.restart(10).expect("checkpoint and log have everything");
+    assert_eq!(node.rows().len(), 2);
+    node.order_checkpoint(1 << 30);
+    assert_eq!(node.files.len(), 2, "nothing was logged since the checkpoint that was loaded");
+    assert_eq!(node.restart(10).expect("nothing was done").rows().len(), 2);
+}
+
+#[test]
 fn a_full_disk_costs_only_the_checkpoint() {
     let mut node = Node::new(table(false));
     node.change(OperationKind::Insert, 1, b"one", 10).expect("it is new");
