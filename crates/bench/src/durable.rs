@@ -156,13 +156,15 @@ pub fn figures(command: &str, result: &DurableResult) -> Vec<Figure> {
 /// A node with these parameters and `DataMemory` for so many rows, in a folder of its own.
 fn node(program: &NodeProgram, name: &str, rows: u64, parameters: &[&str]) -> NodeProgram {
     let own = program.folder.file_name().unwrap_or_default().to_string_lossy();
-    let given = parameters.iter().map(|&parameter| parameter.to_owned());
+    let name_of = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    // A parameter may be given once: the user's value counts.
+    let is_users = |own: &str| program.parameters.iter().any(|given| name_of(given) == name_of(own));
+    let own_parameters = parameters.iter().filter(|&&own| !is_users(own)).map(|&own| own.to_owned());
     NodeProgram {
         program: program.program.clone(),
         folder: program.folder.with_file_name(format!("{own}-{name}")),
         data_memory: Some(rows * 300 + (512 << 20)),
-        // What the user has given comes last, and so counts.
-        parameters: given.chain(program.parameters.iter().cloned()).collect(),
+        parameters: own_parameters.chain(program.parameters.iter().cloned()).collect(),
     }
 }
 
@@ -255,7 +257,7 @@ mod tests {
             data_memory: None,
             parameters: vec!["RedoBuffer=64M".into()],
         };
-        let node = node(&program, "memory", 1000, &["Diskless=yes"]);
+        let node = node(&program, "memory", 1000, &["Diskless=yes", "redobuffer=32M"]);
         assert_eq!(node.folder, Path::new("out/node-7-memory"));
         assert_eq!(node.parameters, ["Diskless=yes", "RedoBuffer=64M"]);
     }

@@ -1,8 +1,8 @@
 //! What the C library does with memory that was freed.
 //!
 //! Blocks of the redo log and of checkpoints have 256 KiB each. By default glibc takes memory of that size from the
-//! system and gives it back when it is freed, so each block costs 64 page faults and as many pages of zeros: a fifth of
-//! the CPU time of an insert on a node with a disk.
+//! system and gives it back when it is freed, so each block costs 64 page faults and as many pages of zeros: together a
+//! seventh of the CPU time of an insert on a node with a disk.
 
 /// From so many bytes on memory is taken from the system directly: glibc's maximum.
 #[cfg(target_env = "gnu")]
