@@ -4,6 +4,7 @@
 #   scripts/ab.sh BEFORE [AFTER]       AFTER is the present commit if it is not given
 #   ROUNDS=5                           measurements of each build
 #   PARTS="batches scan ranges sql"    parts of 'vinga bench all'
+#   MORE="--quick"                     further options of 'vinga bench all'
 #   LEAST=0.97                         the least ratio that is accepted; exit code 1 if one is below
 #
 # Both are built in worktrees below target/ab, which are kept for the next time. Within a round the builds take turns at being
@@ -11,7 +12,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-[ $# = 1 ] || [ $# = 2 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
+[ $# = 1 ] || [ $# = 2 ] || { sed -n '2,10s/^# \?//p' "$0" >&2; exit 2; }
 place=$PWD/target/ab
 parts=${PARTS:-batches scan ranges sql}
 rounds=${ROUNDS:-5}
@@ -46,7 +47,7 @@ measure() {
     echo "round $2, ${sides[$1]} (${names[$1]})"
     # Each program finds the SQL node's files beside itself.
     (cd "$(dirname "${programs[$1]}")/../.." &&
-        "${programs[$1]}" bench all --loops 1 --parts $parts --out "$results/${sides[$1]}-$2" --sources "${names[$1]}" --quiet) \
+        "${programs[$1]}" bench all --loops 1 --parts $parts --out "$results/${sides[$1]}-$2" --sources "${names[$1]}" --quiet ${MORE:-}) \
         >"$results/${sides[$1]}-$2.log" 2>&1
 }
 for round in $(seq "$rounds"); do

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_rows_are_strangers() {
+    fn scattered_rows_are_not_neighbours() {
         let places: Vec<u64> = visit(0..100_000, Order::Scattered, 3).collect();
         let near = places.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1000).count();
         assert!(near < 4000, "{near} of 100,000 steps are short");

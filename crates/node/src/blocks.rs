@@ -5,8 +5,8 @@ use crate::settings::NodeSettings;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::NodeId;
 use vinga_base::page_pool::PagePool;
+use vinga_base::{NodeId, TableVersion};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
@@ -328,7 +328,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
         dictionary: Dictionary::new(vinga_dictionary::Settings {
             tables_max: settings.tables_max,
             usual_partitions: settings.usual_partitions,
-            version: settings.first_version(),
+            version: TableVersion(settings.table_version),
             disk: settings.disk.as_ref().map(|disk| vinga_dictionary::Disk {
                 cluster: disk.cluster(),
                 checksum: disk.start.checksum,

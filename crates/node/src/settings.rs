@@ -1,11 +1,11 @@
 //! What a data node is configured with: its place in the cluster, its threads, its limits. What the others are is not
-//! settled here: that is in the view (`vinga_wire::view`).
+//! decided here: that is in the view (`vinga_wire::view`).
 
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use vinga_base::{Epoch, Incarnation, NodeId, TableVersion};
+use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
 use vinga_redo::CheckpointSettings;
 use vinga_wire::BlockNumber;
@@ -39,7 +39,8 @@ pub struct NodeSettings {
     pub address: String,
     /// The first epoch of a node without a disk: above every epoch of earlier incarnations.
     pub epoch: Epoch,
-    /// Its first table version: above every version of earlier incarnations.
+    /// The first table version: above every version of earlier incarnations. Of a node with a disk its files have a later one,
+    /// except at its first start.
     pub table_version: u64,
     /// In order of thread index; data manager and coordinator instances ascend over the threads.
     pub threads: Vec<ThreadHosting>,
@@ -80,7 +81,7 @@ pub struct NodeSettings {
 pub struct DiskSettings {
     /// What the start begins from.
     pub start: vinga_lifecycle::Disk,
-    /// The data managers that log to each stream, in the order of the streams. This was settled at the first start.
+    /// The data managers that log to each stream, in the order of the streams. This was fixed at the first start.
     pub streams: Vec<Range<u16>>,
     /// `NoOfFragmentLogFiles` of each stream.
     pub log_files: u32,
@@ -109,11 +110,6 @@ impl NodeSettings {
     /// The epoch before the one that the start begins with: of a node with a disk the files say which that is.
     pub(crate) fn first_epoch(&self) -> Epoch {
         if self.disk.is_some() { Epoch(1) } else { self.epoch }
-    }
-
-    /// As [`NodeSettings::first_epoch`], of table versions.
-    pub(crate) fn first_version(&self) -> TableVersion {
-        TableVersion(if self.disk.is_some() { 1 } else { self.table_version })
     }
 
     /// The thread of each block instance of this node, instances of one block in the order of their numbers.

@@ -282,7 +282,7 @@ impl World {
             Payload::End => self.on_api_connection_end(api, connection),
             Payload::FailureMarker(_) => unreachable!("failure markers are for data nodes"),
         }
-        // What it closes now must not hear of what came before.
+        // What it closes now must not receive what came before.
         self.carry_out(api);
     }
 

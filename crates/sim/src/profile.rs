@@ -432,7 +432,7 @@ impl Profile {
         self.faults.contains(&Fault::SplitFrames) || self.faults.contains(&Fault::ManyDisconnects)
     }
 
-    /// One data node, which keeps everything on its disk: what several of them restore together is not settled yet.
+    /// One data node, which keeps everything on its disk: what several of them restore together is not built yet.
     fn with_disks(self, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed.wrapping_mul(37));
         let log = LogProfile {

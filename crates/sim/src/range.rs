@@ -1,4 +1,4 @@
-//! Many seeds: in order, on several threads of the operating system if wished. Each seed is a world of its own, so how
+//! Many seeds: in order, on several threads of the operating system if requested. Each seed is a world of its own, so how
 //! they are spread changes nothing.
 
 use crate::profile::{Fault, Profile};

@@ -99,7 +99,7 @@ def transactions(arguments):
                 else:
                     connection.commit()
             connection.close()
-        except Exception as problem:  # told by the main thread
+        except Exception as problem:  # reported by the main thread
             problems.append(problem)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]

@@ -40,12 +40,21 @@ static MYSQL_THDVAR_LONGLONG(lock_wait, PLUGIN_VAR_RQCMDARG,
   "Milliseconds that a statement waits for the lock of a row that it reads, 0 for not at all; -1 for as long as "
   "TransactionDeadlockDetectionTimeout of the data nodes says", nullptr, nullptr, -1, -1, UINT_MAX32, 0);
 
+static const char *durabilities[]= {"memory", "disk", nullptr};
+static TYPELIB durability_names= {array_elements(durabilities) - 1, "durabilities", durabilities, nullptr};
+static MYSQL_THDVAR_ENUM(durability, PLUGIN_VAR_RQCMDARG,
+  "When a commit returns: when all replicas have the changes in memory, or when they are on disk too", nullptr, nullptr, 0,
+  &durability_names);
+
+bool commits_to_disk(THD *thd) { return THDVAR(thd, durability) == 1; }
+
 longlong lock_wait_ms(THD *thd) { return THDVAR(thd, lock_wait); }
 
 bool uses_transactions(THD *thd) { return THDVAR(thd, use_transactions); }
 
 static st_mysql_sys_var *variables[]= {MYSQL_SYSVAR(connectstring), MYSQL_SYSVAR(connection_pool), MYSQL_SYSVAR(spin),
-  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), MYSQL_SYSVAR(lock_wait), nullptr};
+  MYSQL_SYSVAR(autoinc_prefetch), MYSQL_SYSVAR(wait_max), MYSQL_SYSVAR(use_transactions), MYSQL_SYSVAR(lock_wait),
+  MYSQL_SYSVAR(durability), nullptr};
 
 static vinga_counters counters;
 

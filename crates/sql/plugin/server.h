@@ -97,6 +97,8 @@ void warn_of_full(THD *thd);
 void raise_killed(THD *thd);
 /* Whether bulk loads are one transaction: a variable of the session. */
 bool uses_transactions(THD *thd);
+/* Whether commits return when the changes are on disk: a variable of the session. */
+bool commits_to_disk(THD *thd);
 /* How long to wait for the locks of rows, in ms: a variable of the session; -1 for the data nodes' setting. */
 longlong lock_wait_ms(THD *thd);
 /* Whether the current statement is a bulk load that may be committed in portions. */

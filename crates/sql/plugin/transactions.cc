@@ -132,6 +132,8 @@ void begin_statement(THD *thd, bool is_first) {
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd));
+  /* For those that are committed in portions. */
+  engine->set_durable(connection->session, commits_to_disk(thd));
   connection->correction= {};
 }
 
@@ -187,6 +189,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
   if (ends && unlikely(connection->is_prepared)) save_others(connection);
+  if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
     /* It is committed, whatever else fails. */

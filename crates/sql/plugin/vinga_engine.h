@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 13
+#define VINGA_INTERFACE 14
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -260,6 +260,8 @@ typedef struct vinga_engine {
   int (*statement_flush)(vinga_session *session);
   /* Sends all that waits to be sent: afterwards the commit can only fail because a node fails. */
   int (*prepare)(vinga_session *session);
+  /* Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in memory. */
+  void (*set_durable)(vinga_session *session, uint8_t is_durable);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
   int (*roll_back)(vinga_session *session);

@@ -205,6 +205,10 @@ fn run_node(
     if has_disk {
         heap::keep_freed_blocks();
     }
+    match folder.as_ref().filter(|_| has_disk) {
+        Some(folder) => ::log::info!(target: "node", "data is kept on disk, in {}", folder.path().display()),
+        None => ::log::info!(target: "node", "data is kept in memory only: it is gone when the node stops"),
+    }
     let announced = folder.clone();
     let cause = assembly.run(|process| {
         let data = match has_disk {

@@ -98,7 +98,7 @@ fn assert_refused(stream: &mut TcpStream, expected: ErrorCode, what: &str) {
 }
 
 #[test]
-fn strangers_are_refused() {
+fn unknown_clients_are_refused() {
     let mut node = Node::start(&[]);
     let bystander = Bystander::start(&node);
     bystander.during("garbage", || {

@@ -275,12 +275,14 @@ fn a_start_that_is_cut_off_loses_nothing() {
     let cluster = node.start();
     let table = make_table(&cluster);
     commit(&cluster, &table, &[(1, Some(1))], true).expect("it can be written");
-    for delay in (0..60).step_by(3) {
-        node.kill();
-        node.launch();
-        thread::sleep(Duration::from_millis(delay));
-    }
     node.kill();
+    for delay in (0..60).step_by(3) {
+        for end in [DurableNode::kill, DurableNode::interrupt] {
+            node.launch();
+            thread::sleep(Duration::from_millis(delay));
+            end(&mut node);
+        }
+    }
     let cluster = node.start();
     let table = table_of(&cluster);
     assert_eq!(value(&cluster, &table, 1), Some(1));

@@ -33,7 +33,7 @@ impl Coordinator {
         let id = TransactionId(head.transaction.get());
         match self.clients.standing(api.node(), id) {
             Standing::Owner if id.number() != 0 => {}
-            Standing::Owner | Standing::Stranger => {
+            Standing::Owner | Standing::OtherIncarnation => {
                 cx.reject(frame, ErrorCode::NotYourTransaction);
                 return Some(());
             }

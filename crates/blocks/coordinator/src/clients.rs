@@ -71,7 +71,7 @@ pub enum Standing {
     /// The owner.
     Owner,
     /// The transaction is not one of the admitted incarnation.
-    Stranger,
+    OtherIncarnation,
     /// No incarnation of it is admitted: what comes from it had been read before it was closed.
     Closed,
 }
@@ -97,7 +97,7 @@ impl Clients {
                 if client.owner == id.owner() {
                     Standing::Owner
                 } else {
-                    Standing::Stranger
+                    Standing::OtherIncarnation
                 }
             }
             Some(_) | None => Standing::Closed,
@@ -195,7 +195,7 @@ impl Coordinator {
     fn is_owner(&self, cx: &mut Context<'_>, frame: &Frame<'_>, id: TransactionId) -> bool {
         match self.clients.standing(frame.sender().node(), id) {
             Standing::Owner => true,
-            Standing::Stranger => {
+            Standing::OtherIncarnation => {
                 cx.reject(frame, ErrorCode::NotYourTransaction);
                 false
             }

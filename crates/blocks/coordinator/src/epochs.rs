@@ -35,7 +35,7 @@ pub struct Epochs {
     changed: Epoch,
     /// Everything up to this epoch is on disk.
     durable: Epoch,
-    /// The newest epoch that the president was told to bring to disk.
+    /// The newest epoch that the president was asked to bring to disk.
     asked: Epoch,
     /// Committed transactions that are answered when their epoch is on disk, in the order in which they were committed.
     waiting: Vec<(Epoch, Handle)>,

@@ -254,7 +254,9 @@ impl DataManager {
         let batch = self.store.listener.next_batch();
         // If something was logged while the last scan went on, and the scan has met all of it, no page has changed. But
         // the file does not say so: the log goes on being needed until there is one, without pages, that does.
-        if !is_full && changed == 0 && batch == checkpoints.first_missing {
+        let is_in_file =
+            batch == checkpoints.first_missing || cx.has_bug(InjectedBug::LogForgottenBeyondFile);
+        if !is_full && changed == 0 && is_in_file {
             cx.mark("nothing has changed since the last checkpoint");
             self.trim_log(cx, batch);
             self.report(cx, CheckpointState::Usable);

@@ -198,7 +198,11 @@ impl DataManager {
         }
         if (log.credit <= log.credit_full / 2 || log.has_refused) && !log.has_asked {
             (log.has_asked, log.has_refused) = (true, false);
-            cx.frame(SignalNumber::RedoCreditRequest, stream);
+            cx.frame(SignalNumber::RedoCreditRequest, stream).put(&CreditBody {
+                bytes: U64::new(log.credit),
+                shortage: U16::ZERO,
+                unused: [U16::ZERO; 3],
+            });
         }
     }
 

@@ -446,7 +446,10 @@ impl DataManager {
         {
             self.restore.building -= 1;
             if built.result.is_err() {
+                // The node stops: what else is built does not matter.
+                self.restore.building = 0;
                 self.restore.refuse(cx, no_memory(()));
+                return;
             }
         }
         if self.restore.building == 0 {

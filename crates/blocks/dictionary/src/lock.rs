@@ -2,7 +2,7 @@
 //!
 //! The dictionary itself needs no lock, for it carries out one change at a time. The lock is for what consists of
 //! several changes, like a statement of a SQL node, and binds only those who ask for it. It belongs to an incarnation
-//! of an API node and is free when that ends, whatever the API node wished.
+//! of an API node and is free when that ends, whatever the API node requested.
 
 use crate::{Dictionary, Requester, Timer};
 use alloc::collections::VecDeque;

@@ -118,7 +118,7 @@ struct World {
     open: BTreeMap<u8, BTreeSet<u32>>,
     /// The newest event that was sent to each subscriber.
     received: BTreeMap<u8, u64>,
-    /// Wishes for the schema lock.
+    /// Requests for the schema lock.
     locks: BTreeSet<(u8, u32)>,
     request_next: u32,
     second_node_failed: bool,

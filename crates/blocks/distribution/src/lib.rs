@@ -8,7 +8,7 @@
 //! coordinator that has not received it yet gives out the older epoch a little longer, which does no harm: an epoch
 //! only has to be at least that of everything that a transaction saw, and answers carry that. A coordinator that has to
 //! use a later epoch reports it (`EpochClaimReport`), and the president goes on above it. Such a report may be the first
-//! that the president hears of an epoch which a client has invented elsewhere, so nobody is blamed for it here.
+//! that the president learns of an epoch which a client has invented elsewhere, so nobody is blamed for it here.
 //!
 //! **Global checkpoints** are described in `global_checkpoint`.
 #![no_std]

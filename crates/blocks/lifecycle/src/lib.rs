@@ -18,19 +18,22 @@ extern crate alloc;
 extern crate std;
 
 pub mod phase_zero;
+mod phases;
 mod stop;
 mod system_file;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use phases::Phase;
+use phases::Times;
 use stop::Stop;
 use system_file::{SystemFile, Task};
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
-use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Tick};
+use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
@@ -65,33 +68,6 @@ pub struct Disk {
 /// until the disk allows more, and 48 bits last for some ten million starts.
 pub const EPOCH_RESERVE: u64 = 1 << 24;
 
-/// The part of the start that is being done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// The files of log and definitions are made.
-    MakingFiles,
-    /// The end of the log is looked for.
-    ScanningLog,
-    /// Tables are made.
-    RestoringDefinitions,
-    /// Checkpoints are loaded.
-    LoadingCheckpoints,
-    /// The log is applied.
-    ReplayingLog,
-    /// Indexes are built.
-    EndingRestore,
-    /// The system file is written.
-    WritingSystemFile,
-    /// The log is opened, and the definitions are rewritten without what is not restored.
-    OpeningLog,
-    /// The first epoch is given out.
-    Beginning,
-    /// The node is started.
-    Started,
-    /// It can't start.
-    Refused,
-}
-
 /// The lifecycle block.
 pub struct Lifecycle {
     phase: Phase,
@@ -118,6 +94,9 @@ pub struct Lifecycle {
     /// Checkpoints that don't count, and why: they explain what is missing later.
     rejected: Vec<String>,
     since: Tick,
+    /// When the present phase began, and how long those before it took.
+    entered: Tick,
+    times: Vec<(Phase, Span)>,
     /// The current epoch, as far as it was announced.
     epoch: Epoch,
     /// The node is to stop in order.
@@ -157,6 +136,8 @@ impl Lifecycle {
             replayed: 0,
             rejected: Vec::new(),
             since: Tick(0),
+            entered: Tick(0),
+            times: Vec::new(),
             epoch: Epoch(0),
             stop: None,
         }
@@ -181,8 +162,17 @@ impl Lifecycle {
         listed.map(|one| start::LogIncarnation { number: one.number, last_valid: one.last_epoch }).collect()
     }
 
+    /// The present phase ends: how long it took.
+    fn note_time(&mut self, now: Tick) {
+        if self.step > 0 {
+            self.times.push((self.phase, now.since(self.entered)));
+        }
+        self.entered = now;
+    }
+
     /// Begins a phase: asks everybody who takes part.
     fn enter(&mut self, cx: &mut Context<'_>, phase: Phase) {
+        self.note_time(cx.now());
         self.phase = phase;
         let epoch = self.restored;
         let task = match phase {
@@ -304,6 +294,7 @@ impl Lifecycle {
                     self.rows, self.restored, self.loaded, self.replayed
                 ),
             );
+            cx.log(LogLevel::Info, format_args!("phases of the start: {}", Times(&self.times)));
             for rejected in &self.rejected {
                 cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
             }

@@ -18,6 +18,9 @@ use vinga_wire::ErrorCode;
 pub struct Credits {
     /// By data manager of the stream.
     given: Vec<u64>,
+    /// By data manager: what of it is not reserved, as far as is known. Transactions may reserve as much as the log has
+    /// room for; this is never more than the usual amount.
+    free: Vec<u64>,
     /// By data manager: it has been given something since it was asked to give back what it has.
     may_return: Vec<bool>,
     /// By data manager: why it got less than it wanted when it was last given something; `None` if it did not.
@@ -65,6 +68,7 @@ impl Credits {
     pub fn new(participants: usize) -> Self {
         Credits {
             given: vec![0; participants],
+            free: vec![0; participants],
             may_return: vec![false; participants],
             shortages: vec![None; participants],
         }
@@ -85,9 +89,15 @@ impl Credits {
     pub fn give(&mut self, participant: usize, room: Room) -> (u64, Option<ErrorCode>) {
         let (given, shortage) = self.amount(participant, room);
         self.given[participant] += given;
+        self.free[participant] += given;
         self.may_return[participant] |= given > 0;
         self.shortages[participant] = shortage;
         (given, shortage)
+    }
+
+    /// A data manager asks for more: so much it has not reserved.
+    pub fn note_free(&mut self, participant: usize, bytes: u64) {
+        self.free[participant] = bytes;
     }
 
     /// The data managers that are to give back what they have not reserved.
@@ -100,6 +110,7 @@ impl Credits {
     /// A data manager gives back so many bytes; it gets more when there is room.
     pub fn note_returned(&mut self, participant: usize, bytes: u64) {
         self.use_up(participant, bytes);
+        self.free[participant] = 0;
         self.shortages[participant] = Some(ErrorCode::RedoLogFull);
     }
 
@@ -109,7 +120,7 @@ impl Credits {
         }
         let participants = self.given.len() as u64;
         let usual = (room.capacity / 4 / participants).min(USUAL_MAX);
-        let wanted = usual.saturating_sub(self.given[participant]);
+        let wanted = usual.saturating_sub(self.free[participant]);
         let given = wanted.min(room.left(self.outstanding()));
         (given, (given < wanted).then_some(ErrorCode::RedoLogFull))
     }
@@ -138,6 +149,7 @@ mod tests {
         assert_eq!(credits.give(0, ROOM), (4 << 20, None));
         assert_eq!(credits.give(0, ROOM), (0, None), "it has all that anybody gets");
         credits.use_up(0, 1 << 20);
+        credits.note_free(0, 3 << 20);
         assert_eq!(credits.give(0, Room { used: 1 << 20, ..ROOM }), (1 << 20, None));
         let full = Room { used: (64 << 20) - (8 << 20) - (5 << 20), ..ROOM };
         assert_eq!(credits.give(1, full), (1 << 20, Some(ErrorCode::RedoLogFull)), "8 MiB are the margin");
@@ -146,6 +158,16 @@ mod tests {
         assert_eq!(credits.short_for(ErrorCode::RedoLogFull).collect::<Vec<_>>(), [1]);
         assert_eq!(credits.give(1, ROOM), (3 << 20, None), "the rest");
         assert_eq!(credits.short_for(ErrorCode::RedoLogFull).count(), 0);
+    }
+
+    #[test]
+    fn a_transaction_may_reserve_what_the_log_has_room_for() {
+        let mut credits = Credits::new(1);
+        for _ in 0..10 {
+            assert_eq!(credits.give(0, ROOM), (4 << 20, None));
+            credits.note_free(0, 0);
+        }
+        assert_eq!(credits.outstanding(), 40 << 20);
     }
 
     #[test]

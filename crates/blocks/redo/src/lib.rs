@@ -226,8 +226,10 @@ impl Redo {
         Address::new(cx.own().node(), BlockNumber::DataManager, instance)
     }
 
-    fn on_redo_credit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+    fn on_redo_credit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (request, _) = frame.head::<CreditBody>()?;
         let at = self.place_of(frame.sender().instance());
+        self.credits.note_free(at, request.bytes.get());
         let (bytes, shortage) =
             if self.writer.is_some() { self.credits.give(at, self.room()) } else { self.credits.put_off(at) };
         self.confirm_credit(cx, at, bytes, shortage);
@@ -238,6 +240,7 @@ impl Redo {
         if shortage == Some(ErrorCode::RedoLogFull) {
             self.note_shortage(cx);
         }
+        Some(())
     }
 
     fn confirm_credit(&self, cx: &mut Context<'_>, at: usize, bytes: u64, shortage: Option<ErrorCode>) {
@@ -348,10 +351,7 @@ impl Block for Redo {
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let handled = match frame.signal() {
             Some(SignalNumber::RedoAppendOrder) => self.on_redo_append_order(cx, frame),
-            Some(SignalNumber::RedoCreditRequest) => {
-                self.on_redo_credit_request(cx, frame);
-                Some(())
-            }
+            Some(SignalNumber::RedoCreditRequest) => self.on_redo_credit_request(cx, frame),
             Some(SignalNumber::RedoCreditReturnConfirm) => self.on_redo_credit_return_confirm(cx, frame),
             Some(SignalNumber::RedoDrainConfirm) => self.on_redo_drain_confirm(cx, frame),
             Some(SignalNumber::RedoTrimOrder) => self.on_redo_trim_order(cx, frame),

@@ -1000,6 +1000,10 @@ VINGA_API int vinga_tx_close(vinga_tx *tx);
 /** Whether errors of operations that are defined from now on are theirs alone: vinga_tx_result() tells them, and the
  * transaction goes on. */
 VINGA_API int vinga_tx_set_lenient(vinga_tx *tx, int is_lenient);
+/** Whether its commit returns when the changes are on disk on all replicas, not as soon as they are in the memory of all
+ * replicas: what was committed so is there after any crash. Fails then with VINGA_ERROR_NO_DISK where nothing is kept on disk
+ * (Diskless). */
+VINGA_API int vinga_tx_set_durable(vinga_tx *tx, int is_durable);
 /** How long operations that are defined from now on wait for the locks of their rows, unless they say so themselves: so many
  * milliseconds, at most 49 days, and then they fail with VINGA_ERROR_LOCK_TIMEOUT; 0 for not at all, so that they fail with
  * VINGA_ERROR_ROW_LOCKED; or VINGA_LOCK_WAIT_*. Changes of unique indexes wait as long as the operation that they follow. Reads

@@ -112,6 +112,15 @@ pub extern "C" fn vinga_tx_set_lenient(tx: Handle<Transaction>, is_lenient: c_in
     })
 }
 
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn vinga_tx_set_durable(tx: Handle<Transaction>, is_durable: c_int) -> c_int {
+    tx.with(|tx, _| {
+        tx.open()?.set_durable(is_durable != 0);
+        Ok(())
+    })
+}
+
 macro_rules! row_changes {
     ($($name:ident $change:ident)*) => {$(
         /// See `vinga.h`.

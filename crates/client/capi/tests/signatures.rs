@@ -144,7 +144,7 @@ fn the_header_declares_what_the_library_has() {
             schema::vinga_fence_lift_start schema_events::vinga_schema_events_new
             schema_events::vinga_schema_events_confirm table::vinga_table_column_name
             table::vinga_table_column_find table::vinga_table_describe table::vinga_table_index_name
-            transaction::vinga_tx_begin transaction::vinga_tx_set_lenient transaction::vinga_tx_set_lock_wait
+            transaction::vinga_tx_begin transaction::vinga_tx_set_lenient transaction::vinga_tx_set_durable transaction::vinga_tx_set_lock_wait
             transaction::vinga_tx_unlock transaction::vinga_tx_locked_by transaction::vinga_tx_result
             transaction::vinga_tx_savepoint transaction::vinga_tx_rollback_to
             transaction::vinga_tx_execute_start transaction::vinga_tx_commit

@@ -8,7 +8,7 @@
 //! leaves its keys where they are; their answers find nobody.
 //!
 //! A data node for which too many answers wait to be sent refuses reads, ours or, where connections share a way inside
-//! the node, those of others. Such keys are sent again after a pause, until a batch has had no luck for some seconds;
+//! the node, those of others. Such keys are sent again after a pause, until a batch has had no success for some seconds;
 //! the reads of transactions are not, because what they see belongs to their moment.
 //!
 //! A key's tag on the wire is the place of its frame and its position in the frame.

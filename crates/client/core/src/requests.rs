@@ -1,7 +1,7 @@
 //! Questions to the dictionary and for information tables: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the wish back. Who cancels a wish for a write fence leaves none behind,
+//! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
 //! either: it is lifted as soon as it is there.
 
 use crate::error::{Error, Result};

@@ -147,7 +147,7 @@ impl Cluster {
         let request = Request::Lock { purpose: purpose.into(), wait };
         let engine = &self.handle.engine;
         let token = engine.submit(|client| client.request(&request))?;
-        // From now on dropping it takes the wish back.
+        // From now on dropping it takes the request back.
         let lock = SchemaLock { handle: Arc::clone(&self.handle), token };
         let answer = poll_fn(|cx| engine.poll(token, cx.waker(), |client| client.take_answer(token))).await;
         answer.map(|_| lock)
@@ -212,7 +212,7 @@ impl Drop for Fence {
     }
 }
 
-/// The schema lock, or a wish for it. See [`Cluster::schema_lock`].
+/// The schema lock, or a request for it. See [`Cluster::schema_lock`].
 pub struct SchemaLock {
     handle: Arc<Handle>,
     token: Token,

@@ -135,6 +135,8 @@ injected_bugs! {
     CheckpointForgetsDeletes = "checkpoint-forgets-deletes";
     /// A checkpoint counts as usable before a global checkpoint covers it.
     UncoveredCheckpointUsed = "uncovered-checkpoint-used";
+    /// The log forgets what a checkpoint has met in its scan, though its file does not say so.
+    LogForgottenBeyondFile = "log-forgotten-beyond-file";
     /// Checkpoints that were given up because the disk was full are not tried again.
     CheckpointsGivenUpForGood = "checkpoints-given-up-for-good";
     /// A schema change is published before its entry is flushed.

@@ -361,7 +361,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<redo::BatchHead>()?;
             Some(format!("{{ batch: {}, bytes: {} }}", body.batch, body.bytes))
         }
-        S::RedoCreditConfirm | S::RedoCreditReturnConfirm => {
+        S::RedoCreditRequest | S::RedoCreditConfirm | S::RedoCreditReturnConfirm => {
             let (body, _) = frame.head::<redo::CreditBody>()?;
             Some(format!("{{ bytes: {}, shortage: {} }}", body.bytes, body.shortage))
         }
@@ -471,7 +471,6 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::IndexStatisticsConfirm
         | S::IndexStatisticsRefuse
         | S::SchemaEventsStopOrder
-        | S::RedoCreditRequest
         | S::RedoCreditReturnRequest
         | S::NodeStopRequest
         | S::NodeStopConfirm

@@ -35,11 +35,11 @@ pub struct BatchHead {
     pub unused: U32,
 }
 
-/// `RedoCreditConfirm`, `RedoCreditReturnConfirm`.
+/// `RedoCreditRequest`, `RedoCreditConfirm`, `RedoCreditReturnConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreditBody {
-    /// How many bytes more may be logged, or fewer.
+    /// How many bytes more may be logged, or fewer. In a request: how many are left that nothing is reserved of.
     pub bytes: U64,
     /// Why they are no more ([`crate::ErrorCode`]); 0 if they are as many as anybody gets.
     pub shortage: U16,

@@ -56,7 +56,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         group: 0,
         address: address(&text(Parameter::HostName), integer(Parameter::ServerPort)),
         // A node that closes fewer than a thousand epochs a second begins above the epochs of its last incarnation.
-        // One with a disk is told by the lifecycle block.
+        // One with a disk receives it from the lifecycle block.
         epoch: if disk.is_none() { Epoch(now) } else { Epoch(1) },
         // A client may know tables of the database that was here before, so a new one begins above its versions. Later
         // starts go on where the file of definitions says.

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_get_few_time_slices() {
+    fn others_get_few_time_slices() {
         let mut slices = TimeSlices::default();
         assert_eq!(yields(&mut slices, 1_000, |_| SHORT), 1_000);
         // Four: at once, then one after 64 waits, 128, 256 and so on up to 4096.

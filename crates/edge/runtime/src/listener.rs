@@ -152,7 +152,7 @@ impl Listener {
             for token in ready.drain(..) {
                 match token {
                     SOCKET | LOCAL_SOCKET => self.accept(token),
-                    place => self.hear(place as usize),
+                    place => self.read(place as usize),
                 }
             }
             self.switchboard.listener.wake_event.take();
@@ -283,7 +283,7 @@ impl Listener {
     }
 
     /// Reads what has arrived from a pending connection.
-    fn hear(&mut self, place: usize) {
+    fn read(&mut self, place: usize) {
         let Some(mut pending) = self.pending[place].take() else { return };
         match pending.stage {
             Stage::Asked { .. } => self.pending[place] = Some(pending),

@@ -3,7 +3,7 @@
 //! The start takes the address, makes the threads that run turns, each with its own blocks, and waits until all have
 //! started. The blocks of a node with a disk then restore what is on it (`vinga-lifecycle`). Only when they report that the
 //! node is started does it begin to listen. Until then connections are refused by the system, as if no node ran: clients
-//! know what to do then, those that reconnect try again, and nobody has to be told apart who came too early.
+//! know what to do then, those that reconnect try again, and nobody needs an answer of its own who came too early.
 //!
 //! The stop is orderly: no new connections; no requests are read any more, and what was begun is finished; everything
 //! that was committed is brought to the disk, if there is one; everything that can still be sent is sent, clients are

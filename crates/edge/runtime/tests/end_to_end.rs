@@ -91,7 +91,7 @@ fn two_threads_serve_one_client() {
         // If one connection breaks, all are closed, and Membership is notified once.
         drop(first);
         assert_eq!(second.last_words(), None);
-        wait_until("Membership hears of it", || !records.gone().is_empty());
+        wait_until("Membership learns of it", || !records.gone().is_empty());
         assert_eq!(records.gone(), [(second.api.0, 1)]);
         assert_eq!(
             join(&connect(node.address()), node.address(), 5).err().and_then(|error| error.code()),

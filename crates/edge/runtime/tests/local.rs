@@ -176,7 +176,7 @@ fn two_threads_serve_one_client_and_all_its_connections_end_together() {
         }
         drop(first);
         assert_eq!(second.last_words(), None);
-        wait_until("Membership hears of it", || !records.gone().is_empty());
+        wait_until("Membership learns of it", || !records.gone().is_empty());
         assert_eq!(records.gone(), [(second.api.0, 1)]);
         assert_alive(&node, &path);
         node.stop();

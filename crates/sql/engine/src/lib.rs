@@ -14,7 +14,7 @@
 //! | [`sayable`] | which tables have names and types that SQL can represent |
 //! | [`schema`] | operations on whole tables: create, drop, look up |
 //! | [`fences`] | write fences of tables that are copied, which others may not change meanwhile |
-//! | [`holding_off`] | backoff after conflicts with a change of a table's definition |
+//! | [`backoff`] | backoff after conflicts with a change of a table's definition |
 //! | [`plan`] | converts records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
 //! | [`auto_increment`] | values of auto-increment columns |
@@ -28,6 +28,7 @@
 
 pub mod abi;
 pub mod auto_increment;
+pub mod backoff;
 pub mod condition;
 pub mod cursor;
 pub mod databases;
@@ -35,7 +36,6 @@ pub mod definition;
 pub mod failure;
 pub mod fences;
 pub mod folder_watch;
-pub mod holding_off;
 pub mod native_tables;
 pub mod node;
 pub mod plan;

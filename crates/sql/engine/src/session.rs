@@ -34,9 +34,9 @@ mod reads;
 pub use conditional::{ChangeIf, Changed};
 pub use reads::{Given, RowLock};
 
+use crate::backoff::Backoff;
 use crate::failure::{Failure, Result, ha};
 use crate::fences::Fences;
-use crate::holding_off::HoldingOff;
 use crate::node::Node;
 use crate::presence::Presence;
 use crate::row_name::{RowName, RowSet};
@@ -110,6 +110,8 @@ pub struct Session {
     is_portioned: bool,
     /// Changes of the current statement do not wait for its end.
     is_at_once: bool,
+    /// Commits wait for the disk.
+    is_durable: bool,
     /// Number of changes in the current portion.
     portion: usize,
     statement_start: OperationNumber,
@@ -119,7 +121,7 @@ pub struct Session {
     duplicate: Option<Duplicate>,
     numbers: numbers::Numbers,
     fences: Fences,
-    holding_off: HoldingOff,
+    backoff: Backoff,
     /// The rows that the current statement has changed, if that was requested.
     changed_rows: Option<RowSet>,
 }
@@ -152,6 +154,7 @@ impl Session {
             is_lost: false,
             is_portioned: false,
             is_at_once: false,
+            is_durable: false,
             portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),
@@ -160,7 +163,7 @@ impl Session {
             duplicate: None,
             numbers: numbers::Numbers::default(),
             fences: Fences::default(),
-            holding_off: HoldingOff::default(),
+            backoff: Backoff::default(),
             changed_rows: None,
         }
     }
@@ -203,7 +206,7 @@ impl Session {
             self.lose();
         }
         if failure.number == ErrorCode::SchemaBusy as i32 {
-            self.waiter.pause(self.holding_off.once_more());
+            self.waiter.pause(self.backoff.once_more());
             if self.is_killed() {
                 failure = Failure { is_doomed: failure.is_doomed, ..Failure::killed() };
             }

@@ -1,5 +1,5 @@
 //! A data node as a separate process: it can be killed, stopped temporarily, and restarted at the same address, without
-//! data.
+//! data unless its parameters give it a folder (`DataDir`).
 
 use rustix::process::Signal;
 use std::fs;
@@ -81,7 +81,7 @@ impl DataProcess {
         self.process.as_ref().expect("it runs")
     }
 
-    /// Starts it at its address, without data; kills a running process first.
+    /// Starts it at its address, with what is in its folder; kills a running process first.
     pub fn restart(&mut self) {
         self.kill();
         assert!(self.try_start(), "a data node starts again at {}", self.address());

@@ -74,23 +74,23 @@ impl World {
         for statement in Bank::tables(incarnation).iter().chain(&History::tables()) {
             client.until_good(statement, RETURN_MAX);
         }
-        self.meet_strangers(incarnation);
+        self.meet_native_tables(incarnation);
         self.check_time(&client.seen);
     }
 
     /// A table with the name of one of the previous incarnation, but other columns, is neither read nor written on the
     /// basis of a SQL node's cached state.
-    fn meet_strangers(&mut self, incarnation: u64) {
+    fn meet_native_tables(&mut self, incarnation: u64) {
         // First a table that no SQL node can use.
         let native = vinga::blocking::Cluster::connect(&self.data.address()).expect("the data node answers");
         let number = vinga::ColumnType::Integer { bytes: 4, signed: true };
         let wide = vinga::ColumnType::Char { bytes: 300 };
-        let stranger = NewTable::new("test.kept")
+        let native_table = NewTable::new("test.kept")
             .column("id", number)
             .column("a", number)
             .nullable_column("wide", wide)
             .primary_key(&["id"]);
-        let stranger = native.create_table(stranger).expect("it is new in this incarnation");
+        let native_table = native.create_table(native_table).expect("it is new in this incarnation");
         for keeper in &mut self.keepers {
             for statement in ["EXECUTE write_kept USING 1, 2", "EXECUTE read_kept", "SELECT * FROM kept"] {
                 if let Ok(answer) = keeper.client.run(statement) {
@@ -101,7 +101,7 @@ impl World {
             }
         }
         assert_eq!(
-            native.get::<vinga::Record>(&stranger, 1).expect("it exists"),
+            native.get::<vinga::Record>(&native_table, 1).expect("it exists"),
             None,
             "incarnation {incarnation}"
         );

@@ -32,7 +32,7 @@ pub enum ChooseError {
 
 /// Chooses between the two schema files: the newer generation that is whole. Also returns which file it is in. An empty
 /// slice is a file that does not exist. `known` is what was surely on the disk: a damaged block at the end of a file
-/// can't be told from a torn write otherwise.
+/// can't be distinguished from a torn write otherwise.
 ///
 /// # Errors
 /// See [`ChooseError`].

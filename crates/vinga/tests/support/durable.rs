@@ -96,6 +96,14 @@ impl DurableNode {
         }
     }
 
+    /// Asks it to stop, however far its start is, and waits until it has ended.
+    pub fn interrupt(&mut self) {
+        let mut process = self.process.take().expect("it was started");
+        process.signal(Signal::TERM);
+        process.end();
+        let _ = fs::remove_file(self.file("vinga.address"));
+    }
+
     /// Asks it to stop, and waits until it has.
     pub fn stop(&mut self) {
         let mut process = self.process.take().expect("it runs");

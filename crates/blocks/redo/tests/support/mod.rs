@@ -17,7 +17,7 @@ use vinga_wire::file::FileErrorKind;
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::view::{ClusterView, Member};
-use vinga_wire::{Address, BlockNumber, SignalNumber, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, SignalNumber, U16, U32, U64, cold};
 
 const NODE: NodeId = NodeId(1);
 const FILES: u32 = 4;
@@ -423,7 +423,14 @@ impl Log {
 
     pub fn ask_for_credit(&mut self, participant: usize) -> (u64, u16) {
         let from = address(BlockNumber::DataManager, participant as u16);
-        self.send(from, SignalNumber::RedoCreditRequest, |_| ());
+        let credit = CreditBody {
+            bytes: U64::new(self.credit[participant]),
+            shortage: U16::ZERO,
+            unused: [U16::ZERO; 3],
+        };
+        self.send(from, SignalNumber::RedoCreditRequest, |writer| {
+            writer.put(&credit);
+        });
         self.take_sent();
         // It may have got some without having asked.
         let mut answer = None;

@@ -165,7 +165,7 @@ impl ScanSpec {
         // Twice each partition's share: with that it is rarely one that has more of the first rows.
         let share = match wanted {
             0 => u32::MAX,
-            wanted => wanted.min(2 * wanted.div_ceil(partitions) + 4),
+            wanted => wanted.min(wanted.div_ceil(partitions).saturating_mul(2).saturating_add(4)),
         };
         let share = u16::try_from(share).unwrap_or(u16::MAX).min(self.batch_rows);
         if self.ranges.is_none() {

@@ -218,7 +218,7 @@ static void locks(void)
         wait = vinga_schema_lock_take_cont(&error, other, ready_of(other));
     GOOD(other, error);
     EXPECT(vinga_schema_lock_is_held(second), 1);
-    /* A wish that is given up. */
+    /* A request that is given up. */
     {
         vinga_cluster *clone;
         GOOD(cluster, vinga_cluster_clone(cluster, &clone));

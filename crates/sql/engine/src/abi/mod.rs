@@ -29,7 +29,7 @@ use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 13;
+const INTERFACE: u32 = 14;
 
 /// The result of an entry that did not fail.
 trait Outcome {
@@ -157,7 +157,7 @@ macro_rules! interface {
 interface! {
     sessions: start stop set_auto_increment_prefetch set_wait_max_ms counters
         session_new session_free session_kill session_revive session_error session_error_table
-        statement_begin send_at_once statement_flush prepare statement_roll_back commit roll_back savepoint roll_back_to duplicate
+        statement_begin send_at_once statement_flush prepare set_durable statement_roll_back commit roll_back savepoint roll_back_to duplicate
         renumbered;
     definitions: create_table drop_database drop_table rename_table truncate_table fence_table lift_fences discover table_names;
     tables: table_open table_close position_bytes statistics analyze rows_per_value rows_in_range

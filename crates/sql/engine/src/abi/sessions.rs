@@ -116,6 +116,10 @@ pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {
     calm(|| session.send_at_once());
 }
 
+pub(super) unsafe extern "C" fn set_durable(session: &mut Session, is_durable: u8) {
+    calm(|| session.set_durable(is_durable != 0));
+}
+
 pub(super) unsafe extern "C" fn renumbered(session: &Session, before: &mut u64, now: &mut u64) -> u8 {
     calm(|| {
         let Some(first) = session.renumbered() else { return 0 };

@@ -3,8 +3,8 @@
 //! A row is a counter: `next`, the lowest unused value; `u64::MAX` means that none is left. Its key is the table's
 //! birth, with the highest bit set for the counter of the hidden primary key.
 
+use crate::backoff::Backoff;
 use crate::failure::{Failure, ha};
-use crate::holding_off::HoldingOff;
 use std::thread;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
@@ -19,7 +19,7 @@ const ATTEMPTS_MAX: u32 = 20;
 #[derive(Default)]
 struct Attempts {
     made: u32,
-    holding_off: HoldingOff,
+    backoff: Backoff,
 }
 
 impl Attempts {
@@ -34,7 +34,7 @@ impl Attempts {
         if !may_help || self.made == ATTEMPTS_MAX {
             return Err(error);
         }
-        thread::sleep(self.holding_off.once_more());
+        thread::sleep(self.backoff.once_more());
         Ok(())
     }
 }

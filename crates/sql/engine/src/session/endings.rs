@@ -22,10 +22,18 @@ impl Session {
         committed
     }
 
+    /// Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in memory.
+    pub fn set_durable(&mut self, is_durable: bool) {
+        self.is_durable = is_durable;
+    }
+
     pub(super) fn end_by_commit(&mut self) -> Result<()> {
-        let (Some(transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
+        let (Some(mut transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(());
         };
+        if self.is_durable {
+            transaction.set_durable(true);
+        }
         let may_give_up = self.stands_alone && !self.pending.is_empty();
         let stop = async {
             match may_give_up {
@@ -36,7 +44,7 @@ impl Session {
         let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit_unless(stop));
         let result = match committed {
             Ok(Ok(_)) => {
-                self.holding_off.end();
+                self.backoff.end();
                 Ok(())
             }
             Ok(Err(error)) => {

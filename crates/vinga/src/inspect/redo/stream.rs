@@ -10,7 +10,7 @@ use vinga_format::log_cursor::{LogCursor, LogDamage, LogEnd, NotEntered, Verdict
 use vinga_format::redo::{self, Entry, Record, SEGMENT_HEAD_BYTES};
 use vinga_format::{Block, Head, read_block};
 
-/// What is told of a block.
+/// What is printed of a block.
 pub(super) struct Line {
     pub(super) head: Head,
     pub(super) segment: u64,

@@ -14,11 +14,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 
 /// The pauses of a session, or of several attempts at one operation.
 #[derive(Default)]
-pub struct HoldingOff {
+pub struct Backoff {
     last: Option<Duration>,
 }
 
-impl HoldingOff {
+impl Backoff {
     /// The length of the next pause.
     pub fn once_more(&mut self) -> Duration {
         let pause = self.last.map_or(PAUSES.0, |last| (last * 2).min(PAUSES.1));
@@ -38,10 +38,10 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_the_session_goes_on() {
-        let mut holding_off = HoldingOff::default();
-        let mut pauses = |count| (0..count).map(|_| holding_off.once_more().as_millis()).collect::<Vec<_>>();
+        let mut backoff = Backoff::default();
+        let mut pauses = |count| (0..count).map(|_| backoff.once_more().as_millis()).collect::<Vec<_>>();
         assert_eq!(pauses(7), [1, 2, 4, 8, 16, 20, 20]);
-        holding_off.end();
-        assert_eq!(holding_off.once_more().as_millis(), 1);
+        backoff.end();
+        assert_eq!(backoff.once_more().as_millis(), 1);
     }
 }
