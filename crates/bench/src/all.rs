@@ -9,7 +9,7 @@
 //! 5. *scan*; 6. *ranges*; 7. *memory*, with a fresh node for each repetition;
 //! 8. *nonblocking*: the C interface, blocking and in an event loop;
 //! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
-//! 10. *durable*: nodes with a disk: rates, restarts, checkpoints;
+//! 10. *durable*: nodes with a disk: rates, commits beside InnoDB's, restarts, checkpoints;
 //! 11. *hostile*: a well-behaved client beside others that are hostile.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
@@ -178,6 +178,7 @@ impl Plan {
                 rows: pick(200_000, 1_000_000),
                 checkpoint_rows: pick(400_000, 4_000_000),
                 extra_updates: u32::from(!quick),
+                seconds: if quick { 1 } else { 3 },
                 loops,
                 only: Piece::ALL.into(),
             },

@@ -1,9 +1,10 @@
 //! What keeping rows on disk costs, and how fast they are there again.
 //!
 //! Every node that is measured here has its files in a folder below the one for results; its tables are logged and
-//! checkpointed. Three pieces:
+//! checkpointed. Four pieces:
 //!
 //! - [`rates`]: flexAsynch on a node with a disk and on one without, in turn, and SET on Redis with its log;
+//! - [`commits`]: small transactions through SQL that wait for the disk, on tables of Vinga and of InnoDB;
 //! - [`restart`]: the time from a node's process to its first answer, after a kill and after an orderly stop, from
 //!   checkpoints and from the log alone; the same of Redis with a snapshot;
 //! - [`checkpoint`]: how fast checkpoints are written by a node that does nothing else, beside the disk's own rate, and
@@ -12,6 +13,7 @@
 //! Waiting for an idle node is part of each: one that still writes a checkpoint would take time from the other side.
 
 pub mod checkpoint;
+pub mod commits;
 pub mod disk_rate;
 pub mod rates;
 pub mod restart;
@@ -58,6 +60,9 @@ pub struct DurableOptions {
     /// How often the update phase goes over all rows again
     #[arg(long, default_value_t = 1)]
     pub extra_updates: u32,
+    /// Seconds of each run through SQL
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
     /// Repetitions
     #[arg(short, long, visible_alias = "repetitions", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: u32,
@@ -72,17 +77,19 @@ pub struct DurableOptions {
 #[expect(missing_docs, reason = "the head of this file says it")]
 pub enum Piece {
     Rates,
+    Commits,
     Restart,
     Checkpoint,
 }
 
 impl Piece {
     /// All, in the order in which they are run.
-    pub const ALL: [Piece; 3] = [Piece::Rates, Piece::Restart, Piece::Checkpoint];
+    pub const ALL: [Piece; 4] = [Piece::Rates, Piece::Commits, Piece::Restart, Piece::Checkpoint];
 
     fn name(self) -> &'static str {
         match self {
             Piece::Rates => "rates",
+            Piece::Commits => "commits",
             Piece::Restart => "restart",
             Piece::Checkpoint => "checkpoint",
         }
@@ -92,11 +99,11 @@ impl Piece {
 impl DurableOptions {
     /// The options as a command line.
     pub fn command(&self) -> String {
-        let DurableOptions { rows, checkpoint_rows, extra_updates, loops, only } = self;
+        let DurableOptions { rows, checkpoint_rows, extra_updates, seconds, loops, only } = self;
         let only: Vec<&str> = only.iter().map(|piece| piece.name()).collect();
         format!(
             "vinga bench durable --rows {rows} --checkpoint-rows {checkpoint_rows} --extra-updates {extra_updates} \
-             --loops {loops} --only {}",
+             --seconds {seconds} --loops {loops} --only {}",
             only.join(",")
         )
     }
@@ -117,6 +124,8 @@ impl DurableOptions {
 pub struct DurableResult {
     /// Of each repetition.
     pub rates: Vec<rates::Round>,
+    /// Of each repetition and number of connections; empty without SQL.
+    pub commits: Vec<commits::Pair>,
     /// All restarts.
     pub restart: Option<restart::Restarts>,
     /// Of each repetition.
@@ -138,6 +147,7 @@ pub fn run(
         progress.line(&format!("  {}", piece.name()));
         match piece {
             Piece::Rates => result.rates = rates::run(program, out, options, progress)?,
+            Piece::Commits => result.commits = commits::run(program, out, options, progress)?,
             Piece::Restart => result.restart = Some(restart::run(program, out, options, progress)?),
             Piece::Checkpoint => result.checkpoint = checkpoint::run(program, out, options, progress)?,
         }
@@ -148,6 +158,7 @@ pub fn run(
 /// The figures of a run.
 pub fn figures(command: &str, result: &DurableResult) -> Vec<Figure> {
     let mut figures = rates::figures(command, &result.rates);
+    figures.extend(commits::figures(command, &result.commits));
     figures.extend(result.restart.iter().flat_map(|restarts| restart::figures(command, restarts)));
     figures.extend(checkpoint::figures(command, &result.checkpoint));
     figures
@@ -243,7 +254,7 @@ mod tests {
         let parse = |line: &str| Line::parse_from(line.split(' ')).options;
         let usual = parse("x");
         assert_eq!(usual.only, Piece::ALL);
-        for options in [usual, parse("x --rows 5000 -l 2 --only restart,checkpoint")] {
+        for options in [usual, parse("x --rows 5000 -l 2 --seconds 9 --only commits,checkpoint")] {
             let command = options.command();
             assert_eq!(parse(command.strip_prefix("vinga bench ").unwrap()), options);
         }

@@ -25,7 +25,7 @@ pub struct Figure {
 }
 
 /// Ratios are of rates, unless their names say otherwise.
-const TIMES_COMPARED: [&str; 4] = [".p50_", ".p99_", ".time_", ".vs_one_key"];
+const TIMES_COMPARED: [&str; 5] = [".p50_", ".p99_", ".time_", ".vs_one_key", "restart.system.vs_redis"];
 
 /// Whether greater values of a quantity are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +150,7 @@ mod tests {
         assert_eq!(figure("flexasynch.read.rate", "1/s"), Better::More);
         assert_eq!(figure("flexasynch.read.vs_redis", "ratio"), Better::More);
         assert_eq!(figure("lookup.single.p50_vs_redis", "ratio"), Better::Less);
+        assert_eq!(figure("restart.system.vs_redis", "ratio"), Better::Less);
         assert_eq!(figure("flexasynch.read.node_cpu", "ns"), Better::Less);
         assert_eq!(figure("memory.bytes_per_row", "bytes"), Better::Less);
     }

@@ -55,6 +55,8 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("durable.insert.vs_redis_aof", "ratio"),
         ("durable.update.vs_redis_aof", "ratio"),
         ("durable.delete.vs_redis_aof", "ratio"),
+        ("durable.commit64.vs_innodb", "ratio"),
+        ("durable.commit1.vs_innodb", "ratio"),
         ("restart.system.seconds", "s"),
         ("restart.system.stopped.seconds", "s"),
         ("restart.system.vs_redis", "ratio"),
@@ -113,7 +115,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 67);
+        assert_eq!(list.len(), 69);
     }
 
     #[test]
