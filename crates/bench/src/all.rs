@@ -9,11 +9,13 @@
 //! 5. *scan*; 6. *ranges*; 7. *memory*, with a fresh node for each repetition;
 //! 8. *nonblocking*: the C interface, blocking and in an event loop;
 //! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
-//! 10. *hostile*: a well-behaved client beside others that are hostile.
+//! 10. *durable*: nodes with a disk: rates, commits beside InnoDB's, restarts, checkpoints;
+//! 11. *hostile*: a well-behaved client beside others that are hostile.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
 
 use crate::cpu_time::CpuTime;
+use crate::durable::{self, DurableOptions, Piece};
 use crate::failure::Result;
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynch, FlexAsynchOptions, Phase, Repetition};
@@ -80,12 +82,13 @@ pub enum Part {
     Memory,
     Nonblocking,
     Sql,
+    Durable,
     Hostile,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -95,6 +98,7 @@ impl Part {
         Part::Memory,
         Part::Nonblocking,
         Part::Sql,
+        Part::Durable,
         Part::Hostile,
     ];
 }
@@ -112,6 +116,7 @@ struct Plan {
     memory: MemoryOptions,
     nonblocking: NonblockingOptions,
     sql: SqlOptions,
+    durable: DurableOptions,
     hostile: HostileOptions,
 }
 
@@ -168,6 +173,14 @@ impl Plan {
                 seconds: pick(1, 4) as u32,
                 loops: if quick { 1 } else { 5 },
                 only: String::new(),
+            },
+            durable: DurableOptions {
+                rows: pick(200_000, 1_000_000),
+                checkpoint_rows: pick(400_000, 4_000_000),
+                extra_updates: u32::from(!quick),
+                seconds: if quick { 1 } else { 3 },
+                loops,
+                only: Piece::ALL.into(),
             },
             hostile: HostileOptions {
                 loops: if quick { 1 } else { 3 },
@@ -281,6 +294,7 @@ impl<T: Target> Run<'_, T> {
             Part::Memory => self.memory(),
             Part::Nonblocking => self.nonblocking(),
             Part::Sql => self.sql(),
+            Part::Durable => self.durable(),
             Part::Hostile => self.hostile(),
         }
     }
@@ -428,6 +442,15 @@ impl<T: Target> Run<'_, T> {
         node.stop()?;
         let command = options.command();
         self.report("sql", &command, options, &results, sql::figures(&command, &results))
+    }
+
+    fn durable(&mut self) -> Result<()> {
+        let options = &self.plan.durable;
+        let result = durable::run(self.setting.node, self.setting.out, options, self.progress)?;
+        let repetitions = result.rates.iter().flat_map(|round| [&round.memory, &round.durable]);
+        repetitions.for_each(|repetition| self.note_disturbance(std::slice::from_ref(repetition)));
+        let command = options.command();
+        self.report("durable", &command, options, &result, durable::figures(&command, &result))
     }
 
     fn hostile(&mut self) -> Result<()> {

@@ -3,6 +3,7 @@
 use crate::ab::{self, AbOptions};
 use crate::all::{self, AllOptions, Setting};
 use crate::compare::{self, CompareOptions};
+use crate::durable::{self, DurableOptions};
 use crate::failure::{Context, Failure, Result};
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynchOptions};
@@ -53,6 +54,8 @@ pub enum BenchCommand {
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
+    /// What keeping rows on disk costs; restarts; checkpoints
+    Durable(With<DurableOptions>),
     /// A well-behaved client beside hostile ones: garbage, greed and broken rules
     Hostile(With<HostileOptions>),
     /// The building blocks alone
@@ -129,6 +132,7 @@ impl BenchCommand {
             | BenchCommand::Memory(With { place, .. })
             | BenchCommand::Start(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
+            | BenchCommand::Durable(With { place, .. })
             | BenchCommand::Hostile(With { place, .. })
             | BenchCommand::Spike(With { place, .. })
             | BenchCommand::Redis(With { place, .. })
@@ -219,6 +223,13 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let results = nonblocking::run(&target, &address, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("nonblocking", &command, options, &results, nonblocking::figures(&command, &results))
+        }
+        BenchCommand::Durable(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let program = bench.program(None)?;
+            let result = durable::run(&program, &place.out, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("durable", &command, options, &result, durable::figures(&command, &result))
         }
         BenchCommand::Hostile(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;

@@ -25,7 +25,7 @@ pub struct Figure {
 }
 
 /// Ratios are of rates, unless their names say otherwise.
-const TIMES_COMPARED: [&str; 4] = [".p50_", ".p99_", ".time_", ".vs_one_key"];
+const TIMES_COMPARED: [&str; 5] = [".p50_", ".p99_", ".time_", ".vs_one_key", "restart.system.vs_redis"];
 
 /// Whether greater values of a quantity are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Figure {
     /// Whether greater values are good.
     pub fn better(&self) -> Better {
         match self.unit.as_str() {
-            "1/s" => Better::More,
+            "1/s" | "MB/s" => Better::More,
             "ratio" if !TIMES_COMPARED.iter().any(|part| self.name.contains(part)) => Better::More,
             _ => Better::Less,
         }
@@ -150,6 +150,7 @@ mod tests {
         assert_eq!(figure("flexasynch.read.rate", "1/s"), Better::More);
         assert_eq!(figure("flexasynch.read.vs_redis", "ratio"), Better::More);
         assert_eq!(figure("lookup.single.p50_vs_redis", "ratio"), Better::Less);
+        assert_eq!(figure("restart.system.vs_redis", "ratio"), Better::Less);
         assert_eq!(figure("flexasynch.read.node_cpu", "ns"), Better::Less);
         assert_eq!(figure("memory.bytes_per_row", "bytes"), Better::Less);
     }

@@ -7,6 +7,7 @@
 //! | [`scan`] | full scans, filtered and not |
 //! | [`memory`] | bytes of memory for a row |
 //! | [`start`] | cold start of a data node |
+//! | [`durable`] | what a disk costs, restarts, checkpoints |
 //! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
@@ -24,6 +25,7 @@ pub mod all;
 pub mod commands;
 pub mod compare;
 pub mod cpu_time;
+pub mod durable;
 pub mod failure;
 pub mod figure;
 pub mod flexasynch;

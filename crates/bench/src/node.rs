@@ -6,7 +6,7 @@
 use crate::failure::{Context, Failure, Result};
 use crate::process::{Output, Process, Program};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// Address space besides `DataMemory`: pools, buffers, stacks, the program.
 const OTHER_MEMORY_BYTES: u64 = 4 << 30;
+/// How long a node that stops in order may take to bring everything to disk.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a measured node may run.
 const RUN_MAX: Duration = Duration::from_secs(1800);
 
@@ -25,7 +27,7 @@ const RUN_MAX: Duration = Duration::from_secs(1800);
 pub struct NodeProgram {
     /// The binary `vinga`.
     pub program: PathBuf,
-    /// Its folder, whose contents are removed before each start.
+    /// Its folder, whose contents are removed by [`NodeProgram::start`].
     pub folder: PathBuf,
     /// Bytes of `DataMemory`; `None` for the node's default.
     pub data_memory: Option<u64>,
@@ -43,7 +45,7 @@ pub struct Node {
 }
 
 impl NodeProgram {
-    /// Starts a node and waits until it is ready.
+    /// Starts a node in an empty folder and waits until it is ready.
     ///
     /// # Errors
     /// It can't be started, or ends, with the end of its log.
@@ -52,12 +54,26 @@ impl NodeProgram {
         if folder.exists() {
             fs::remove_dir_all(folder).context(|| format!("cannot empty {}", folder.display()))?;
         }
+        self.start_again()
+    }
+
+    /// Starts a node in its folder as it is, with what an earlier one has left on disk, and waits until it is ready.
+    ///
+    /// # Errors
+    /// As for [`NodeProgram::start`].
+    pub fn start_again(&self) -> Result<Node> {
+        let folder = &self.folder;
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
+        let address = folder.join("vinga.address");
+        // One that was killed has left it there.
+        if address.exists() {
+            fs::remove_file(&address).context(|| format!("cannot remove {}", address.display()))?;
+        }
         let log = folder.join("vinga.log");
-        let output = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
+        let output = OpenOptions::new().create(true).append(true).open(&log);
+        let output = output.context(|| format!("cannot write {}", log.display()))?;
         let begun = Instant::now();
         let mut process = self.program().start(Output::File(output))?;
-        let address = folder.join("vinga.address");
         while begun.elapsed() < START_PATIENCE {
             // The node renames the file to this name when it is complete.
             if let Ok(text) = fs::read_to_string(&address) {
@@ -131,6 +147,27 @@ impl Node {
         self.ready_after
     }
 
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Kills it, as a crash would. Its folder stays for [`NodeProgram::start_again`].
+    ///
+    /// # Errors
+    /// It can't be killed.
+    pub fn kill(self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// Stops it, so that everything is on disk. Its folder stays for [`NodeProgram::start_again`].
+    ///
+    /// # Errors
+    /// It does not stop, or says that it could not bring everything to disk.
+    pub fn stop_in_order(self) -> Result<()> {
+        self.process.end_in_order(STOP_PATIENCE)
+    }
+
     /// Stops it and removes its folder. One that is only dropped leaves its folder: something went wrong, and the log
     /// is in it.
     ///
@@ -195,6 +232,20 @@ mod tests {
         assert!(node.ready_after() < Duration::from_secs(10));
         node.stop().unwrap();
         assert!(!program.folder.exists());
+        fs::remove_dir_all(program.program.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_node_is_killed_and_started_again_in_its_folder() {
+        let script = "echo started >> \"$5/count\"; test -e \"$5/vinga.address\" && exit 3\n\
+                      echo 127.0.0.1:1 > \"$5/new\"; mv \"$5/new\" \"$5/vinga.address\"; exec sleep 20";
+        let program = stand_in("again", script);
+        program.start().unwrap().kill().unwrap();
+        let node = program.start_again().unwrap();
+        let count = fs::read_to_string(node.folder().join("count")).unwrap();
+        assert_eq!(count, "started\nstarted\n");
+        assert!(node.stop_in_order().is_err(), "sleep does not end in order");
+        program.start().unwrap().stop().unwrap();
         fs::remove_dir_all(program.program.parent().unwrap()).unwrap();
     }
 

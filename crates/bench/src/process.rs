@@ -211,6 +211,36 @@ impl Process {
         self.end_in_place()
     }
 
+    /// Asks it to end, and waits for that: as long as `patience`, then it is killed.
+    ///
+    /// # Errors
+    /// It had to be killed, or has ended with another status than 0.
+    pub fn end_in_order(mut self, patience: Duration) -> Result<()> {
+        if self.ended()?.is_none() {
+            // The id is ours until `ended` has collected the process.
+            let _ = kill_process(self.pid, Signal::TERM);
+        }
+        match self.wait_for_end(patience)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(Failure::new(format!("{} has not ended in order ({status})", self.name))),
+            None => Err(Failure::new(format!("{} does not end within {} s", self.name, patience.as_secs()))),
+        }
+    }
+
+    /// Kills it, as a crash would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// The system does not say how it ended.
+    pub fn kill(mut self) -> Result<()> {
+        if self.ended()?.is_none() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+        match self.wait_for_end(END_PATIENCE)? {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(format!("{} can't be killed", self.name))),
+        }
+    }
+
     fn end_in_place(&mut self) -> Result<()> {
         for signal in [Signal::TERM, Signal::KILL] {
             if self.ended()?.is_some() {
@@ -281,6 +311,26 @@ mod tests {
         assert!(exists(pid).unwrap());
         drop(process);
         assert!(!exists(pid).unwrap());
+    }
+
+    #[test]
+    fn it_is_killed_or_ends_in_order() {
+        let obeys = program("sh", &["-c", "trap 'exit 0' TERM; echo; while :; do sleep 0.01; done"]);
+        let begin = || {
+            let mut process = obeys.start(Output::Memory).unwrap();
+            // The line comes when the trap is set.
+            let pipe = process.child.stdout.as_mut().unwrap();
+            std::io::Read::read_exact(pipe, &mut [0]).unwrap();
+            process
+        };
+        begin().end_in_order(Duration::from_secs(10)).unwrap();
+        let process = begin();
+        let pid = process.pid();
+        process.kill().unwrap();
+        assert!(!exists(pid).unwrap());
+        let fails = program("sh", &["-c", "exit 3"]).start(Output::Memory).unwrap();
+        let failure = fails.end_in_order(Duration::from_secs(10)).unwrap_err().to_string();
+        assert!(failure.contains("in order"), "{failure}");
     }
 
     #[test]

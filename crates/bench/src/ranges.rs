@@ -93,7 +93,7 @@ pub fn run<T: Target>(
 }
 
 /// The index on the key.
-fn index() -> IndexDefinition {
+pub(crate) fn index() -> IndexDefinition {
     IndexDefinition {
         id: 1,
         name: INDEX.into(),

@@ -1,7 +1,7 @@
 //! Redis as a peer: a separate server, `redis-benchmark`, and a client that waits for each answer.
 //!
-//! The server keeps nothing on disk, listens on a port of the loopback interface that the system chooses, and has its
-//! own folder. All keys that `redis-benchmark -r` draws are loaded before, so that every GET finds a value: it is
+//! The server keeps nothing on disk unless that is asked for ([`Keeping`]), listens on a port of the loopback interface
+//! that the system chooses, and has its own folder. All keys that `redis-benchmark -r` draws are loaded before, so that every GET finds a value: it is
 //! compared with reads that all find their row.
 
 mod csv;
@@ -69,6 +69,15 @@ impl RedisOptions {
              --loops {loops}"
         )
     }
+}
+
+/// What a server writes to its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing.
+    Nothing,
+    /// Each change, into a log that is flushed every second and never rewritten (`appendonly`, `appendfsync everysec`).
+    Log,
 }
 
 /// The result of a repetition.
@@ -139,6 +148,21 @@ impl Redis {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start(folder: &Path, options: &RedisOptions) -> Result<Self> {
+        Redis::start_keeping(folder, options, Keeping::Nothing)
+    }
+
+    /// As [`Redis::start`], with what it is to keep on disk.
+    ///
+    /// # Errors
+    /// As for [`Redis::start`].
+    pub fn start_keeping(folder: &Path, options: &RedisOptions, keeping: Keeping) -> Result<Self> {
+        let mut redis = Redis::launch(folder, options, keeping)?;
+        redis.connect()?.load(options.keys, options.data_bytes as usize)?;
+        Ok(redis)
+    }
+
+    /// Starts a server, which loads the snapshot in its folder if there is one.
+    fn launch(folder: &Path, options: &RedisOptions, keeping: Keeping) -> Result<Self> {
         let path = find_server(folder)?;
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
         let log = folder.join("redis.log");
@@ -150,7 +174,9 @@ impl Redis {
             ("port", port_text.as_str()),
             ("bind", "127.0.0.1"),
             ("save", ""),
-            ("appendonly", "no"),
+            ("appendonly", if keeping == Keeping::Log { "yes" } else { "no" }),
+            ("appendfsync", "everysec"),
+            ("auto-aof-rewrite-percentage", "0"),
             ("daemonize", "no"),
         ] {
             arguments.push(format!("--{name}").into());
@@ -160,11 +186,32 @@ impl Redis {
         arguments.push(folder.into());
         let memory_bytes_max = MEMORY_BYTES_MAX;
         let program = Program { name: SERVER, path, arguments, memory_bytes_max, run_max: RUN_MAX };
-        let mut redis =
-            Redis { process: program.start(Output::File(log))?, port, options: options.clone(), visits: 0 };
-        let mut connection = redis.connect()?;
-        connection.load(options.keys, options.data_bytes as usize)?;
-        Ok(redis)
+        Ok(Redis { process: program.start(Output::File(log))?, port, options: options.clone(), visits: 0 })
+    }
+
+    /// Loads all keys, writes a snapshot of them, kills the server and starts others that load it, one after the other.
+    /// Returns, for each, the seconds from before its process was made until it has returned a value.
+    ///
+    /// # Errors
+    /// It is not installed, does not start, or has not all keys.
+    pub fn restarts(folder: &Path, options: &RedisOptions) -> Result<Vec<f64>> {
+        let mut redis = Redis::start(folder, options)?;
+        redis.connect()?.save()?;
+        redis.process.kill()?;
+        (0..options.loops)
+            .map(|_| {
+                let begun = Instant::now();
+                let mut redis = Redis::launch(folder, options, Keeping::Nothing)?;
+                let mut connection = redis.connect()?;
+                let found = connection.get(options.keys / 2)?;
+                let seconds = begun.elapsed().as_secs_f64();
+                if found != Some(options.data_bytes as usize) || connection.keys()? != options.keys {
+                    return Err(Failure::new("redis has not loaded all keys"));
+                }
+                redis.process.kill()?;
+                Ok(seconds)
+            })
+            .collect()
     }
 
     fn connect(&mut self) -> Result<Connection> {
@@ -178,7 +225,7 @@ impl Redis {
             if let Some(status) = self.process.ended()? {
                 return Err(Failure::new(format!("{SERVER} has stopped ({status})")));
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_micros(200));
         }
     }
 
@@ -192,14 +239,23 @@ impl Redis {
     /// # Errors
     /// `redis-benchmark` fails.
     pub fn rates(&self) -> Result<(RedisTest, RedisTest)> {
+        Ok((self.set()?, self.measure("get")?))
+    }
+
+    /// Runs SET, pipelined.
+    ///
+    /// # Errors
+    /// `redis-benchmark` fails.
+    pub fn set(&self) -> Result<RedisTest> {
+        self.measure("set")
+    }
+
+    fn measure(&self, test: &str) -> Result<RedisTest> {
         let RedisOptions { requests, pipeline, clients, .. } = self.options;
-        let measure = |test| {
-            let before = CpuTime::of(self.pid())?;
-            let result = self.benchmark(test, requests, pipeline, clients)?;
-            let used = CpuTime::of(self.pid())?.since(&before);
-            Ok(RedisTest { test: result, server_cpu_ns: used.total_ns as f64 / requests as f64 })
-        };
-        Ok((measure("set")?, measure("get")?))
+        let before = CpuTime::of(self.pid())?;
+        let result = self.benchmark(test, requests, pipeline, clients)?;
+        let used = CpuTime::of(self.pid())?.since(&before);
+        Ok(RedisTest { test: result, server_cpu_ns: used.total_ns as f64 / requests as f64 })
     }
 
     /// One lookup at a time: by our own client, and by `redis-benchmark`.
@@ -307,6 +363,35 @@ pub fn figures(command: &str, results: &[RedisResult]) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With a real server, if one is installed.
+    #[test]
+    fn what_is_kept_on_disk() {
+        let folder = std::env::temp_dir().join(format!("vinga-bench-redis-disk-{}", std::process::id()));
+        if find_server(&folder).is_err() {
+            eprintln!("skipped: redis is not installed");
+            return;
+        }
+        let options = RedisOptions {
+            keys: 3000,
+            requests: 5000,
+            pipeline: 16,
+            clients: 2,
+            data_bytes: 100,
+            lookups: 1,
+            loops: 2,
+        };
+        let seconds = Redis::restarts(&folder, &options).unwrap();
+        assert!(seconds.len() == 2 && seconds.iter().all(|&seconds| seconds > 0.0), "{seconds:?}");
+        fs::remove_dir_all(&folder).unwrap();
+        let redis = Redis::start_keeping(&folder, &options, Keeping::Log).unwrap();
+        assert!(redis.set().unwrap().test.rate > 0.0);
+        // Redis 7 has a folder for the log, earlier ones a file.
+        let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(names.into_iter().any(|name| name.to_string_lossy().contains("append")));
+        drop(redis);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     /// With a real server, if one is installed.
     #[test]

@@ -49,6 +49,21 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("sysbench.bulk_insert.two_nodes_vs_one", "ratio"),
         ("range100.node_us", "us"),
         ("index_build.rows_per_s", "1/s"),
+        ("durable.insert.vs_memory", "ratio"),
+        ("durable.update.vs_memory", "ratio"),
+        ("durable.delete.vs_memory", "ratio"),
+        ("durable.insert.vs_redis_aof", "ratio"),
+        ("durable.update.vs_redis_aof", "ratio"),
+        ("durable.delete.vs_redis_aof", "ratio"),
+        ("durable.commit64.vs_innodb", "ratio"),
+        ("durable.commit1.vs_innodb", "ratio"),
+        ("restart.system.seconds", "s"),
+        ("restart.system.stopped.seconds", "s"),
+        ("restart.system.vs_redis", "ratio"),
+        ("restart.replay.records_per_s", "1/s"),
+        ("checkpoint.mb_per_s", "MB/s"),
+        ("checkpoint.vs_disk", "ratio"),
+        ("checkpoint.p99_ratio", "ratio"),
         ("hostile.rate_kept", "ratio"),
         ("hostile.rate_after", "ratio"),
         ("hostile.longest_read", "s"),
@@ -100,7 +115,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 54);
+        assert_eq!(list.len(), 69);
     }
 
     #[test]

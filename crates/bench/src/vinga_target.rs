@@ -16,12 +16,15 @@ use std::sync::{Mutex, PoisonError};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, InfoTable, InfoValue, NewTable, OperationKind, ReadBatch, ReadTicket, Table};
 use vinga::{Update, WriteBatch, WriteTicket};
+use vinga_base::schema::IndexDefinition;
 
 /// Vinga, through one or more connections of the Rust client.
 pub struct VingaTarget {
     address: String,
     /// The first one serves everything but the lanes.
     clusters: Mutex<Vec<Cluster>>,
+    /// Whether the rows of tables that are made are logged and checkpointed, where the node has a disk.
+    is_logged: bool,
 }
 
 vinga::row! {
@@ -71,9 +74,75 @@ impl VingaTarget {
     /// # Errors
     /// Why it could not connect.
     pub fn connect(address: &str) -> Result<Self> {
-        let target = VingaTarget { address: address.to_owned(), clusters: Mutex::new(Vec::new()) };
+        let clusters = Mutex::new(Vec::new());
+        let target = VingaTarget { address: address.to_owned(), clusters, is_logged: false };
         target.cluster(0)?;
         Ok(target)
+    }
+
+    /// Tables that are made from now on are kept on disk, if the node has one.
+    #[must_use]
+    pub fn logged(self) -> Self {
+        VingaTarget { is_logged: true, ..self }
+    }
+
+    /// Makes a table with an index; an existing one of this name is replaced.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn create_indexed(
+        &self,
+        name: &str,
+        shape: &TableShape,
+        index: IndexDefinition,
+    ) -> Result<VingaTable> {
+        let table = self.create_table(name, shape)?;
+        let mut indexed = table.whole.definition().clone();
+        indexed.indexes.push(index);
+        let altered = table.cluster.alter_table(&table.whole, indexed);
+        self.table_of(altered.context(|| format!("cannot add an index to the table {name}"))?, shape)
+    }
+
+    /// A table that exists, for lookups and lanes.
+    ///
+    /// # Errors
+    /// There is none of this name, or the database's.
+    pub fn existing_table(&self, name: &str, shape: &TableShape) -> Result<VingaTable> {
+        let whole = self.cluster(0)?.table(name).context(|| format!("cannot find the table {name}"))?;
+        self.table_of(whole, shape)
+    }
+
+    fn table_of(&self, whole: Table, shape: &TableShape) -> Result<VingaTable> {
+        let typed = match shape {
+            TableShape::Value { .. } => Some(whole.rows().context(|| "the table has other columns".into())?),
+            TableShape::Scan => None,
+        };
+        Ok(VingaTable { whole, typed, cluster: self.cluster(0)? })
+    }
+
+    /// Returns when everything that was committed in a table of values so far is on disk.
+    ///
+    /// # Errors
+    /// The node has no disk, or the database's.
+    pub fn flush(&self, table: &VingaTable) -> Result<()> {
+        let failed = || "cannot wait for the disk".to_owned();
+        let typed = table.typed.as_ref().ok_or_else(|| Failure::new("only tables of values are flushed"))?;
+        // What was committed before is on disk when a later commit is.
+        let row = table.cluster.get(typed, 0_u64).context(failed)?;
+        let mut transaction = table.cluster.begin().context(failed)?;
+        transaction.set_durable(true);
+        if let Some(row) = row {
+            transaction.write(typed, &row).context(failed)?;
+        }
+        transaction.commit().context(failed).map(|_| ())
+    }
+
+    /// The first connection.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn first_cluster(&self) -> Result<Cluster> {
+        self.cluster(0)
     }
 
     /// The connection of this number, made when it is first needed.
@@ -109,12 +178,9 @@ impl Target for VingaTarget {
                 .column("e", integer(4, true))
                 .column("value", ColumnType::Binary { bytes: scan::VALUE_BYTES }),
         };
-        let whole = cluster.create_table(table.no_logging().primary_key(&["id"])).context(failed)?;
-        let typed = match shape {
-            TableShape::Value { .. } => Some(whole.rows().context(failed)?),
-            TableShape::Scan => None,
-        };
-        Ok(VingaTable { whole, typed, cluster })
+        let table = if self.is_logged { table } else { table.no_logging() };
+        let whole = cluster.create_table(table.primary_key(&["id"])).context(failed)?;
+        self.table_of(whole, shape)
     }
 
     fn drop_table(&self, table: VingaTable) -> Result<()> {

@@ -12,6 +12,7 @@ use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, DatabaseFiles, this_machine};
 use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
+use vinga_runtime::heap;
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
@@ -201,6 +202,9 @@ fn run_node(
         None => Assembly::new(configuration)?,
     };
     let has_disk = assembly.has_disk();
+    if has_disk {
+        heap::keep_freed_blocks();
+    }
     match folder.as_ref().filter(|_| has_disk) {
         Some(folder) => ::log::info!(target: "node", "data is kept on disk, in {}", folder.path().display()),
         None => ::log::info!(target: "node", "data is kept in memory only: it is gone when the node stops"),

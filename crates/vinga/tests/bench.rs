@@ -88,6 +88,32 @@ fn sql_nodes_beside_innodb() {
 }
 
 #[test]
+fn nodes_with_a_disk() {
+    let folder = Folder::new("durable");
+    // It fails if a row is missing after a restart, or if no checkpoint is written.
+    let small = "durable --rows 3000 --checkpoint-rows 20000 --extra-updates 0 --seconds 1 --loops 1";
+    assert_success(&folder.bench(small));
+    let figures = folder.result("durable.json")["figures"].to_string();
+    let names = [
+        "durable.insert.vs_memory",
+        "durable.delete.node_cpu.memory",
+        "durable.commit1.vs_innodb",
+        "durable.commit64.vs_innodb",
+        "restart.system.seconds",
+        "restart.system.stopped.seconds",
+        "restart.replay.records_per_s",
+        "checkpoint.vs_disk",
+        "checkpoint.p99_ratio",
+    ];
+    for name in names {
+        assert!(figures.contains(&format!("\"{name}\"")), "{name}: {figures}");
+    }
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
+#[test]
 fn everything_ends_with_a_summary() {
     let folder = Folder::new("all");
     assert_success(&folder.bench("all --quick --loops 1 --parts start,scan"));

@@ -50,6 +50,31 @@ impl Connection {
         Ok(())
     }
 
+    /// Writes a snapshot of all keys.
+    pub fn save(&mut self) -> Result<()> {
+        write_request(&mut self.request, &[b"SAVE"]);
+        self.send()?;
+        match self.receive(b"+OK\r\n".len())? {
+            b"+OK\r\n" => Ok(()),
+            other => {
+                Err(Failure::new(format!("redis has answered a SAVE by {}", String::from_utf8_lossy(other))))
+            }
+        }
+    }
+
+    /// How many keys there are.
+    pub fn keys(&mut self) -> Result<u64> {
+        write_request(&mut self.request, &[b"DBSIZE"]);
+        self.send()?;
+        let mut held = 0;
+        while !self.answer[..held].ends_with(b"\r\n") {
+            held += self.receive_some(held)?;
+        }
+        let text = String::from_utf8_lossy(&self.answer[..held]);
+        let number = text.trim().strip_prefix(':').and_then(|number| number.parse().ok());
+        number.ok_or_else(|| Failure::new(format!("redis has answered a DBSIZE by {}", text.trim())))
+    }
+
     /// Gets a key; returns the length of its value.
     pub fn get(&mut self, number: u64) -> Result<Option<usize>> {
         write_request(&mut self.request, &[b"GET", key(number).as_bytes()]);

@@ -2,6 +2,10 @@
 //!
 //! It is written alternately into two files, so that one of them is whole whatever happens. When an incarnation begins both
 //! are written, and flushed, before anything relies on it: from then on one copy alone is enough.
+//!
+//! A copy gets its room on the disk with the first write of this process, and when it grows by a sector. All other
+//! writes go into that room, and the file system has nothing to note of them: commits that wait for the disk cause one
+//! each, and the flush of the log would have to wait for the file system's journal.
 
 use alloc::collections::VecDeque;
 use vinga_base::Epoch;
@@ -17,6 +21,8 @@ pub struct SystemFile {
     checksum: Checksum,
     /// The number of the next write.
     next_write: u64,
+    /// Bytes of each copy for which this process has made room.
+    room: [u64; 2],
     /// The copies that are still to be written of the present state.
     to_write: VecDeque<u64>,
     /// The write whose flush is awaited.
@@ -69,6 +75,7 @@ impl SystemFile {
             state,
             checksum,
             next_write,
+            room: [0; 2],
             to_write: VecDeque::new(),
             under_way: None,
             has_changed: false,
@@ -155,8 +162,11 @@ impl SystemFile {
         self.limit_under_way = self.state.epoch_limit;
         let name = FileName::new(FileKind::System, 0, copy_of(number) as u64);
         let data = encode(&self.state, number, self.checksum);
-        // The file is as long as its content, so nothing of an earlier, longer one is behind it that would count.
-        cx.file(name, Task::Allocate.token(), FileTask::Allocate { bytes: data.len() as u64 });
+        let room = &mut self.room[copy_of(number)];
+        if *room < data.len() as u64 {
+            *room = data.len() as u64;
+            cx.file(name, Task::Allocate.token(), FileTask::Allocate { bytes: *room });
+        }
         cx.file(name, Task::Write.token(), FileTask::Write { offset: 0, data: Data(data) });
         cx.file(name, Task::Flush.token(), FileTask::Flush);
     }

@@ -22,6 +22,9 @@ const NODE: NodeId = NodeId(1);
 struct Node {
     harness: Harness<Lifecycle>,
     copies: [AlignedBuffer; 2],
+    /// Bytes that each copy has room for, and how often room was made.
+    room: [u64; 2],
+    allocations: u32,
     flushes: bool,
     /// The requester and token of a flush that was held back.
     unflushed: Option<(Address, u64)>,
@@ -35,7 +38,15 @@ impl Node {
         let own = Address::new(NODE, BlockNumber::Lifecycle, 0);
         let harness = Harness::new(own, 1, view, Lifecycle::new(Settings { disk }));
         let copies = [AlignedBuffer::default(), AlignedBuffer::default()];
-        Node { harness, copies, flushes: true, unflushed: None, writes_fail: false }
+        Node {
+            harness,
+            copies,
+            room: [0; 2],
+            allocations: 0,
+            flushes: true,
+            unflushed: None,
+            writes_fail: false,
+        }
     }
 
     fn serve(&mut self) {
@@ -52,8 +63,14 @@ impl Node {
                     self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
                     continue;
                 }
-                if let FileTask::Write { data: Data(data), .. } = &task {
-                    self.copies[file.number as usize].clone_from(data);
+                let copy = file.number as usize;
+                if let FileTask::Allocate { bytes } = &task {
+                    self.room[copy] = *bytes;
+                    self.allocations += 1;
+                }
+                if let FileTask::Write { offset: 0, data: Data(data) } = &task {
+                    assert!(data.len() as u64 <= self.room[copy], "there is room for what is written");
+                    self.copies[copy].clone_from(data);
                 }
                 if task != FileTask::Flush || self.flushes {
                     self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
@@ -350,6 +367,7 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         assert_eq!(node.state().durable_epoch, Epoch(epoch));
     }
     assert!(node.copies.iter().all(|copy| !copy.is_empty()));
+    assert_eq!(node.allocations, 2, "a copy gets its room once, however often it is written");
     let dictionary = Address::new(NODE, BlockNumber::Dictionary, 0);
     let extent = DefinitionsExtent { generation: 4, blocks: 9 };
     node.harness

@@ -53,6 +53,8 @@ mod greeting;
 #[cfg(not(loom))]
 mod handlers;
 #[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
 mod input;
 #[cfg(not(loom))]
 mod lane_progress;
