@@ -63,6 +63,9 @@ struct UnderWay {
     request: FileRequest,
 }
 
+/// How long a task takes at most, however slow the disk is: what the cluster must come to rest in allows for that.
+const SLOW_MAX: Time = 500_000;
+
 /// The faults of a disk.
 struct Faults {
     /// The kinds that happen to it.
@@ -129,6 +132,12 @@ impl Disk {
         self.faults = Faults { kinds, next, interval, until, slow: (1, 0), failing: 0 };
     }
 
+    /// No more faults happen, and those that last are over: there is room again.
+    pub fn end_faults(&mut self, now: Time) {
+        self.faults.until = now.min(self.faults.until);
+        (self.faults.slow, self.faults.failing) = ((1, 0), 0);
+    }
+
     /// A thread asks for a task. Returns when it is done, and the ticket for [`Disk::complete`].
     pub fn submit(&mut self, thread: ThreadId, request: FileRequest, now: Time) -> (Time, u64) {
         self.meet_faults(now);
@@ -136,7 +145,7 @@ impl Disk {
         let (_, bytes) = request.task.place();
         let span = least + self.random.u64(..=jitter) + bytes / bytes_per_micro;
         let (factor, slow_until) = self.faults.slow;
-        let span = if now < slow_until { span * factor } else { span };
+        let span = if now < slow_until { (span * factor).min(SLOW_MAX) } else { span };
         let names = names_of(&request);
         let begin = names.clone().filter_map(|name| self.busy_until.get(&name).copied()).fold(now, Time::max);
         for name in names {

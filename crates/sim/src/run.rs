@@ -131,6 +131,8 @@ impl World {
             self.step_checked()?;
         }
         self.note(|| "faults are over".to_string());
+        let now = self.now();
+        self.disks.iter_mut().for_each(|disk| disk.end_faults(now));
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
         self.describe_all()?;
