@@ -3,12 +3,11 @@
 //! The president makes a global checkpoint as soon as it is asked (`docs/protocols/durability.md`). If each commit asked
 //! at once, a checkpoint would serve the few that were committed while the one before was made, and with many writers most
 //! of the work would be that of checkpoints: a write and a flush of the log, signals, threads that are woken. So commits
-//! gather: the coordinator asks when three quarters as many wait, and one more, as were answered together the last time;
-//! or when the first of them has waited for [`GATHER_MAX`]. A writer that is alone has been answered alone, and asks at
-//! once.
+//! gather: the coordinator asks when more than seven eighths as many wait as were answered together the last time, or when
+//! the first of them has waited for [`GATHER_MAX`]. A writer that is alone has been answered alone, and asks at once.
 //!
-//! Groups of many writers grow until about as many are served by a checkpoint as come back while it is made, four times
-//! over; they never grow to all, so that some work while others wait.
+//! So groups of many writers grow to some eight times as many as come along between the request and the end of the epoch.
+//! They do not grow to all writers, so that some work while others wait.
 
 use crate::Coordinator;
 use alloc::vec::Vec;
@@ -19,7 +18,7 @@ use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
 /// How long a commit waits for others, at most: some flushes of a disk.
-const GATHER_MAX: Span = Span(1_000);
+const GATHER_MAX: Span = Span(2_000);
 
 /// The commits of one coordinator that wait for the disk.
 pub struct DiskWaits {
@@ -63,7 +62,7 @@ impl DiskWaits {
 
     /// Whether enough have gathered.
     fn is_group(&self) -> bool {
-        self.gathered > self.group * 3 / 4
+        self.gathered > self.group * 7 / 8
     }
 
     /// Panics if the counts contradict themselves.
