@@ -163,3 +163,16 @@ impl Coordinator {
 pub(crate) fn president(cx: &Context<'_>) -> Option<Address> {
     cx.view().president().map(|node| Address::new(node, BlockNumber::Distribution, 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_alone_never_waits_and_many_wait_for_most_of_them() {
+        let is_group = |gathered, group| DiskWaits { gathered, group, ..DiskWaits::new() }.is_group();
+        assert!(is_group(1, 0) && is_group(1, 1));
+        assert!(!is_group(1, 2) && is_group(2, 2));
+        assert!(!is_group(56, 64) && is_group(57, 64));
+    }
+}
