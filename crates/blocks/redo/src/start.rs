@@ -168,7 +168,8 @@ impl Redo {
     /// The files of the stream are known: reads what each of them holds.
     fn read_heads(&mut self, cx: &mut Context<'_>, names: &[(FileName, u64)]) -> Result<(), String> {
         let stream = u32::from(self.settings.stream);
-        let own = names.iter().filter(|(name, _)| name.owner == stream);
+        // A start that was to make a file may have been cut off before the file had any room: it is made again.
+        let own = names.iter().filter(|(name, bytes)| name.owner == stream && *bytes > 0);
         let mut count = 0;
         for &(name, bytes) in own {
             if bytes < 2 * SECTOR_BYTES as u64 || !bytes.is_multiple_of(SECTOR_BYTES as u64) {
@@ -227,12 +228,12 @@ impl Redo {
         }
     }
 
-    /// The replay up to the end record of an epoch; `None` if nothing was ever logged.
+    /// The replay up to the end record of an epoch; `None` if nothing was ever logged, or nothing that counts: the first
+    /// global checkpoint has not come to its end, and other streams do not reach it.
     fn make_replay(&mut self, epoch: Epoch, next: Vec<u64>) -> Result<Option<Replay>, String> {
         let Some(at) = self.start.found.ends.iter().rposition(|end| end.epoch == epoch) else {
-            let is_empty = self.start.found.ends.is_empty() && epoch == Epoch(0);
             let reason = || format!("stream {} has no end record of epoch {epoch}", self.settings.stream);
-            return if is_empty { Ok(None) } else { Err(reason()) };
+            return if epoch == Epoch(0) { Ok(None) } else { Err(reason()) };
         };
         let end = self.start.found.ends.swap_remove(at);
         for (place, &needed) in next.iter().enumerate() {

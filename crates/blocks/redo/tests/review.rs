@@ -1,0 +1,94 @@
+//! What a stream must survive: crashes in the first global checkpoint, end records without anything else, files that
+//! are missing or were half made.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use support::{Log, batch, large_batch, settings};
+use vinga_base::Epoch;
+use vinga_kernel::files::{FileKind, FileName};
+
+/// The machine stops in the first global checkpoint, when this stream's end record is on disk and another stream's is
+/// not: the restore point is 0.
+#[test]
+fn a_stream_whose_first_end_record_does_not_count_begins_anew() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    assert_eq!(log.scan(&[(1, None)], 0).expect("the log is whole").complete, Epoch(10));
+    // Nothing that counts was logged before epoch 0.
+    let applied = log.replay(0, &[(0, 1)]).expect("there is nothing to apply");
+    assert!(applied.iter().all(|&(_, _, last)| last == 0), "{applied:?}");
+    log.open(2);
+    log.crash(|_| true);
+    let scanned = log.scan(&[(1, Some(0)), (2, None)], 0).expect("the log is whole");
+    assert_eq!(scanned.complete, Epoch(0), "epoch 10 is dead");
+}
+
+/// A node was started with more files of the log, and killed when one had been made and had no room yet.
+#[test]
+fn a_file_that_was_only_made_is_made_again() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    let new = settings(1).files;
+    log.add_empty_file(FileName::new(FileKind::Redo, 0, new.into()));
+    log.scan(&[(1, None)], 10).expect("a file that nothing was ever written to is no loss");
+}
+
+/// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files that
+/// are not.
+#[test]
+fn dead_segments_in_files_that_are_removed_are_not_missed() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    // Files 0 to 3 are used; what is behind epoch 10 is lost.
+    while log.segments() < 3 {
+        log.append(0, &large_batch(60_000, 11));
+    }
+    log.crash(|_| true);
+    log.swap_files(1, 2);
+    log.set_files(2);
+    log.scan(&[(1, None)], 10).expect("the log is whole");
+    log.replay(10, &[(0, 1)]).expect("it is there");
+    log.open(2);
+    log.append(0, &batch(&[(2, 20)]));
+    log.end_epoch(20);
+    log.crash(|_| true);
+    let scanned = log.scan(&[(1, Some(10)), (2, None)], 20).expect("nothing that is needed is missing");
+    assert_eq!(scanned.complete, Epoch(20));
+}
+
+/// The same when the head of the first segment of the new incarnation is torn, in the file of a dead one.
+#[test]
+fn a_torn_head_over_a_dead_segment_is_no_damage() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    while log.segments() < 3 {
+        log.append(0, &large_batch(60_000, 11));
+    }
+    log.crash(|_| true);
+    log.scan(&[(1, None)], 10).expect("the log is whole");
+    log.replay(10, &[(0, 1)]).expect("it is there");
+    log.open(2);
+    let mut epoch = 20;
+    while log.segments() < 2 {
+        log.append(0, &large_batch(20_000, epoch));
+        if log.segments() < 2 {
+            log.end_epoch(epoch);
+            epoch += 1;
+        }
+    }
+    log.crash(|_| false);
+    log.tear_head(1);
+    let scanned = log.scan(&[(1, Some(10)), (2, None)], epoch - 1).expect("what was promised is there");
+    assert_eq!(scanned.complete, Epoch(epoch - 1));
+}
