@@ -4,9 +4,10 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use support::{Log, batch, large_batch, settings};
+use support::{Log, Order, batch, large_batch, settings};
 use vinga_base::Epoch;
 use vinga_kernel::files::{FileKind, FileName};
+use vinga_wire::checkpoint::CheckpointState;
 
 /// The machine stops in the first global checkpoint, when this stream's end record is on disk and another stream's is
 /// not: the restore point is 0.
@@ -91,4 +92,23 @@ fn a_torn_head_over_a_dead_segment_is_no_damage() {
     log.tear_head(1);
     let scanned = log.scan(&[(1, Some(10)), (2, None)], epoch - 1).expect("what was promised is there");
     assert_eq!(scanned.complete, Epoch(epoch - 1));
+}
+
+/// Nobody logs anything, but epochs with changes end: those of tables that are not logged, or of other streams.
+#[test]
+fn end_records_alone_do_not_fill_the_log() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    log.ask_for_credit(0);
+    for epoch in 10..10 + 2 * log.capacity() / 4096 {
+        log.end_epoch(epoch);
+        for order in log.orders() {
+            if let Order::Checkpoint(instance) = order {
+                // There is nothing to write.
+                log.trim(instance.into(), log.next_batch(instance.into()));
+                log.report(instance, CheckpointState::Usable, 0);
+            }
+        }
+    }
 }
