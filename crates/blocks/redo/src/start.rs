@@ -245,6 +245,16 @@ impl Redo {
                 ));
             }
         }
+        // The log is not cut before all data managers of the stream have a checkpoint.
+        let oldest = self.start.found.segments.first().map_or(1, |found| found.number);
+        if let Some(place) = next.iter().position(|&needed| needed == 0).filter(|_| oldest > 1) {
+            return Err(format!(
+                "data manager {} has no checkpoint that counts, but the log begins with segment {oldest}: what was logged \
+                 before is in a checkpoint that is damaged or missing",
+                usize::from(self.settings.participants.start) + place
+            ));
+        }
+        let next: Vec<u64> = next.into_iter().map(|needed| needed.max(1)).collect();
         // Earlier segments have nothing that is needed.
         let is_needed = |number: u64| {
             let met = end.batches.iter().find(|(segment, _)| *segment == number);

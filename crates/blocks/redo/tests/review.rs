@@ -112,3 +112,27 @@ fn end_records_alone_do_not_fill_the_log() {
         }
     }
 }
+
+/// The only checkpoint of a data manager is missing, and the log was cut because of it.
+#[test]
+fn a_missing_checkpoint_of_a_data_manager_that_has_nothing_in_the_log_is_noticed() {
+    let mut log = Log::new(2);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.append(1, &batch(&[(2, 10)]));
+    log.end_epoch(10);
+    // Both are in checkpoints; then only one of them goes on.
+    log.trim(0, log.next_batch(0));
+    let mut epoch = 11;
+    while log.written() < 2 * log.capacity() {
+        log.append(1, &large_batch(20_000, epoch));
+        log.end_epoch(epoch);
+        log.trim(1, log.next_batch(1));
+        epoch += 1;
+    }
+    log.crash(|_| true);
+    log.scan(&[(1, None)], epoch - 1).expect("the log is whole");
+    let result = log.replay(epoch - 1, &[(0, 0), (1, log.next_batch(1))]);
+    let why = result.expect_err("batch 1 of data manager 0 is nowhere");
+    assert!(why.contains("data manager 0 has no checkpoint"), "{why}");
+}
