@@ -136,3 +136,52 @@ fn a_missing_checkpoint_of_a_data_manager_that_has_nothing_in_the_log_is_noticed
     let why = result.expect_err("batch 1 of data manager 0 is nowhere");
     assert!(why.contains("data manager 0 has no checkpoint"), "{why}");
 }
+
+/// Everything is out as credit and reserved by transactions that are prepared; each commits by itself and waits for the
+/// disk, while no checkpoint can be made.
+#[test]
+fn prepared_changes_have_room_however_they_commit() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    // 1000 prepared changes of one small row.
+    let record = batch(&[(1, 10)]);
+    log.ask_for_credit(0);
+    let reserved = 1000 * record.len() as u64;
+    // Others use up the rest.
+    loop {
+        let (bytes, _) = log.ask_for_credit_beside(0, reserved);
+        let free = log.credit_of(0).saturating_sub(reserved);
+        if free < 60_000 && bytes == 0 {
+            break;
+        }
+        log.use_credit(0, free);
+    }
+    log.orders();
+    for epoch in 10..1010 {
+        log.append_reserved(0, &record);
+        log.end_epoch(epoch);
+        log.orders();
+    }
+}
+
+/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending:
+/// those of tables that are not logged, and of definitions.
+#[test]
+fn epochs_may_end_for_long_when_the_log_is_full() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    loop {
+        let (bytes, _) = log.ask_for_credit(0);
+        if bytes == 0 {
+            break;
+        }
+        log.use_credit(0, log.credit_of(0));
+    }
+    log.orders();
+    for epoch in 10..1010 {
+        log.end_epoch(epoch);
+        log.orders();
+    }
+}
