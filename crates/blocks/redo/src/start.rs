@@ -170,17 +170,21 @@ impl Redo {
         let stream = u32::from(self.settings.stream);
         // A start that was to make a file may have been cut off before the file had any room: it is made again.
         let own = names.iter().filter(|(name, bytes)| name.owner == stream && *bytes > 0);
-        let mut count = 0;
+        let mut files = Vec::new();
         for &(name, bytes) in own {
             if bytes < 2 * SECTOR_BYTES as u64 || !bytes.is_multiple_of(SECTOR_BYTES as u64) {
                 return Err(format!("{} has {bytes} bytes: it is cut off", name.path()));
             }
             let file =
                 u32::try_from(name.number).map_err(|_| format!("{} is no file of ours", name.path()))?;
+            files.push((file, name, bytes));
+        }
+        // Nothing is read before it is certain that all files can be.
+        let count = files.len();
+        for (file, name, bytes) in files {
             self.segments.note_file(file, bytes);
             let read = FileTask::Read { offset: 0, bytes: SECTOR_BYTES as u32 };
             cx.file(name, Task::ReadHead(file).token(), read);
-            count += 1;
         }
         let scan = self.start.scan.as_mut().expect("a scan has begun");
         scan.expect_heads(count);

@@ -41,6 +41,19 @@ fn a_file_that_was_only_made_is_made_again() {
     log.scan(&[(1, None)], 10).expect("a file that nothing was ever written to is no loss");
 }
 
+/// A file was cut off: that is said, whatever is read of the others.
+#[test]
+fn a_file_that_is_cut_off_is_refused() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    log.cut_off(3, 5000);
+    let why = log.scan(&[(1, None)], 10).expect_err("nobody has made it so");
+    assert!(why.contains("redo/000-00000003.redo has 5000 bytes: it is cut off"), "{why}");
+}
+
 /// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files that
 /// are not.
 #[test]

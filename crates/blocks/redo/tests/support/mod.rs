@@ -573,6 +573,12 @@ impl Log {
         self.files.entry(name).or_default();
     }
 
+    /// Leaves so many bytes of a file.
+    pub fn cut_off(&mut self, file: u32, bytes: usize) {
+        let name = FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into());
+        self.files.get_mut(&name).expect("it is there").disk.truncate(bytes);
+    }
+
     /// Exchanges the contents of two files.
     pub fn swap_files(&mut self, one: u32, other: u32) {
         let name = |file: u32| {
