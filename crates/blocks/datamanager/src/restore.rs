@@ -171,7 +171,7 @@ impl DataManager {
             if let Some(checkpoints) = &mut self.checkpoints {
                 checkpoints.note_loaded(Vec::new(), 1, next);
             }
-            let result = StartResult::CheckpointLoaded { batch: 1, rows: 0, greatest, rejected };
+            let result = StartResult::CheckpointLoaded { batch: 0, rows: 0, greatest, rejected };
             self.restore.confirm(cx, result);
             return;
         };

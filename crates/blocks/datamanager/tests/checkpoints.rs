@@ -158,6 +158,7 @@ impl Node {
         let StartResult::CheckpointLoaded { batch, rejected, .. } = loaded else {
             panic!("a checkpoint is loaded: {loaded:?}")
         };
+        let batch = batch.max(1);
         if batch < trimmed {
             return Err(format!("batches from {batch} are needed, from {trimmed} kept: {rejected:?}"));
         }

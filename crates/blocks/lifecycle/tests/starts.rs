@@ -435,3 +435,29 @@ fn a_node_that_stops_in_order_has_everything_on_disk() {
     let sent = node.harness.take_sent();
     assert_eq!(sent.iter().map(Sent::signal).collect::<Vec<_>>(), [SignalNumber::NodeStopConfirm]);
 }
+
+/// A node that something starts again every ten seconds has started so often after two days.
+#[test]
+fn a_node_may_start_as_often_as_it_likes() {
+    let starts = 20_000u32;
+    let log = |number: u32| LogIncarnation {
+        number,
+        streams: 2,
+        last_epoch: (number < starts).then_some(Epoch(u64::from(number) << 24)),
+    };
+    let last = Epoch(u64::from(starts - 1) << 24);
+    let state = SystemState {
+        cluster: 5,
+        node: NODE,
+        data_managers: 2,
+        node_incarnation: starts,
+        log_incarnations: (1..=starts).map(log).collect(),
+        durable_epoch: last,
+        own_epoch: last,
+        epoch_limit: Epoch(u64::from(starts) << 24),
+        ..SystemState::default()
+    };
+    let mut node = Node::new(disk(state, u64::from(starts) * 2));
+    let (task, ..) = node.asked();
+    assert!(matches!(task, StartTask::ScanLog { .. }), "the start goes on");
+}

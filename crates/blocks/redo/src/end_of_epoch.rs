@@ -63,6 +63,10 @@ impl Redo {
         let block = writer.end_epoch(cx, &mut self.segments, epoch);
         let segment = self.segments.newest().expect("a block was written").number;
         ending.written = Some((block, segment));
+        // An end record takes room, too, though nobody has logged anything.
+        if self.checkpoints.note_logged(writer.position()) {
+            self.consider_round(cx);
+        }
         self.keep_margin(cx);
         if cx.has_bug(InjectedBug::FlushLeftOut) {
             self.finish_epoch(cx);

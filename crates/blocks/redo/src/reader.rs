@@ -123,12 +123,17 @@ impl LogReader {
         let first = segments.first().expect("there is a segment to begin with");
         let name = FileName::new(FileKind::Redo, stream.into(), first.file.into()).path();
         let block = read_block(&first.head, checksum).map_err(|why| format!("{name}, offset 0: {why}"))?;
-        let (cursor, _) = LogCursor::begin(&block).map_err(|why| format!("{name}, offset 0: {why}"))?;
+        let (mut cursor, _) = LogCursor::begin(&block).map_err(|why| format!("{name}, offset 0: {why}"))?;
         let file = stream_of(stream, first, 0);
+        let incarnations = Incarnations(incarnations);
+        // Of an incarnation of which nothing was restored all blocks are dead: there is no end record in front of them.
+        if let Some(number) = incarnations.behind(block.head.origin.incarnation, Epoch(0)) {
+            cursor.require_incarnation(number);
+        }
         Ok(LogReader {
             stream,
             checksum,
-            incarnations: Incarnations(incarnations),
+            incarnations,
             segments: segments.into(),
             cursor,
             file,

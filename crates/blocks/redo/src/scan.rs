@@ -135,11 +135,17 @@ impl Scan {
             };
         };
         let block = read_block(&newest.head, self.checksum).expect("it was read before");
+        let incarnation = block.head.origin.incarnation;
         let tail = Segment::read(&block).expect("it was read before").tail;
         let newest = newest.number;
         segments.retain(|found| found.number >= tail);
         let missing = (tail..=newest).find(|&number| segments.iter().all(|found| found.number != number));
-        if let Some(number) = missing {
+        // Of an incarnation that has ended, segments behind the restore point are dead; their files may have been used
+        // again, or removed, in any order. If one is missing that is not dead, the end record of the restore point is, too.
+        let has_ended = self.incarnations.iter().any(|one| one.number > incarnation);
+        if let Some(number) = missing.filter(|&number| has_ended && number > tail) {
+            segments.retain(|found| found.number < number);
+        } else if let Some(number) = missing {
             return Err(format!(
                 "segment {number} of stream {} of the redo log is missing, or its head is damaged",
                 self.origin.owner

@@ -168,18 +168,23 @@ impl Redo {
     /// The files of the stream are known: reads what each of them holds.
     fn read_heads(&mut self, cx: &mut Context<'_>, names: &[(FileName, u64)]) -> Result<(), String> {
         let stream = u32::from(self.settings.stream);
-        let own = names.iter().filter(|(name, _)| name.owner == stream);
-        let mut count = 0;
+        // A start that was to make a file may have been cut off before the file had any room: it is made again.
+        let own = names.iter().filter(|(name, bytes)| name.owner == stream && *bytes > 0);
+        let mut files = Vec::new();
         for &(name, bytes) in own {
             if bytes < 2 * SECTOR_BYTES as u64 || !bytes.is_multiple_of(SECTOR_BYTES as u64) {
                 return Err(format!("{} has {bytes} bytes: it is cut off", name.path()));
             }
             let file =
                 u32::try_from(name.number).map_err(|_| format!("{} is no file of ours", name.path()))?;
+            files.push((file, name, bytes));
+        }
+        // Nothing is read before it is certain that all files can be.
+        let count = files.len();
+        for (file, name, bytes) in files {
             self.segments.note_file(file, bytes);
             let read = FileTask::Read { offset: 0, bytes: SECTOR_BYTES as u32 };
             cx.file(name, Task::ReadHead(file).token(), read);
-            count += 1;
         }
         let scan = self.start.scan.as_mut().expect("a scan has begun");
         scan.expect_heads(count);
@@ -227,12 +232,12 @@ impl Redo {
         }
     }
 
-    /// The replay up to the end record of an epoch; `None` if nothing was ever logged.
+    /// The replay up to the end record of an epoch; `None` if nothing was ever logged, or nothing that counts: the first
+    /// global checkpoint has not come to its end, and other streams do not reach it.
     fn make_replay(&mut self, epoch: Epoch, next: Vec<u64>) -> Result<Option<Replay>, String> {
         let Some(at) = self.start.found.ends.iter().rposition(|end| end.epoch == epoch) else {
-            let is_empty = self.start.found.ends.is_empty() && epoch == Epoch(0);
             let reason = || format!("stream {} has no end record of epoch {epoch}", self.settings.stream);
-            return if is_empty { Ok(None) } else { Err(reason()) };
+            return if epoch == Epoch(0) { Ok(None) } else { Err(reason()) };
         };
         let end = self.start.found.ends.swap_remove(at);
         for (place, &needed) in next.iter().enumerate() {
@@ -244,6 +249,16 @@ impl Redo {
                 ));
             }
         }
+        // The log is not cut before all data managers of the stream have a checkpoint.
+        let oldest = self.start.found.segments.first().map_or(1, |found| found.number);
+        if let Some(place) = next.iter().position(|&needed| needed == 0).filter(|_| oldest > 1) {
+            return Err(format!(
+                "data manager {} has no checkpoint that counts, but the log begins with segment {oldest}: what was logged \
+                 before is in a checkpoint that is damaged or missing",
+                usize::from(self.settings.participants.start) + place
+            ));
+        }
+        let next: Vec<u64> = next.into_iter().map(|needed| needed.max(1)).collect();
         // Earlier segments have nothing that is needed.
         let is_needed = |number: u64| {
             let met = end.batches.iter().find(|(segment, _)| *segment == number);

@@ -67,7 +67,8 @@ pub enum StartTask {
     ReplayLog {
         /// The restore point.
         epoch: Epoch,
-        /// By data manager: the first batch that its checkpoint does not contain.
+        /// By data manager: the first batch that its checkpoint does not contain; 0 for one without a checkpoint, which
+        /// needs everything that was ever logged.
         from: Vec<(u16, u64)>,
     },
     /// Data manager: no more records come; build the indexes.
@@ -121,7 +122,7 @@ pub enum StartResult {
     },
     /// [`StartTask::LoadCheckpoint`].
     CheckpointLoaded {
-        /// The first batch that it does not contain.
+        /// The first batch that it does not contain; 0 if there is no checkpoint that counts.
         batch: u64,
         /// Rows in it.
         rows: u64,

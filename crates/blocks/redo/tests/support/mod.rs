@@ -568,6 +568,66 @@ impl Log {
         }
     }
 
+    /// A file without content appears.
+    pub fn add_empty_file(&mut self, name: FileName) {
+        self.files.entry(name).or_default();
+    }
+
+    /// Leaves so many bytes of a file.
+    pub fn cut_off(&mut self, file: u32, bytes: usize) {
+        let name = FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into());
+        self.files.get_mut(&name).expect("it is there").disk.truncate(bytes);
+    }
+
+    /// Exchanges the contents of two files.
+    pub fn swap_files(&mut self, one: u32, other: u32) {
+        let name = |file: u32| {
+            vinga_kernel::files::FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into())
+        };
+        let first = self.files.remove(&name(one)).expect("it is there");
+        let second = self.files.remove(&name(other)).expect("it is there");
+        self.files.insert(name(one), second);
+        self.files.insert(name(other), first);
+    }
+
+    /// Another number of files is configured: takes effect with [`Log::open`], before which the log is scanned again.
+    pub fn set_files(&mut self, files: u32) {
+        self.settings.files = files;
+        self.harness = stream(self.settings.clone());
+    }
+
+    /// Damages the first sector of a file, as a torn write does.
+    pub fn tear_head(&mut self, file: u32) {
+        let name = vinga_kernel::files::FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into());
+        self.files.get_mut(&name).expect("it is there").disk[600] ^= 1;
+        self.files.get_mut(&name).expect("it is there").disk[66] ^= 1;
+    }
+
+    /// Segments that are needed.
+    pub fn segments(&self) -> u64 {
+        let used = self.block().usage().used;
+        used.div_ceil(FILE_BYTES - SECTOR_BYTES as u64)
+    }
+
+    /// Credit that a data manager has.
+    pub fn credit_of(&self, participant: usize) -> u64 {
+        self.credit[participant]
+    }
+
+    /// Asks for credit, when so much of what it has is reserved.
+    pub fn ask_for_credit_beside(&mut self, participant: usize, reserved: u64) -> (u64, u16) {
+        let own = self.credit[participant];
+        self.credit[participant] = own.saturating_sub(reserved);
+        let answer = self.ask_for_credit(participant);
+        self.credit[participant] += own.min(reserved);
+        answer
+    }
+
+    /// Logs what was reserved.
+    pub fn append_reserved(&mut self, participant: usize, records: &[u8]) {
+        self.log(participant, records);
+    }
+
     /// Bytes that the stream has room for.
     pub fn capacity(&self) -> u64 {
         u64::from(FILES) * (FILE_BYTES - SECTOR_BYTES as u64)

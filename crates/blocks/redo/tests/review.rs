@@ -1,0 +1,200 @@
+//! What a stream must survive: crashes in the first global checkpoint, end records without anything else, files that
+//! are missing or were half made.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use support::{Log, Order, batch, large_batch, settings};
+use vinga_base::Epoch;
+use vinga_kernel::files::{FileKind, FileName};
+use vinga_wire::checkpoint::CheckpointState;
+
+/// The machine stops in the first global checkpoint, when this stream's end record is on disk and another stream's is
+/// not: the restore point is 0.
+#[test]
+fn a_stream_whose_first_end_record_does_not_count_begins_anew() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    assert_eq!(log.scan(&[(1, None)], 0).expect("the log is whole").complete, Epoch(10));
+    // Nothing that counts was logged before epoch 0.
+    let applied = log.replay(0, &[(0, 1)]).expect("there is nothing to apply");
+    assert!(applied.iter().all(|&(_, _, last)| last == 0), "{applied:?}");
+    log.open(2);
+    log.crash(|_| true);
+    let scanned = log.scan(&[(1, Some(0)), (2, None)], 0).expect("the log is whole");
+    assert_eq!(scanned.complete, Epoch(0), "epoch 10 is dead");
+}
+
+/// A node was started with more files of the log, and killed when one had been made and had no room yet.
+#[test]
+fn a_file_that_was_only_made_is_made_again() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    let new = settings(1).files;
+    log.add_empty_file(FileName::new(FileKind::Redo, 0, new.into()));
+    log.scan(&[(1, None)], 10).expect("a file that nothing was ever written to is no loss");
+}
+
+/// A file was cut off: that is said, whatever is read of the others.
+#[test]
+fn a_file_that_is_cut_off_is_refused() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    log.crash(|_| true);
+    log.cut_off(3, 5000);
+    let why = log.scan(&[(1, None)], 10).expect_err("nobody has made it so");
+    assert!(why.contains("redo/000-00000003.redo has 5000 bytes: it is cut off"), "{why}");
+}
+
+/// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files that
+/// are not.
+#[test]
+fn dead_segments_in_files_that_are_removed_are_not_missed() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    // Files 0 to 3 are used; what is behind epoch 10 is lost.
+    while log.segments() < 3 {
+        log.append(0, &large_batch(60_000, 11));
+    }
+    log.crash(|_| true);
+    log.swap_files(1, 2);
+    log.set_files(2);
+    log.scan(&[(1, None)], 10).expect("the log is whole");
+    log.replay(10, &[(0, 1)]).expect("it is there");
+    log.open(2);
+    log.append(0, &batch(&[(2, 20)]));
+    log.end_epoch(20);
+    log.crash(|_| true);
+    let scanned = log.scan(&[(1, Some(10)), (2, None)], 20).expect("nothing that is needed is missing");
+    assert_eq!(scanned.complete, Epoch(20));
+}
+
+/// The same when the head of the first segment of the new incarnation is torn, in the file of a dead one.
+#[test]
+fn a_torn_head_over_a_dead_segment_is_no_damage() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    while log.segments() < 3 {
+        log.append(0, &large_batch(60_000, 11));
+    }
+    log.crash(|_| true);
+    log.scan(&[(1, None)], 10).expect("the log is whole");
+    log.replay(10, &[(0, 1)]).expect("it is there");
+    log.open(2);
+    let mut epoch = 20;
+    while log.segments() < 2 {
+        log.append(0, &large_batch(20_000, epoch));
+        if log.segments() < 2 {
+            log.end_epoch(epoch);
+            epoch += 1;
+        }
+    }
+    log.crash(|_| false);
+    log.tear_head(1);
+    let scanned = log.scan(&[(1, Some(10)), (2, None)], epoch - 1).expect("what was promised is there");
+    assert_eq!(scanned.complete, Epoch(epoch - 1));
+}
+
+/// Nobody logs anything, but epochs with changes end: those of tables that are not logged, or of other streams.
+#[test]
+fn end_records_alone_do_not_fill_the_log() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    log.ask_for_credit(0);
+    for epoch in 10..10 + 2 * log.capacity() / 4096 {
+        log.end_epoch(epoch);
+        for order in log.orders() {
+            if let Order::Checkpoint(instance) = order {
+                // There is nothing to write.
+                log.trim(instance.into(), log.next_batch(instance.into()));
+                log.report(instance, CheckpointState::Usable, 0);
+            }
+        }
+    }
+}
+
+/// The only checkpoint of a data manager is missing, and the log was cut because of it.
+#[test]
+fn a_missing_checkpoint_of_a_data_manager_that_has_nothing_in_the_log_is_noticed() {
+    let mut log = Log::new(2);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.append(1, &batch(&[(2, 10)]));
+    log.end_epoch(10);
+    // Both are in checkpoints; then only one of them goes on.
+    log.trim(0, log.next_batch(0));
+    let mut epoch = 11;
+    while log.written() < 2 * log.capacity() {
+        log.append(1, &large_batch(20_000, epoch));
+        log.end_epoch(epoch);
+        log.trim(1, log.next_batch(1));
+        epoch += 1;
+    }
+    log.crash(|_| true);
+    log.scan(&[(1, None)], epoch - 1).expect("the log is whole");
+    let result = log.replay(epoch - 1, &[(0, 0), (1, log.next_batch(1))]);
+    let why = result.expect_err("batch 1 of data manager 0 is nowhere");
+    assert!(why.contains("data manager 0 has no checkpoint"), "{why}");
+}
+
+/// Everything is out as credit and reserved by transactions that are prepared; each commits by itself and waits for the
+/// disk, while no checkpoint can be made.
+#[test]
+fn prepared_changes_have_room_however_they_commit() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    // 1000 prepared changes of one small row.
+    let record = batch(&[(1, 10)]);
+    log.ask_for_credit(0);
+    let reserved = 1000 * record.len() as u64;
+    // Others use up the rest.
+    loop {
+        let (bytes, _) = log.ask_for_credit_beside(0, reserved);
+        let free = log.credit_of(0).saturating_sub(reserved);
+        if free < 60_000 && bytes == 0 {
+            break;
+        }
+        log.use_credit(0, free);
+    }
+    log.orders();
+    for epoch in 10..1010 {
+        log.append_reserved(0, &record);
+        log.end_epoch(epoch);
+        log.orders();
+    }
+}
+
+/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending:
+/// those of tables that are not logged, and of definitions.
+#[test]
+fn epochs_may_end_for_long_when_the_log_is_full() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    loop {
+        let (bytes, _) = log.ask_for_credit(0);
+        if bytes == 0 {
+            break;
+        }
+        log.use_credit(0, log.credit_of(0));
+    }
+    log.orders();
+    for epoch in 10..1010 {
+        log.end_epoch(epoch);
+        log.orders();
+    }
+}
