@@ -135,6 +135,11 @@ pub struct RoundStatistics {
 }
 
 impl Checkpoints {
+    /// Whether checkpoints are written, and only wait until their epoch has ended.
+    pub(crate) fn awaits_end(&self) -> bool {
+        self.round.as_ref().is_some_and(|round| !round.is_writing() && !round.awaited.is_empty())
+    }
+
     /// A parameter has another value from now on.
     pub(crate) fn set_parameter(&mut self, parameter: LiveParameter, value: u64) {
         match parameter {
@@ -290,7 +295,7 @@ impl Redo {
     pub(crate) fn consider_round(&mut self, cx: &mut Context<'_>) {
         let Some(writer) = &self.writer else { return };
         let position = writer.position();
-        let is_short = self.is_short();
+        let is_short = self.is_short() || self.is_end_held;
         if !self.checkpoints.is_due(position, is_short) {
             return;
         }
@@ -411,6 +416,7 @@ impl Redo {
         }
         self.end_round(cx);
         self.hurry(cx);
+        self.go_on_ending(cx);
         Some(())
     }
 

@@ -3,13 +3,22 @@
 //! 1. The data managers send what they have (`RedoDrainRequest`). The epoch is closed, so all of it is committed.
 //! 2. The open block gets the end record and is written.
 //! 3. The files are flushed; when all have confirmed, so does the stream.
+//!
+//! An end record takes a sector of the log for which nobody has credit. When hardly any are left, because no checkpoint could
+//! be made for long, the end of an epoch waits for room: commits that wait for the disk, and schema changes, wait with it.
+//! A checkpoint that is written, and only lacks the end of its epoch to free some of the log, is the exception: what is
+//! left is kept for these ends.
 
 use crate::Redo;
 use alloc::collections::BTreeSet;
 use vinga_base::Epoch;
+use vinga_base::aligned::SECTOR_BYTES;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+
+/// Bytes of the log that are kept for the ends of epochs that make checkpoints usable: some two of them for each round.
+const KEPT_FOR_CHECKPOINTS: u64 = 24 * SECTOR_BYTES as u64;
 
 /// An epoch that is being ended.
 pub struct Ending {
@@ -21,6 +30,13 @@ pub struct Ending {
     written: Option<(u64, u64)>,
     /// Files that are not flushed.
     unflushed: BTreeSet<u32>,
+}
+
+impl Ending {
+    /// Whether all data managers have sent everything, and nothing is written yet.
+    fn is_complete(&self) -> bool {
+        self.awaited.is_empty() && self.written.is_none()
+    }
 }
 
 impl Redo {
@@ -50,13 +66,33 @@ impl Redo {
         let ending = self.ending.as_mut().expect("an epoch ends");
         assert!(ending.epoch == confirm.epoch(), "one epoch ends at a time");
         ending.awaited.remove(&frame.sender().instance());
-        if ending.awaited.is_empty() {
-            self.write_end(cx);
-        }
+        self.go_on_ending(cx);
         Some(())
     }
 
+    /// Writes the end of an epoch of which everything has come, if there is room for it.
+    pub(crate) fn go_on_ending(&mut self, cx: &mut Context<'_>) {
+        if !self.ending.as_ref().is_some_and(Ending::is_complete) {
+            return;
+        }
+        if !self.ends_lack_room() {
+            self.write_end(cx);
+        } else if !self.is_end_held {
+            cx.mark("end of an epoch waits for room in the log");
+            self.is_end_held = true;
+            self.consider_round(cx);
+        }
+    }
+
+    /// Whether hardly any room is left for end records, and none of them would help to make some.
+    fn ends_lack_room(&self) -> bool {
+        let room = self.room();
+        room.used + self.credits.outstanding() + KEPT_FOR_CHECKPOINTS > room.capacity
+            && !self.checkpoints.awaits_end()
+    }
+
     fn write_end(&mut self, cx: &mut Context<'_>) {
+        self.is_end_held = false;
         let ending = self.ending.as_mut().expect("an epoch ends");
         let writer = self.writer.as_mut().expect("the log is open");
         let epoch = if cx.has_bug(InjectedBug::EndRecordForgotten) { Epoch(0) } else { ending.epoch };

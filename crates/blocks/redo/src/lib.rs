@@ -90,6 +90,8 @@ pub struct Redo {
     start: Start,
     /// The epoch that is being ended.
     ending: Option<Ending>,
+    /// Its end record waits for room in the log.
+    is_end_held: bool,
     /// The newest epoch that was ended.
     ended: Epoch,
     /// The segment with its end record, until the epoch is durable in the whole cluster.
@@ -138,6 +140,7 @@ impl Redo {
             writer: None,
             start: Start::default(),
             ending: None,
+            is_end_held: false,
             ended: Epoch(0),
             end_mark: None,
             has_failed: false,
@@ -216,6 +219,7 @@ impl Redo {
         let (confirm, _) = frame.head::<CreditBody>()?;
         let at = self.place_of(frame.sender().instance());
         self.credits.note_returned(at, confirm.bytes.get());
+        self.go_on_ending(cx);
         self.note_shortage(cx);
         Some(())
     }
@@ -281,6 +285,7 @@ impl Redo {
         }
         if self.segments.trim() > 0 {
             cx.mark("log segments are free again");
+            self.go_on_ending(cx);
             self.give_rest(cx, ErrorCode::RedoLogFull);
         }
     }

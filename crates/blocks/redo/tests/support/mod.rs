@@ -468,6 +468,16 @@ impl Log {
         assert!(!self.try_end_epoch(epoch), "the disk does not answer");
     }
 
+    /// Ends an epoch, if there is room for that; whether it is confirmed.
+    pub fn tries_to_end_epoch(&mut self, epoch: u64) -> bool {
+        self.try_end_epoch(epoch)
+    }
+
+    /// Whether an epoch that waited was confirmed.
+    pub fn is_epoch_confirmed(&mut self) -> bool {
+        self.take_sent().iter().any(|sent| sent.signal() == SignalNumber::EpochEndConfirm)
+    }
+
     fn try_end_epoch(&mut self, epoch: u64) -> bool {
         let president = address(BlockNumber::Distribution, 0);
         let body = EpochBody::new(Epoch(epoch));

@@ -171,17 +171,28 @@ fn prepared_changes_have_room_however_they_commit() {
         log.use_credit(0, free);
     }
     log.orders();
-    for epoch in 10..1010 {
+    let mut epoch = 10;
+    loop {
         log.append_reserved(0, &record);
-        log.end_epoch(epoch);
-        log.orders();
+        if !log.tries_to_end_epoch(epoch) {
+            break;
+        }
+        log.durable(epoch);
+        epoch += 1;
     }
+    assert!(epoch > 20, "the margin is for ends of epochs: {epoch}");
+    // What is prepared has room all the same.
+    for _ in epoch..1009 {
+        log.append_reserved(0, &record);
+    }
+    assert!(log.has_met("end of an epoch waits for room in the log"));
 }
 
-/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending:
-/// those of tables that are not logged, and of definitions.
+/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending, as
+/// long as there is room for their ends: those of tables that are not logged, and of definitions. Then they wait for a
+/// checkpoint.
 #[test]
-fn epochs_may_end_for_long_when_the_log_is_full() {
+fn epochs_end_when_a_checkpoint_has_made_room() {
     let mut log = Log::new(1);
     log.make(1);
     log.node_started();
@@ -192,9 +203,28 @@ fn epochs_may_end_for_long_when_the_log_is_full() {
         }
         log.use_credit(0, log.credit_of(0));
     }
-    log.orders();
-    for epoch in 10..1010 {
+    let mut epoch = 10;
+    while log.tries_to_end_epoch(epoch) {
+        log.durable(epoch);
+        epoch += 1;
+    }
+    assert!(epoch > 20, "the margin is for ends of epochs: {epoch}");
+    // A checkpoint has been ordered. When it is written only the end of the epoch is lacking, which has room then.
+    assert!(log.orders().contains(&Order::Checkpoint(0)));
+    let batch = log.next_batch(0);
+    assert!(!log.is_epoch_confirmed());
+    log.report_with(0, CheckpointState::Written, 1 << 20, epoch);
+    assert!(log.is_epoch_confirmed());
+    log.durable(epoch);
+    log.trim(0, batch);
+    log.report(0, CheckpointState::Usable, 0);
+    for epoch in epoch + 1..epoch + 1000 {
         log.end_epoch(epoch);
-        log.orders();
+        for order in log.orders() {
+            if order == Order::Checkpoint(0) {
+                log.trim(0, log.next_batch(0));
+                log.report(0, CheckpointState::Usable, 0);
+            }
+        }
     }
 }
