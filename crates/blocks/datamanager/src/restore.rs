@@ -72,6 +72,8 @@ struct Loading {
     /// The first batch that it does not contain.
     batch: u64,
     rows: u64,
+    /// The log incarnations in which the files were written.
+    incarnations: BTreeSet<u32>,
 }
 
 /// What came of reading on.
@@ -171,7 +173,13 @@ impl DataManager {
             if let Some(checkpoints) = &mut self.checkpoints {
                 checkpoints.note_loaded(Vec::new(), 1, next);
             }
-            let result = StartResult::CheckpointLoaded { batch: 0, rows: 0, greatest, rejected };
+            let result = StartResult::CheckpointLoaded {
+                batch: 0,
+                rows: 0,
+                greatest,
+                rejected,
+                incarnations: Vec::new(),
+            };
             self.restore.confirm(cx, result);
             return;
         };
@@ -186,6 +194,7 @@ impl DataManager {
             taken_now: BTreeSet::new(),
             batch: 1,
             rows: 0,
+            incarnations: BTreeSet::new(),
         });
         self.load(cx);
     }
@@ -288,6 +297,7 @@ impl DataManager {
         let owner = self.checkpoints.as_ref().expect("a node with files").owner();
         let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
         let head = loading.reader.head();
+        loading.incarnations.insert(head.incarnation);
         let origin = loading.reader.origin().expect("the head was read");
         let number = loading.files[0];
         if (origin.cluster, origin.node) != (owner.cluster, owner.node) {
@@ -349,7 +359,8 @@ impl DataManager {
 
     /// The checkpoint counts. Files that it does not build on are removed.
     fn finish_loading(&mut self, cx: &mut Context<'_>) {
-        let Loading { chain, batch, rows, .. } = self.restore.loading.take().expect("it was loaded");
+        let Loading { chain, batch, rows, incarnations, .. } =
+            self.restore.loading.take().expect("it was loaded");
         let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
         for &number in self.restore.files.keys().filter(|number| !chain.contains(number)) {
             let name = FileName::new(FileKind::Checkpoint, self.settings.owner.instance().into(), number);
@@ -360,7 +371,9 @@ impl DataManager {
         }
         self.store.listener.note_replayed(batch - 1);
         let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
-        self.restore.confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected });
+        let incarnations = incarnations.into_iter().collect();
+        self.restore
+            .confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations });
     }
 
     /// Records of the log, to be applied up to an epoch.

@@ -68,6 +68,10 @@ pub struct Disk {
 /// until the disk allows more, and 48 bits last for some ten million starts.
 pub const EPOCH_RESERVE: u64 = 1 << 24;
 
+/// Earlier incarnations of the cluster that the system file lists: a node with files of one before them has another future
+/// for all that is known.
+const EARLIER_MAX: usize = 4096;
+
 /// The lifecycle block.
 pub struct Lifecycle {
     phase: Phase,
@@ -93,6 +97,8 @@ pub struct Lifecycle {
     replayed: u64,
     /// Checkpoints that don't count, and why: they explain what is missing later.
     rejected: Vec<String>,
+    /// Log incarnations of which something is left: in a stream, or in a checkpoint that counts.
+    needed_incarnations: BTreeSet<u32>,
     since: Tick,
     /// When the present phase began, and how long those before it took.
     entered: Tick,
@@ -135,6 +141,7 @@ impl Lifecycle {
             rows: 0,
             replayed: 0,
             rejected: Vec::new(),
+            needed_incarnations: BTreeSet::new(),
             since: Tick(0),
             entered: Tick(0),
             times: Vec::new(),
@@ -266,14 +273,18 @@ impl Lifecycle {
         let streams = cx.view().addresses(BlockNumber::Redo).filter(|one| one.node() == node).count() as u16;
         let file = self.file.as_mut().expect("a node with a disk has a system file");
         let limit = Epoch(first.0 + file.epoch_reserve());
+        let needed = core::mem::take(&mut self.needed_incarnations);
         file.write_both(cx, |state| {
             if let Some(last) = state.log_incarnations.last_mut() {
                 last.last_epoch = Some(restored);
             }
             let number = state.log_incarnations.last().map_or(1, |last| last.number + 1);
+            state.log_incarnations.retain(|one| needed.contains(&one.number));
             state.log_incarnations.push(LogIncarnation { number, streams, last_epoch: None });
             if state.cluster_incarnation.number > 0 {
                 let ended = state.cluster_incarnation;
+                let excess = (state.earlier.len() + 1).saturating_sub(EARLIER_MAX);
+                state.earlier.drain(..excess);
                 state.earlier.push(EndedIncarnation { incarnation: ended, last_epoch: restored });
             }
             let number = state.cluster_incarnation.number + 1;
@@ -324,7 +335,8 @@ impl Lifecycle {
         }
         match result {
             StartResult::Done => {}
-            StartResult::LogScanned { complete, greatest } => {
+            StartResult::LogScanned { complete, greatest, incarnations } => {
+                self.needed_incarnations.extend(incarnations);
                 self.reached = Some(self.reached.map_or(complete, |reached| reached.min(complete)));
                 self.greatest = self.greatest.max(greatest).max(complete);
             }
@@ -337,7 +349,8 @@ impl Lifecycle {
                     file.note_definitions(cx, self.definitions);
                 }
             }
-            StartResult::CheckpointLoaded { batch, rows, greatest, rejected } => {
+            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations } => {
+                self.needed_incarnations.extend(incarnations);
                 self.batches.push((frame.sender().instance(), batch));
                 self.loaded += rows;
                 self.greatest = self.greatest.max(greatest);

@@ -112,6 +112,14 @@ impl Node {
         task
     }
 
+    /// Everybody gives an answer of its own.
+    fn answer_all(&mut self, mut answer: impl FnMut() -> StartResult) {
+        let (_, receivers, step) = self.asked();
+        for receiver in receivers {
+            self.answer(receiver, step, answer());
+        }
+    }
+
     fn is_started(&mut self) -> bool {
         self.started().contains(&BlockNumber::Driver)
     }
@@ -249,7 +257,11 @@ fn scanned(complete: [u64; 2]) -> Node {
     let incarnations = vec![start::LogIncarnation { number: 1, last_valid: None }];
     assert_eq!(task, StartTask::ScanLog { incarnations, durable: Epoch(100) });
     for (receiver, complete) in receivers.into_iter().zip(complete) {
-        let result = StartResult::LogScanned { complete: Epoch(complete), greatest: Epoch(complete + 3) };
+        let result = StartResult::LogScanned {
+            complete: Epoch(complete),
+            greatest: Epoch(complete + 3),
+            incarnations: vec![1],
+        };
         node.answer(receiver, step, result);
     }
     node
@@ -267,8 +279,13 @@ fn a_restart_restores_what_all_streams_reach() {
     let incarnations = vec![start::LogIncarnation { number: 1, last_valid: Some(Epoch(102)) }];
     assert_eq!(task, StartTask::LoadCheckpoint { epoch: Epoch(102), incarnations });
     for (receiver, batch) in receivers.into_iter().zip([40, 50]) {
-        let result =
-            StartResult::CheckpointLoaded { batch, rows: 1000, greatest: Epoch(120), rejected: Vec::new() };
+        let result = StartResult::CheckpointLoaded {
+            batch,
+            rows: 1000,
+            greatest: Epoch(120),
+            rejected: Vec::new(),
+            incarnations: vec![],
+        };
         node.answer(receiver, step, result);
     }
     let (task, receivers, step) = node.asked();
@@ -307,8 +324,13 @@ fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
     node.all_done();
     let (_, receivers, step) = node.asked();
     for receiver in receivers {
-        let result =
-            StartResult::CheckpointLoaded { batch: 1, rows: 0, greatest: Epoch(0), rejected: vec![] };
+        let result = StartResult::CheckpointLoaded {
+            batch: 1,
+            rows: 0,
+            greatest: Epoch(0),
+            rejected: vec![],
+            incarnations: vec![],
+        };
         node.answer(receiver, step, result);
     }
     let (_, receivers, step) = node.asked();
@@ -348,7 +370,8 @@ fn a_refusal_stops_the_node_with_its_reason() {
     let order: vinga_wire::file::StopNodeOrder = cold::read(&stop.frame()).expect("a whole body");
     assert!(order.reason.contains("offset 8192: damaged"), "{}", order.reason);
     // The other stream's answer changes nothing any more.
-    let result = StartResult::LogScanned { complete: Epoch(100), greatest: Epoch(100) };
+    let result =
+        StartResult::LogScanned { complete: Epoch(100), greatest: Epoch(100), incarnations: vec![1] };
     node.answer(receivers[0], step, result);
     assert_eq!(node.harness.block().phase(), Phase::Refused);
 }
@@ -397,7 +420,7 @@ fn the_limit_of_epochs_is_on_disk_before_any_of_them_is_given_out() {
     let (_, receivers, step) = node.asked();
     for receiver in receivers {
         let (complete, greatest) = (Epoch(0), Epoch(501));
-        node.answer(receiver, step, StartResult::LogScanned { complete, greatest });
+        node.answer(receiver, step, StartResult::LogScanned { complete, greatest, incarnations: vec![1] });
     }
     let begin = loop {
         match node.all_done() {
@@ -436,28 +459,47 @@ fn a_node_that_stops_in_order_has_everything_on_disk() {
     assert_eq!(sent.iter().map(Sent::signal).collect::<Vec<_>>(), [SignalNumber::NodeStopConfirm]);
 }
 
-/// A node that something starts again every ten seconds has started so often after two days.
+/// The system file lists the log incarnations of which something is left, however often the node has started.
 #[test]
-fn a_node_may_start_as_often_as_it_likes() {
-    let starts = 20_000u32;
+fn log_incarnations_of_which_nothing_is_left_are_forgotten() {
     let log = |number: u32| LogIncarnation {
         number,
         streams: 2,
-        last_epoch: (number < starts).then_some(Epoch(u64::from(number) << 24)),
+        last_epoch: (number < 9).then_some(Epoch(u64::from(number) * 10)),
     };
-    let last = Epoch(u64::from(starts - 1) << 24);
     let state = SystemState {
         cluster: 5,
         node: NODE,
         data_managers: 2,
-        node_incarnation: starts,
-        log_incarnations: (1..=starts).map(log).collect(),
-        durable_epoch: last,
-        own_epoch: last,
-        epoch_limit: Epoch(u64::from(starts) << 24),
+        node_incarnation: 9,
+        log_incarnations: (1..=9).map(log).collect(),
+        durable_epoch: Epoch(80),
+        own_epoch: Epoch(80),
+        epoch_limit: Epoch(1 << 24),
         ..SystemState::default()
     };
-    let mut node = Node::new(disk(state, u64::from(starts) * 2));
-    let (task, ..) = node.asked();
-    assert!(matches!(task, StartTask::ScanLog { .. }), "the start goes on");
+    let mut node = Node::new(disk(state, 18));
+    let mut answers = [vec![4, 7], vec![5]].into_iter();
+    node.answer_all(|| StartResult::LogScanned {
+        complete: Epoch(80),
+        greatest: Epoch(80),
+        incarnations: answers.next().expect("two streams"),
+    });
+    node.answer_all(|| StartResult::DefinitionsOnDisk {
+        extent: DefinitionsExtent::default(),
+        greatest: Epoch(0),
+    });
+    let mut files = [vec![1, 2], vec![]].into_iter();
+    node.answer_all(|| StartResult::CheckpointLoaded {
+        batch: 1,
+        rows: 0,
+        greatest: Epoch(0),
+        rejected: vec![],
+        incarnations: files.next().expect("two data managers"),
+    });
+    node.answer_all(|| StartResult::LogReplayed { batches: 0 });
+    node.answer_all(|| StartResult::Restored { rows: 0 });
+    node.serve();
+    let kept: Vec<u32> = node.state().log_incarnations.iter().map(|one| one.number).collect();
+    assert_eq!(kept, [1, 2, 4, 5, 7, 10]);
 }

@@ -5,6 +5,7 @@
 //!    that one on must be there.
 //! 3. They are read to the end of the stream. What is found is the end records, and which batches are in which segment.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -30,6 +31,8 @@ pub struct Found {
     pub ends: Vec<EndMark>,
     /// The greatest epoch in any record or end record.
     pub greatest: Epoch,
+    /// The log incarnations that have written the blocks.
+    pub incarnations: BTreeSet<u32>,
 }
 
 /// An end record.
@@ -222,6 +225,7 @@ fn note_block(
     if incarnations.iter().all(|one| one.number != incarnation) {
         return Err(format!("the system file does not know log incarnation {incarnation}"));
     }
+    found.incarnations.insert(incarnation);
     for entry in entries(block) {
         let entry = entry.map_err(|why| format!("{why}"))?;
         let at = usize::from(entry.participant.wrapping_sub(participants.start));

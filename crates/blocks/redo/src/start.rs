@@ -209,7 +209,8 @@ impl Redo {
         self.start.found = scan.finish()?;
         let complete = self.start.found.ends.last().map_or(Epoch(0), |end| end.epoch);
         let greatest = self.start.found.greatest;
-        self.start.confirm(cx, StartResult::LogScanned { complete, greatest });
+        let incarnations = self.start.found.incarnations.iter().copied().collect();
+        self.start.confirm(cx, StartResult::LogScanned { complete, greatest, incarnations });
         Ok(())
     }
 

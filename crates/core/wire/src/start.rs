@@ -111,6 +111,8 @@ pub enum StartResult {
         complete: Epoch,
         /// The greatest epoch in any record.
         greatest: Epoch,
+        /// The log incarnations that have written blocks of it which may still be needed, ascending.
+        incarnations: Vec<u32>,
     },
     /// The dictionary's answer to [`StartTask::MakeFiles`], [`StartTask::RestoreDefinitions`] and
     /// [`StartTask::OpenLog`].
@@ -130,6 +132,8 @@ pub enum StartResult {
         greatest: Epoch,
         /// Newer checkpoints that don't count, and why.
         rejected: Vec<String>,
+        /// The log incarnations in which its files were written, ascending.
+        incarnations: Vec<u32>,
     },
     /// [`StartTask::ReplayLog`].
     LogReplayed {

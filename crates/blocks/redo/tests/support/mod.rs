@@ -530,7 +530,7 @@ impl Log {
             .map(|&(number, last)| LogIncarnation { number, last_valid: last.map(Epoch) })
             .collect();
         match self.start(StartTask::ScanLog { incarnations, durable: Epoch(durable) })? {
-            StartResult::LogScanned { complete, greatest } => Ok(Scanned { complete, greatest }),
+            StartResult::LogScanned { complete, greatest, .. } => Ok(Scanned { complete, greatest }),
             other => panic!("a scan is answered by {other:?}"),
         }
     }
