@@ -1,5 +1,6 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod redo;
 mod tables;
 
 use crate::arguments::ConnectArguments;
@@ -45,6 +46,8 @@ enum AdminCommand {
         #[arg(long)]
         seconds: bool,
     },
+    /// The redo log: size, what is in use, where head and tail are, what is logged, and how large it should be
+    Redo,
     /// All tables by name, with their rows and bytes
     Tables,
     /// The columns, keys and indexes of a table
@@ -113,6 +116,14 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Locks => show(InfoTable::Locks),
         AdminCommand::DiskWrites { seconds: false } => show(InfoTable::DiskWriteSpeedAggregate),
         AdminCommand::DiskWrites { seconds: true } => show(InfoTable::DiskWriteSpeedBase),
+        AdminCommand::Redo => {
+            let rows = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+            console::print(format_args!(
+                "{}",
+                if json { redo::as_json(&rows) } else { redo::as_text(&rows) }
+            ));
+            Ok(())
+        }
         AdminCommand::Tables => {
             let rows = tables::list(&cluster).map_err(|error| error.to_string())?;
             console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));

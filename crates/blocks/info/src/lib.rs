@@ -241,7 +241,8 @@ mod tests {
                 | InfoTable::Locks
                 | InfoTable::Tables
                 | InfoTable::DiskWriteSpeedBase
-                | InfoTable::DiskWriteSpeedAggregate => {}
+                | InfoTable::DiskWriteSpeedAggregate
+                | InfoTable::RedoLogs => {}
             }
             0
         }

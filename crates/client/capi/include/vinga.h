@@ -779,6 +779,8 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 #define VINGA_INFO_DISK_WRITE_SPEED_BASE 5
 /** The same on the average of 1, 10 and 60 seconds, and how fast checkpoints are to be written. */
 #define VINGA_INFO_DISK_WRITE_SPEED_AGGREGATE 6
+/** Log streams: size, what is in use, where head and tail are, what is logged, how large the log should be. */
+#define VINGA_INFO_REDO_LOGS 7
 
 /** Rows of an information table, VINGA_INFO_*, of a data node. */
 VINGA_API int vinga_info(vinga_cluster *cluster, int which, vinga_result **result);

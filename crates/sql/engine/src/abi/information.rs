@@ -20,7 +20,8 @@ fn table_of(number: u32) -> InfoTable {
         5 => InfoTable::Transactions,
         6 => InfoTable::Locks,
         7 => InfoTable::DiskWriteSpeedBase,
-        _ => InfoTable::DiskWriteSpeedAggregate,
+        8 => InfoTable::DiskWriteSpeedAggregate,
+        _ => InfoTable::RedoLogs,
     }
 }
 
@@ -118,7 +119,8 @@ entries! {
             | InfoTable::Blocks
             | InfoTable::Tables
             | InfoTable::DiskWriteSpeedBase
-            | InfoTable::DiskWriteSpeedAggregate => {}
+            | InfoTable::DiskWriteSpeedAggregate
+            | InfoTable::RedoLogs => {}
         }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();
