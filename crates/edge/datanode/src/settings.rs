@@ -132,6 +132,7 @@ pub fn edge_settings(
         },
         has_disk: node.disk.is_some(),
         first_start: None,
+        start_progress: None,
         peers: Arc::default(),
     })
 }
