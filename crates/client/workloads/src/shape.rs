@@ -117,6 +117,18 @@ impl Shape {
         self
     }
 
+    /// The same, neither logged nor checkpointed.
+    #[must_use]
+    pub fn unlogged(mut self) -> Self {
+        self.definition.no_logging = true;
+        self
+    }
+
+    /// Whether its rows are gone when the cluster has died.
+    pub fn is_unlogged(&self) -> bool {
+        self.definition.no_logging
+    }
+
     /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes
     /// and goes with its table; in a workload's tables it stands behind it.
     ///
