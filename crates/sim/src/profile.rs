@@ -267,6 +267,8 @@ pub struct Profile {
     pub disk: DiskProfile,
     /// The redo log, if the data nodes use their disks.
     pub log: Option<LogProfile>,
+    /// Whether there are tables whose changes wait for the disk.
+    pub has_durable_tables: bool,
     /// Whether there are tables that are neither logged nor checkpointed.
     pub has_unlogged_tables: bool,
 }
@@ -420,6 +422,7 @@ impl Profile {
             disk: DiskProfile::of(seed),
             log: None,
             // By numbers of its own, too.
+            has_durable_tables: uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(43)).u8(..3) == 0,
             has_unlogged_tables: Rng::with_seed(seed.wrapping_mul(41)).u8(..3) == 0,
             faults,
         };

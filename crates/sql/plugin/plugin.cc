@@ -108,6 +108,7 @@ void log_thrown(const char *what) noexcept { sql_print_error("VINGA: an error of
 
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
+  HA_TOPTION_ENUM("DURABILITY", durability, "memory,disk", 0),
   HA_TOPTION_BOOL("READ_BACKUP", read_backup, 0),
   HA_TOPTION_NUMBER("PARTITION_COUNT", partitions, 0, 0, 65535, 1),
   HA_TOPTION_END};

@@ -346,6 +346,75 @@ fn a_table_that_is_not_logged_is_there_and_empty() {
 }
 
 #[test]
+fn changes_of_a_durable_table_are_on_disk_when_they_are_answered() {
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = |name: &str| {
+        let table = NewTable::new(name).column("id", bigint).column("value", bigint).primary_key(&["id"]);
+        table.unique_index("by_value", &["value"])
+    };
+    // What nothing waits for is not on disk when the node is killed.
+    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=32000"]);
+    let cluster = node.start();
+    let table = |cluster: &Cluster, name: &str| cluster.table_of::<Row>(name).expect("it is restored");
+    cluster.create_table(definition("test.d").durable()).expect("a table can be created");
+    cluster.create_table(definition("test.m")).expect("a table can be created");
+    let error = cluster.create_table(definition("test.x").durable().no_logging()).expect_err("that can't be");
+    assert!(error.to_string().contains("not logged can't be durable"), "{error}");
+    let mut cluster = cluster;
+    for round in 0..6 {
+        let (durable, memory) = (table(&cluster, "test.d"), table(&cluster, "test.m"));
+        let id = 100 * round;
+        match round {
+            0 => cluster.insert(&durable, &row(id, id)).map(|_| ()),
+            // Many rows at once.
+            1 => {
+                commit(&cluster, &durable, &(id..id + 50).map(|id| (id, Some(id))).collect::<Vec<_>>(), false)
+            }
+            // Another table, before and behind.
+            2 | 3 => {
+                let mut transaction = cluster.begin().expect("a transaction can begin");
+                let (first, second) = if round == 2 { (&memory, &durable) } else { (&durable, &memory) };
+                transaction.write(first, &row(id, id)).expect("it can be written");
+                transaction.write(second, &row(id, id)).expect("it can be written");
+                transaction.commit().map(|_| ())
+            }
+            // A value of the unique index passes from one row to another.
+            4 => commit(&cluster, &durable, &[(0, Some(7777)), (id, Some(0))], false),
+            _ => commit(&cluster, &durable, &[(0, None)], false),
+        }
+        .expect("it is committed");
+        node.kill();
+        cluster = node.start();
+        let durable = table(&cluster, "test.d");
+        let by_value = |value: u64| cluster.get_by(&durable, "by_value", value).expect("it can be read");
+        match round {
+            1 => assert!((id..id + 50).all(|id| value(&cluster, &durable, id) == Some(id))),
+            4 => {
+                assert_eq!(value(&cluster, &durable, 0), Some(7777));
+                assert!(by_value(0).is_some() && value(&cluster, &durable, id) == Some(0));
+            }
+            5 => assert!(value(&cluster, &durable, 0).is_none() && by_value(7777).is_none()),
+            _ => assert_eq!(value(&cluster, &durable, id), Some(id), "round {round}"),
+        }
+        if let 2 | 3 = round {
+            assert_eq!(value(&cluster, &table(&cluster, "test.m"), id), Some(id), "the transaction is whole");
+        }
+    }
+    assert_eq!(table(&cluster, "test.d").definition().durability, vinga::Durability::Disk, "it is kept");
+}
+
+#[test]
+fn without_a_disk_a_durable_table_is_refused() {
+    let mut node = DurableNode::new(&["Diskless=yes"]);
+    let cluster = node.start();
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = NewTable::new("test.d").column("id", bigint).primary_key(&["id"]).durable();
+    let error = cluster.create_table(definition).expect_err("there is no disk");
+    assert_eq!(error.code(), vinga::ErrorCode::NoDisk);
+    assert!(error.to_string().contains("test.d"), "{error}");
+}
+
+#[test]
 fn people_see_how_full_the_log_is() {
     let mut node = DurableNode::new(&[]);
     let cluster = node.start();

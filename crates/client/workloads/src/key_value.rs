@@ -23,6 +23,8 @@ use vinga_wire::operation::{LockWait, OperationKind};
 pub struct Settings {
     /// Whether the tables have unique indexes, whose keys the sessions fight for, too.
     pub unique: bool,
+    /// Whether changes of the first table wait for the disk.
+    pub durable: bool,
     /// Whether the second table is neither logged nor checkpointed.
     pub unlogged: bool,
     /// Keys of each table.
@@ -67,6 +69,7 @@ impl Workload for KeyValue {
                 Shape::new("key_value.noted", KeyForm::Text, true),
             )
         };
+        let plain = if self.settings.durable { plain.durable() } else { plain };
         vec![plain, if self.settings.unlogged { noted.unlogged() } else { noted }]
     }
 

@@ -165,6 +165,44 @@ fn a_table_becomes_one_that_is_logged_and_back() {
 }
 
 #[test]
+fn changes_of_a_durable_table_wait_for_the_disk() {
+    let folder = Folder::new("durable-table");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query(
+        "CREATE TABLE d (id INT PRIMARY KEY, b VARCHAR(100), UNIQUE KEY (b)) ENGINE=VINGA DURABILITY=disk",
+    );
+    session.query("CREATE TABLE m (id INT PRIMARY KEY, b VARCHAR(100)) ENGINE=VINGA DURABILITY=memory");
+    assert!(session.lines("SHOW CREATE TABLE d")[0].to_lowercase().contains("`durability`=disk"));
+    for (refused, why) in [
+        ("CREATE TABLE x (id INT PRIMARY KEY) ENGINE=VINGA DURABILITY=disk NOLOGGING=1", "NOLOGGING"),
+        ("ALTER TABLE d NOLOGGING=1", "NOLOGGING"),
+        ("CREATE TABLE x (id INT PRIMARY KEY) ENGINE=VINGA DURABILITY=paper", "paper"),
+    ] {
+        let (_, text) = session.error(refused);
+        assert!(text.contains(why), "{refused}: {text}");
+    }
+    session.query("INSERT INTO d VALUES (1, 'alone')");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT * FROM d"), ["1 alone"]);
+    session.query("BEGIN");
+    session.query("INSERT INTO m VALUES (1, 'together')");
+    session.query("INSERT INTO d SELECT seq, seq FROM seq_2_to_100");
+    session.query("COMMIT");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*) FROM d"), ["100"]);
+    assert_eq!(session.lines("SELECT b FROM m"), ["together"]);
+    session.query("UPDATE d SET b = 'later' WHERE id = 1");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT id FROM d WHERE b = 'later'"), ["1"]);
+    session.query("ALTER TABLE m DURABILITY=disk");
+    session.query("DELETE FROM m");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*) FROM m"), ["0"]);
+    servers.check_alive();
+}
+
+#[test]
 fn an_orderly_stop_loses_nothing() {
     let folder = Folder::new("durable-stop");
     let mut servers = servers_in(&folder, 1);
