@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 use vinga_redo::{Redo, Slowdowns};
 use vinga_wire::info::InfoValue;
 
@@ -125,7 +125,7 @@ impl Streams<'_> {
             row.extend(place.unwrap_or_else(|| [nothing(), nothing(), nothing()]));
             row.extend([log.speed, log.speed_max, data, log.checkpoint_speed].map(InfoValue::Number));
             let last = log.last_round.map(|last| {
-                let times = [last.writing, last.whole, now.since(last.ended)].map(|span| span.millis());
+                let times = [last.writing, last.whole, now.since(last.ended)].map(Span::millis);
                 [last.bytes, times[0], times[1], times[2]].map(InfoValue::Number)
             });
             row.extend(last.unwrap_or_else(|| [nothing(), nothing(), nothing(), nothing()]));
