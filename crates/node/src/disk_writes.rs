@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_kernel::Tick;
+use vinga_kernel::{Span, Tick};
 use vinga_redo::{Redo, Slowdowns};
 use vinga_wire::info::InfoValue;
 
@@ -36,6 +36,32 @@ pub const AGGREGATE_COLUMNS: &[&str] = &[
     "disk_write_speed_set_to_min",
     "current_target_disk_write_speed",
     "reason",
+];
+
+/// Columns of [`Streams::logs`]. Those of the log are not NDB's, which shows no more of it than used and total bytes.
+pub const LOG_COLUMNS: &[&str] = &[
+    "node_id",
+    "thr_no",
+    "stream",
+    "files",
+    "file_bytes",
+    "total_bytes",
+    "used_bytes",
+    "free_bytes",
+    "tail_segment",
+    "tail_file",
+    "head_segment",
+    "head_file",
+    "head_offset",
+    "redo_speed_last_60sec",
+    "redo_speed_max_10sec",
+    "data_bytes",
+    "lcp_speed",
+    "last_lcp_bytes",
+    "last_lcp_write_ms",
+    "last_lcp_ms",
+    "last_lcp_ms_ago",
+    "needed_bytes",
 ];
 
 /// The log streams of a thread.
@@ -80,6 +106,30 @@ impl Streams<'_> {
             row.extend([redo_lag, busy_thread, at_min].map(InfoValue::Number));
             let (_, reason) = stream.write_speed();
             row.extend(vec![speed(stream.target_speed()), InfoValue::Text(reason.describe().into())]);
+            out.push(row);
+        }
+    }
+
+    /// A row for each stream: its log, and how large that should be; `data` says how many bytes of rows the stream's
+    /// checkpoints contain.
+    pub fn logs(&self, now: Tick, data: impl Fn(&Redo) -> u64, out: &mut Vec<Vec<InfoValue>>) {
+        let nothing = || InfoValue::Text(String::new());
+        for (stream, mut row) in self.each() {
+            let (log, data) = (stream.log(now), data(stream));
+            let free = log.capacity - log.used;
+            row.extend([log.files, log.file_bytes, log.capacity, log.used, free].map(InfoValue::Number));
+            let place = log.tail.map(|tail| [tail.segment, u64::from(tail.file)].map(InfoValue::Number));
+            row.extend(place.unwrap_or_else(|| [nothing(), nothing()]));
+            let place =
+                log.head.map(|head| [head.segment, u64::from(head.file), head.offset].map(InfoValue::Number));
+            row.extend(place.unwrap_or_else(|| [nothing(), nothing(), nothing()]));
+            row.extend([log.speed, log.speed_max, data, log.checkpoint_speed].map(InfoValue::Number));
+            let last = log.last_round.map(|last| {
+                let times = [last.writing, last.whole, now.since(last.ended)].map(Span::millis);
+                [last.bytes, times[0], times[1], times[2]].map(InfoValue::Number)
+            });
+            row.extend(last.unwrap_or_else(|| [nothing(), nothing(), nothing(), nothing()]));
+            row.push(InfoValue::Number(log.needed(data)));
             out.push(row);
         }
     }

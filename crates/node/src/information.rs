@@ -160,6 +160,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Tables => &["table", "rows", "row_bytes", "index_bytes"],
             InfoTable::DiskWriteSpeedBase => disk_writes::BASE_COLUMNS,
             InfoTable::DiskWriteSpeedAggregate => disk_writes::AGGREGATE_COLUMNS,
+            InfoTable::RedoLogs => disk_writes::LOG_COLUMNS,
             InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
         }
     }
@@ -176,6 +177,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Tables => return self.tables(out),
             InfoTable::DiskWriteSpeedBase => self.log_streams().base(now, out),
             InfoTable::DiskWriteSpeedAggregate => self.log_streams().aggregate(now, out),
+            InfoTable::RedoLogs => self.log_streams().logs(now, |stream| self.logged_bytes(stream), out),
             InfoTable::Parameters => self.parameters(out),
         }
         0
@@ -208,6 +210,12 @@ impl Source<'_> {
                 InfoValue::Number(max),
             ]);
         }
+    }
+
+    /// Bytes of the rows that checkpoints of a stream contain.
+    fn logged_bytes(&self, stream: &Redo) -> u64 {
+        let own = (self.first_data_manager..).zip(self.data_managers);
+        own.filter(|(instance, _)| stream.has_participant(*instance)).map(|(_, one)| one.logged_bytes()).sum()
     }
 
     fn data_managers(&self) -> impl Iterator<Item = (String, &DataManager)> {

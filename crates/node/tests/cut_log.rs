@@ -146,6 +146,23 @@ fn what_is_written_is_shown_to_people() {
     assert!(written(5) > 10_000 && written(6) > writing.logged() / 2, "{base:?}");
     let row = writing.cluster.info(InfoTable::DiskWriteSpeedAggregate).remove(0);
     assert_eq!(number(&row[7]), written(5) / 60, "{row:?}: {base:?}");
+    let row = writing.cluster.info(InfoTable::RedoLogs).remove(0);
+    let usage = writing.cluster.node(1).streams()[0].usage();
+    let (capacity, used) = (usage.capacity, usage.used);
+    let log = [u64::from(LOG.files), LOG.file_bytes, capacity, used, capacity - used];
+    assert_eq!(row[3..8], log.map(InfoValue::Number));
+    assert!(number(&row[8]) > 0 && number(&row[8]) <= number(&row[10]), "tail and head: {row:?}");
+    assert!(number(&row[12]) > 0 && number(&row[12]) <= LOG.file_bytes, "the head's offset: {row:?}");
+    assert_eq!(number(&row[13]), written(6) / 60, "{row:?}");
+    assert!(number(&row[14]) >= written(6) / 10, "the busiest seconds: {row:?}");
+    assert!(number(&row[15]) > 0 && number(&row[16]) == 20 << 20, "data and speed: {row:?}");
+    let [bytes, writing_ms, whole_ms, ago_ms] = [17, 18, 19, 20].map(|column| number(&row[column]));
+    assert!(bytes > 0 && bytes <= written(5), "of the last round: {row:?}");
+    assert!(writing_ms <= whole_ms && whole_ms < 3000 && (1500..60_000).contains(&ago_ms), "{row:?}");
+    let seconds_of_data = number(&row[15]) as f64 / f64::from(20 << 20);
+    let seconds = seconds_of_data.max(whole_ms as f64 / 1000.0);
+    let needed = number(&row[14]) as f64 * seconds * 4.0;
+    assert!((number(&row[21]) as f64 - needed).abs() <= needed / 100.0 + 16.0, "{needed}: {row:?}");
 }
 
 /// The disk has no room for checkpoints for some time, so that the log fills up; then it has. Returns whether changes go

@@ -147,6 +147,8 @@ impl World {
             Some(SignalNumber::StopNodeOrder) => {
                 self.on_stop_order(id, cold::read(frame).expect("a block sent it"));
             }
+            // For people.
+            Some(SignalNumber::StartProgressReport) => {}
             Some(SignalNumber::NodeStartedOrder) => self.on_node_started(self.threads[id.0].node),
             other => self.violations.push(format!("{} sent its driver {other:?}", frame.sender())),
         }

@@ -269,6 +269,10 @@ pub struct Profile {
     pub disk: DiskProfile,
     /// The redo log, if the data nodes use their disks.
     pub log: Option<LogProfile>,
+    /// Whether there are tables whose changes wait for the disk.
+    pub has_durable_tables: bool,
+    /// Whether there are tables that are neither logged nor checkpointed.
+    pub has_unlogged_tables: bool,
 }
 
 /// The redo log of a data node.
@@ -420,6 +424,9 @@ impl Profile {
             coordinators: Coordinators::of(seed, &without_nothing),
             disk: DiskProfile::of(seed),
             log: None,
+            // By numbers of its own, too.
+            has_durable_tables: uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(43)).u8(..3) == 0,
+            has_unlogged_tables: Rng::with_seed(seed.wrapping_mul(41)).u8(..3) == 0,
             faults,
         };
         let profile = if uses_disks(seed) { profile.with_disks(seed) } else { profile };
@@ -478,7 +485,11 @@ impl fmt::Display for Profile {
             "{:?}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
              sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults: {}",
             self.groups,
-            if self.log.is_some() { " with disks" } else { "" },
+            match (self.log.is_some(), self.has_unlogged_tables) {
+                (true, true) => " with disks and tables that are not logged",
+                (true, false) => " with disks",
+                (false, _) => "",
+            },
             self.threads,
             self.socket_threads,
             self.instances,

@@ -6,7 +6,8 @@
 //!
 //! It is looked at twice whether the histories can be true. When the cluster dies, all that was answered so far must fit
 //! together. When it is started, before any client is let in, the rows must be those that the transactions up to the
-//! restore point have left ([`vinga_workloads::history::History::surviving`]): everything of these, nothing of others. The
+//! restore point have left ([`vinga_workloads::history::History::surviving`]): everything of these, nothing of others. Tables
+//! that are not logged must be there, and empty. The
 //! restore point must not lie before any commit that was answered as durable, and epochs and incarnations must go on above
 //! all that were used before.
 
@@ -364,6 +365,7 @@ impl World {
     /// The history without what restarts have cost.
     pub(crate) fn surviving_history(&self) -> History {
         let mut history = self.history.surviving(&self.starts.losses);
+        history.empty(|table| self.shapes[usize::from(table.0)].is_unlogged());
         // Rows of hidden tables are not written by anybody whom the history knows.
         history.leave_out(|table| self.shapes[usize::from(table.0)].holds_places());
         history

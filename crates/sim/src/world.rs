@@ -243,6 +243,8 @@ impl World {
             let workload: Box<dyn Workload> = match load {
                 Load::KeyValue | Load::Unique => Box::new(KeyValue::new(key_value::Settings {
                     unique: load == Load::Unique,
+                    durable: self.profile.has_durable_tables,
+                    unlogged: self.profile.has_unlogged_tables,
                     keys,
                     transactions,
                     operations_max: self.random.usize(1..8),

@@ -1,5 +1,5 @@
-/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS and _DISK_WRITE_SPEED_…: the
-   state of the data nodes, as they report it. */
+/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS, _DISK_WRITE_SPEED_… and _REDO_LOGS:
+   the state of the data nodes, as they report it. */
 #include "ha_vinga.h"
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -64,6 +64,19 @@ static ST_FIELD_INFO disk_write_speed_aggregate[]= {
   Column("SLOWDOWNS_DUE_TO_HIGH_CPU", ULonglong(), NOT_NULL),
   Column("DISK_WRITE_SPEED_SET_TO_MIN", ULonglong(), NOT_NULL),
   Column("CURRENT_TARGET_DISK_WRITE_SPEED", ULonglong(), NULLABLE), Column("REASON", Varchar(64), NOT_NULL), CEnd()};
+
+static ST_FIELD_INFO redo_logs[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL), Column("THR_NO", ULonglong(), NOT_NULL),
+  Column("STREAM", ULonglong(), NOT_NULL), Column("FILES", ULonglong(), NOT_NULL),
+  Column("FILE_BYTES", ULonglong(), NOT_NULL), Column("TOTAL_BYTES", ULonglong(), NOT_NULL),
+  Column("USED_BYTES", ULonglong(), NOT_NULL), Column("FREE_BYTES", ULonglong(), NOT_NULL),
+  Column("TAIL_SEGMENT", ULonglong(), NULLABLE), Column("TAIL_FILE", ULonglong(), NULLABLE),
+  Column("HEAD_SEGMENT", ULonglong(), NULLABLE), Column("HEAD_FILE", ULonglong(), NULLABLE),
+  Column("HEAD_OFFSET", ULonglong(), NULLABLE), Column("REDO_SPEED_LAST_60SEC", ULonglong(), NOT_NULL),
+  Column("REDO_SPEED_MAX_10SEC", ULonglong(), NOT_NULL), Column("DATA_BYTES", ULonglong(), NOT_NULL),
+  Column("LCP_SPEED", ULonglong(), NOT_NULL), Column("LAST_LCP_BYTES", ULonglong(), NULLABLE),
+  Column("LAST_LCP_WRITE_MS", ULonglong(), NULLABLE), Column("LAST_LCP_MS", ULonglong(), NULLABLE),
+  Column("LAST_LCP_MS_AGO", ULonglong(), NULLABLE), Column("NEEDED_BYTES", ULonglong(), NOT_NULL), CEnd()};
 
 }  // namespace Show
 
@@ -135,3 +148,4 @@ int init_transactions_table(void *p) { return init<5>(p, Show::transactions); }
 int init_locks(void *p) { return init<6>(p, Show::locks); }
 int init_disk_write_speed_base(void *p) { return init<7>(p, Show::disk_write_speed_base); }
 int init_disk_write_speed_aggregate(void *p) { return init<8>(p, Show::disk_write_speed_aggregate); }
+int init_redo_logs(void *p) { return init<9>(p, Show::redo_logs); }

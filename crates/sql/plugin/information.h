@@ -12,4 +12,5 @@ int init_transactions_table(void *p);
 int init_locks(void *p);
 int init_disk_write_speed_base(void *p);
 int init_disk_write_speed_aggregate(void *p);
+int init_redo_logs(void *p);
 #endif

@@ -108,6 +108,7 @@ void log_thrown(const char *what) noexcept { sql_print_error("VINGA: an error of
 
 static ha_create_table_option table_options[]= {
   HA_TOPTION_BOOL("NOLOGGING", no_logging, 0),
+  HA_TOPTION_ENUM("DURABILITY", durability, "memory,disk", 0),
   HA_TOPTION_BOOL("READ_BACKUP", read_backup, 0),
   HA_TOPTION_NUMBER("PARTITION_COUNT", partitions, 0, 0, 65535, 1),
   HA_TOPTION_END};
@@ -181,5 +182,6 @@ maria_declare_plugin(vinga) {
 {INFORMATION("VINGA_TRANSACTIONS", "Open transactions", init_transactions_table)},
 {INFORMATION("VINGA_LOCKS", "Rows that are locked or waited for", init_locks)},
 {INFORMATION("VINGA_DISK_WRITE_SPEED_BASE", "What data nodes have written, by the second", init_disk_write_speed_base)},
-{INFORMATION("VINGA_DISK_WRITE_SPEED_AGGREGATE", "How fast data nodes write", init_disk_write_speed_aggregate)}
+{INFORMATION("VINGA_DISK_WRITE_SPEED_AGGREGATE", "How fast data nodes write", init_disk_write_speed_aggregate)},
+{INFORMATION("VINGA_REDO_LOGS", "Redo logs of the data nodes, and how large they should be", init_redo_logs)}
 maria_declare_plugin_end;

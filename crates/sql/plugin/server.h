@@ -39,7 +39,7 @@ extern const vinga_engine *engine;
 extern handlerton *vinga_hton;
 
 /* Table options, as CREATE TABLE names them. */
-struct ha_table_option_struct { bool no_logging; bool read_backup; ulonglong partitions; };
+struct ha_table_option_struct { bool no_logging; uint durability; bool read_backup; ulonglong partitions; };
 
 /* Corrections of the row counts of a statement that the server has counted wrongly: see deferred_rows.cc. */
 struct Counts {

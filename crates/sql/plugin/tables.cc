@@ -136,6 +136,7 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   definition.auto_increment= info->auto_increment_value;
   if (const ha_table_option_struct *options= form->s->option_struct) {
     definition.no_logging= options->no_logging;
+    definition.durable= options->durability == 1;
     definition.read_backup= options->read_backup;
     definition.partitions= uint32_t(options->partitions);
   }

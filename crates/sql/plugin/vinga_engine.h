@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 14
+#define VINGA_INTERFACE 15
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -110,7 +110,7 @@ typedef struct vinga_definition {
   vinga_bytes database_options;   /* for create_table: those of its database, for the other SQL nodes */
   uint64_t auto_increment;  /* the first value; 0 for the default */
   uint32_t partitions;      /* 0 for the default number */
-  uint8_t no_logging, read_backup;
+  uint8_t no_logging, durable, read_backup;
   uint8_t keeps_history;    /* with system versioning */
   int32_t auto_increment_column;   /* place in columns; -1 if there is none */
 } vinga_definition;

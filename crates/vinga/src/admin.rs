@@ -1,6 +1,7 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
 mod parameters;
+mod redo;
 mod tables;
 
 use crate::arguments::ConnectArguments;
@@ -46,6 +47,8 @@ enum AdminCommand {
         #[arg(long)]
         seconds: bool,
     },
+    /// The redo log: size, what is in use, where head and tail are, what is logged, and how large it should be
+    Redo,
     /// Parameters that may change while the data nodes run, with their present values
     Parameters,
     /// Gives such a parameter another value, at all data nodes, until they are started again
@@ -126,6 +129,14 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Set { change } => {
             cluster.set_parameter(change.parameter, change.value).map_err(|error| error.to_string())?;
             parameters::say_set(*change, json);
+            Ok(())
+        }
+        AdminCommand::Redo => {
+            let rows = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+            console::print(format_args!(
+                "{}",
+                if json { redo::as_json(&rows) } else { redo::as_text(&rows) }
+            ));
             Ok(())
         }
         AdminCommand::Tables => {

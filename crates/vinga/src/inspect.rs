@@ -1,6 +1,7 @@
 //! `vinga inspect`: prints and verifies the durable files of a data node. It changes nothing.
 
 mod checkpoint;
+mod items;
 mod redo;
 mod schema;
 mod system;

@@ -3,12 +3,13 @@
 use crate::arguments::FolderArgument;
 use crate::data_node::{self, Sign};
 use crate::sql_nodes;
-use crate::table::Table;
+use crate::table::{Table, grouped};
 use std::io;
 use std::path::Path;
 use vinga_runtime::console;
 use vinga_runtime::node_folder::{LastStart, NodeFolder};
 use vinga_runtime::say;
+use vinga_runtime::start_progress::{STARTED, StartProgress};
 
 /// The state of a node.
 struct Node {
@@ -16,11 +17,15 @@ struct Node {
     state: State,
     /// The last start of a node that does not run.
     start: Option<LastStart>,
+    /// How far the start of a data node with a disk is, or how it went.
+    progress: Option<StartProgress>,
 }
 
 enum State {
     /// It answers.
     Running { pid: i32 },
+    /// It restores what is on its disk.
+    Starting { pid: i32 },
     /// Its process exists, but does not answer.
     Silent { pid: i32, why: String },
     /// It answers, but admits no clients.
@@ -39,6 +44,7 @@ impl State {
     fn name(&self) -> &'static str {
         match self {
             State::Running { .. } => "running",
+            State::Starting { .. } => "starting",
             State::Silent { .. } => "not answering",
             State::Refusing { .. } => "refuses clients",
             State::CutOff => "killed or crashed",
@@ -48,9 +54,17 @@ impl State {
 
     fn pid(&self) -> Option<i32> {
         match self {
-            State::Running { pid } | State::Silent { pid, .. } | State::Refusing { pid, .. } => Some(*pid),
+            State::Running { pid }
+            | State::Starting { pid }
+            | State::Silent { pid, .. }
+            | State::Refusing { pid, .. } => Some(*pid),
             State::CutOff | State::Stopped => None,
         }
+    }
+
+    /// Whether the record of the last start is about the process that runs.
+    fn is_past_start(&self) -> bool {
+        self.pid().is_some() && !matches!(self, State::Starting { .. })
     }
 
     /// The problem of a node that has a process.
@@ -58,7 +72,7 @@ impl State {
         match self {
             State::Silent { why, .. } => Some(("does not answer", why)),
             State::Refusing { why, .. } => Some(("refuses clients", why)),
-            State::Running { .. } | State::CutOff | State::Stopped => None,
+            State::Running { .. } | State::Starting { .. } | State::CutOff | State::Stopped => None,
         }
     }
 }
@@ -115,6 +129,7 @@ fn look(
     answer: impl FnOnce() -> Result<Option<String>, String>,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
+        Some(pid) if is_starting(folder) => State::Starting { pid },
         Some(pid) => match answer() {
             Ok(None) => State::Running { pid },
             Ok(Some(why)) => State::Refusing { pid, why },
@@ -124,7 +139,61 @@ fn look(
         None if folder.address().is_some() && !has_logged_its_end(folder) => State::CutOff,
         None => State::Stopped,
     };
-    Ok(Node { name, state, start: folder.last_start() })
+    let progress = folder.start_progress().filter(|_| state.pid().is_some());
+    Ok(Node { name, state, start: folder.last_start(), progress })
+}
+
+/// Whether a data node that has a process restores what is on its disk.
+fn is_starting(folder: &NodeFolder) -> bool {
+    folder.address().is_none()
+        && folder.start_progress().is_some_and(|progress| progress.report.phase != STARTED)
+}
+
+/// How far a start is, or how it went, as a sentence about the node.
+fn describe(progress: &StartProgress) -> String {
+    let report = &progress.report;
+    let times: Vec<String> = report
+        .finished
+        .iter()
+        .map(|phase| format!("{} in {}.{} ms", phase.work, phase.micros / 1000, phase.micros / 100 % 10))
+        .collect();
+    let restored = match report.epoch {
+        0 => String::new(),
+        epoch => format!(
+            "; {} rows from checkpoints, {} batches of the log, up to epoch {epoch}",
+            grouped(report.rows),
+            grouped(report.batches)
+        ),
+    };
+    let times = times.join(", ");
+    if report.phase == STARTED {
+        return format!("has started: {times}{restored}");
+    }
+    let waits = match report.asked {
+        0 => String::new(),
+        asked => format!(", {} of {asked} have done their part", asked - report.awaited.min(asked)),
+    };
+    let before = if times.is_empty() { String::new() } else { format!("; before that: {times}") };
+    format!("is starting since {}: phase '{}'{waits}{before}{restored}", progress.since, report.phase)
+}
+
+fn progress_as_json(progress: &StartProgress) -> serde_json::Value {
+    let report = &progress.report;
+    let phases: Vec<serde_json::Value> = report
+        .finished
+        .iter()
+        .map(|phase| serde_json::json!({ "phase": phase.work, "ms": phase.micros as f64 / 1000.0 }))
+        .collect();
+    serde_json::json!({
+        "phase": report.phase,
+        "since": progress.since,
+        "asked": report.asked,
+        "awaited": report.awaited,
+        "phases": phases,
+        "checkpoint_rows": report.rows,
+        "log_batches": report.batches,
+        "epoch": report.epoch,
+    })
 }
 
 /// Whether the last line of a SQL node's log says that it was stopped orderly.
@@ -137,8 +206,7 @@ fn as_table(nodes: &[Node]) -> String {
     let mut table = Table::new(["node", "state", "pid", "address", "since", "version"]);
     for node in nodes {
         let of_start = |part: fn(&LastStart) -> &String| {
-            // The record of the last start applies only while the node runs.
-            let start = node.start.as_ref().filter(|_| node.state.pid().is_some());
+            let start = node.start.as_ref().filter(|_| node.state.is_past_start());
             start.map_or_else(|| "-".to_owned(), |start| part(start).clone())
         };
         let pid = node.state.pid().map_or_else(|| "-".to_owned(), |pid| pid.to_string());
@@ -154,6 +222,9 @@ fn as_table(nodes: &[Node]) -> String {
     }
     let mut text = table.to_string();
     for node in nodes {
+        if let Some(progress) = &node.progress {
+            text.push_str(&format!("{} {}\n", node.name, describe(progress)));
+        }
         if let Some((trouble, why)) = node.state.trouble() {
             text.push_str(&format!("{} {trouble}: {why}\n", node.name));
         }
@@ -169,10 +240,13 @@ fn as_json(nodes: &[Node]) -> serde_json::Value {
             "state": node.state.name(),
             "pid": node.state.pid(),
         });
-        if let Some(start) = node.start.as_ref().filter(|_| node.state.pid().is_some()) {
+        if let Some(start) = node.start.as_ref().filter(|_| node.state.is_past_start()) {
             fields["address"] = start.address.as_str().into();
             fields["since"] = start.since.as_str().into();
             fields["version"] = start.version.as_str().into();
+        }
+        if let Some(progress) = &node.progress {
+            fields["start"] = progress_as_json(progress);
         }
         if let Some((_, why)) = node.state.trouble() {
             fields["why"] = why.into();
@@ -185,6 +259,7 @@ fn as_json(nodes: &[Node]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_wire::start::{PhaseTime, StartProgressReport};
 
     #[test]
     fn what_does_not_run_has_no_address() {
@@ -194,7 +269,8 @@ mod tests {
             version: "1".into(),
             data: None,
         };
-        let node = |name: &str, state| Node { name: name.into(), state, start: Some(start.clone()) };
+        let node =
+            |name: &str, state| Node { name: name.into(), state, start: Some(start.clone()), progress: None };
         let nodes = [
             node("data node 1", State::Running { pid: 7 }),
             node("SQL node 1", State::CutOff),
@@ -212,5 +288,40 @@ mod tests {
         let json = as_json(&nodes);
         assert_eq!((&json[0]["pid"], &json[0]["running"]), (&7.into(), &true.into()));
         assert!(json[1]["address"].is_null() && json[2]["why"] == "nothing came", "{json}");
+    }
+
+    #[test]
+    fn people_read_how_far_a_start_is() {
+        let finished = vec![PhaseTime { work: "log scanned".into(), micros: 12_345 }];
+        let report = StartProgressReport {
+            phase: "checkpoints loaded".into(),
+            asked: 8,
+            awaited: 3,
+            rows: 1000,
+            batches: 0,
+            epoch: 4711,
+            finished,
+        };
+        let mut node = Node {
+            name: "data node 1".into(),
+            state: State::Starting { pid: 7 },
+            start: None,
+            progress: Some(StartProgress { report, since: "then".into() }),
+        };
+        let nodes = std::slice::from_ref(&node);
+        assert_eq!(
+            as_table(nodes),
+            "node         state     pid  address  since  version\n\
+             data node 1  starting  7    -        -      -\n\
+             data node 1 is starting since then: phase 'checkpoints loaded', 5 of 8 have done their part; before \
+             that: log scanned in 12.3 ms; 1 000 rows from checkpoints, 0 batches of the log, up to epoch 4711\n"
+        );
+        let json = as_json(nodes);
+        assert_eq!((&json[0]["running"], &json[0]["start"]["awaited"]), (&false.into(), &3.into()), "{json}");
+        assert_eq!(json[0]["start"]["phases"][0]["ms"], 12.345, "{json}");
+        let progress = node.progress.as_mut().expect("it has one");
+        (progress.report.phase, node.state) = (STARTED.into(), State::Running { pid: 7 });
+        let text = as_table(&[node]);
+        assert!(text.contains("data node 1 has started: log scanned in 12.3 ms; 1 000 rows"), "{text}");
     }
 }

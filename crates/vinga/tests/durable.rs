@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::durable::{DurableNode, Row, make_table, row, table_of, value};
-use support::folder::{said, vinga};
+use support::folder::{Folder, said, vinga};
 use vinga::blocking::Cluster;
-use vinga::{ErrorClass, Table};
+use vinga::{ColumnType, ErrorClass, NewTable, Table};
 
 /// Rows of a client.
 const ROWS: u64 = 20;
@@ -286,4 +286,185 @@ fn a_start_that_is_cut_off_loses_nothing() {
     let cluster = node.start();
     let table = table_of(&cluster);
     assert_eq!(value(&cluster, &table, 1), Some(1));
+}
+
+/// The records of committed changes that the node has logged since its start, in bytes.
+fn logged(cluster: &Cluster) -> u64 {
+    let info = cluster.info(vinga::InfoTable::Blocks).expect("it answers");
+    let rows = info.rows.iter().filter_map(|row| match &row[..] {
+        [_, vinga::InfoValue::Text(counter), vinga::InfoValue::Number(value)]
+            if counter == "bytes of records" =>
+        {
+            Some(*value)
+        }
+        _ => None,
+    });
+    rows.sum()
+}
+
+#[test]
+fn a_table_that_is_not_logged_is_there_and_empty() {
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = |name: &str| {
+        let table = NewTable::new(name).column("id", bigint).column("value", bigint).primary_key(&["id"]);
+        table.unique_index("by_value", &["value"]).ordered_index("ordered", &["value"])
+    };
+    let mut node = DurableNode::new(&[]);
+    let cluster = node.start();
+    let table = |cluster: &Cluster, name: &str| cluster.table_of::<Row>(name).expect("it is restored");
+    cluster.create_table(definition("test.gone").no_logging()).expect("a table can be created");
+    cluster.create_table(definition("test.kept")).expect("a table can be created");
+    let before = logged(&cluster);
+    for id in 0..100 {
+        let gone = table(&cluster, "test.gone");
+        commit(&cluster, &gone, &[(id, Some(id + 1000))], id % 10 == 0).expect("it can be written");
+    }
+    assert_eq!(logged(&cluster), before, "nothing of it is logged, in its unique index neither");
+    for round in 1..4 {
+        let cluster = if round == 1 { cluster.clone() } else { node.start() };
+        let (gone, kept) = (table(&cluster, "test.gone"), table(&cluster, "test.kept"));
+        if round > 1 {
+            let rows = cluster.scan(&gone, |request| request).expect("it can be read");
+            let rows: Vec<Row> = rows.collect::<Result<_, _>>().expect("it can be read");
+            assert!(rows.is_empty(), "it is empty: {} rows", rows.len());
+            let found = cluster.get_by(&gone, "by_value", 1001_u64).expect("it can be read");
+            assert!(found.is_none(), "its unique index is empty, too");
+            assert_eq!(value(&cluster, &kept, 1), Some(round - 1));
+        }
+        // Both kinds in a transaction: the logged part is whole. Values of the unique index are free again.
+        let mut transaction = cluster.begin().expect("a transaction can begin");
+        transaction.set_durable(true);
+        for id in 0..100 {
+            transaction.write(&gone, &row(id, id + 1000)).expect("it can be written");
+        }
+        transaction.write(&kept, &row(1, round)).expect("it can be written");
+        transaction.write(&kept, &row(2, round + 10)).expect("it can be written");
+        transaction.commit().expect("it is on disk");
+        assert_eq!(value(&cluster, &kept, 2), Some(round + 10));
+        if round == 2 { node.stop() } else { node.kill() }
+    }
+}
+
+#[test]
+fn changes_of_a_durable_table_are_on_disk_when_they_are_answered() {
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = |name: &str| {
+        let table = NewTable::new(name).column("id", bigint).column("value", bigint).primary_key(&["id"]);
+        table.unique_index("by_value", &["value"])
+    };
+    // What nothing waits for is not on disk when the node is killed.
+    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=32000"]);
+    let cluster = node.start();
+    let table = |cluster: &Cluster, name: &str| cluster.table_of::<Row>(name).expect("it is restored");
+    cluster.create_table(definition("test.d").durable()).expect("a table can be created");
+    cluster.create_table(definition("test.m")).expect("a table can be created");
+    let error = cluster.create_table(definition("test.x").durable().no_logging()).expect_err("that can't be");
+    assert!(error.to_string().contains("not logged can't be durable"), "{error}");
+    let mut cluster = cluster;
+    for round in 0..6 {
+        let (durable, memory) = (table(&cluster, "test.d"), table(&cluster, "test.m"));
+        let id = 100 * round;
+        match round {
+            0 => cluster.insert(&durable, &row(id, id)).map(|_| ()),
+            // Many rows at once.
+            1 => {
+                commit(&cluster, &durable, &(id..id + 50).map(|id| (id, Some(id))).collect::<Vec<_>>(), false)
+            }
+            // Another table, before and behind.
+            2 | 3 => {
+                let mut transaction = cluster.begin().expect("a transaction can begin");
+                let (first, second) = if round == 2 { (&memory, &durable) } else { (&durable, &memory) };
+                transaction.write(first, &row(id, id)).expect("it can be written");
+                transaction.write(second, &row(id, id)).expect("it can be written");
+                transaction.commit().map(|_| ())
+            }
+            // A value of the unique index passes from one row to another.
+            4 => commit(&cluster, &durable, &[(0, Some(7777)), (id, Some(0))], false),
+            _ => commit(&cluster, &durable, &[(0, None)], false),
+        }
+        .expect("it is committed");
+        node.kill();
+        cluster = node.start();
+        let durable = table(&cluster, "test.d");
+        let by_value = |value: u64| cluster.get_by(&durable, "by_value", value).expect("it can be read");
+        match round {
+            1 => assert!((id..id + 50).all(|id| value(&cluster, &durable, id) == Some(id))),
+            4 => {
+                assert_eq!(value(&cluster, &durable, 0), Some(7777));
+                assert!(by_value(0).is_some() && value(&cluster, &durable, id) == Some(0));
+            }
+            5 => assert!(value(&cluster, &durable, 0).is_none() && by_value(7777).is_none()),
+            _ => assert_eq!(value(&cluster, &durable, id), Some(id), "round {round}"),
+        }
+        if let 2 | 3 = round {
+            assert_eq!(value(&cluster, &table(&cluster, "test.m"), id), Some(id), "the transaction is whole");
+        }
+    }
+    assert_eq!(table(&cluster, "test.d").definition().durability, vinga::Durability::Disk, "it is kept");
+}
+
+#[test]
+fn without_a_disk_a_durable_table_is_refused() {
+    let mut node = DurableNode::new(&["Diskless=yes"]);
+    let cluster = node.start();
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = NewTable::new("test.d").column("id", bigint).primary_key(&["id"]).durable();
+    let error = cluster.create_table(definition).expect_err("there is no disk");
+    assert_eq!(error.code(), vinga::ErrorCode::NoDisk);
+    assert!(error.to_string().contains("test.d"), "{error}");
+}
+
+#[test]
+fn people_see_how_full_the_log_is() {
+    let mut node = DurableNode::new(&[]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    commit(&cluster, &table, &[(1, Some(1))], true).expect("it can be written");
+    let redo = |node: &DurableNode, more: &[&str]| {
+        let (ok, text) =
+            said(vinga().args(["admin", "--connect", &node.address(), "redo"]).args(more).output());
+        assert!(ok, "{text}");
+        text
+    };
+    let text = redo(&node, &[]);
+    assert!(text.contains("log stream 0 of node 1") && text.contains("in 4 files"), "{text}");
+    assert!(text.contains("tail        segment 1, in file 0"), "{text}");
+    assert!(text.contains("head        segment 1, in file 0 at byte "), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&redo(&node, &["--json"])).expect("it is JSON");
+    let stream = &json["streams"][0];
+    let bytes = |name: &str| stream[name].as_u64().unwrap_or_else(|| panic!("no {name}: {json}"));
+    assert_eq!(bytes("total_bytes"), 4 * ((4 << 20) - 4096));
+    assert!(bytes("used_bytes") > 0 && bytes("used_bytes") + bytes("free_bytes") == bytes("total_bytes"));
+    assert_eq!(json["advice"]["FragmentLogFileSize"], 4 << 20);
+
+    let mut node = DurableNode::new(&["Diskless=yes"]);
+    node.start();
+    assert!(redo(&node, &[]).contains("Diskless=yes"));
+}
+
+#[test]
+fn status_says_how_long_each_phase_of_the_start_took() {
+    let folder = Folder::new();
+    let status = || -> serde_json::Value {
+        let (_, text) = folder.run("status", &["--json"]);
+        serde_json::from_str(text.trim()).unwrap_or_else(|_| panic!("no JSON: {text}"))
+    };
+    assert!(folder.up(&["--port", "0"]).0);
+    let phases = |nodes: &serde_json::Value| -> Vec<String> {
+        let phases = nodes[0]["start"]["phases"].as_array().unwrap_or_else(|| panic!("{nodes}"));
+        phases.iter().map(|phase| phase["phase"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let first = status();
+    assert_eq!(phases(&first), ["files made", "system file written", "log opened", "first epoch begun"]);
+    let create = ["create", "shop.orders", "id int, primary key (id)"];
+    assert!(folder.run("admin", &create).0 && folder.run("down", &[]).0 && folder.up(&["--port", "0"]).0);
+    let second = status();
+    assert_eq!(second[0]["start"]["phase"], "started");
+    assert!(second[0]["start"]["epoch"].as_u64() > Some(0), "{second}");
+    assert_eq!(phases(&second)[..3], ["log scanned", "tables made", "checkpoints loaded"]);
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("data node 1 has started: log scanned in "), "{text}");
+    assert!(text.contains("0 rows from checkpoints, ") && text.contains(" up to epoch "), "{text}");
+    assert!(folder.run("down", &[]).0);
+    assert!(status()[0]["start"].is_null());
 }

@@ -6,15 +6,19 @@ mod samples;
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use samples::{SOFTWARE, image_file, origin, redo_file, schema_file, system_state};
+use samples::{SOFTWARE, image_file, origin, redo_file, system_state};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use support::folder::{Folder, said, vinga};
-use vinga_base::Epoch;
+use vinga::{ColumnType, NewTable};
+use vinga_base::{Epoch, TablePartitions};
+use vinga_dictionary::definitions::{Item, encode};
 use vinga_format::block::Origin;
 use vinga_format::redo::{Segment, begin_entries};
 use vinga_format::schema::SchemaEntry;
 use vinga_format::{BlockWriter, schema, system};
+use vinga_wire::dictionary::{TableRecord, UniqueTable};
+use vinga_wire::schema::Database;
 
 /// A node's folder, without a node.
 struct Files(Folder);
@@ -229,6 +233,33 @@ fn the_system_file_is_shown_and_verified() {
     assert!(ok && text.contains("nothing was written here yet"), "{text}");
 }
 
+/// A table with a unique index, as an item of a schema file.
+fn table(id: u32, name: &str) -> Item {
+    let bigint = ColumnType::Integer { bytes: 8, signed: true };
+    let new = NewTable::new(name).column("id", bigint).nullable_column("who", bigint);
+    let new = new.primary_key(&["id"]).unique_index("by_who", &["who"]).durable();
+    let definition = new.finish().expect("it is allowed");
+    let unique = UniqueTable { index: definition.indexes[0].id, table: id + 1, version: 302 };
+    Item::Table(TableRecord {
+        unique_tables: vec![unique],
+        ..TableRecord::new(id, 301, TablePartitions::first(2), definition)
+    })
+}
+
+/// A generation of one block of entries, and two that were appended.
+fn schema_file() -> Vec<u8> {
+    let database = Item::Database(Database { name: "shop".into(), attachment: vec![1, 2] });
+    let entries =
+        [vec![database, Item::VersionLimit(4096)], vec![table(3, "shop.items")]].map(|items| encode(&items));
+    let gone = encode(&[Item::NoTable(9), Item::NoDatabase("old".into())]);
+    let entry = |epoch, bytes| SchemaEntry { epoch: Epoch(epoch), bytes };
+    let first = [entry(50, &entries[0]), entry(60, &entries[1])];
+    let mut blocks = schema::rewrite(origin(), 2, first, SOFTWARE);
+    blocks.extend(schema::append(origin(), 2, 2, [entry(70, &gone)], SOFTWARE));
+    blocks.extend(schema::append(origin(), 2, 3, [entry(80, &encode(&[]))], SOFTWARE));
+    blocks.iter().flat_map(|block| block.to_vec()).collect()
+}
+
 #[test]
 fn definitions_are_shown_and_verified() {
     let files = Files::new();
@@ -239,7 +270,19 @@ fn definitions_are_shown_and_verified() {
         ok && text.contains("generation 2; cluster 123456789abcdef0, node 3; 4 blocks, 4 entries"),
         "{text}"
     );
-    let entry = SchemaEntry { epoch: Epoch(90), bytes: b"all" };
+    for said in [
+        "entry 1, epoch 50: database 'shop', attachment of 2 bytes",
+        "entry 1, epoch 50: versions of tables are below 4096",
+        "entry 2, epoch 60: table 3, 'shop.items', version 301, rows since version 301, commits wait for the disk",
+        "  index 1 has the hidden table 4, version 302",
+        "unique index by_who (who)",
+        "entry 3, epoch 70: there is no table 9 any more",
+        "entry 3, epoch 70: there is no database 'old' any more",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let all = encode(&[table(3, "shop.items")]);
+    let entry = SchemaEntry { epoch: Epoch(90), bytes: &all };
     let next = schema::rewrite(Origin { incarnation: 8, ..origin() }, 3, [entry], SOFTWARE);
     files.write(names[1], &next[0]);
     let (ok, text) = files.inspect("schema");
@@ -252,7 +295,12 @@ fn definitions_are_shown_and_verified() {
     assert!(ok && text.contains("generation 3: this one counts; "), "{text}");
     let (ok, text) = inspect("schema", &[&files.0.0], &["--json"]);
     let found: Value = serde_json::from_str(&text).expect("JSON");
-    assert!(ok && found["found"][1]["entries"][0]["bytes"] == 3, "{text}");
+    let entries = &found["found"][1]["entries"];
+    assert!(
+        ok && entries[0]["bytes"] == all.len() && entries[0]["items"][0]["durability"] == "Disk",
+        "{text}"
+    );
+    assert_eq!(entries[0]["items"][0]["definition"]["primary_key"][0], "id");
 
     files.damage(names[0], 2 * 4096 + 70);
     let (ok, text) = files.inspect("schema");
@@ -264,4 +312,27 @@ fn definitions_are_shown_and_verified() {
     files.damage(names[0], 3 * 4096 + 70);
     let (ok, text) = files.inspect("schema");
     assert!(ok && text.contains("at offset 12288, behind the last block: the block's checksum"), "{text}");
+}
+
+#[test]
+fn an_entry_that_says_what_cannot_be_is_named_with_its_place() {
+    let files = Files::new();
+    let name = "schema/000-00000000.schema";
+    let write = |bytes: &[u8]| {
+        let whole = encode(&[Item::VersionLimit(7)]);
+        let entries = [&whole[..], bytes].map(|bytes| SchemaEntry { epoch: Epoch(50), bytes });
+        let blocks = schema::rewrite(origin(), 1, entries, SOFTWARE);
+        files.write(name, &blocks.iter().flat_map(|block| block.to_vec()).collect::<Vec<_>>());
+        let head = 4096 + vinga_format::block::HEAD_BYTES + 16 + whole.len() + 16;
+        (files.inspect("schema"), format!("{name}: at offset {head}: entry 2, of epoch 50, "))
+    };
+    let ((ok, text), place) = write(&[200, 1, 2]);
+    assert!(!ok && text.contains(&format!("{place}can't be read")), "{text}");
+    let Item::Table(mut record) = table(3, "shop.items") else { panic!("it is a table") };
+    record.definition.primary_key.clear();
+    let ((ok, text), place) = write(&encode(&[Item::Table(record)]));
+    assert!(
+        !ok && text.contains(&format!("{place}says what can't be: table 'shop.items': the primary key")),
+        "{text}"
+    );
 }

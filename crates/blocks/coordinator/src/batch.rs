@@ -213,6 +213,8 @@ impl Coordinator {
             for &hidden in &table.unique_tables {
                 transaction.use_table(hidden);
             }
+            // Also if the change is undone later, or fails alone: then it waits for what it has changed elsewhere.
+            transaction.is_durable |= table.is_durable;
         }
         let hash = match kind {
             OperationKind::Insert | OperationKind::Write => {

@@ -9,6 +9,7 @@ use crate::ending::Cause;
 use crate::transaction::Transaction;
 use alloc::vec::Vec;
 use vinga_base::row_layout::RowLayout;
+use vinga_base::schema::Durability;
 use vinga_base::{NodeId, TablePartitions, TableVersion};
 use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
@@ -30,6 +31,8 @@ pub struct Table {
     pub unique_tables: Vec<u32>,
     /// It is such a table itself.
     pub hidden: bool,
+    /// Whoever changes a row of it is answered when that is on disk.
+    pub is_durable: bool,
 }
 
 impl Table {
@@ -128,6 +131,7 @@ impl Tables {
             partitions: record.partitions.clone(),
             unique_tables: record.unique_tables.iter().map(|unique| unique.table).collect(),
             hidden: record.definition.is_hidden(),
+            is_durable: record.definition.durability == Durability::Disk,
             is_held: false,
             fence: self.tables[at].as_ref().and_then(|table| table.fence),
         });

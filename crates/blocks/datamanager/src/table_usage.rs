@@ -50,6 +50,17 @@ impl DataManager {
         tables
     }
 
+    /// Bytes of the rows of tables that are logged: what a checkpoint with all pages contains, with an estimate of their
+    /// variable parts.
+    pub fn logged_bytes(&self) -> u64 {
+        let mut sum = TableUsage::default();
+        let logged = self.store.tables.iter().filter(|(_, table)| table.is_logged && !table.is_gone);
+        for (_, fragment) in logged.flat_map(|(_, table)| table.fragments()) {
+            self.add_fragment(fragment, &mut sum);
+        }
+        sum.row_bytes
+    }
+
     fn add_fragment(&self, fragment: &Fragment, sum: &mut TableUsage) {
         let rows = fragment.rows().usage();
         sum.rows += rows.rows;

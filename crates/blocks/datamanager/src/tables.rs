@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::order_key::OrderKey;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::schema::{Durability, IndexDefinition, IndexKind};
 use vinga_base::{PartitionId, TablePartitions, TableVersion};
 use vinga_fragment::fragment::Fragment;
 use vinga_fragment::fragment_index::FragmentIndex;
@@ -69,7 +69,7 @@ impl Table {
             layout,
             partitions: record.partitions.clone(),
             unique: UniqueIndexes::of(record),
-            is_logged: !record.definition.no_logging,
+            is_logged: record.definition.durability != Durability::NotLogged,
             read_backup: record.definition.read_backup,
             fragments,
             is_gone: false,

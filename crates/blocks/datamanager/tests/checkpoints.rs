@@ -6,7 +6,9 @@ use vinga_base::aligned::AlignedBuffer;
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
-use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+use vinga_base::schema::{
+    ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
 use vinga_datamanager::{DataManager, Disk, Settings};
 use vinga_format::checksum::Checksum;
@@ -81,7 +83,7 @@ fn table(no_logging: bool) -> TableRecord {
             },
         ],
         primary_key: vec![ColumnId(0)],
-        no_logging,
+        durability: if no_logging { Durability::NotLogged } else { Durability::Memory },
         indexes: vec![IndexDefinition {
             id: 1,
             name: "by id".into(),

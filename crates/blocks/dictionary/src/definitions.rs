@@ -101,7 +101,9 @@ mod tests {
     use super::*;
     use alloc::vec;
     use vinga_base::order_key::{Direction, OrderColumn};
-    use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+    use vinga_base::schema::{
+        ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+    };
     use vinga_base::{ColumnId, TablePartitions};
     use vinga_format::block::Origin;
     use vinga_format::checksum::Checksum;
@@ -152,6 +154,25 @@ mod tests {
     fn the_bytes_of_version_1_stay_as_they_are() {
         assert_eq!(hex(&encode(&all())), VERSION_1);
         assert_eq!(cold::from_bytes::<Vec<Item>>(&encode(&all())), Some(all()));
+    }
+
+    /// Where version 1 has a boolean value, whether a table is not logged, version 2 has its durability.
+    #[test]
+    fn a_boolean_value_of_version_1_is_a_durability() {
+        for (byte, durability) in [(0, Durability::Memory), (1, Durability::NotLogged), (2, Durability::Disk)]
+        {
+            let mut record = record();
+            record.definition.durability = durability;
+            let bytes = encode(&[Item::Table(record)]);
+            let memory = encode(&[Item::Table(self::record())]);
+            let differs: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != memory[at]).collect();
+            match differs[..] {
+                [] => assert_eq!(durability, Durability::Memory),
+                [at] => assert_eq!((memory[at], bytes[at]), (0, byte)),
+                _ => panic!("{durability:?} takes one byte: {differs:?}"),
+            }
+            assert_eq!(bytes.len(), memory.len());
+        }
     }
 
     const VERSION_1: &str = "050003ad02ad02010104ae020200010a73686f702e6974656d7301026964000801000100000000010106756e69717565010000\

@@ -21,7 +21,7 @@ extern crate std;
 
 mod change;
 mod databases;
-mod definitions;
+pub mod definitions;
 mod events;
 mod lock;
 mod partitions;

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
-use vinga_base::schema::{ATTACHMENT_BYTES_MAX, IndexKind, TableDefinition, check_database_name};
+use vinga_base::schema::{ATTACHMENT_BYTES_MAX, Durability, IndexKind, TableDefinition, check_database_name};
 use vinga_wire::dictionary::{TableRecord, UniqueTable, VersionedTable};
 use vinga_wire::schema::{Database, SchemaChange, SchemaEvent, SchemaEventKind};
 use vinga_wire::view::ClusterView;
@@ -85,7 +85,7 @@ impl Plan {
 
 type Planned = Result<Plan, Refused>;
 
-fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refused> {
+pub fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { code, detail: detail.into() })
 }
 
@@ -367,8 +367,8 @@ pub fn check_definition(definition: &TableDefinition) -> Result<(), Refused> {
 }
 
 /// What says how the rows are kept.
-fn options(definition: &TableDefinition) -> (bool, bool, u16) {
-    (definition.no_logging, definition.read_backup, definition.partitions)
+fn options(definition: &TableDefinition) -> (Durability, bool, u16) {
+    (definition.durability, definition.read_backup, definition.partitions)
 }
 
 fn check_same_columns(before: &TableDefinition, after: &TableDefinition) -> Result<(), Refused> {

@@ -1,10 +1,11 @@
 //! Requests of API nodes, and their answers.
 
-use crate::plan::{ChangeRequest, Refused, check_definition};
+use crate::plan::{ChangeRequest, Refused, check_definition, refuse};
 use crate::{Dictionary, QUEUED_CHANGES_MAX, Requester};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use vinga_base::schema::{Durability, TableDefinition};
 use vinga_kernel::Context;
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
@@ -33,11 +34,20 @@ impl Dictionary {
             return self.refuse_malformed(cx, refusal, frame);
         };
         let requester = Requester { address: frame.sender(), request, refusal };
-        match check_definition(&definition) {
+        match check_definition(&definition).and_then(|()| self.check_durability(&definition)) {
             Ok(()) => self.begin_or_queue(cx, requester, ChangeRequest::Create(definition)),
             Err(refused) => self.refuse(cx, requester, refused),
         }
         Some(())
+    }
+
+    /// Refuses a table whose changes wait for the disk where there is none.
+    fn check_durability(&self, definition: &TableDefinition) -> Result<(), Refused> {
+        if definition.durability == Durability::Disk && self.file.is_none() {
+            let detail = format!("'{}': its changes could not wait for the disk", definition.name);
+            return refuse(ErrorCode::NoDisk, detail);
+        }
+        Ok(())
     }
 
     pub(crate) fn on_drop_table_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {

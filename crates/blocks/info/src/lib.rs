@@ -250,6 +250,7 @@ mod tests {
                 | InfoTable::Tables
                 | InfoTable::DiskWriteSpeedBase
                 | InfoTable::DiskWriteSpeedAggregate
+                | InfoTable::RedoLogs
                 | InfoTable::Parameters => {}
             }
             0

@@ -37,8 +37,8 @@ use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
-    self, DefinitionsExtent, NodeStartedOrder, Restored, StartConfirm, StartRefuse, StartRequest,
-    StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, StartConfirm, StartProgressReport,
+    StartRefuse, StartRequest, StartResult, StartTask,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -79,6 +79,8 @@ pub struct Lifecycle {
     cluster_incarnation: u64,
     /// Counts requests; answers to earlier ones don't count.
     step: u32,
+    /// Blocks that were asked in the present phase.
+    asked: u32,
     awaited: BTreeSet<Address>,
     /// The least of the epochs that the streams which have answered reach.
     reached: Option<Epoch>,
@@ -130,6 +132,7 @@ impl Lifecycle {
             file,
             cluster_incarnation,
             step: 0,
+            asked: 0,
             awaited: BTreeSet::new(),
             reached: None,
             restored: Epoch(0),
@@ -181,6 +184,7 @@ impl Lifecycle {
     fn enter(&mut self, cx: &mut Context<'_>, phase: Phase) {
         self.note_time(cx.now());
         self.phase = phase;
+        self.asked = 0;
         let epoch = self.restored;
         let task = match phase {
             Phase::MakingFiles => StartTask::MakeFiles,
@@ -209,8 +213,14 @@ impl Lifecycle {
                 durable: epoch,
                 incarnation: self.incarnation(),
             },
-            Phase::WritingSystemFile => return self.write_system_file(cx),
-            Phase::Started => return self.report_started(cx),
+            Phase::WritingSystemFile => {
+                self.report_progress(cx);
+                return self.write_system_file(cx);
+            }
+            Phase::Started => {
+                self.report_progress(cx);
+                return self.report_started(cx);
+            }
             Phase::Refused => return,
         };
         let blocks: &[BlockNumber] = match phase {
@@ -233,11 +243,33 @@ impl Lifecycle {
             .flat_map(|&block| cx.view().addresses(block))
             .filter(|address| address.node() == node)
             .collect();
+        self.asked = self.awaited.len() as u32;
+        self.report_progress(cx);
         self.step += 1;
         let request = StartRequest { step: self.step, task };
         for &block in &self.awaited {
             cold::write(&mut cx.frame(SignalNumber::StartRequest, block), &request);
         }
+    }
+
+    /// Reports how far the start is, on a node that has one.
+    fn report_progress(&self, cx: &mut Context<'_>) {
+        if self.file.is_none() {
+            return;
+        }
+        let finished =
+            self.times.iter().map(|(phase, span)| PhaseTime { work: phase.work().into(), micros: span.0 });
+        let report = StartProgressReport {
+            phase: self.phase.work().into(),
+            asked: self.asked,
+            awaited: self.awaited.len() as u32,
+            rows: self.loaded,
+            batches: self.replayed,
+            epoch: self.restored.0,
+            finished: finished.collect(),
+        };
+        let driver = cx.driver();
+        cold::write(&mut cx.frame(SignalNumber::StartProgressReport, driver), &report);
     }
 
     fn next_phase(&self) -> Phase {
@@ -364,6 +396,8 @@ impl Lifecycle {
             self.restored = self.reached.unwrap_or_default();
             let next = self.next_phase();
             self.enter(cx, next);
+        } else {
+            self.report_progress(cx);
         }
         Some(())
     }

@@ -32,7 +32,7 @@ pub enum Phase {
 
 impl Phase {
     /// What is done in it, for people.
-    fn work(self) -> &'static str {
+    pub(crate) fn work(self) -> &'static str {
         match self {
             Phase::MakingFiles => "files made",
             Phase::ScanningLog => "log scanned",

@@ -5,13 +5,15 @@ use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose};
+use vinga_kernel::Span;
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::FileErrorKind;
 use vinga_wire::start::{
-    self, DefinitionsExtent, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask,
+    self, DefinitionsExtent, StartConfirm, StartProgressReport, StartRefuse, StartRequest, StartResult,
+    StartTask,
 };
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
@@ -118,6 +120,20 @@ impl Node {
         for receiver in receivers {
             self.answer(receiver, step, answer());
         }
+    }
+
+    /// What was sent, without reports about the progress of the start.
+    fn sent_beside_progress(&mut self) -> Vec<SignalNumber> {
+        let sent = self.harness.take_sent();
+        sent.iter().map(Sent::signal).filter(|&signal| signal != SignalNumber::StartProgressReport).collect()
+    }
+
+    /// How far the start is, as the driver was informed since this was last asked.
+    fn progress(&mut self) -> Vec<StartProgressReport> {
+        self.serve();
+        let sent = self.harness.take_sent();
+        let reports = sent.iter().filter(|sent| sent.signal() == SignalNumber::StartProgressReport);
+        reports.map(|sent| cold::read(&sent.frame()).expect("a whole body")).collect()
     }
 
     fn is_started(&mut self) -> bool {
@@ -341,7 +357,7 @@ fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
     node.all_done();
     node.serve();
     assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
-    assert!(node.harness.take_sent().is_empty());
+    assert_eq!(node.sent_beside_progress(), []);
 }
 
 #[test]
@@ -351,8 +367,7 @@ fn a_failed_write_of_the_system_file_ends_the_start_whatever_the_flush_says() {
     node.writes_fail = true;
     node.all_done();
     node.serve();
-    let sent = node.harness.take_sent();
-    assert_eq!(sent.iter().map(Sent::signal).collect::<Vec<_>>(), [SignalNumber::StopNodeOrder]);
+    assert_eq!(node.sent_beside_progress(), [SignalNumber::StopNodeOrder]);
     assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
 }
 
@@ -502,4 +517,28 @@ fn log_incarnations_of_which_nothing_is_left_are_forgotten() {
     node.serve();
     let kept: Vec<u32> = node.state().log_incarnations.iter().map(|one| one.number).collect();
     assert_eq!(kept, [1, 2, 4, 5, 7, 10]);
+}
+
+#[test]
+fn the_driver_is_informed_how_far_the_start_is() {
+    let mut node = Node::new(disk(state(), 7));
+    let (_, receivers, step) = node.asked();
+    assert_eq!(receivers.len(), 2);
+    let result =
+        StartResult::LogScanned { complete: Epoch(100), greatest: Epoch(100), incarnations: vec![1] };
+    node.answer(receivers[0], step, result.clone());
+    let reports = node.progress();
+    let [report] = &reports[..] else { panic!("one answer, one report: {reports:?}") };
+    assert_eq!((report.phase.as_str(), report.asked, report.awaited, report.epoch), ("log scanned", 2, 1, 0));
+    assert!(report.finished.is_empty());
+    node.harness.advance(Span::from_millis(5));
+    node.answer(receivers[1], step, result);
+    let reports = node.progress();
+    let [report] = &reports[..] else { panic!("the next phase: {reports:?}") };
+    assert_eq!((report.phase.as_str(), report.epoch), ("tables made", 100));
+    let [scan] = &report.finished[..] else { panic!("one phase has ended: {report:?}") };
+    assert!(scan.work == "log scanned" && scan.micros >= 5000, "{scan:?}");
+
+    let mut node = Node::new(None);
+    assert!(node.progress().is_empty(), "a node without a disk has no phases");
 }

@@ -23,6 +23,7 @@
 
 use crate::Redo;
 use crate::samples::{Sample, Written};
+use crate::sizing::LastRound;
 use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
 use alloc::collections::BTreeMap;
 use vinga_base::{Epoch, LiveParameter};
@@ -69,8 +70,12 @@ impl CheckpointSettings {
 
 /// A round.
 struct Round {
-    /// Where the log was when it began.
+    /// Where the log was when it began, and when that was.
     begun_at: u64,
+    begun: Tick,
+    /// Bytes that were written, and when the last of them were.
+    bytes: u64,
+    written: Tick,
     /// The data managers whose checkpoints are neither usable nor given up, and whether they are being written.
     awaited: BTreeMap<u16, bool>,
     /// A checkpoint was given up.
@@ -115,6 +120,7 @@ pub struct Checkpoints {
     /// Quotas were last given then.
     quotas_given: Tick,
     speed: WriteSpeed,
+    last: Option<LastRound>,
     statistics: RoundStatistics,
 }
 
@@ -180,6 +186,7 @@ impl Checkpoints {
             timer: 0,
             quotas_given: Tick(0),
             speed: WriteSpeed::new(settings.speed),
+            last: None,
             statistics: RoundStatistics::default(),
         }
     }
@@ -244,6 +251,25 @@ impl Redo {
         self.samples.average(now, seconds)
     }
 
+    /// Bytes a second of the redo log in the ten seconds since the start in which it was most.
+    pub fn greatest_redo_speed(&self, now: Tick) -> u64 {
+        self.samples.greatest_redo(now)
+    }
+
+    /// The last round whose checkpoints all became usable.
+    pub fn last_round(&self) -> Option<LastRound> {
+        self.checkpoints.last
+    }
+
+    /// The part of the node's speed that the data managers of this stream have together when nothing is in a hurry.
+    pub(crate) fn usual_speed(&self) -> u64 {
+        self.part_of(self.checkpoints.speed.usual())
+    }
+
+    fn part_of(&self, speed: u64) -> u64 {
+        speed * self.settings.participants.len() as u64 / u64::from(self.checkpoints.data_managers)
+    }
+
     /// Counters of rounds.
     pub fn round_statistics(&self) -> RoundStatistics {
         self.checkpoints.statistics
@@ -251,8 +277,7 @@ impl Redo {
 
     /// The part of [`Redo::write_speed`] that the data managers of this stream have together.
     pub fn target_speed(&self) -> Option<u64> {
-        let node = self.checkpoints.speed.target()?;
-        Some(node * self.settings.participants.len() as u64 / u64::from(self.checkpoints.data_managers))
+        self.checkpoints.speed.target().map(|node| self.part_of(node))
     }
 
     /// The start has ended: data managers are ready for checkpoints.
@@ -309,6 +334,9 @@ impl Redo {
         }
         self.checkpoints.round = Some(Round {
             begun_at: position,
+            begun: cx.now(),
+            bytes: 0,
+            written: cx.now(),
             awaited: participants.map(|instance| (instance, true)).collect(),
             is_given_up: false,
             was_short: is_short,
@@ -395,6 +423,10 @@ impl Redo {
         }
         let Some(round) = &mut self.checkpoints.round else { return Some(()) };
         let instance = frame.sender().instance();
+        if checkpoint > 0 {
+            round.bytes += checkpoint;
+            round.written = cx.now();
+        }
         match state {
             CheckpointState::Writing => {}
             CheckpointState::Written => {
@@ -444,6 +476,12 @@ impl Redo {
             return;
         }
         checkpoints.statistics.rounds += 1;
+        checkpoints.last = Some(LastRound {
+            ended: cx.now(),
+            bytes: round.bytes,
+            writing: round.written.since(round.begun),
+            whole: cx.now().since(round.begun),
+        });
         checkpoints.covered = round.begun_at;
         checkpoints.is_first = false;
         checkpoints.backoff = BACKOFF_MIN;

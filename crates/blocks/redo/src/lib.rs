@@ -23,6 +23,7 @@ mod replay;
 mod samples;
 mod scan;
 mod segments;
+mod sizing;
 mod start;
 mod task;
 mod write_speed;
@@ -30,6 +31,7 @@ mod writer;
 
 pub use checkpoints::{CheckpointSettings, RoundStatistics};
 pub use samples::{Sample, Written};
+pub use sizing::{LastRound, Log, Place};
 pub use write_speed::{Reason, Slowdowns, SpeedLimits};
 
 use alloc::string::String;

@@ -11,6 +11,8 @@ use vinga_kernel::{Span, Tick};
 const SECOND: Span = Span::from_millis(1000);
 /// Samples older than this are not shown.
 const AGE_MAX: Span = Span::from_millis(60_000);
+/// The greatest average is over so many seconds: a shorter burst says little about how large a log should be.
+const GREATEST_SECONDS: u64 = 10;
 /// Samples that are kept: as many as can be shown.
 const SAMPLES_MAX: usize = 61;
 
@@ -45,26 +47,32 @@ struct Kept {
     target: Option<u64>,
 }
 
-/// The last samples, oldest first.
+/// The last samples.
 #[derive(Default)]
-pub struct Samples(VecDeque<Kept>);
+pub struct Samples {
+    /// Oldest first.
+    kept: VecDeque<Kept>,
+    /// The greatest average of [`GREATEST_SECONDS`] of the redo log, of all that have ended.
+    redo_max: u64,
+}
 
 impl Samples {
     /// Something was written.
     pub fn note(&mut self, now: Tick, written: Written, target: Option<u64>) {
-        let end = self.0.back().map(|last| last.begun + SECOND);
+        let end = self.kept.back().map(|last| last.begun + SECOND);
         let begin = match end {
             Some(end) if now < end => None,
             Some(end) if now < end + SECOND => Some(end),
             _ => Some(now),
         };
         if let Some(begun) = begin {
-            if self.0.len() == SAMPLES_MAX {
-                self.0.pop_front();
+            self.redo_max = self.greatest_redo(now);
+            if self.kept.len() == SAMPLES_MAX {
+                self.kept.pop_front();
             }
-            self.0.push_back(Kept { begun, written: Written::default(), target });
+            self.kept.push_back(Kept { begun, written: Written::default(), target });
         }
-        let last = self.0.back_mut().expect("it is there or was begun");
+        let last = self.kept.back_mut().expect("it is there or was begun");
         last.written.checkpoint += written.checkpoint;
         last.written.redo += written.redo;
         last.target = target;
@@ -78,7 +86,7 @@ impl Samples {
             let age = Span(passed.0 - length.0);
             (age < AGE_MAX).then_some(Sample { age, length, written: kept.written, target: kept.target })
         };
-        self.0.iter().rev().map_while(shown)
+        self.kept.iter().rev().map_while(shown)
     }
 
     /// Bytes a second during the last seconds, on the average; the second that is not over is left out.
@@ -90,6 +98,13 @@ impl Samples {
             sum.redo += sample.written.redo;
         }
         Written { checkpoint: sum.checkpoint / seconds, redo: sum.redo / seconds }
+    }
+
+    /// Bytes a second of the redo log in the ten seconds in which it was most.
+    pub fn greatest_redo(&self, now: Tick) -> u64 {
+        // The average is greatest when a sample has just ended.
+        let ended = self.kept.iter().rev().map(|kept| kept.begun + SECOND).find(|end| *end <= now);
+        ended.map_or(0, |end| self.average(end, GREATEST_SECONDS).redo).max(self.redo_max)
     }
 }
 
@@ -135,6 +150,9 @@ mod tests {
         assert_eq!(samples.average(now, 10).redo, (1089..1099).sum::<u64>() / 10);
         assert_eq!(samples.average(now, 60).redo, (1039..1099).sum::<u64>() / 60);
         let later = at(104_500);
+        assert_eq!(samples.greatest_redo(later), (1090..1100).sum::<u64>() / 10, "those before the pause");
+        samples.note(at(300_000), redo(1), None);
+        assert_eq!(samples.greatest_redo(at(301_000)), (1090..1100).sum::<u64>() / 10);
         assert_eq!(samples.average(later, 1), Written::default());
         assert_eq!(samples.average(later, 10).redo, (1094..1100).sum::<u64>() / 10);
     }

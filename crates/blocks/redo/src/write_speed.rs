@@ -160,6 +160,11 @@ impl WriteSpeed {
         (self.reason != Reason::HardlyAnyRoom).then_some(self.speed)
     }
 
+    /// Bytes a second as adapted to the load, whatever room the log has, and never more than when nobody restarts.
+    pub fn usual(&self) -> u64 {
+        self.speed.min(self.limits.max(Restart::None))
+    }
+
     /// Why it is that.
     pub fn reason(&self) -> Reason {
         self.reason

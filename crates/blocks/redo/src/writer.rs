@@ -61,6 +61,11 @@ impl Writer {
         self.offset + open.next_multiple_of(SECTOR_BYTES) as u64 - SEGMENT_HEAD_BYTES as u64
     }
 
+    /// Where the next block begins in the file of the newest segment.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// So many bytes of the log are in use already.
     pub fn note_used(&mut self, bytes: u64) {
         self.position = bytes;

@@ -503,6 +503,8 @@ typedef struct vinga_description {
     uint32_t id;
     /** 1 if its rows are neither logged nor checkpointed. */
     int no_logging;
+    /** 1 if commits that change its rows are answered when they are on disk. */
+    int durable;
     /** 1 if backups may answer committed reads. */
     int read_backup;
     /** Number of indexes beside the primary key; they are numbered from 0. */
@@ -572,6 +574,8 @@ VINGA_API int vinga_definition_unique_index(vinga_definition *definition, const 
 VINGA_API int vinga_definition_drop_index(vinga_definition *definition, int kind, const char *name);
 /** Its rows are neither logged nor checkpointed: after a restart of the cluster it is empty. */
 VINGA_API int vinga_definition_no_logging(vinga_definition *definition);
+/** Commits that change its rows are answered when they are on disk. A table can't be both this and one that is not logged. */
+VINGA_API int vinga_definition_durable(vinga_definition *definition);
 /** Backups may answer committed reads. */
 VINGA_API int vinga_definition_read_backup(vinga_definition *definition);
 /** Its rows lie in so many of the cluster's partitions; 0 for the usual number. More let more threads work on it, fewer make
@@ -779,6 +783,8 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 #define VINGA_INFO_DISK_WRITE_SPEED_BASE 5
 /** The same on the average of 1, 10 and 60 seconds, and how fast checkpoints are to be written. */
 #define VINGA_INFO_DISK_WRITE_SPEED_AGGREGATE 6
+/** Log streams: size, what is in use, where head and tail are, what is logged, how large the log should be. */
+#define VINGA_INFO_REDO_LOGS 7
 
 /** Rows of an information table, VINGA_INFO_*, of a data node. */
 VINGA_API int vinga_info(vinga_cluster *cluster, int which, vinga_result **result);

@@ -169,13 +169,14 @@ fn delete(
 }
 
 /// The information tables by their numbers.
-const INFO_TABLES: [InfoTable; 6] = [
+const INFO_TABLES: [InfoTable; 7] = [
     InfoTable::Threads,
     InfoTable::Memory,
     InfoTable::Pools,
     InfoTable::Blocks,
     InfoTable::DiskWriteSpeedBase,
     InfoTable::DiskWriteSpeedAggregate,
+    InfoTable::RedoLogs,
 ];
 
 fn info(waiting: &Waiting<'_>, _: &mut Cluster, table: c_int, result: Out<Handle<ResultSet>>) -> Outcome {

@@ -186,6 +186,15 @@ pub extern "C" fn vinga_definition_no_logging(definition: Handle<Definition>) ->
 
 /// See `vinga.h`.
 #[unsafe(no_mangle)]
+pub extern "C" fn vinga_definition_durable(definition: Handle<Definition>) -> c_int {
+    definition.with(|definition, _| {
+        definition.change(NewTable::durable);
+        Ok(())
+    })
+}
+
+/// See `vinga.h`.
+#[unsafe(no_mangle)]
 pub extern "C" fn vinga_definition_read_backup(definition: Handle<Definition>) -> c_int {
     definition.with(|definition, _| {
         definition.change(NewTable::read_backup);

@@ -11,7 +11,7 @@ use crate::row::{Cells, no_column};
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::ptr;
 use std::sync::Arc;
-use vinga::{ColumnId, Direction, IndexDefinition};
+use vinga::{ColumnId, Direction, Durability, IndexDefinition};
 
 /// A table handle's object. It never changes, so threads share it.
 pub struct Table {
@@ -202,6 +202,8 @@ pub struct CDescription {
     pub id: u32,
     /// Whether its rows are neither logged nor checkpointed.
     pub no_logging: c_int,
+    /// Whether commits that change its rows are answered when they are on disk.
+    pub durable: c_int,
     /// Whether backups may answer committed reads.
     pub read_backup: c_int,
     /// Number of indexes beside the primary key.
@@ -220,7 +222,8 @@ pub extern "C" fn vinga_table_describe(table: Handle<Table>, out: Out<CDescripti
             version: core.version().0,
             birth: core.birth().0,
             id: core.id().0,
-            no_logging: definition.no_logging.into(),
+            no_logging: (definition.durability == Durability::NotLogged).into(),
+            durable: (definition.durability == Durability::Disk).into(),
             read_backup: definition.read_backup.into(),
             indexes: definition.indexes.len() as c_uint,
             partitions: core.partitions().len() as c_uint,

@@ -102,7 +102,7 @@ fn layouts() {
     assert_eq!((size_of::<CDateTime>(), offset_of!(CDateTime, microseconds)), (16, 8));
     assert_eq!((size_of::<CColumn>(), offset_of!(CColumn, key_place)), (20, 16));
     assert_eq!((size_of::<CBound>(), size_of::<CRange>()), (24, 48));
-    assert_eq!((size_of::<CDescription>(), offset_of!(CDescription, partitions)), (40, 32));
+    assert_eq!((size_of::<CDescription>(), offset_of!(CDescription, partitions)), (40, 36));
     assert_eq!((size_of::<CIndex>(), offset_of!(CIndex, columns)), (12, 8));
     assert_eq!((size_of::<CSchemaEvent>(), offset_of!(CSchemaEvent, name)), (56, 40));
 }

@@ -112,7 +112,7 @@ fn the_header_declares_what_the_library_has() {
             cluster::vinga_next_ready cluster::vinga_cluster_new cluster::vinga_cluster_close
             cluster::vinga_node_id cluster::vinga_is_at_rest cluster::vinga_incarnation
             definition::vinga_definition_close definition::vinga_definition_no_logging
-            definition::vinga_definition_read_backup failure::vinga_error_class_of
+            definition::vinga_definition_durable definition::vinga_definition_read_backup failure::vinga_error_class_of
             failure::vinga_error_is_retryable_of filter::vinga_filter_close filter::vinga_filter_value
             filter::vinga_filter_not filter::vinga_filter_is_null filter::vinga_filter_is_not_null
             last_error::vinga_errno last_error::vinga_error last_error::vinga_error_class

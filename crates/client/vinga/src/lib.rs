@@ -362,7 +362,9 @@ pub use statistics::IndexStatistics;
 pub use table::Table;
 pub use transaction::{Committed, Reading, Savepoint, Transaction, TransactionName};
 pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
-pub use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+pub use vinga_base::schema::{
+    ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+};
 pub use vinga_base::{ColumnId, Epoch, LiveParameter, LiveUnit, NodeId, OperationNumber};
 pub use vinga_client_core::{
     EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, sql_rules,

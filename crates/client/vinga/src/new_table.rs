@@ -1,7 +1,9 @@
 //! Definitions of tables: put together for a new table, or made from those of a table that is to be changed.
 
 use vinga_base::order_key::{Direction, OrderColumn};
-use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+use vinga_base::schema::{
+    ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+};
 use vinga_client_core::{Error, Result};
 use vinga_wire::ErrorCode;
 
@@ -46,6 +48,8 @@ pub struct NewTable {
     first_id: u32,
     /// A name that was given to a column and is not for users.
     reserved: Option<String>,
+    /// It was made both durable and one that is not logged.
+    contradicts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +73,7 @@ impl NewTable {
             indexes: Vec::new(),
             first_id: 1,
             reserved: None,
+            contradicts: false,
         }
     }
 
@@ -136,9 +141,25 @@ impl NewTable {
     }
 
     /// Its rows are neither logged nor checkpointed: after a restart of the cluster it is empty.
+    ///
+    /// A table can't be both this and [`NewTable::durable`].
     #[must_use]
-    pub fn no_logging(mut self) -> Self {
-        self.definition.no_logging = true;
+    pub fn no_logging(self) -> Self {
+        self.kept(Durability::NotLogged)
+    }
+
+    /// Whoever changes a row of it is answered when that is on disk, as if [`crate::Transaction::set_durable`] had been
+    /// called.
+    ///
+    /// A table can't be both this and [`NewTable::no_logging`]; without a disk (`Diskless`) it is refused.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        self.kept(Durability::Disk)
+    }
+
+    fn kept(mut self, durability: Durability) -> Self {
+        let before = std::mem::replace(&mut self.definition.durability, durability);
+        self.contradicts |= before != Durability::Memory && before != durability;
         self
     }
 
@@ -210,6 +231,9 @@ impl NewTable {
         if let Some(name) = self.reserved {
             return Err(bad(format!("column '{name}': names that begin with $ are reserved")));
         }
+        if self.contradicts {
+            return Err(bad("a table that is not logged can't be durable: nothing of it is on disk".into()));
+        }
         let mut definition = self.definition;
         if !self.primary_key.is_empty() {
             definition.primary_key.clear();
@@ -243,7 +267,14 @@ impl From<TableDefinition> for NewTable {
     /// The definition of a table that is to be changed: what is not said again stays.
     fn from(definition: TableDefinition) -> Self {
         let first_id = definition.indexes.last().map_or(1, |index| u32::from(index.id) + 1);
-        NewTable { definition, primary_key: Vec::new(), indexes: Vec::new(), first_id, reserved: None }
+        NewTable {
+            definition,
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+            first_id,
+            reserved: None,
+            contradicts: false,
+        }
     }
 }
 

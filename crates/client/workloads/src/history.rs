@@ -101,6 +101,19 @@ impl History {
         history
     }
 
+    /// Forgets what was done with some tables before the cluster died the last time: their rows are gone, whatever was
+    /// restored. What transactions did in other tables stays.
+    pub fn empty(&mut self, is_emptied: impl Fn(TableRef) -> bool) {
+        let died_at = self.died_at;
+        for transaction in &mut self.transactions {
+            transaction.events.retain(|event| match event {
+                Event::Operation(record) => record.sent >= died_at || !is_emptied(record.operation.table),
+                Event::OwnRead(read, _) => read.sent >= died_at || !is_emptied(read.row.table),
+                Event::RollbackTo(_) => true,
+            });
+        }
+    }
+
     /// Whether what a transaction saw counts: one that is in doubt since the cluster has died may have seen what was lost
     /// then.
     pub fn trusts(&self, transaction: &Transaction) -> bool {

@@ -23,6 +23,10 @@ use vinga_wire::operation::{LockWait, OperationKind};
 pub struct Settings {
     /// Whether the tables have unique indexes, whose keys the sessions compete for, too.
     pub unique: bool,
+    /// Whether changes of the first table wait for the disk.
+    pub durable: bool,
+    /// Whether the second table is neither logged nor checkpointed.
+    pub unlogged: bool,
     /// Keys of each table.
     pub keys: u64,
     /// Transactions of each session.
@@ -54,16 +58,19 @@ impl KeyValue {
 
 impl Workload for KeyValue {
     fn tables(&self) -> Vec<Shape> {
-        if self.settings.unique {
-            return vec![
+        let (plain, noted) = if self.settings.unique {
+            (
                 Shape::new("unique.plain", KeyForm::Number, false).unique(),
                 Shape::new("unique.noted", KeyForm::Text, true).unique(),
-            ];
-        }
-        vec![
-            Shape::new("key_value.plain", KeyForm::Number, false),
-            Shape::new("key_value.noted", KeyForm::Text, true),
-        ]
+            )
+        } else {
+            (
+                Shape::new("key_value.plain", KeyForm::Number, false),
+                Shape::new("key_value.noted", KeyForm::Text, true),
+            )
+        };
+        let plain = if self.settings.durable { plain.durable() } else { plain };
+        vec![plain, if self.settings.unlogged { noted.unlogged() } else { noted }]
     }
 
     fn loader(&self, ids: Ids) -> Box<dyn Session> {

@@ -14,7 +14,9 @@ use vinga_base::ColumnId;
 use vinga_base::hash::KeyHash;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+use vinga_base::schema::{
+    ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+};
 use vinga_program::comparison::Comparison;
 use vinga_program::filter::codec;
 use vinga_program::filter::tree::{Constant, column};
@@ -115,6 +117,30 @@ impl Shape {
             kind: IndexKind::Unique,
         }));
         self
+    }
+
+    /// The same, neither logged nor checkpointed.
+    #[must_use]
+    pub fn unlogged(mut self) -> Self {
+        self.definition.durability = Durability::NotLogged;
+        self
+    }
+
+    /// The same; whoever changes a row waits for the disk.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.definition.durability = Durability::Disk;
+        self
+    }
+
+    /// Whether its rows are gone when the cluster has died.
+    pub fn is_unlogged(&self) -> bool {
+        self.definition.durability == Durability::NotLogged
+    }
+
+    /// Whether whoever changes a row waits for the disk.
+    pub fn is_durable(&self) -> bool {
+        self.definition.durability == Durability::Disk
     }
 
     /// The hidden table of the unique index on the count, of a table whose keys are numbers. It is read only, and comes

@@ -348,6 +348,20 @@ impl IndexDefinition {
     }
 }
 
+/// What is kept of a table's rows on disk, and what a commit that changes them waits for.
+///
+/// Up to version 1 of the schema file's format there were the first two only, as a boolean value, which has the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub enum Durability {
+    /// They are logged and in checkpoints; a commit waits for the disk if its transaction has asked for that.
+    #[default]
+    Memory,
+    /// Neither logged nor checkpointed: after a restart of the whole cluster the table exists and is empty.
+    NotLogged,
+    /// They are logged and in checkpoints; each commit that changes one is answered when it is on disk.
+    Disk,
+}
+
 /// The definition of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct TableDefinition {
@@ -357,8 +371,8 @@ pub struct TableDefinition {
     pub columns: Vec<ColumnDefinition>,
     /// The primary key's columns, in key order.
     pub primary_key: Vec<ColumnId>,
-    /// Neither logged nor checkpointed: after a restart of the whole cluster the table exists and is empty.
-    pub no_logging: bool,
+    /// What is kept of its rows on disk.
+    pub durability: Durability,
     /// Whether backup replicas may answer committed reads.
     pub read_backup: bool,
     /// The number of the cluster's partitions that hold its rows; 0 for the usual number. The hidden tables of its
@@ -497,7 +511,7 @@ impl TableDefinition {
             name: format!("{database}.$unique_{table}_{}", index.id),
             columns: columns.map(column).collect(),
             primary_key: (0..index.columns.len() as u16).map(ColumnId).collect(),
-            no_logging: self.no_logging,
+            durability: self.durability,
             read_backup: self.read_backup,
             ..TableDefinition::default()
         }

@@ -35,6 +35,8 @@ pub enum InfoTable {
     DiskWriteSpeedBase,
     /// The same on the average, and how fast checkpoints are to be written.
     DiskWriteSpeedAggregate,
+    /// Log streams: their size, what is in use, what is logged, and how large they should be.
+    RedoLogs,
     /// Parameters that may change while the node runs, with their present values.
     Parameters,
 }

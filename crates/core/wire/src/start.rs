@@ -5,7 +5,7 @@
 //! | `StartRequest` | lifecycle | redo, dictionary, data managers, distribution, coordinators | do your part of this phase |
 //! | `StartConfirm` | the same | lifecycle | done |
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
-//! | `StartProgressReport` | the same | lifecycle | so much of it is done |
+//! | `StartProgressReport` | lifecycle | driver | how far the start is |
 //! | `NodeStartedOrder` | lifecycle | redo, driver | the node is started: order checkpoints; let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //! | `EpochLimitOrder` | lifecycle | coordinators, distribution | epochs up to this one may be used: a restart begins above it |
@@ -185,13 +185,30 @@ pub struct StartRefuse {
     pub reason: String,
 }
 
-/// Body of `StartProgressReport` (cold).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A phase of a start that has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PhaseTime {
+    /// What was done in it, for people.
+    pub work: String,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+/// How far the start of a node with a disk is. Body of `StartProgressReport` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartProgressReport {
-    /// The step of the request.
-    pub step: u32,
-    /// Rows or records since the last report.
+    /// What is being done, for people; `started` at the end.
+    pub phase: String,
+    /// Blocks that take part in the phase.
+    pub asked: u32,
+    /// Those of them that have not done their part.
+    pub awaited: u32,
+    /// Rows that were loaded from checkpoints, as far as is known.
     pub rows: u64,
-    /// Bytes read since the last report.
-    pub bytes: u64,
+    /// Batches of the log that were applied, as far as is known.
+    pub batches: u64,
+    /// The restore point; 0 before it is known.
+    pub epoch: u64,
+    /// The phases that have ended, in their order.
+    pub finished: Vec<PhaseTime>,
 }

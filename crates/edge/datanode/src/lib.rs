@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_node::{Blocks, NodeSettings};
+use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::settings as edge;
 use vinga_runtime::stop_request::StopCause;
@@ -65,10 +66,12 @@ impl Assembly {
         disk: Option<FoundDisk>,
         folder: Option<PathBuf>,
     ) -> Result<Self, String> {
+        let progress = folder.as_ref().filter(|_| disk.is_some()).cloned();
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
         let node = settings::node_settings(configuration, disk);
         let mut edge = settings::edge_settings(configuration, &node, folder)?;
         edge.first_start = mark.flatten();
+        edge.start_progress = progress.map(|folder| NodeFolder::at(folder).progress_file());
         let pages = DataMemory::map(configuration)?;
         let descriptions: Vec<String> =
             configuration.placement.executors().iter().map(ToString::to_string).collect();

@@ -101,8 +101,9 @@ mod sockets;
 #[cfg(not(loom))]
 mod spinning;
 #[cfg(not(loom))]
-pub mod statistics;
+pub mod start_progress;
 #[cfg(not(loom))]
+pub mod statistics;
 pub mod stop_request;
 #[cfg(not(loom))]
 mod switchboard;

@@ -6,6 +6,7 @@
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version, whether its data is on disk and what was restored;
 //!                          stays when the node stops
+//!   node-1/vinga.starting  how far the start of a data node is, or the phases of the last one (`start_progress`)
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
 //!   node-1/crash.txt       crash reports
@@ -14,6 +15,7 @@
 //!
 //! Whether the node runs is decided by the lock alone: a stale process id is harmless.
 
+use crate::start_progress::StartProgress;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::fs::{self, File, TryLockError};
@@ -120,6 +122,16 @@ impl NodeFolder {
         self.path.join("vinga.start")
     }
 
+    /// Where a data node with a disk writes how far its start is.
+    pub fn progress_file(&self) -> PathBuf {
+        self.path.join("vinga.starting")
+    }
+
+    /// How far the start of the node is that runs or starts, or how the last one went; `None` of nodes without a disk.
+    pub fn start_progress(&self) -> Option<StartProgress> {
+        StartProgress::read(&self.progress_file())
+    }
+
     /// Makes the folder if it does not exist.
     ///
     /// # Errors
@@ -157,6 +169,8 @@ impl NodeFolder {
             tries += 1;
         }
         file.set_len(0)?;
+        // That of the last start says nothing about this one.
+        let _ = fs::remove_file(self.progress_file());
         self.withdraw();
         Ok(Some(file))
     }

@@ -19,6 +19,7 @@ use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
 use crate::realtime::Realtime;
 use crate::settings::{ProcessSettings, ThreadSettings};
+use crate::start_progress::StartProgress;
 use crate::statistics::ThreadStatistics;
 use crate::stop_request::{StopCause, StopRequest};
 use crate::switchboard::{Message, Switchboard};
@@ -233,7 +234,19 @@ impl Begun {
     /// Waits until the blocks have started the node, then lets clients in.
     fn finish_start(mut self) -> Result<NodeProcess, NotStarted> {
         if self.node.settings.has_disk {
-            match self.node.stop_request().wait_for_start() {
+            let file = self.node.settings.start_progress.clone();
+            let mut last: Option<StartProgress> = None;
+            let show = |report| {
+                let progress = StartProgress::new(report, last.as_ref());
+                if let Some(file) = &file
+                    && let Err(error) = progress.write(file)
+                {
+                    // Nothing depends on it: the start goes on.
+                    log::warn!(target: WHO, "cannot write {}: {error}", file.display());
+                }
+                last = Some(progress);
+            };
+            match self.node.stop_request().wait_for_start(show) {
                 Ok(restored) => self.node.restored = restored,
                 Err(cause) => {
                     self.node.stop();

@@ -185,6 +185,7 @@ mod tests {
             limits: Limits::default(),
             has_disk: false,
             first_start: None,
+            start_progress: None,
             peers: Arc::default(),
         }
     }

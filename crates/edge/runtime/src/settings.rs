@@ -49,6 +49,8 @@ pub struct ProcessSettings {
     pub has_disk: bool,
     /// The mark of a first start: this file is removed, on the disk too, when the node is started.
     pub first_start: Option<PathBuf>,
+    /// The file that says how far the start is (`start_progress`).
+    pub start_progress: Option<PathBuf>,
     /// Where the addresses of the node and its clients are recorded, for queries.
     pub peers: Arc<Peers>,
 }
@@ -176,6 +178,7 @@ mod tests {
             limits: Limits::default(),
             has_disk: false,
             first_start: None,
+            start_progress: None,
             peers: Arc::default(),
         };
         assert_eq!(settings.socket_threads(), [0, 1, 3]);

@@ -3,7 +3,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use vinga_wire::start::Restored;
+use vinga_wire::start::{Restored, StartProgressReport};
 
 /// Why a node stops.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub struct StopRequest {
 #[derive(Default, Debug)]
 struct State {
     cause: Option<StopCause>,
+    /// How far the start is, if nobody has looked yet.
+    progress: Option<StartProgressReport>,
     /// The node is started, and what it has restored.
     started: Option<Option<Restored>>,
     /// It is to stop, and everything is on disk.
@@ -52,6 +54,12 @@ impl StopRequest {
         self.has_changed.notify_all();
     }
 
+    /// The start has come so far.
+    pub fn note_progress(&self, progress: StartProgressReport) {
+        self.lock().progress = Some(progress);
+        self.has_changed.notify_all();
+    }
+
     /// Everything that was committed is on disk.
     pub fn note_on_disk(&self) {
         self.lock().is_on_disk = true;
@@ -64,15 +72,28 @@ impl StopRequest {
         state.cause.clone().expect("it was waited for")
     }
 
-    /// Waits until the node is started; returns what it has restored.
+    /// Waits until the node is started; returns what it has restored. `show` is called whenever the start has come further,
+    /// with the newest report if there were several.
     ///
     /// # Errors
     /// It is to stop before.
-    pub fn wait_for_start(&self) -> Result<Option<Restored>, StopCause> {
-        let state = self.wait_while(|state| state.cause.is_none() && state.started.is_none());
-        match &state.cause {
-            Some(cause) => Err(cause.clone()),
-            None => Ok(state.started.expect("it was waited for")),
+    pub fn wait_for_start(
+        &self,
+        mut show: impl FnMut(StartProgressReport),
+    ) -> Result<Option<Restored>, StopCause> {
+        loop {
+            let is_quiet =
+                |state: &State| state.cause.is_none() && state.started.is_none() && state.progress.is_none();
+            let mut state = self.wait_while(is_quiet);
+            if let Some(progress) = state.progress.take() {
+                drop(state);
+                show(progress);
+                continue;
+            }
+            return match &state.cause {
+                Some(cause) => Err(cause.clone()),
+                None => Ok(state.started.expect("it was waited for")),
+            };
         }
     }
 
@@ -140,14 +161,14 @@ mod tests {
         let request = Arc::new(StopRequest::default());
         let waiter = std::thread::spawn({
             let request = request.clone();
-            move || request.wait_for_start()
+            move || request.wait_for_start(|_| {})
         });
         let restored = Restored { epoch: Epoch(5), rows: 6, batches: 7, millis: 8 };
         request.note_started(Some(restored));
         assert_eq!(waiter.join().unwrap(), Ok(Some(restored)));
         let request = StopRequest::default();
         request.make(cannot_go_on());
-        assert_eq!(request.wait_for_start(), Err(cannot_go_on()));
+        assert_eq!(request.wait_for_start(|_| {}), Err(cannot_go_on()));
     }
 
     #[test]

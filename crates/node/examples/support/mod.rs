@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::PagePool;
-use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, TableDefinition};
+use vinga_base::schema::{ColumnDefinition, ColumnType, Durability, IndexDefinition, TableDefinition};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, TablePartitions, TransactionId};
 use vinga_kernel::{Executor, Origin, Outbox, Routes, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
@@ -96,7 +96,7 @@ impl Bench {
                 },
             ],
             primary_key: vec![ColumnId(0)],
-            no_logging: true,
+            durability: Durability::NotLogged,
             indexes,
             ..TableDefinition::default()
         };

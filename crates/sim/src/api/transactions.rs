@@ -6,7 +6,7 @@ use vinga_client_core::{BatchEnd, Error, OperationBatch as ClientBatch, Operatio
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::{LockWait, OperationKind};
 use vinga_workloads::history::{Event, OperationRecord, OperationResult, Transaction};
-use vinga_workloads::shape::Value;
+use vinga_workloads::shape::{Shape, Value};
 use vinga_workloads::step::{Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch};
 
 /// A transaction that has begun.
@@ -239,9 +239,11 @@ impl Caller {
         let transaction = self.sessions[session].transaction.take().expect("the caller has it");
         let record = &mut cx.history.transactions[transaction.index];
         (record.fate, record.ended) = (fate, Some(cx.now));
-        if let (Fate::Committed(epoch), true, Some(acknowledged)) =
-            (fate, transaction.is_durable && has_changed(record), &mut cx.acknowledged)
-        {
+        if let (Fate::Committed(epoch), true, Some(acknowledged)) = (
+            fate,
+            transaction.is_durable && has_changed(record) || changes_durable_table(cx.shapes, record),
+            &mut cx.acknowledged,
+        ) {
             **acknowledged = epoch.max(**acknowledged);
         }
     }
@@ -326,6 +328,19 @@ fn has_changed(record: &Transaction) -> bool {
     record.events.iter().enumerate().any(|(at, event)| match event {
         Event::Operation(operation) => {
             operation.operation.kind.is_change()
+                && operation.result == OperationResult::Done
+                && !record.undoes_later(at, operation.operation.number)
+        }
+        Event::OwnRead(..) | Event::RollbackTo(_) => false,
+    })
+}
+
+/// Whether a transaction has changed something in a table whose changes wait for the disk.
+fn changes_durable_table(shapes: &[Shape], record: &Transaction) -> bool {
+    record.events.iter().enumerate().any(|(at, event)| match event {
+        Event::Operation(operation) => {
+            shapes[usize::from(operation.operation.table.0)].is_durable()
+                && operation.operation.kind.is_change()
                 && operation.result == OperationResult::Done
                 && !record.undoes_later(at, operation.operation.number)
         }

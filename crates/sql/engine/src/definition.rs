@@ -19,7 +19,7 @@ use vinga::{
     ColumnDefinition, ColumnId, ColumnType, Direction, ErrorCode, IndexDefinition, IndexKind, OrderColumn,
     TableDefinition,
 };
-use vinga_base::schema::{COLUMNS_MAX, HIDDEN_KEY, KEY_BYTES_MAX, Kind, SORT_KEY_PREFIX};
+use vinga_base::schema::{COLUMNS_MAX, Durability, HIDDEN_KEY, KEY_BYTES_MAX, Kind, SORT_KEY_PREFIX};
 use vinga_base::{DefinitionError, Limit};
 
 /// How a column is stored in the server's record.
@@ -117,6 +117,8 @@ pub struct Description {
     pub keeps_history: bool,
     /// Its rows are neither logged nor checkpointed.
     pub no_logging: bool,
+    /// Commits that change its rows wait for the disk.
+    pub is_durable: bool,
     /// Backup replicas answer reads too.
     pub read_backup: bool,
     /// Number of partitions; 0 for the default.
@@ -222,6 +224,18 @@ impl Description {
         indexes
     }
 
+    fn durability(&self) -> Result<Durability> {
+        match (self.no_logging, self.is_durable) {
+            (false, false) => Ok(Durability::Memory),
+            (true, false) => Ok(Durability::NotLogged),
+            (false, true) => Ok(Durability::Disk),
+            (true, true) => Err(Failure::new(
+                ErrorCode::BadTableDefinition as i32,
+                "a table with NOLOGGING=1 can't have DURABILITY=disk: nothing of it is on disk".to_owned(),
+            )),
+        }
+    }
+
     /// The definition for the data nodes.
     ///
     /// # Errors
@@ -275,7 +289,7 @@ impl Description {
             name: self.name.clone(),
             columns,
             primary_key,
-            no_logging: self.no_logging,
+            durability: self.durability()?,
             read_backup: self.read_backup,
             partitions: u16::try_from(self.partitions).map_err(|_| {
                 bad(format!("{} partitions; a table has at most {}", self.partitions, u16::MAX))

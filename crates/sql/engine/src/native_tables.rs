@@ -18,7 +18,7 @@ use crate::definition::split_own_part;
 use std::borrow::Cow;
 use std::fmt::Write;
 use vinga::sql_rules::SqlRules;
-use vinga::{ColumnId, ColumnType, Direction, IndexKind, OrderColumn, TableDefinition};
+use vinga::{ColumnId, ColumnType, Direction, Durability, IndexKind, OrderColumn, TableDefinition};
 use vinga_base::hash::KeyHash;
 use vinga_base::schema::{KEY_BYTES_MAX, Kind, NAME_CHARS_MAX, ROW_BYTES_MAX};
 
@@ -147,8 +147,10 @@ impl<'a> Sayable<'a> {
         }
         let mut body =
             format!("({}) ENGINE=VINGA CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", lines.join(","));
-        if self.definition.no_logging {
-            body.push_str(" NOLOGGING=1");
+        match self.definition.durability {
+            Durability::Memory => {}
+            Durability::NotLogged => body.push_str(" NOLOGGING=1"),
+            Durability::Disk => body.push_str(" DURABILITY=disk"),
         }
         if self.definition.read_backup {
             body.push_str(" READ_BACKUP=1");

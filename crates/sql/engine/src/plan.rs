@@ -474,6 +474,7 @@ pub mod tests {
             auto_increment_column: None,
             keeps_history: false,
             no_logging: false,
+            is_durable: false,
             read_backup: false,
             partitions: 0,
         };

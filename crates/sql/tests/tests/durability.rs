@@ -106,6 +106,103 @@ fn what_waits_for_the_disk_is_there_after_a_crash() {
 }
 
 #[test]
+fn tables_that_are_not_logged_are_there_and_empty_after_a_restart() {
+    let folder = Folder::new("durable-nologging");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    let columns =
+        "(id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), KEY (a), UNIQUE KEY (b)) ENGINE=VINGA";
+    session.query(&format!("CREATE TABLE gone {columns} NOLOGGING=1"));
+    session.query(&format!("CREATE TABLE kept {columns}"));
+    session.query("SET vinga_durability = disk");
+    let mut largest = 0;
+    for (round, is_orderly) in [(1, false), (2, true), (3, false)] {
+        // Both kinds in one transaction, and each alone.
+        session.query("BEGIN");
+        session.query(&format!("INSERT INTO gone (a, b) VALUES ({round}, 'one'), ({round}, 'two')"));
+        session.query(&format!("INSERT INTO kept (a, b) VALUES ({round}, 'both {round}')"));
+        session.query("COMMIT");
+        session.query("INSERT INTO gone (a, b) VALUES (7, 'three')");
+        assert_eq!(session.lines("SELECT COUNT(*) FROM gone"), ["3"]);
+        let first: u64 = session.lines("SELECT MIN(id) FROM gone")[0].parse().expect("a number");
+        assert!(first > largest, "{first} was given before: {largest}");
+        largest = session.lines("SELECT MAX(id) FROM gone")[0].parse().expect("a number");
+        if is_orderly {
+            servers.data.stop();
+        }
+        servers.data.restart();
+        assert_eq!(again(&mut session, "SELECT COUNT(*) FROM gone"), ["0"]);
+        assert_eq!(session.lines("SELECT COUNT(*) FROM gone FORCE INDEX (a) WHERE a > 0"), ["0"]);
+        assert_eq!(session.lines("SELECT COUNT(*) FROM gone WHERE b = 'one'"), ["0"]);
+        let kept = format!("SELECT COUNT(*) FROM kept WHERE a <= {round} AND b LIKE 'both%'");
+        assert_eq!(session.lines(&kept), [round.to_string()]);
+        assert!(session.lines("SHOW CREATE TABLE gone")[0].contains("`NOLOGGING`=1"));
+    }
+    servers.check_alive();
+}
+
+#[test]
+fn a_table_becomes_one_that_is_logged_and_back() {
+    let folder = Folder::new("durable-alter");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query(
+        "CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(100), UNIQUE KEY (b)) ENGINE=VINGA NOLOGGING=1",
+    );
+    session.query("SET vinga_durability = disk");
+    session.query("INSERT INTO t SELECT seq, CONCAT('row ', seq) FROM seq_1_to_1000");
+    session.query("ALTER TABLE t NOLOGGING=0");
+    session.query("INSERT INTO t VALUES (1001, 'behind')");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*), MAX(id) FROM t"), ["1001 1001"]);
+    assert_eq!(session.lines("SELECT id FROM t WHERE b = 'row 77'"), ["77"]);
+    session.query("ALTER TABLE t NOLOGGING=1");
+    assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["1001"]);
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*) FROM t"), ["0"]);
+    session.query("INSERT INTO t VALUES (77, 'row 77')");
+    servers.check_alive();
+}
+
+#[test]
+fn changes_of_a_durable_table_wait_for_the_disk() {
+    let folder = Folder::new("durable-table");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query(
+        "CREATE TABLE d (id INT PRIMARY KEY, b VARCHAR(100), UNIQUE KEY (b)) ENGINE=VINGA DURABILITY=disk",
+    );
+    session.query("CREATE TABLE m (id INT PRIMARY KEY, b VARCHAR(100)) ENGINE=VINGA DURABILITY=memory");
+    assert!(session.lines("SHOW CREATE TABLE d")[0].to_lowercase().contains("`durability`=disk"));
+    for (refused, why) in [
+        ("CREATE TABLE x (id INT PRIMARY KEY) ENGINE=VINGA DURABILITY=disk NOLOGGING=1", "NOLOGGING"),
+        ("ALTER TABLE d NOLOGGING=1", "NOLOGGING"),
+        ("CREATE TABLE x (id INT PRIMARY KEY) ENGINE=VINGA DURABILITY=paper", "paper"),
+    ] {
+        let (_, text) = session.error(refused);
+        assert!(text.contains(why), "{refused}: {text}");
+    }
+    session.query("INSERT INTO d VALUES (1, 'alone')");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT * FROM d"), ["1 alone"]);
+    session.query("BEGIN");
+    session.query("INSERT INTO m VALUES (1, 'together')");
+    session.query("INSERT INTO d SELECT seq, seq FROM seq_2_to_100");
+    session.query("COMMIT");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*) FROM d"), ["100"]);
+    assert_eq!(session.lines("SELECT b FROM m"), ["together"]);
+    session.query("UPDATE d SET b = 'later' WHERE id = 1");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT id FROM d WHERE b = 'later'"), ["1"]);
+    session.query("ALTER TABLE m DURABILITY=disk");
+    session.query("DELETE FROM m");
+    servers.data.restart();
+    assert_eq!(again(&mut session, "SELECT COUNT(*) FROM m"), ["0"]);
+    servers.check_alive();
+}
+
+#[test]
 fn an_orderly_stop_loses_nothing() {
     let folder = Folder::new("durable-stop");
     let mut servers = servers_in(&folder, 1);

@@ -42,6 +42,8 @@ fn nodes_transactions_and_locks_are_listed() {
         let count = format!("SELECT COUNT(*) FROM information_schema.VINGA_DISK_WRITE_SPEED_{written}");
         assert_eq!(a.lines(&count), ["0"], "nothing is kept on disk");
     }
+    let needed = "SELECT COUNT(NEEDED_BYTES) FROM information_schema.VINGA_REDO_LOGS";
+    assert_eq!(a.lines(needed), ["0"], "nothing is kept on disk");
     a.query("BEGIN");
     a.query("UPDATE t SET v = 0 WHERE id = 1");
     b.query("BEGIN");
@@ -173,7 +175,7 @@ fn what_others_do_is_told_to_those_who_may_know_it() {
         "SELECT table_name FROM information_schema.tables \
          WHERE table_schema = 'information_schema' AND table_name LIKE 'VINGA\\_%'",
     );
-    assert_eq!(tables.len(), 9, "{tables:?}");
+    assert_eq!(tables.len(), 10, "{tables:?}");
     let statements: Vec<String> = tables
         .iter()
         .map(|table| format!("SELECT * FROM information_schema.{table}"))

@@ -32,7 +32,9 @@ impl Format {
     /// The version that is written. Older ones, from 1 on, can be read.
     pub const fn version(self) -> u16 {
         match self {
-            Format::Redo | Format::Checkpoint | Format::System | Format::Schema => 1,
+            Format::Redo | Format::Checkpoint | Format::System => 1,
+            // Since 2 a table may have `Durability::Disk`.
+            Format::Schema => 2,
         }
     }
 

@@ -62,6 +62,8 @@ pub struct SchemaFile<'a> {
     pub generation: u64,
     /// The entries in the order in which they were written.
     pub entries: Vec<SchemaEntry<'a>>,
+    /// Where the bytes of each entry stand in the file.
+    pub offsets: Vec<u64>,
     /// Where the next block goes, and which number it has.
     pub end: SchemaPlace,
     /// What is there is no block, but something was written: a write that was torn, or a damaged block.
@@ -196,6 +198,7 @@ pub fn read(bytes: &[u8], checksum: Checksum) -> Result<SchemaFile<'_>, SchemaEr
         origin: first.head.origin,
         generation,
         entries: Vec::new(),
+        offsets: Vec::new(),
         end: SchemaPlace { offset: first.bytes as u64, number: 1 },
         remains: None,
     };
@@ -212,7 +215,7 @@ pub fn read(bytes: &[u8], checksum: Checksum) -> Result<SchemaFile<'_>, SchemaEr
                 break;
             }
         };
-        read_entries(block.payload, &mut file.entries)
+        read_entries(block.payload, offset + HEAD_BYTES as u64, &mut file)
             .map_err(|malformed| SchemaError::Malformed { offset, malformed })?;
         file.origin = block.head.origin;
         file.end = SchemaPlace { offset: offset + block.bytes as u64, number: file.end.number + 1 };
@@ -256,7 +259,8 @@ fn read_head(first: &Block<'_>) -> Result<u64, SchemaError> {
     if head.blocks.get() == 0 { malformed("a generation without blocks") } else { Ok(head.blocks.get()) }
 }
 
-fn read_entries<'a>(payload: &'a [u8], entries: &mut Vec<SchemaEntry<'a>>) -> Result<(), Malformed> {
+/// Reads the entries of a payload, which begins at an offset of the file.
+fn read_entries<'a>(payload: &'a [u8], begins: u64, file: &mut SchemaFile<'a>) -> Result<(), Malformed> {
     let mut rest = payload;
     while !rest.is_empty() {
         let at = payload.len() - rest.len();
@@ -270,7 +274,8 @@ fn read_entries<'a>(payload: &'a [u8], entries: &mut Vec<SchemaEntry<'a>>) -> Re
         if head.reserved.get() != 0 || epoch > Epoch::MAX {
             return Err(malformed("an entry has an impossible epoch or reserved field"));
         }
-        entries.push(SchemaEntry { epoch, bytes });
+        file.entries.push(SchemaEntry { epoch, bytes });
+        file.offsets.push(begins + (at + ENTRY_HEAD_BYTES) as u64);
         rest = behind;
     }
     Ok(())

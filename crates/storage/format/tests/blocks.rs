@@ -118,7 +118,8 @@ proptest! {
         parts.iter().for_each(|part| writer.put(part));
         let bytes = writer.seal(SOFTWARE);
         let block = read_block(writer.sealed(), SOFTWARE).expect("it was just written");
-        prop_assert_eq!((block.head, block.bytes, block.version), (head, bytes, 1));
+        let version = head.kind.format().version();
+        prop_assert_eq!((block.head, block.bytes, block.version), (head, bytes, version));
         prop_assert_eq!(block.payload, parts.concat());
     }
 }

@@ -1,5 +1,6 @@
 //! `vinga inspect schema`.
 
+use super::items::{self, Item};
 use super::{CHECKSUM, KEEP, NEWER, Problem, Report, read, whose};
 use crate::table::{Table, grouped};
 use serde_json::{Value, json};
@@ -65,6 +66,7 @@ fn show(file: &Path, content: &SchemaFile<'_>, counts: Option<bool>, report: &mu
         table.row([i.to_string(), entry.epoch.to_string(), grouped(entry.bytes.len() as u64)]);
     }
     report.line(table);
+    let entries = show_entries(file, content, report);
     if let Some(error) = content.remains {
         report.line(format_args!(
             "at offset {}, behind the last block: {error}. This is a write that was torn when the node stopped, or damage: \
@@ -73,15 +75,33 @@ fn show(file: &Path, content: &SchemaFile<'_>, counts: Option<bool>, report: &mu
         ));
     }
     if report.is_json {
-        let entries: Vec<Value> = content
-            .entries
-            .iter()
-            .map(|entry| json!({ "epoch": entry.epoch.0, "bytes": entry.bytes.len() }))
-            .collect();
         report.values.push(json!({
             "file": file.to_string_lossy(), "generation": content.generation, "counts": counts,
             "blocks": content.end.number, "bytes": content.end.offset, "entries": entries,
             "remains": content.remains.map(|error| error.to_string()),
         }));
     }
+}
+
+/// Shows what each entry says, and verifies that it can be: returns the entries for programs.
+fn show_entries(file: &Path, content: &SchemaFile<'_>, report: &mut Report) -> Vec<Value> {
+    let mut entries = Vec::new();
+    for ((entry, &offset), number) in content.entries.iter().zip(&content.offsets).zip(1u64..) {
+        let found = items::read(entry.bytes);
+        let list: &[Item] = found.as_deref().unwrap_or_default();
+        for item in list {
+            report.line(format_args!("entry {number}, epoch {}: {}", entry.epoch, items::describe(item)));
+            if let Err(why) = items::verify(item) {
+                let what = format!("entry {number}, of epoch {}, says what can't be: {why}", entry.epoch);
+                report.problems.push(Problem::new(file, offset, what));
+            }
+        }
+        if found.is_none() {
+            let what = format!("entry {number}, of epoch {}, can't be read", entry.epoch);
+            report.problems.push(Problem::new(file, offset, what));
+        }
+        let items: Vec<Value> = list.iter().map(items::as_json).collect();
+        entries.push(json!({ "epoch": entry.epoch.0, "bytes": entry.bytes.len(), "items": items }));
+    }
+    entries
 }

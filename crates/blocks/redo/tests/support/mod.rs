@@ -7,7 +7,7 @@ use vinga_base::{Epoch, Incarnation, NodeId, PartitionId, RowId, TableId, TableV
 use vinga_format::block::BlockSearch;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{Change, RecordKind, append_record};
-use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileName, FileRequest, FileTask};
+use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileKind, FileName, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_kernel::{Span, Tick};
 use vinga_redo::{CheckpointSettings, Redo, Settings, SpeedLimits};
@@ -585,15 +585,13 @@ impl Log {
 
     /// Leaves so many bytes of a file.
     pub fn cut_off(&mut self, file: u32, bytes: usize) {
-        let name = FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into());
+        let name = FileName::new(FileKind::Redo, 0, file.into());
         self.files.get_mut(&name).expect("it is there").disk.truncate(bytes);
     }
 
     /// Exchanges the contents of two files.
     pub fn swap_files(&mut self, one: u32, other: u32) {
-        let name = |file: u32| {
-            vinga_kernel::files::FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into())
-        };
+        let name = |file: u32| FileName::new(FileKind::Redo, 0, file.into());
         let first = self.files.remove(&name(one)).expect("it is there");
         let second = self.files.remove(&name(other)).expect("it is there");
         self.files.insert(name(one), second);
@@ -608,7 +606,7 @@ impl Log {
 
     /// Damages the first sector of a file, as a torn write does.
     pub fn tear_head(&mut self, file: u32) {
-        let name = vinga_kernel::files::FileName::new(vinga_kernel::files::FileKind::Redo, 0, file.into());
+        let name = FileName::new(FileKind::Redo, 0, file.into());
         self.files.get_mut(&name).expect("it is there").disk[600] ^= 1;
         self.files.get_mut(&name).expect("it is there").disk[66] ^= 1;
     }

@@ -144,6 +144,9 @@ impl<H: Host> Worker<H> {
                 let refuse = cold::read(frame).expect("Membership sends whole refusals");
                 self.switchboard.listener.post(ListenerMessage::Refuse(refuse));
             }
+            Some(SignalNumber::StartProgressReport) => {
+                self.switchboard.stop.note_progress(cold::read(frame).expect("blocks send whole reports"));
+            }
             Some(SignalNumber::NodeStartedOrder) => {
                 let NodeStartedOrder { restored } = cold::read(frame).expect("blocks send whole orders");
                 self.switchboard.stop.note_started(restored);

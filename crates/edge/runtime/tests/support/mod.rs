@@ -236,6 +236,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         limits: Limits::default(),
         has_disk: false,
         first_start: None,
+        start_progress: None,
         peers: Arc::default(),
     }
 }

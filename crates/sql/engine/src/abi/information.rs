@@ -20,7 +20,8 @@ fn table_of(number: u32) -> InfoTable {
         5 => InfoTable::Transactions,
         6 => InfoTable::Locks,
         7 => InfoTable::DiskWriteSpeedBase,
-        _ => InfoTable::DiskWriteSpeedAggregate,
+        8 => InfoTable::DiskWriteSpeedAggregate,
+        _ => InfoTable::RedoLogs,
     }
 }
 
@@ -119,6 +120,7 @@ entries! {
             | InfoTable::Tables
             | InfoTable::DiskWriteSpeedBase
             | InfoTable::DiskWriteSpeedAggregate
+            | InfoTable::RedoLogs
             | InfoTable::Parameters => {}
         }
         for row in &info.rows {

@@ -128,6 +128,7 @@ pub struct Definition {
     auto_increment: u64,
     partitions: u32,
     no_logging: u8,
+    durable: u8,
     read_backup: u8,
     keeps_history: u8,
     /// -1 if there is no such column.
@@ -382,6 +383,7 @@ impl Definition {
             auto_increment_column: usize::try_from(self.auto_increment_column).ok(),
             keeps_history: self.keeps_history != 0,
             no_logging: self.no_logging != 0,
+            is_durable: self.durable != 0,
             read_backup: self.read_backup != 0,
             partitions: self.partitions,
         })
