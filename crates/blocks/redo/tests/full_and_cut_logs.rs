@@ -1,7 +1,6 @@
 //! What a stream must survive: crashes in the first global checkpoint, end records without anything else, files that
 //! are missing or were half made.
 
-#[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
 use support::{Log, Order, batch, large_batch, settings};
