@@ -133,6 +133,7 @@ pub fn edge_settings(
         has_disk: node.disk.is_some(),
         first_start: None,
         peers: Arc::default(),
+        bug: None,
     })
 }
 

@@ -185,6 +185,7 @@ mod tests {
             has_disk: false,
             first_start: None,
             peers: Arc::default(),
+            bug: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod durable;
 pub mod folder;
+pub mod power;
 
 use std::fs;
 use std::net::TcpStream;

@@ -236,6 +236,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         has_disk: false,
         first_start: None,
         peers: Arc::default(),
+        bug: None,
     }
 }
 
