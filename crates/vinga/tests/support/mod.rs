@@ -2,6 +2,7 @@
 
 pub mod durable;
 pub mod folder;
+pub mod image;
 pub mod power;
 
 use std::fs;

@@ -203,6 +203,12 @@ impl Log {
         }
     }
 
+    /// Cuts off a file of the stream.
+    pub fn cut_file(&mut self, number: u64, bytes: usize) {
+        let name = FileName::new(vinga_kernel::files::FileKind::Redo, 0, number);
+        self.files.get_mut(&name).expect("it is there").disk.truncate(bytes);
+    }
+
     /// Lets the disk stand still, or go on.
     pub fn hold_writes(&mut self, holds: bool) {
         self.holds = holds;

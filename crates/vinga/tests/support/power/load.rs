@@ -320,3 +320,13 @@ pub fn use_up(cluster: &Cluster, before: &State, gone: &[u64]) -> Result<(), Str
         rows => Err(format!("rows are {rows:?} when others were removed and {left:?} inserted")),
     }
 }
+
+/// A commit that waits for the disk and changes nothing that is read here; returns its epoch.
+pub fn touch(cluster: &Cluster) -> u64 {
+    let table = cluster.table_of::<Account>(ACCOUNTS).expect("it is there");
+    let mut transaction = cluster.begin().expect("connected");
+    transaction.set_durable(true);
+    let account = transaction.read_locked(&table, 0u64, Lock::Exclusive).expect("it can be read");
+    transaction.write(&table, &account.expect("it is there")).expect("a good row");
+    transaction.commit().expect("nobody else is there").epoch().0
+}
