@@ -24,20 +24,37 @@ use vinga_format::system::choose;
 const SECTOR: usize = 4096;
 const DAMAGES_OF_A_BASE: usize = 30;
 
-/// Parameters of all nodes: small files, several streams, and checkpoints so often that each start has some.
-const PARAMETERS: [&str; 7] = [
+/// Parameters of all nodes: small files, and checkpoints so often that each start has some.
+const PARAMETERS: [&str; 6] = [
     "NoOfFragmentLogFiles=3",
     "FragmentLogFileSize=4M",
     "NoOfFragmentLogParts=4",
-    "ThreadConfig=ldm={count=2},tc,recv,send,main",
     "TimeBetweenLocalCheckpoints=14",
     "TimeBetweenGlobalCheckpoints=40",
     "TimeBetweenEpochs=5",
 ];
 
+/// How a node works before its folder is damaged.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    threads: &'static str,
+    is_killed: bool,
+    /// Commits that each of its six runs of clients brings to disk at least.
+    durable_min: usize,
+}
+
+/// The second one writes so much that files of the log are used again: its checkpoints are needed.
+const WAYS: [Way; 4] = [
+    Way { name: "stopped", threads: "ldm={count=2},tc,recv,send,main", is_killed: false, durable_min: 60 },
+    Way { name: "killed", threads: "worker", is_killed: true, durable_min: 400 },
+    Way { name: "stopped", threads: "worker", is_killed: false, durable_min: 400 },
+    Way { name: "killed", threads: "ldm={count=2},tc,recv,send,main", is_killed: true, durable_min: 60 },
+];
+
 /// The folder of a node that has ended, with what files can be exchanged with.
 struct Base {
-    how: &'static str,
+    way: Way,
     image: Image,
     /// All of it was durable when the node ended.
     state: State,
@@ -54,12 +71,18 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// Runs a node on what is in its folder, with clients, and has all that they did brought to disk; returns what is there,
 /// and the folder as it was at some moment meanwhile.
-fn work(node: &mut DurableNode, state: &State, era: u64) -> (State, Image) {
+fn work(node: &mut DurableNode, state: &State, era: u64, durable_min: usize) -> (State, Image) {
     let cluster = node.start();
     let recorder = Arc::new(Recorder::new(node.folder()));
-    load::run(&node.address(), &recorder, state, era, 60);
+    load::run(&node.address(), &recorder, state, era, durable_min);
     let meanwhile = Image::read(node.folder());
-    load::run(&node.address(), &recorder, &load::read(&cluster).expect("it can be read"), era + 1000, 60);
+    load::run(
+        &node.address(),
+        &recorder,
+        &load::read(&cluster).expect("it can be read"),
+        era + 1000,
+        durable_min,
+    );
     let last = load::touch(&cluster);
     // The system file is written behind the answer.
     let begun = Instant::now();
@@ -78,20 +101,27 @@ fn durable_epoch(folder: &Path) -> u64 {
     choose([&copies[0], &copies[1]], Checksum::SOFTWARE).map_or(0, |chosen| chosen.copy.state.durable_epoch.0)
 }
 
-fn make_base(is_killed: bool, random: &mut Rng) -> Base {
-    let other_node = PARAMETERS.into_iter().chain(["NodeId=2"]).collect::<Vec<_>>();
-    let foreign = [&PARAMETERS[..], &other_node[..]].map(|parameters| {
-        let mut node = DurableNode::new(parameters);
-        work(&mut node, &State::default(), 1);
+/// A node without a process that works in this way, with more parameters.
+fn node_of(way: Way, more: &[&str]) -> DurableNode {
+    let threads = format!("ThreadConfig={}", way.threads);
+    DurableNode::new(&[&PARAMETERS[..], &[threads.as_str()], more].concat())
+}
+
+fn make_base(way: Way, random: &mut Rng) -> Base {
+    let foreign = [&[][..], &["NodeId=2"]].map(|more| {
+        let mut node = node_of(way, more);
+        work(&mut node, &State::default(), 1, 60);
         node.stop();
         Image::read(node.folder())
     });
-    let mut node = DurableNode::new(&PARAMETERS);
+    let mut node = node_of(way, &[]);
     let (mut state, mut older) = (State::default(), Vec::new());
+    load::make_bulk(&node.start(), 1500);
+    node.stop();
     for era in 1..=3 {
         let meanwhile;
-        (state, meanwhile) = work(&mut node, &state, era);
-        if is_killed || era < 3 && random.bool() {
+        (state, meanwhile) = work(&mut node, &state, era, way.durable_min);
+        if way.is_killed || era < 3 && random.bool() {
             node.kill();
         } else {
             node.stop();
@@ -100,8 +130,7 @@ fn make_base(is_killed: bool, random: &mut Rng) -> Base {
         older.push(Image::read(node.folder()));
     }
     let image = older.pop().expect("it was just read");
-    let how = if is_killed { "killed" } else { "stopped" };
-    Base { how, image, state, older, foreign: foreign.to_vec() }
+    Base { way, image, state, older, foreign: foreign.to_vec() }
 }
 
 /// Damages a folder once; returns what was done.
@@ -218,7 +247,7 @@ enum Outcome {
 
 /// Starts a node from such a folder.
 fn try_start(base: &Base, image: &Image) -> Result<Outcome, String> {
-    let mut node = DurableNode::new(&PARAMETERS);
+    let mut node = node_of(base.way, &[]);
     image.write(node.folder());
     for round in ["first", "second"] {
         let outcome = match node.try_start() {
@@ -287,8 +316,8 @@ fn a_damaged_folder_has_everything_or_is_refused() {
     let mut random = Rng::with_seed(seed);
     let (mut whole, mut refused) = (0, 0);
     for round in 0..count.div_ceil(DAMAGES_OF_A_BASE) {
-        let bases = [false, true].map(|is_killed| make_base(is_killed, &mut random));
-        for base in &bases {
+        for way in &WAYS[round % 2 * 2..][..2] {
+            let base = &make_base(*way, &mut random);
             // Nothing is missing without damage.
             let outcome = try_start(base, &base.image);
             assert!(matches!(outcome, Ok(Outcome::Whole)), "{:?}", outcome.err());
@@ -296,16 +325,16 @@ fn a_damaged_folder_has_everything_or_is_refused() {
                 let (image, what) = damage(base, &mut random);
                 match try_start(base, &image) {
                     Ok(Outcome::Whole) => {
-                        println!("{} node, {what}: starts", base.how);
+                        println!("{} node, {what}: starts", base.way.name);
                         whole += 1;
                     }
                     Ok(Outcome::Refused(why)) => {
-                        println!("{} node, {what}: {why}", base.how);
+                        println!("{} node, {what}: {why}", base.way.name);
                         refused += 1;
                     }
                     Err(why) => panic!(
                         "round {round}, {} node, {what}: {why}\nfiles: {}",
-                        base.how,
+                        base.way.name,
                         base.image.describe()
                     ),
                 }

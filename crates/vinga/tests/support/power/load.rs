@@ -12,6 +12,9 @@ use vinga::{ColumnType, Lock, NewTable, Table};
 
 const ROWS: &str = "test.rows";
 const ACCOUNTS: &str = "test.accounts";
+const BULK: &str = "test.bulk";
+/// How names of tables begin that are made and dropped.
+const MADE: &str = "test.made_";
 /// Rows of a client, and how far apart the first ones of two clients are.
 const OF_CLIENT: u64 = 20;
 const APART: u64 = 1000;
@@ -108,6 +111,28 @@ fn make_tables(cluster: &Cluster, recorder: &Recorder, base: &State, history: &m
     }
 }
 
+/// Makes a table with so much in it that each checkpoint is read in several pieces.
+pub fn make_bulk(cluster: &Cluster, rows: u64) {
+    let number = ColumnType::Integer { bytes: 8, signed: false };
+    let table = NewTable::new(BULK)
+        .column("id", number)
+        .column("value", number)
+        .column("mirror", number)
+        .column("filler", ColumnType::VarBinary { bytes_max: FILLER_MAX as u16 });
+    let table = cluster.create_table(table.primary_key(&["id"])).expect("it can be made");
+    for first in (0..rows).step_by(50) {
+        // It is tried again while the log is full.
+        let inserted = cluster.run(|transaction| {
+            for id in first..first + 50 {
+                let row = Row { filler: vec![id as u8; FILLER_MAX as usize], ..Row::new(id, id) };
+                transaction.insert(&table, &row)?;
+            }
+            Ok(())
+        });
+        inserted.expect("checkpoints make room");
+    }
+}
+
 fn note_definition(history: &mut History, recorder: &Recorder, table: &str, is_there: bool, begun: usize) {
     let answered = recorder.moment();
     history.definitions.push(Definition { table: table.to_owned(), is_there, begun, answered });
@@ -123,12 +148,12 @@ fn make_and_drop(
     goes_on: impl Fn() -> bool,
 ) {
     let mut there: Vec<String> =
-        base.tables.iter().filter(|table| ![ROWS, ACCOUNTS].contains(&table.as_str())).cloned().collect();
+        base.tables.iter().filter(|table| table.starts_with(MADE)).cloned().collect();
     for number in 0.. {
         if !goes_on() {
             return;
         }
-        let table = format!("test.made_{era}_{number}");
+        let table = format!("{MADE}{era}_{number}");
         let begun = recorder.moment();
         let definition = NewTable::new(&table).column("id", ColumnType::Integer { bytes: 8, signed: false });
         let made = cluster.create_table(definition.primary_key(&["id"])).expect("it can be made");
@@ -254,6 +279,10 @@ pub fn read(cluster: &Cluster) -> Result<State, String> {
             continue;
         }
         let made = cluster.table(table_name).map_err(failed)?;
+        if table == BULK {
+            state.marked.insert(format!("{table} {}", read_bulk(cluster)?));
+            continue;
+        }
         match cluster.count(&made, |scan| scan).map_err(failed)? {
             0 => {}
             1 => _ = state.marked.insert(table.clone()),
@@ -261,6 +290,19 @@ pub fn read(cluster: &Cluster) -> Result<State, String> {
         }
     }
     Ok(state)
+}
+
+/// The sum of all bytes of the bulk, and how many rows it has.
+fn read_bulk(cluster: &Cluster) -> Result<String, String> {
+    let failed = |why: vinga::Error| why.to_string();
+    let table = cluster.table_of::<Row>(BULK).map_err(failed)?;
+    let (mut count, mut sum) = (0u64, 0u64);
+    for row in cluster.scan(&table, |scan| scan).map_err(failed)? {
+        let row = row.map_err(failed)?;
+        count += 1;
+        sum = sum.wrapping_add(row.filler.iter().map(|&byte| u64::from(byte)).sum::<u64>() ^ row.mirror);
+    }
+    Ok(format!("{count} rows, sum {sum}"))
 }
 
 fn read_rows(cluster: &Cluster) -> Result<BTreeMap<u64, u64>, String> {
