@@ -1,5 +1,6 @@
-//! Folders of stopped and killed nodes, damaged at random: a node that starts from one has everything that was durable, or
-//! it refuses with a sentence that names the file and says what to do. It never has less, and it never crashes.
+//! Folders of stopped and killed nodes, damaged at random: a node that starts from one has everything that was
+//! durable, or it refuses with a sentence that names the file and says what to do. It never has less, and it never
+//! crashes.
 //!
 //! `VINGA_SEED` is where the random numbers begin, `VINGA_DAMAGES` the number of damaged folders (30).
 
@@ -11,12 +12,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use support::HANG_GUARD;
 use support::durable::DurableNode;
 use support::image::Image;
 use support::power::history::State;
 use support::power::load;
 use support::power::trace::Recorder;
+use support::{HANG_GUARD, number};
 use vinga_format::Checksum;
 use vinga_format::system::choose;
 
@@ -64,13 +65,8 @@ struct Base {
     foreign: Vec<Image>,
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}"));
-    std::env::var(name).map_or(default, number)
-}
-
-/// Runs a node on what is in its folder, with clients, and has all that they did brought to disk; returns what is there,
-/// and the folder as it was at some moment meanwhile.
+/// Runs a node on what is in its folder, with clients, and has all that they did brought to disk; returns what is
+/// there, and the folder as it was at some moment meanwhile.
 fn work(node: &mut DurableNode, state: &State, era: u64, durable_min: usize) -> (State, Image) {
     let cluster = node.start();
     let recorder = Arc::new(Recorder::new(node.folder()));

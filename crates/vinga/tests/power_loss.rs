@@ -1,10 +1,10 @@
 //! What a power cut leaves of a node's files is always enough for everything that was promised.
 //!
-//! A node runs in this process, with real files, while every call by which it changes them is recorded. Clients work, and
-//! the moments of their answers are recorded beside the calls. Then the power fails: the folder is made again as it could
-//! be at some moment (`support/power/cut.rs` has what may be lost), a node is started there as a process, and what it has
-//! restored is compared with what was done. Some of these folders are where the next node is recorded, so power fails
-//! again and again on what earlier cuts have left, also during starts.
+//! A node runs in this process, with real files, while every call by which it changes them is recorded. Clients work,
+//! and the moments of their answers are recorded beside the calls. Then the power fails: the folder is made again as
+//! it could be at some moment (`support/power/cut.rs` has what may be lost), a node is started there as a process,
+//! and what it has restored is compared with what was done. Some of these folders are where the next node is
+//! recorded, so power fails again and again on what earlier cuts have left, also during starts.
 //!
 //! `VINGA_SEED` is where the random numbers begin, `VINGA_CUTS` the number of cuts (40).
 
@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use support::durable::DurableNode;
 use support::image::Image;
+use support::number;
 use support::power::cut::Disk;
 use support::power::history::{History, State};
 use support::power::load;
@@ -57,11 +58,6 @@ struct Recorded {
 struct Restored {
     state: State,
     epoch: u64,
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}"));
-    std::env::var(name).map_or(default, number)
 }
 
 /// Commits that a run brings to disk: some runs are so long that files of the log are used again.

@@ -90,5 +90,7 @@ impl Redo {
         self.end_mark = Some((epoch, segment));
         self.writer.as_mut().expect("the log is open").note_flushed(block);
         cx.frame(SignalNumber::EpochEndConfirm, requester).put(&EpochBody::new(epoch));
+        // End records take room, too, however little was logged between them.
+        self.consider_round(cx);
     }
 }

@@ -111,7 +111,8 @@ impl Segments {
         let before = self.live.len();
         while let Some(first) = self.live.front()
             && first.number < self.end_segment
-            && first.batches.iter().zip(&self.needed_from).all(|(&last, &from)| last < from)
+            // Batches are numbered from 1: 0 says that there is none, whatever is needed.
+            && first.batches.iter().zip(&self.needed_from).all(|(&last, &from)| last == 0 || last < from)
         {
             self.live.pop_front();
         }
@@ -154,12 +155,12 @@ mod tests {
         assert_eq!((segments.trim(), segments.tail(), segments.free_file()), (0, 7, Some(3)));
         segments.need_from(0, 6);
         assert_eq!(
-            (segments.trim(), segments.tail()),
-            (0, 7),
-            "the other has batches from 0 on, as far as is known"
+            (segments.trim(), segments.tail(), segments.free_file()),
+            (1, 8, Some(2)),
+            "the other has no batch in it"
         );
         segments.need_from(1, 1);
-        assert_eq!((segments.trim(), segments.tail(), segments.free_file()), (1, 8, Some(2)));
+        assert_eq!((segments.trim(), segments.tail()), (0, 8));
         segments.need_from(0, 7);
         segments.need_from(1, 4);
         assert_eq!((segments.trim(), segments.tail()), (1, 9));

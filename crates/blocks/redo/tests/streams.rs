@@ -2,8 +2,9 @@
 
 mod support;
 
-use support::{Log, batch, large_batch};
+use support::{Log, Order, batch, large_batch};
 use vinga_base::Epoch;
+use vinga_wire::checkpoint::CheckpointState;
 
 #[test]
 fn what_was_flushed_is_replayed() {
@@ -93,6 +94,45 @@ fn a_file_that_is_cut_off_is_named_whatever_is_read_of_others() {
         let why = log.scan(&[(1, None)], 10).expect_err("a file has lost its size");
         assert!(why.contains("redo/000-00000001.redo") && why.contains("cut off"), "{why}");
     }
+}
+
+#[test]
+fn end_records_alone_never_fill_the_log() {
+    // Changes of definitions log nothing, but each of them has an epoch end.
+    let mut log = Log::new(2);
+    log.make(1);
+    log.node_started();
+    for epoch in 10..2000 {
+        log.end_epoch(epoch);
+        log.durable(epoch);
+    }
+    assert!(log.written() > 3 * log.capacity());
+    log.crash(|_| true);
+    assert_eq!(log.scan(&[(1, None)], 1999).expect("the log is whole").complete, Epoch(1999));
+    assert_eq!(log.replay(1999, &[(0, 1), (1, 1)]), Ok(Vec::new()));
+}
+
+#[test]
+fn end_records_behind_a_single_change_bring_checkpoints_about() {
+    let mut log = Log::new(2);
+    log.make(1);
+    log.node_started();
+    log.append(1, &batch(&[(1, 10)]));
+    let mut rounds = 0;
+    for epoch in 10..2000 {
+        log.end_epoch(epoch);
+        log.durable(epoch);
+        for order in log.orders() {
+            if let Order::Checkpoint(instance) = order {
+                rounds += 1;
+                log.trim(usize::from(instance), log.next_batch(usize::from(instance)));
+                log.report(instance, CheckpointState::Usable, 0);
+            }
+        }
+    }
+    assert_eq!(rounds, 2, "each data manager writes one: nothing was changed since");
+    log.crash(|_| true);
+    assert_eq!(log.scan(&[(1, None)], 1999).expect("the log is whole").complete, Epoch(1999));
 }
 
 #[test]

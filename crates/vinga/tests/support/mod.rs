@@ -17,6 +17,15 @@ use vinga_rig::raw::{RawClient, hello};
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
 
+/// A number from the environment, for random tests.
+///
+/// # Panics
+/// It is no number.
+pub fn number(name: &str, default: u64) -> u64 {
+    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}"));
+    std::env::var(name).map_or(default, number)
+}
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A running data node with its own folder; both are removed when this is dropped.

@@ -53,8 +53,8 @@ pub struct History {
 }
 
 impl History {
-    /// Compares what a node has restored, up to this epoch, after the power failed at a moment, with what was done since
-    /// the database contained `base`.
+    /// Compares what a node has restored, up to this epoch, after the power failed at a moment, with what was done
+    /// since the database contained `base`.
     pub fn check(&self, base: &State, moment: usize, restored: u64, found: &State) -> Result<(), String> {
         let promised = self.transactions.iter().filter(|one| one.is_durable && one.answered <= moment);
         if let Some(lost) = promised.max_by_key(|one| one.epoch).filter(|one| one.epoch > restored) {

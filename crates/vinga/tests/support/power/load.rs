@@ -42,7 +42,7 @@ vinga::row! {
 impl Row {
     fn new(id: u64, value: u64) -> Self {
         let length = value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let length = if length % 2 == 0 { length % FILLER_MAX } else { length % 100 };
+        let length = if length.is_multiple_of(2) { length % FILLER_MAX } else { length % 100 };
         Row { id, value, mirror: !value, filler: vec![value as u8; length as usize] }
     }
 }

@@ -1,8 +1,8 @@
 //! The calls by which a node changes its files, recorded in their order.
 //!
-//! Each call is recorded twice: when it is about to be made, and when it has returned. Whoever is answered by the node takes
-//! the number of events so far as the moment of the answer: what the answer promises must be there after a power cut at
-//! that moment, or any later one.
+//! Each call is recorded twice: when it is about to be made, and when it has returned. Whoever is answered by the
+//! node takes the number of events so far as the moment of the answer: what the answer promises must be there after a
+//! power cut at that moment, or any later one.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
