@@ -62,7 +62,7 @@ struct Restored {
 
 /// Commits that a run brings to disk: some runs are so long that files of the log are used again.
 fn durable_min(era: u64) -> usize {
-    if era % 4 == 0 { 800 } else { 60 }
+    if era.is_multiple_of(4) { 800 } else { 60 }
 }
 
 /// Runs a node on what is in this image, with clients, and stops it.

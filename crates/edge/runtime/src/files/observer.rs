@@ -1,9 +1,9 @@
 //! Who watches what a node does to its files: each call to the system that changes them, before it is made and when it
 //! has returned.
 //!
-//! From what was seen so, a test makes the folder as a power cut could have left it at any moment (`crates/vinga/tests`,
-//! `power_loss.rs`). A node that runs as a process of its own has no observer: all that is left of this then is one look
-//! at an `Option` for each call to the system.
+//! From what was seen so, a test makes the folder as a power cut could have left it at any moment
+//! (`crates/vinga/tests`, `power_loss.rs`). A node that runs as a process of its own has no observer: all that is
+//! left of this then is one look at an `Option` for each call to the system.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub enum FileCall<'a> {
     Remove(&'a Path),
 }
 
-/// Watches what is done to files. It is called by several threads at the same time, but for one file never for two calls
-/// at once.
+/// Watches what is done to files. It is called by several threads at the same time, but for one file never for two
+/// calls at once.
 pub trait FileObserver: Debug + Send + Sync {
     /// The call is about to be made. Returns a number for [`FileObserver::end`].
     fn begin(&self, call: FileCall<'_>) -> u64;
