@@ -22,7 +22,7 @@ help:
 	@echo "make check  format, lint and quick tests of what has changed against main"
 	@echo "make hooks  install scripts/pre-commit as this repository's hook"
 	@echo "make bench  measure everything, with peers where there are some; results in target/bench"
-	@echo "make soak   fresh simulator seeds, SQL nodes under load, fuzzers and sanitizers until stopped (MINUTES=n bounds it)"
+	@echo "make soak   fresh simulator seeds, SQL under load, power cuts, fuzzers, sanitizers until stopped (MINUTES=n bounds it)"
 
 tools:
 	@scripts/install-tools.sh

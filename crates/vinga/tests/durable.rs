@@ -1,4 +1,6 @@
 //! What was committed is there again when the node has been killed, or stopped, and started again.
+//!
+//! `VINGA_SEED` is where the random numbers begin, `VINGA_ROUNDS` the number of kills of the longest test (10).
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -10,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 use support::durable::{DurableNode, Row, make_table, row, table_of, value};
 use support::folder::{Folder, said, vinga};
+use support::number;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorClass, NewTable, Table};
 
@@ -132,7 +135,7 @@ fn inspect(node: &DurableNode) {
 
 /// Clients that change rows while the node is killed, or stopped, and started again.
 fn rounds(node: &mut DurableNode, rounds: u32, mut end: impl FnMut(&mut DurableNode) -> Promise) {
-    let mut random = fastrand::Rng::with_seed(7);
+    let mut random = fastrand::Rng::with_seed(number("VINGA_SEED", 7));
     let mut clients: Vec<Client> =
         (0..3).map(|client| Client { first: client * 1000, ..Client::default() }).collect();
     make_table(&node.start());
@@ -183,7 +186,7 @@ enum Promise {
 
 #[test]
 fn what_was_acknowledged_as_durable_survives_kills() {
-    rounds(&mut DurableNode::new(&[]), 10, |node| {
+    rounds(&mut DurableNode::new(&[]), number("VINGA_ROUNDS", 10) as u32, |node| {
         node.kill();
         Promise::WhatWasDurable
     });

@@ -147,7 +147,8 @@ impl DataManager {
             }
             (Task::Read(number), FileData::Bytes(data, bytes)) => match &mut self.restore.loading {
                 Some(loading) => loading.stream.on_read(number, data, bytes).map(|_| ()),
-                None => Ok(()),
+                // Of a checkpoint that was given up, or of what stands behind the end of the one that counts.
+                None => return,
             },
             (_, data) => Err(format!("the answer to {task:?} makes no sense: {data:?}")),
         };
@@ -157,11 +158,13 @@ impl DataManager {
         }
     }
 
-    pub(crate) fn on_restore_file_refuse(&mut self, cx: &mut Context<'_>, reason: String) {
-        if self.restore.loading.is_some() {
-            self.reject_checkpoint(cx, reason);
-        } else {
-            self.restore.refuse(cx, reason);
+    pub(crate) fn on_restore_file_refuse(&mut self, cx: &mut Context<'_>, task: Task, reason: String) {
+        match (task, &self.restore.loading) {
+            (Task::Read(number), Some(loading)) if loading.stream.awaits(number) => {
+                self.reject_checkpoint(cx, reason);
+            }
+            (Task::Read(_), _) => {}
+            _ => self.restore.refuse(cx, reason),
         }
     }
 

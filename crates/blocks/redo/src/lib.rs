@@ -345,7 +345,7 @@ impl Redo {
         }
     }
 
-    /// The node can't start from these files.
+    /// The node can't start from these files. Reads that are under way are answered in vain.
     fn refuse_start(&mut self, cx: &mut Context<'_>, reason: String) {
         self.start.refuse(cx, reason);
     }

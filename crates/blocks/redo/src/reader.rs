@@ -271,6 +271,12 @@ impl LogReader {
         self.abandoned > 0 || self.file.has_reads()
     }
 
+    /// Where the stream has ended, for people.
+    pub fn end(&self) -> String {
+        let offset = self.end.map_or(self.file.offset(), |place| place.offset);
+        format!("{}, offset {offset}", self.path())
+    }
+
     /// The path of the file that is read.
     pub fn path(&self) -> String {
         self.file.file().path()

@@ -198,9 +198,10 @@ impl Scan {
     pub fn finish(self) -> Result<Found, String> {
         let complete = self.found.ends.last().map_or(Epoch(0), |end| end.epoch);
         if complete < self.durable {
+            let place = self.reader.map(|reader| format!(" ({})", reader.end())).unwrap_or_default();
             return Err(format!(
-                "stream {} of the redo log ends with epoch {complete}, but epoch {} was on disk: its end is damaged or \
-                 missing",
+                "stream {} of the redo log ends with epoch {complete}{place}, but epoch {} was on disk: its end is \
+                 damaged or missing",
                 self.origin.owner, self.durable
             ));
         }

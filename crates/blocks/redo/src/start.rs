@@ -56,6 +56,7 @@ impl Start {
 
     /// The node can't start.
     pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
+        (self.scan, self.replay) = (None, None);
         // Reads of a task that was refused before may be answered later.
         if let Some((requester, step)) = self.asked.take() {
             cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });

@@ -60,7 +60,8 @@ fn a_log_that_ends_too_early_is_refused() {
     log.damage_last_block();
     log.crash(|_| true);
     let why = log.scan(&[(1, None)], 11).expect_err("epoch 11 was on disk");
-    assert!(why.contains("ends with epoch 10, but epoch 11 was on disk"), "{why}");
+    let place = "redo/000-00000000.redo, offset 8192";
+    assert!(why.contains(&format!("ends with epoch 10 ({place}), but epoch 11 was on disk")), "{why}");
     let mut log = log.again();
     assert_eq!(log.scan(&[(1, None)], 10).expect("nobody says that there was more").complete, Epoch(10));
 }
@@ -77,6 +78,21 @@ fn a_damaged_block_in_the_middle_is_no_end() {
     log.crash(|_| true);
     let why = log.scan(&[(1, None)], 10).expect_err("a later block says that it was on disk");
     assert!(why.contains("redo/000-00000000.redo") && why.contains("was on the disk once"), "{why}");
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_named_whatever_is_read_of_others() {
+    for bytes in [4096, 10_000] {
+        let mut log = Log::new(1);
+        log.make(1);
+        log.append(0, &batch(&[(1, 10)]));
+        log.end_epoch(10);
+        log.crash(|_| true);
+        // The head of the file before it is being read when this one is noticed, and answered afterwards.
+        log.cut_off(1, bytes);
+        let why = log.scan(&[(1, None)], 10).expect_err("a file has lost its size");
+        assert!(why.contains("redo/000-00000001.redo") && why.contains("cut off"), "{why}");
+    }
 }
 
 #[test]

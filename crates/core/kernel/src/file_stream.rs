@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use vinga_base::aligned::AlignedBuffer;
+use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 
 /// Bytes of a read.
 const READ_BYTES: u64 = 1 << 20;
@@ -32,8 +32,10 @@ pub struct FileStream {
 }
 
 impl FileStream {
-    /// A file of this size, from an offset on. Reads are numbered from `first_read` on.
+    /// A file of this size, from an offset on. Reads are numbered from `first_read` on. A sector that is cut off at the
+    /// end is not read: whatever was written ends with a whole one.
     pub fn new(file: FileName, offset: u64, size: u64, first_read: u32) -> Self {
+        let size = size - size % SECTOR_BYTES as u64;
         FileStream {
             file,
             size,
@@ -79,6 +81,11 @@ impl FileStream {
     /// The number of the next read: a stream that follows this one begins there.
     pub fn next_read(&self) -> u32 {
         self.next_read
+    }
+
+    /// Whether this read is under way.
+    pub fn awaits(&self, number: u32) -> bool {
+        self.reads.iter().any(|(read, data)| *read == number && data.is_none())
     }
 
     /// Number of reads that are not answered.

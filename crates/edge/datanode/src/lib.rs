@@ -22,9 +22,12 @@ use data_memory::DataMemory;
 use disk::FoundDisk;
 use facts::EdgeFacts;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
+use vinga_kernel::InjectedBug;
 use vinga_node::{Blocks, NodeSettings};
+use vinga_runtime::files::FileObserver;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::settings as edge;
@@ -86,6 +89,20 @@ impl Assembly {
     #[must_use]
     pub fn listening_at(mut self, path: PathBuf) -> Self {
         self.edge.listen_locally = self.allows_local.then_some(path);
+        self
+    }
+
+    /// Shows what the node does to its files, from its start on, to this observer. For tests.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn FileObserver>) -> Self {
+        self.edge.files.observer = Some(observer);
+        self
+    }
+
+    /// The node breaks a rule on purpose, to show that a test notices. Without effect but in builds with injected bugs.
+    #[must_use]
+    pub fn breaking(mut self, bug: InjectedBug) -> Self {
+        self.edge.bug = Some(bug);
         self
     }
 

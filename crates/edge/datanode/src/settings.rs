@@ -135,6 +135,7 @@ pub fn edge_settings(
         first_start: None,
         start_progress: None,
         peers: Arc::default(),
+        bug: None,
     })
 }
 

@@ -18,9 +18,13 @@
 
 mod file_system;
 mod io_thread;
+mod observer;
 mod queue;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use observer::observed;
+pub use observer::{FileCall, FileObserver, Observer};
 
 use crate::clock::Clock;
 use crate::settings::ThreadSettings;
@@ -39,8 +43,13 @@ use vinga_wire::file::FileErrorKind;
 /// # Errors
 /// The file system's.
 pub fn flush_folder(folder: &Path) -> io::Result<()> {
+    flush_folder_observed(folder, &None)
+}
+
+/// The same, while somebody watches.
+pub(crate) fn flush_folder_observed(folder: &Path, observer: &Observer) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    Ok(file_system::flush_folder(folder)?)
+    Ok(file_system::flush_folder(folder, observer)?)
 }
 
 /// Where a node's files are, and who serves them.
@@ -52,6 +61,8 @@ pub struct FileSettings {
     pub plan: ThreadSettings,
     /// Files that stay open while nothing is done with them, at most (`MaxNoOfOpenFiles`).
     pub open_max: usize,
+    /// Whoever watches what is done to files; nobody, but in tests.
+    pub observer: Observer,
     /// The figures of the io threads: one for each that there is to be.
     statistics: IoStatistics,
 }
@@ -83,7 +94,13 @@ impl FileSettings {
             let thread = ThreadStatistics::new(&format!("io{index}"));
             Arc::new(IoThreadStatistics { thread, ..IoThreadStatistics::default() })
         };
-        FileSettings { folder, plan, open_max, statistics: (0..threads).map(figures).collect() }
+        FileSettings {
+            folder,
+            plan,
+            open_max,
+            observer: None,
+            statistics: (0..threads).map(figures).collect(),
+        }
     }
 
     /// The figures of the io threads that there are.
@@ -133,7 +150,10 @@ impl IoPool {
         deliver: impl Fn(u16, Vec<FileAnswer>) + Send + Sync + 'static,
     ) -> Result<Self, E> {
         let shared = Arc::new(Shared {
-            file_system: settings.folder.clone().map(FileSystem::new),
+            file_system: settings
+                .folder
+                .clone()
+                .map(|folder| FileSystem::new(folder, settings.observer.clone())),
             queue: TaskQueue::new(settings.open_max),
             clock: Clock::new(),
             deliver: Box::new(deliver),

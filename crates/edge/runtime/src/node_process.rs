@@ -11,7 +11,7 @@
 
 use crate::affinity;
 use crate::clock::Clock;
-use crate::files::{Files, IoPool};
+use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
 use crate::handlers::HandlerStack;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMessage};
@@ -276,7 +276,8 @@ impl Begun {
     fn let_clients_in(&self) -> Result<(JoinHandle<()>, bool), String> {
         let NodeProcess { settings, switchboard, address, .. } = &self.node;
         if let Some(mark) = &settings.first_start {
-            remove_for_good(mark).map_err(|why| format!("can't remove {}: {why}", mark.display()))?;
+            remove_for_good(mark, &settings.files.observer)
+                .map_err(|why| format!("can't remove {}: {why}", mark.display()))?;
         }
         rustix::net::listen(&self.socket, BACKLOG).map_err(|why| not_listening(*address, why.into()))?;
         let socket = self.socket.try_clone().map_err(out_of("descriptors"))?;
@@ -297,12 +298,12 @@ impl Begun {
 }
 
 /// Removes a file, on the disk too.
-fn remove_for_good(file: &Path) -> io::Result<()> {
-    match std::fs::remove_file(file) {
+fn remove_for_good(file: &Path, observer: &Observer) -> io::Result<()> {
+    match observed(observer, FileCall::Remove(file), || std::fs::remove_file(file)) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
         _ => {}
     }
-    crate::files::flush_folder(file.parent().unwrap_or(Path::new(".")))
+    flush_folder_observed(file.parent().unwrap_or(Path::new(".")), observer)
 }
 
 /// The last requests are carried out, and what was committed is brought to disk.
@@ -413,8 +414,9 @@ fn run_worker<H: Host>(
     let routes = Routes::to(settings.node, index, &settings.instances);
     let outbox = Outbox::new(routes, settings.threads.len() as u16, settings.limits.congestion_bytes);
     let seed = settings.seed.wrapping_add(u64::from(index));
-    let executor =
-        Executor::new(settings.node, settings.view.clone(), host, outbox, seed, Clock::tick(clock.nanos()));
+    let view = settings.view.clone();
+    let mut executor = Executor::new(settings.node, view, host, outbox, seed, Clock::tick(clock.nanos()));
+    executor.inject_bug(settings.bug);
     let limits = settings.limits.clone();
     let senders = settings.senders_for(index);
     let parts = WorkerParts {

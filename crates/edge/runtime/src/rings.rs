@@ -187,6 +187,7 @@ mod tests {
             first_start: None,
             start_progress: None,
             peers: Arc::default(),
+            bug: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::InjectedBug;
 use vinga_wire::BlockNumber;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
@@ -53,6 +54,8 @@ pub struct ProcessSettings {
     pub start_progress: Option<PathBuf>,
     /// Where the addresses of the node and its clients are recorded, for queries.
     pub peers: Arc<Peers>,
+    /// The rule that the node breaks on purpose, to show that a test notices; only in builds with injected bugs.
+    pub bug: Option<InjectedBug>,
 }
 
 /// How one thread runs.
@@ -180,6 +183,7 @@ mod tests {
             first_start: None,
             start_progress: None,
             peers: Arc::default(),
+            bug: None,
         };
         assert_eq!(settings.socket_threads(), [0, 1, 3]);
         let connections: Vec<usize> = (0..7).map(|thread| connection_of(thread, &[0, 1, 3])).collect();

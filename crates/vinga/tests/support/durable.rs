@@ -69,12 +69,29 @@ impl DurableNode {
     /// # Panics
     /// It ends before.
     pub fn start(&mut self) -> Cluster {
+        self.try_start().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// Starts the node and waits until clients are let in.
+    ///
+    /// # Errors
+    /// It ends before: its log.
+    pub fn try_start(&mut self) -> Result<Cluster, String> {
         self.launch();
         let file = self.file("vinga.address");
         let process = self.process.as_mut().expect("it was started");
-        let address = process.wait_for(|| fs::read_to_string(&file).ok());
-        let address = address.unwrap_or_else(|| panic!("the node has stopped: {}", self.log()));
-        Cluster::connect(address.trim()).expect("clients are let in")
+        let Some(address) = process.wait_for(|| fs::read_to_string(&file).ok()) else {
+            let code = self.process.take().expect("it was started").end();
+            return Err(format!("the node has stopped, exit code {code:?}: {}", self.log()));
+        };
+        Ok(Cluster::connect(address.trim()).expect("clients are let in"))
+    }
+
+    /// Up to which epoch its last start has restored; `None` if that was a first one.
+    pub fn restored_epoch(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.file("vinga.start")).expect("it was started");
+        let (_, restored) = text.split_once(" rows up to epoch ")?;
+        restored.split(' ').next()?.parse().ok()
     }
 
     /// Where it listens.

@@ -2,6 +2,8 @@
 
 pub mod durable;
 pub mod folder;
+pub mod image;
+pub mod power;
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,6 +16,15 @@ use vinga_rig::raw::{RawClient, hello};
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
 pub const HANG_GUARD: Duration = Duration::from_secs(180);
+
+/// A number from the environment, for random tests.
+///
+/// # Panics
+/// It is no number.
+pub fn number(name: &str, default: u64) -> u64 {
+    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}"));
+    std::env::var(name).map_or(default, number)
+}
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 

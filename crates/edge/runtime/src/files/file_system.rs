@@ -1,5 +1,6 @@
-//! Tasks on files as system calls.
+//! Tasks on files as system calls. Each that changes something is shown to the observer, if there is one.
 
+use super::observer::{FileCall, Observer, observed};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -17,18 +18,23 @@ const WHO: &str = "files";
 pub(super) const FILL_BYTES: u64 = 1024 * 1024;
 
 /// A file that is open for reading and writing.
-pub(super) struct OpenFile(File);
+pub(super) struct OpenFile {
+    file: File,
+    /// For the observer: its path, if there is one.
+    observed: Option<Box<(PathBuf, Observer)>>,
+}
 
 /// The folder of a node's files.
 pub(super) struct FileSystem {
     folder: PathBuf,
     /// Cleared when the file system has no direct transfers.
     is_direct: AtomicBool,
+    observer: Observer,
 }
 
 impl FileSystem {
-    pub fn new(folder: PathBuf) -> Self {
-        FileSystem { folder, is_direct: AtomicBool::new(true) }
+    pub fn new(folder: PathBuf, observer: Observer) -> Self {
+        FileSystem { folder, is_direct: AtomicBool::new(true), observer }
     }
 
     /// What an error of the system means, with a text for people.
@@ -54,19 +60,21 @@ impl FileSystem {
             Ok(open) => (open, false),
             Err(Errno::NOENT) => {
                 self.make_folder(file.kind)?;
-                (self.open_with(file, OFlags::CREATE | OFlags::EXCL)?, true)
+                let path = self.path(file);
+                let make = || self.open_with(file, OFlags::CREATE | OFlags::EXCL);
+                (observed(&self.observer, FileCall::Create(&path), make)?, true)
             }
             Err(why) => return Err(why),
         };
         // The names of a file that is there may not be on the disk yet: the node may have crashed behind their making.
         let result = open
             .reserve(bytes)
-            .and_then(|()| flush_folder(&self.folder_of(file.kind)))
-            .and_then(|()| flush_folder(&self.folder));
+            .and_then(|()| self.flush_folder(&self.folder_of(file.kind)))
+            .and_then(|()| self.flush_folder(&self.folder));
         if let Err(why) = result {
             if is_new {
                 // It is no use; that it stays, if it does, harms nobody.
-                let _ = rustix::fs::unlink(self.path(file));
+                let _ = self.unlink(&self.path(file));
             }
             return Err(why);
         }
@@ -75,11 +83,11 @@ impl FileSystem {
 
     /// Removes a file; that there is none is no error.
     pub fn remove(&self, file: FileName) -> Result<(), Errno> {
-        match rustix::fs::unlink(self.path(file)) {
+        match self.unlink(&self.path(file)) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(why) => return Err(why),
         }
-        match flush_folder(&self.folder_of(file.kind)) {
+        match self.flush_folder(&self.folder_of(file.kind)) {
             Err(Errno::NOENT) => Ok(()),
             result => result,
         }
@@ -88,9 +96,10 @@ impl FileSystem {
     /// Gives a file another name, in place of the file that has it.
     pub fn rename(&self, file: FileName, to: FileName) -> Result<(), Errno> {
         self.make_folder(to.kind)?;
-        rustix::fs::rename(self.path(file), self.path(to))?;
-        flush_folder(&self.folder_of(to.kind))?;
-        if to.kind == file.kind { Ok(()) } else { flush_folder(&self.folder_of(file.kind)) }
+        let (old, new) = (self.path(file), self.path(to));
+        observed(&self.observer, FileCall::Rename(&old, &new), || rustix::fs::rename(&old, &new))?;
+        self.flush_folder(&self.folder_of(to.kind))?;
+        if to.kind == file.kind { Ok(()) } else { self.flush_folder(&self.folder_of(file.kind)) }
     }
 
     /// The files of the same kind and owner, with their sizes, by name.
@@ -132,18 +141,31 @@ impl FileSystem {
         if folder.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(&folder).map_err(|why| errno(&why))?;
-        flush_folder(&self.folder)?;
+        let make = || fs::create_dir_all(&folder).map_err(|why| errno(&why));
+        observed(&self.observer, FileCall::MakeFolder(&folder), make)?;
+        self.flush_folder(&self.folder)?;
         // The node's folder may be new, too.
         let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-        flush_folder(parent.unwrap_or(Path::new(".")))
+        self.flush_folder(parent.unwrap_or(Path::new(".")))
+    }
+
+    fn unlink(&self, path: &Path) -> Result<(), Errno> {
+        observed(&self.observer, FileCall::Remove(path), || rustix::fs::unlink(path))
+    }
+
+    fn flush_folder(&self, folder: &Path) -> Result<(), Errno> {
+        flush_folder(folder, &self.observer)
     }
 
     fn open_with(&self, file: FileName, flags: OFlags) -> Result<OpenFile, Errno> {
         let path = self.path(file);
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o640);
-        let open = |flags| rustix::fs::open(&path, flags, mode).map(|file| OpenFile(File::from(file)));
+        let open = |flags| {
+            let file = File::from(rustix::fs::open(&path, flags, mode)?);
+            let observed = self.observer.as_ref().map(|one| Box::new((path.clone(), Some(one.clone()))));
+            Ok(OpenFile { file, observed })
+        };
         if !self.is_direct.load(Ordering::Relaxed) {
             return open(flags);
         }
@@ -171,7 +193,7 @@ impl OpenFile {
         let mut buffer = AlignedBuffer::zeroed(bytes);
         let mut filled = 0;
         while filled < bytes {
-            match rustix::io::pread(&self.0, &mut buffer[filled..bytes], offset + filled as u64) {
+            match rustix::io::pread(&self.file, &mut buffer[filled..bytes], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}
@@ -186,13 +208,37 @@ impl OpenFile {
         Ok((buffer, filled))
     }
 
+    /// Makes a call that is about this file, and shows it to the observer.
+    #[inline]
+    fn observed<'c>(
+        &'c self,
+        call: impl FnOnce(&'c Path) -> FileCall<'c>,
+        make: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        match &self.observed {
+            None => make(),
+            Some(watched) => observed(&watched.1, call(&watched.0), make),
+        }
+    }
+
     /// Writes these pieces one behind the other. Returns how many bytes were written, and why not all.
     pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> (u64, Result<(), Errno>) {
+        let mut written = 0;
+        let call = |path| FileCall::Write(path, offset, pieces);
+        let result = self.observed(call, || {
+            let (count, result) = self.write_pieces(offset, pieces);
+            written = count;
+            result
+        });
+        (written, result)
+    }
+
+    fn write_pieces(&self, offset: u64, pieces: &[&[u8]]) -> (u64, Result<(), Errno>) {
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let (mut rest, mut written) = (&mut slices[..], 0);
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
-            match rustix::io::pwritev(&self.0, rest, offset + written) {
+            match rustix::io::pwritev(&self.file, rest, offset + written) {
                 Ok(0) => return (written, Err(Errno::IO)),
                 Ok(count) => {
                     written += count as u64;
@@ -220,39 +266,45 @@ impl OpenFile {
 
     /// Forces what was written to the disk.
     pub fn flush(&self) -> Result<(), Errno> {
-        again_if_interrupted(|| rustix::fs::fdatasync(&self.0))
+        self.observed(FileCall::Flush, || again_if_interrupted(|| rustix::fs::fdatasync(&self.file)))
     }
 
     /// Makes room for so many bytes, on the disk too.
     fn reserve(&self, bytes: u64) -> Result<(), Errno> {
         if bytes > 0 {
-            let result =
-                again_if_interrupted(|| rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, bytes));
-            match result {
-                // The file system can't reserve room; it gives it as the file is filled.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.size()? < bytes => {
-                    rustix::fs::ftruncate(&self.0, bytes)?;
-                }
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(why) => return Err(why),
-            }
+            self.observed(|path| FileCall::Grow(path, bytes), || self.grow(bytes))?;
         }
-        again_if_interrupted(|| rustix::fs::fsync(&self.0))
+        self.observed(FileCall::Flush, || again_if_interrupted(|| rustix::fs::fsync(&self.file)))
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), Errno> {
+        let result =
+            again_if_interrupted(|| rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes));
+        match result {
+            // The file system can't reserve room; it gives it as the file is filled.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.size()? < bytes => {
+                rustix::fs::ftruncate(&self.file, bytes)
+            }
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(why) => Err(why),
+        }
     }
 
     fn size(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.0)?.st_size as u64)
+        Ok(rustix::fs::fstat(&self.file)?.st_size as u64)
     }
 }
 
 /// Forces the names in a folder to the disk. Some file systems always do, and refuse to be asked.
-pub(super) fn flush_folder(folder: &Path) -> Result<(), Errno> {
+pub(super) fn flush_folder(folder: &Path, observer: &Observer) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = rustix::fs::open(folder, flags, Mode::empty())?;
-    match again_if_interrupted(|| rustix::fs::fsync(open.as_fd())) {
-        Err(Errno::INVAL) => Ok(()),
-        result => result,
-    }
+    observed(observer, FileCall::FlushFolder(folder), || {
+        match again_if_interrupted(|| rustix::fs::fsync(open.as_fd())) {
+            Err(Errno::INVAL) => Ok(()),
+            result => result,
+        }
+    })
 }
 
 fn again_if_interrupted(call: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {

@@ -238,6 +238,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         first_start: None,
         start_progress: None,
         peers: Arc::default(),
+        bug: None,
     }
 }
 
