@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fresh seeds, SQL nodes under load, fuzzers and sanitizers until stopped; an argument bounds it in minutes. Tools that
-# are not installed (nightly toolchain, cargo-fuzz) are reported and left out.
+# Fresh seeds, SQL nodes under load, power cuts and damaged files, fuzzers and sanitizers until stopped; an argument bounds
+# it in minutes. Tools that are not installed (nightly toolchain, cargo-fuzz) are reported and left out.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -40,6 +40,8 @@ check_simulator() {
     cargo build --profile sim --locked --features injected-bugs --bin vinga || return 1
     echo "breaking each rule of the protocols in turn"
     "$target/sim/vinga" sim --bugs || return 1
+    echo "leaving out flushes of a node with real files"
+    cargo test --locked -p vinga-cli --features injected-bugs --test power_loss -- --nocapture || return 1
     echo "looking for branches that are never taken"
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
@@ -50,12 +52,27 @@ rounds_of_sql() {
     VINGA_ROUNDS=10 cargo test --locked -p vinga-sql-tests --test end_to_end -- --nocapture || return 1
 }
 
+# Power cuts on recorded writes, damaged folders, kills under load, each with a fresh seed, which is printed.
+durability() {
+    local seed
+    seed=$(date +%s)
+    echo "power cuts, damaged folders and kills: VINGA_SEED=$seed"
+    export VINGA_SEED=$seed
+    VINGA_CUTS=600 cargo test --locked -p vinga-cli --test power_loss -- --nocapture || return 1
+    VINGA_DAMAGES=300 cargo test --locked -p vinga-cli --test damaged_folders -- --nocapture || return 1
+    VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test durable -- --nocapture || return 1
+    VINGA_ROUNDS=100 cargo test --locked -p vinga-sql-tests --test durable_kills -- --nocapture || return 1
+    unset VINGA_SEED
+}
+
 check_simulator || exit 1
 sanitize || exit 1
 while ! over; do
     FIRST=fresh SEEDS=500 scripts/simulate.sh || exit 1
     over && break
     rounds_of_sql || exit 1
+    over && break
+    durability || exit 1
     over && break
     fuzz || exit 1
 done

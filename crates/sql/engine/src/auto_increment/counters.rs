@@ -2,15 +2,21 @@
 //!
 //! A row is a counter: `next`, the lowest unused value; `u64::MAX` means that none is left. Its key is the table's
 //! birth, with the highest bit set for the counter of the hidden primary key.
+//!
+//! Where there is a disk, a range is on it before a value of it is used: a crash of the data nodes may cost rows that
+//! were not, but their values are not given again.
 
 use crate::backoff::Backoff;
 use crate::failure::{Failure, ha};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
 
 /// The name of the table of the counters.
 const TABLE: &str = "vinga.auto_increment";
+/// The incarnation of the cluster that has said that it keeps nothing on disk; 0 if none has. It is not asked again.
+static DISKLESS: AtomicU64 = AtomicU64::new(0);
 /// Maximum number of attempts while others move the counter at the same moment.
 const ATTEMPTS_MAX: u32 = 20;
 
@@ -64,7 +70,17 @@ fn number(row: &Record) -> vinga::Result<u64> {
     }
 }
 
-/// Takes `count` values from a counter: the first, and their end. Near the end of all values it takes one.
+/// Whether the cluster may keep something on disk.
+fn may_have_disk(cluster: &Cluster) -> bool {
+    DISKLESS.load(Ordering::Relaxed) != cluster.incarnation()
+}
+
+fn note_diskless(cluster: &Cluster) {
+    DISKLESS.store(cluster.incarnation(), Ordering::Relaxed);
+}
+
+/// Takes `count` values from a counter, on the disk too: the first, and their end. Near the end of all values it takes
+/// one.
 ///
 /// # Errors
 /// `NumericOverflow` if none is left; other errors if the counter could not be moved.
@@ -73,6 +89,7 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
     let (mut attempts, mut count) = (Attempts::default(), count);
     loop {
         let mut transaction = cluster.begin()?;
+        transaction.set_durable(may_have_disk(cluster));
         transaction.update(&table, key, &Update::new().add("next", count))?;
         let reading = transaction.define_read(&table, key, Lock::Exclusive)?;
         let error = match transaction.commit() {
@@ -85,11 +102,16 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
         match error.code() {
             ErrorCode::NoSuchRow => {
                 let end = count.saturating_add(1);
-                match cluster.insert(&table, &[("birth", key), ("next", end)]) {
-                    Ok(()) => return Ok((1, end)),
+                let mut transaction = cluster.begin()?;
+                transaction.set_durable(may_have_disk(cluster));
+                transaction.insert(&table, &[("birth", key), ("next", end)])?;
+                match transaction.commit() {
+                    Ok(_) => return Ok((1, end)),
+                    Err(error) if error.code() == ErrorCode::NoDisk => note_diskless(cluster),
                     Err(error) => attempts.once_more(error)?,
                 }
             }
+            ErrorCode::NoDisk => note_diskless(cluster),
             ErrorCode::NumericOverflow if count > 1 => count = 1,
             _ => attempts.once_more(error)?,
         }

@@ -1,0 +1,396 @@
+//! The data node is killed at random moments while clients of a SQL node run transactions and change definitions; it
+//! starts again with what is in its folder. The SQL node and its sessions stay.
+//!
+//! Each client has rows of its own, and its transactions follow each other, so what is there afterwards is the state
+//! after so many of them, and no fewer than were answered as being on disk. Definitions are those that were answered,
+//! and perhaps the one under way, the same in SQL and for native clients. A number of `AUTO_INCREMENT` is given once.
+//!
+//! `VINGA_SEED` is where the random numbers begin, `VINGA_ROUNDS` the number of kills (10).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
+use vinga_sql_tests::environment::{number, seed};
+use vinga_sql_tests::servers::Servers;
+use vinga_sql_tests::{HANG_GUARD, Session, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
+
+const CLIENTS: u64 = 3;
+/// Rows of a client in the first table.
+const ROWS: u64 = 12;
+const APART: u64 = 1000;
+/// Commits on disk that the power is left on for in each round, at least.
+const DURABLE_MIN: usize = 12;
+
+/// A folder for the data node; it is removed at the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The rows of a client: values of the first table by id, and the entries of the second one.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Rows {
+    values: BTreeMap<u64, u64>,
+    entries: BTreeSet<u64>,
+}
+
+/// What a transaction does.
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(u64, u64),
+    Update(u64, u64),
+    Delete(u64),
+    /// Writes an entry into the second table.
+    Note(u64),
+}
+
+/// A client, and what it knows.
+struct Client {
+    number: u64,
+    session: Session,
+    random: fastrand::Rng,
+    /// Transactions so far, of all rounds.
+    count: u64,
+    rows: Rows,
+    /// What was tried in this round, and how many of these were answered as being on disk.
+    tried: Vec<Vec<Change>>,
+    durable: usize,
+    /// All numbers that were given to it.
+    numbers: Vec<u64>,
+}
+
+impl Rows {
+    fn apply(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Insert(id, value) | Change::Update(id, value) => _ = self.values.insert(*id, *value),
+                Change::Delete(id) => _ = self.values.remove(id),
+                Change::Note(entry) => _ = self.entries.insert(*entry),
+            }
+        }
+    }
+}
+
+impl Change {
+    fn statement(&self, client: u64) -> String {
+        match self {
+            Change::Insert(id, value) => format!("INSERT INTO t VALUES ({id}, {value}, 'value {value}')"),
+            Change::Update(id, value) => {
+                format!("UPDATE t SET value = {value}, name = 'value {value}' WHERE id = {id}")
+            }
+            Change::Delete(id) => format!("DELETE FROM t WHERE id = {id}"),
+            Change::Note(entry) => format!("INSERT INTO u (client, entry) VALUES ({client}, {entry})"),
+        }
+    }
+}
+
+impl Client {
+    /// Runs transactions until one fails, as the data node has gone, or none is to be begun any more.
+    fn run(&mut self, is_over: &AtomicBool, durable_count: &AtomicUsize) {
+        let mut rows = self.rows.clone();
+        while !is_over.load(Ordering::Relaxed) {
+            let (changes, is_durable) = (self.changes(&rows), self.random.bool());
+            self.tried.push(changes.clone());
+            let durability = if is_durable { "disk" } else { "memory" };
+            match self.transaction(&changes, durability) {
+                Ok(()) => rows.apply(&changes),
+                Err(text) => {
+                    println!("client {}: {text}", self.number);
+                    return;
+                }
+            }
+            if is_durable {
+                self.durable = self.tried.len();
+                durable_count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn changes(&mut self, rows: &Rows) -> Vec<Change> {
+        self.count += 1;
+        let mut ids: Vec<u64> = (0..ROWS).map(|id| self.number * APART + id).collect();
+        self.random.shuffle(&mut ids);
+        let mut changes = Vec::new();
+        for (at, &id) in ids[..self.random.usize(1..4)].iter().enumerate() {
+            let value = (self.count << 8 | at as u64) << 8 | self.number;
+            changes.push(match (rows.values.contains_key(&id), self.random.u8(..4)) {
+                (false, _) => Change::Insert(id, value),
+                (true, 0) => Change::Delete(id),
+                (true, _) => Change::Update(id, value),
+            });
+        }
+        if changes.len() > 1 || self.random.bool() {
+            changes.push(Change::Note(self.count));
+        }
+        changes
+    }
+
+    /// A statement alone is a transaction, too.
+    fn transaction(&mut self, changes: &[Change], durability: &str) -> Result<(), String> {
+        self.session.query(&format!("SET vinga_durability = {durability}"));
+        let (begin, end) = if changes.len() > 1 { (Some("BEGIN"), Some("COMMIT")) } else { (None, None) };
+        let own = changes.iter().map(|change| change.statement(self.number));
+        let statements: Vec<String> =
+            begin.map(str::to_owned).into_iter().chain(own).chain(end.map(str::to_owned)).collect();
+        for statement in statements {
+            if let Err(error) = self.session.try_query(&statement) {
+                // One clear error; the session goes on.
+                let text = format!("{statement}: {error}");
+                assert!(matches!(error.number(), Some(1296 | 1297 | 1180)), "{text}");
+                self.session.query("ROLLBACK");
+                return Err(text);
+            }
+            if statement.starts_with("INSERT INTO u") {
+                let number = self.session.lines("SELECT LAST_INSERT_ID()")[0].parse().expect("a number");
+                self.numbers.push(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what is there with what was done; from now on those transactions count that are there.
+    fn check(&mut self, found: &Rows) {
+        let mut state = self.rows.clone();
+        let mut fits = self.durable == 0 && state == *found;
+        for (at, changes) in (1..).zip(&self.tried) {
+            state.apply(changes);
+            fits |= at >= self.durable && state == *found;
+        }
+        assert!(
+            fits,
+            "client {}: of {} transactions {} were answered as durable; found {found:?}, all would be {state:?}, done \
+             {:?} upon {:?}",
+            self.number,
+            self.tried.len(),
+            self.durable,
+            self.tried,
+            self.rows
+        );
+        self.rows = found.clone();
+        self.tried.clear();
+        self.durable = 0;
+    }
+}
+
+/// Tables that are made and dropped.
+struct Definitions {
+    session: Session,
+    count: u64,
+    /// Tables with their numbers of columns.
+    tables: BTreeMap<String, usize>,
+    /// What was not answered: the table with its columns then.
+    open: Option<(String, Option<usize>)>,
+}
+
+impl Definitions {
+    fn run(&mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            self.count += 1;
+            let first = self.tables.keys().next().cloned();
+            let (statement, table, columns) = match (self.count % 5, first) {
+                (3 | 4, Some(table)) => (format!("DROP TABLE {table}"), table, None),
+                _ => {
+                    let table = format!("made_{:06}", self.count);
+                    (format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=VINGA"), table, Some(1))
+                }
+            };
+            match self.session.try_query(&statement) {
+                Ok(_) => self.note(table, columns),
+                Err(error) => {
+                    println!("{statement}: {error}");
+                    assert!(error.number().is_some(), "the session goes on: {error}");
+                    self.open = Some((table, columns));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, table: String, columns: Option<usize>) {
+        match columns {
+            Some(columns) => _ = self.tables.insert(table, columns),
+            None => _ = self.tables.remove(&table),
+        }
+    }
+
+    /// What is there is what was answered, and perhaps what was not.
+    fn check(&mut self, native: &Cluster) {
+        let columns = "SELECT table_name, COUNT(*) FROM information_schema.columns WHERE table_schema = 'test' AND \
+                       table_name LIKE 'made%' GROUP BY table_name";
+        // A table that was being dropped may be listed until it is used: the SQL node does not know yet that it is gone.
+        let mut found: BTreeMap<String, usize> = again(&mut self.session, columns)
+            .iter()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(table, count)| (table.to_owned(), count.parse().expect("a number")))
+            .collect();
+        let before = self.tables.clone();
+        let open = self.open.take();
+        if let Some((table, None)) = &open
+            && let Err(error) = self.session.try_query(&format!("SELECT COUNT(*) FROM {table}"))
+        {
+            assert_eq!(error.number(), Some(1146), "{error}");
+            found.remove(table);
+        }
+        if found != before
+            && let Some((table, columns)) = open.clone()
+        {
+            self.note(table, columns);
+        }
+        assert_eq!(
+            found, self.tables,
+            "tables with their columns; {open:?} was not answered, {before:?} was"
+        );
+        for table in found.keys() {
+            assert_eq!(self.session.lines(&format!("SELECT COUNT(*) FROM {table}")), ["0"], "{table}");
+        }
+        // A change that is undone takes a moment.
+        let sql: BTreeSet<String> = found.into_keys().chain(["t".to_owned(), "u".to_owned()]).collect();
+        let natively = || -> BTreeSet<String> {
+            let tables = native.tables().expect("the data node answers").into_iter();
+            tables.filter_map(|table| table.strip_prefix("test.").map(str::to_owned)).collect()
+        };
+        let begun = Instant::now();
+        while natively() != sql {
+            assert!(begun.elapsed() < HANG_GUARD, "{sql:?} are there in SQL, natively {:?}", natively());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Repeats a statement until it succeeds, which it does soon: the data node is back.
+#[track_caller]
+fn again(session: &mut Session, statement: &str) -> Vec<String> {
+    eventually(statement, || session.try_query(statement).is_ok());
+    session.lines(statement)
+}
+
+/// The rows of all clients, by each index.
+fn read(session: &mut Session) -> Vec<Rows> {
+    let all = again(session, "SELECT id, value, name FROM t ORDER BY id");
+    for index in ["by_value", "by_name"] {
+        let query = format!(
+            "SELECT id, value, name FROM t FORCE INDEX ({index}) WHERE {} ORDER BY id",
+            match index {
+                "by_value" => "value >= 0",
+                _ => "name >= ''",
+            }
+        );
+        assert_eq!(session.lines(&query), all, "by {index}");
+    }
+    let mut clients = vec![Rows::default(); CLIENTS as usize];
+    for line in &all {
+        let mut words = line.splitn(3, ' ');
+        let mut next = || words.next().expect("three columns").to_owned();
+        let (id, value, name): (u64, u64, String) =
+            (next().parse().expect("a number"), next().parse().expect("a number"), next());
+        assert_eq!(name, format!("value {value}"), "{line}");
+        let by_name = format!("SELECT id FROM t WHERE name = '{name}'");
+        assert_eq!(session.lines(&by_name), [id.to_string()], "{by_name}");
+        clients[(id / APART) as usize].values.insert(id, value);
+    }
+    for row in session.query("SELECT client, entry FROM u ORDER BY id") {
+        let (client, entry): (usize, u64) =
+            (row[0].parse().expect("a number"), row[1].parse().expect("a number"));
+        assert!(clients[client].entries.insert(entry), "entry {entry} of client {client} is there twice");
+    }
+    let counts = "SELECT COUNT(*) FROM u FORCE INDEX (by_entry) WHERE client >= 0";
+    let entries: usize = clients.iter().map(|rows| rows.entries.len()).sum();
+    assert_eq!(session.lines(counts), [entries.to_string()]);
+    clients
+}
+
+/// Lets all clients work until enough is done, and kills the data node then.
+fn work_until_killed(
+    servers: &mut Servers,
+    clients: &mut [Client],
+    definitions: &mut Definitions,
+    random: &mut fastrand::Rng,
+) {
+    let (is_over, durable_count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|threads| {
+        for client in clients.iter_mut() {
+            let (is_over, durable_count) = (&is_over, &durable_count);
+            threads.spawn(move || client.run(is_over, durable_count));
+        }
+        threads.spawn(|| definitions.run(&is_over));
+        eventually("clients commit", || durable_count.load(Ordering::Relaxed) >= DURABLE_MIN);
+        thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        servers.data.kill();
+        is_over.store(true, Ordering::Relaxed);
+        thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        servers.data.restart();
+    });
+}
+
+#[test]
+fn sessions_go_on_with_all_that_was_durable() {
+    let (seed, rounds) = (seed(), number("VINGA_ROUNDS").unwrap_or(10));
+    println!("VINGA_SEED={seed} VINGA_ROUNDS={rounds}");
+    let folder = Folder(std::env::temp_dir().join(format!("vinga-kills-{}", std::process::id())));
+    fs::create_dir_all(&folder.0).expect("temporary folders can be made");
+    let parameters = [
+        ("DataDir", folder.0.to_str().expect("the path is a text")),
+        ("NoOfFragmentLogFiles", "3"),
+        ("FragmentLogFileSize", "4M"),
+        ("TimeBetweenLocalCheckpoints", "14"),
+        ("TimeBetweenGlobalCheckpoints", "100"),
+    ];
+    let mut servers = Servers::start(PROGRAM, 1, &parameters);
+    let mut session = servers.connect(0);
+    session.query(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, value BIGINT NOT NULL, name VARCHAR(100) NOT NULL, \
+         KEY by_value (value), UNIQUE KEY by_name (name)) ENGINE=VINGA",
+    );
+    session.query(
+        "CREATE TABLE u (id BIGINT AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, entry BIGINT NOT NULL, \
+         KEY by_entry (client, entry)) ENGINE=VINGA",
+    );
+    session.query("CREATE USER kept IDENTIFIED BY 'secret'");
+    session.query("GRANT SELECT ON test.* TO kept");
+    session.query("CREATE VIEW seen AS SELECT id FROM t");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|number| Client {
+            number,
+            session: servers.connect(0),
+            random: random.fork(),
+            count: 0,
+            rows: Rows::default(),
+            tried: Vec::new(),
+            durable: 0,
+            numbers: Vec::new(),
+        })
+        .collect();
+    let mut definitions =
+        Definitions { session: servers.connect(0), count: 0, tables: BTreeMap::new(), open: None };
+    for round in 0..rounds {
+        work_until_killed(&mut servers, &mut clients, &mut definitions, &mut random);
+        let found = read(&mut session);
+        let tried: usize = clients.iter().map(|client| client.tried.len()).sum();
+        for (client, rows) in clients.iter_mut().zip(&found) {
+            client.check(rows);
+        }
+        let native = Cluster::connect(&servers.data.address()).expect("the data node answers");
+        definitions.check(&native);
+        let table = native.table("test.t").expect("it is there");
+        let rows: usize = found.iter().map(|rows| rows.values.len()).sum();
+        assert_eq!(native.count(&table, |scan| scan), Ok(rows as u64), "natively");
+        let mut given = BTreeSet::new();
+        for number in clients.iter().flat_map(|client| &client.numbers) {
+            assert!(given.insert(*number), "round {round}: {number} was given twice");
+        }
+        assert_eq!(session.lines("SELECT COUNT(*) FROM mysql.user WHERE user = 'kept'"), ["1"]);
+        assert_eq!(session.lines("SELECT COUNT(*) FROM seen"), [rows.to_string()]);
+        servers.check_alive();
+        println!("round {round}: {tried} transactions, {rows} rows, {} tables", definitions.tables.len());
+    }
+}
