@@ -71,6 +71,7 @@ impl Blocks {
                     }),
                     lock_timeout: settings.lock_timeout,
                     inactive_timeout: settings.inactive_timeout,
+                    backup_buffer: settings.backup_buffer,
                 };
                 DataManager::new(own, pages(instance))
             })

@@ -104,6 +104,7 @@ fn data_manager() -> Harness<DataManager> {
         disk: Some(Disk { stream: 0, cluster: 99, checksum: Checksum::SOFTWARE }),
         lock_timeout: Span::from_millis(1000),
         inactive_timeout: None,
+        backup_buffer: 1 << 20,
     };
     let view = ClusterView::first(vec![Member {
         redo_streams: 1,

@@ -29,8 +29,8 @@ use vinga_base::time::{Span, Tick};
 use vinga_wire::frame::Frames;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, checkpoint, cold, dictionary, epoch, file,
-    handshake, info, membership, redo, schema, schema_round, start,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, backup, checkpoint, cold, dictionary, epoch,
+    file, handshake, info, membership, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -352,10 +352,30 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::DurabilityConfirm
         | S::EpochEndRequest
         | S::EpochEndConfirm
+        | S::EpochClosedRequest
         | S::DurableEpochOrder
         | S::EpochLimitOrder => {
             let (body, _) = frame.head::<epoch::EpochBody>()?;
             Some(format!("{{ epoch: {} }}", body.epoch))
+        }
+        S::EpochClosedConfirm => {
+            let (body, _) = frame.head::<backup::EpochClosedConfirm>()?;
+            Some(format!("{{ epoch: {}, current: {} }}", body.epoch, body.current))
+        }
+        S::BackupOpenRequest => cold!(backup::BackupOpenRequest),
+        S::BackupOpenConfirm => cold!(backup::BackupOpenConfirm),
+        S::BackupNextRequest => {
+            let (body, _) = frame.head::<backup::BackupNextBody>()?;
+            Some(format!("{{ request: {}, until: {} }}", body.request, body.until))
+        }
+        S::BackupNextConfirm => {
+            let (body, rest) = frame.head::<backup::BackupBatchHead>()?;
+            let (rows, flags) = (body.row_bytes.get(), body.flags);
+            let changes = rest.len() as u32 - rows;
+            Some(format!(
+                "{{ request: {}, flags: {flags}, epoch: {}, rows: {rows} bytes, changes: {changes} bytes }}",
+                body.request, body.epoch
+            ))
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {
             let (body, _) = frame.head::<redo::BatchHead>()?;
@@ -416,6 +436,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::SchemaLockRefuse
         | S::SchemaEventsRefuse
         | S::DescribeDatabaseRefuse
+        | S::BackupOpenRefuse
+        | S::BackupNextRefuse
         | S::ListDatabasesRefuse
         | S::InfoRefuse => {
             cold!(handshake::Refusal)
@@ -440,7 +462,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),
         // Timers and bodies with sections of row data are described by their length.
-        S::KeyReadRequest
+        S::BackupCloseOrder
+        | S::KeyReadRequest
         | S::KeyReadConfirm
         | S::KeyReadRefuse
         | S::TransactionRequest
