@@ -312,7 +312,7 @@ impl DataManager {
             flags: U32::new(flags),
             epoch: U64::new(self.epoch.max(backup.current).0),
             row_bytes: U32::new(backup.rows.len() as u32),
-            unused: U32::ZERO,
+            change_bytes: U32::new(changes.len() as u32),
         };
         cx.frame(SignalNumber::BackupNextConfirm, backup.api).put(&head).bytes(&backup.rows).bytes(&changes);
         backup.rows.clear();

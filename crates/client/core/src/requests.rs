@@ -329,7 +329,8 @@ impl Requests {
             }
             SignalNumber::BackupNextConfirm => {
                 let (head, records) = frame.head::<BackupBatchHead>()?;
-                let (rows, changes) = records.split_at_checked(head.row_bytes.get() as usize)?;
+                let (rows, rest) = records.split_at_checked(head.row_bytes.get() as usize)?;
+                let changes = rest.get(..head.change_bytes.get() as usize)?;
                 let has = |flag| head.flags.get() & flag != 0;
                 let batch = BackupBatch {
                     is_scanned: has(BACKUP_SCANNED),

@@ -369,12 +369,10 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             Some(format!("{{ request: {}, until: {} }}", body.request, body.until))
         }
         S::BackupNextConfirm => {
-            let (body, rest) = frame.head::<backup::BackupBatchHead>()?;
-            let (rows, flags) = (body.row_bytes.get(), body.flags);
-            let changes = rest.len() as u32 - rows;
+            let (body, _) = frame.head::<backup::BackupBatchHead>()?;
+            let backup::BackupBatchHead { request, flags, epoch, row_bytes, change_bytes } = body;
             Some(format!(
-                "{{ request: {}, flags: {flags}, epoch: {}, rows: {rows} bytes, changes: {changes} bytes }}",
-                body.request, body.epoch
+                "{{ request: {request}, flags: {flags}, epoch: {epoch}, rows: {row_bytes} bytes, changes: {change_bytes} bytes }}"
             ))
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {

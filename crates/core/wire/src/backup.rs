@@ -70,10 +70,10 @@ pub struct BackupBatchHead {
     pub flags: U32,
     /// The newest epoch that the data manager knows: of any commit here, and that of the president when it confirmed.
     pub epoch: U64,
-    /// Bytes of the records of rows; those of changes follow.
+    /// Bytes of the records of rows.
     pub row_bytes: U32,
-    /// Zero.
-    pub unused: U32,
+    /// Bytes of the records of changes, which follow. Behind them a frame may be padded.
+    pub change_bytes: U32,
 }
 
 /// Body of `EpochClosedConfirm`.

@@ -83,8 +83,11 @@ impl Reader<'_> {
             }
             let account = format!("{}@{}", quoted(&user), quoted(&host));
             let rows = self.session.rows(format!("SHOW CREATE USER {account}"))?;
-            let text = rows[0][0].replacen("CREATE USER", "CREATE OR REPLACE USER", 1);
-            self.add(format!("user {user}@{host}"), "", String::new(), text);
+            // Not CREATE OR REPLACE, which would take all privileges from the account that restores.
+            for form in ["CREATE USER IF NOT EXISTS", "ALTER USER"] {
+                let text = rows[0][0].replacen("CREATE USER", form, 1);
+                self.add(format!("user {user}@{host}"), "", String::new(), text);
+            }
         }
         Ok(())
     }

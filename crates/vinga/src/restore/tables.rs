@@ -83,10 +83,13 @@ pub fn create(cluster: &Cluster, definitions: &[BackupDefinition]) -> Result<Tab
     let mut births = HashMap::new();
     for table in &tables {
         let name = &table.definition.name;
+        let mut definition = table.definition.clone();
+        // A smaller cluster has fewer.
+        definition.partitions = definition.partitions.min(cluster.partitions());
         let new = if is_own(name) {
-            cluster.create_table_if_missing(table.definition.clone())
+            cluster.create_table_if_missing(definition)
         } else {
-            cluster.create_table(table.definition.clone())
+            cluster.create_table(definition)
         };
         let new = new.map_err(|error| match error.code() {
             ErrorCode::TableExists => {
