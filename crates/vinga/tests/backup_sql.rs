@@ -86,12 +86,13 @@ fn what_was_made_by_sql_is_restored() {
     assert!(is_well && !text.contains("was not made"), "{text}");
     for node in [1, 2] {
         let mut session = connect(&new, node);
+        run(&mut session, &["USE shop"]);
         for (question, answer) in ASK.iter().zip(&answers) {
             assert_eq!(&session.rows(question).expect(question), answer, "SQL node {node}: {question}");
         }
         // Numbers go on behind those that were given, triggers fire, routines run.
         let name = format!("new at {node}");
-        run(&mut session, &["USE shop", &format!("INSERT INTO item (name, price) VALUES ('{name}', 5000)")]);
+        run(&mut session, &[&format!("INSERT INTO item (name, price) VALUES ('{name}', 5000)")]);
         let found = session.rows(format!("SELECT id > 4, price FROM item WHERE name = '{name}'"));
         assert_eq!(found.expect("it is there"), [["1", "100.00"]]);
         run(&mut session, &["CALL sell(2)", &format!("DELETE FROM item WHERE name = '{name}'")]);

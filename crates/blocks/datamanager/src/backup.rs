@@ -337,9 +337,8 @@ impl DataManager {
             let from = core::mem::take(&mut backup.slot);
             let mut is_cut = false;
             units = units.saturating_sub(1);
-            for slot in
-                page.iter().flat_map(|page| page.live_slots()).skip_while(|&slot| slot < from as usize)
-            {
+            let slots = page.iter().flat_map(vinga_fragment::page_view::PageView::live_slots);
+            for slot in slots.skip_while(|&slot| slot < from as usize) {
                 if units == 0 || backup.rows.len() >= ROWS_BYTES {
                     backup.slot = slot as u32;
                     is_cut = true;

@@ -130,15 +130,18 @@ fn rows_and_notes_give_the_state_at_the_end_of_the_epoch() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut node = node(random.bool());
         let (mut history, mut epoch) = (Vec::new(), 10);
-        for _ in 0..random.u32(0..8) {
+        // Rows of several batches.
+        for key in 0..random.u64(0..200) {
+            node.change(OperationKind::Insert, key, &[5; 200], epoch).expect("it is new");
+        }
+        history.push((epoch, node.rows()));
+        for _ in 0..random.u32(0..4) {
             epoch = change_rows(&mut node, &mut random, epoch, &mut history);
         }
         assert!(open(&mut node, API).iter().any(|sent| sent.signal() == SignalNumber::BackupOpenConfirm));
         let mut received = Received::default();
         while !received.is_scanned {
-            if random.bool() {
-                epoch = change_rows(&mut node, &mut random, epoch, &mut history);
-            }
+            epoch = change_rows(&mut node, &mut random, epoch, &mut history);
             next(&mut node, 0, &mut received);
         }
         during += received.changes.len();
