@@ -1,7 +1,7 @@
 //! `vinga admin backup`: one consistent state of a running cluster in a folder (`docs/protocols/backup.md`).
 //!
-//! This program is a client of the data nodes, and writes what they send: rows and changes of all partitions at the same
-//! time, a thread each. The manifest comes last, when all other files are on the disk.
+//! This program is a client of the data nodes, and writes what they send: rows and changes of all partitions at the
+//! same time, a thread each. The manifest comes last, when all other files are on the disk.
 
 mod definitions;
 pub mod input;

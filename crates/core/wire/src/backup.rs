@@ -15,8 +15,8 @@
 //! ```text
 //!   BackupNextConfirm:  BackupBatchHead, records of rows, records of changes
 //! ```
-//! A record is one of the redo log (`docs/formats/redo.md`, `RecordHead`): a row as it was when the scan passed it, with
-//! the epoch of its last change, or what a change has made of a row, with the epoch of that change.
+//! A record is one of the redo log (`docs/formats/redo.md`, `RecordHead`): a row as it was when the scan passed it,
+//! with the epoch of its last change, or what a change has made of a row, with the epoch of that change.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U32, U64};

@@ -69,7 +69,8 @@ impl Reader<'_> {
     /// Users and roles: `user`, `host`, whether it is a role.
     fn account_names(&mut self) -> Result<Vec<(String, String, bool)>, SqlError> {
         let rows = self.session.rows(format!(
-            "SELECT user, host, is_role FROM mysql.user WHERE user NOT IN {OWN_ACCOUNTS} ORDER BY is_role = 'N', user, host"
+            "SELECT user, host, is_role FROM mysql.user WHERE user NOT IN {OWN_ACCOUNTS} \
+             ORDER BY is_role = 'N', user, host"
         ))?;
         Ok(rows.into_iter().map(|row| (row[0].clone(), row[1].clone(), row[2] == "Y")).collect())
     }

@@ -1,7 +1,7 @@
 //! Rows of a backup, written as operations of a client.
 //!
-//! Of each partition of the backup the changes come first, in memory: what each changed row was at the end of the backup's
-//! epoch. Then the rows that the scan has met are read, and written unless they were changed; then the changed ones.
+//! Of each partition of the backup the changes come first, in memory: what each changed row was at the end of the
+//! backup's epoch. Then the rows that the scan has met are read, and written unless they were changed; then the changed ones.
 
 use super::tables::{Kind, Restored, Tables};
 use crate::backup::input::{Backup, Problem};

@@ -48,8 +48,8 @@ pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
     match &others[..] {
         [] => Ok(()),
         [first, ..] => Err(format!(
-            "the cluster is not empty: it has {} tables, {first} among them (was this backup restored before?). A backup \
-             is restored into a cluster without tables: drop these, or start another one ('vinga data --initial')",
+            "the cluster is not empty: it has {} tables, {first} among them (was this backup restored before?). A \
+             backup is restored into a cluster without tables: drop these, or start another one ('vinga data --initial')",
             others.len()
         )),
     }

@@ -103,8 +103,11 @@ impl Tables {
     fn transact(&self, cluster: &Cluster, worker: u64, number: u64, random: &mut fastrand::Rng) {
         let (from, to, amount) = (random.u64(0..ACCOUNTS), random.u64(0..ACCOUNTS), random.i64(1..10));
         let done = cluster.run(|tx| {
-            let (source, target) =
-                if number % 2 == 0 { (&self.logged, &self.unlogged) } else { (&self.unlogged, &self.logged) };
+            let (source, target) = if number.is_multiple_of(2) {
+                (&self.logged, &self.unlogged)
+            } else {
+                (&self.unlogged, &self.logged)
+            };
             tx.update(source, from, &Update::new().subtract("balance", amount))?;
             tx.update(target, to, &Update::new().add("balance", amount))?;
             tx.update(&self.done, worker, &Update::new().set("count", number))?;
