@@ -208,8 +208,8 @@ fn a_client_that_vanishes_leaves_no_backup_behind() {
     let to = (BlockNumber::DataManager, 0);
     let open = BackupOpenRequest { request: 1, partition: 0 };
     raw.send(SignalNumber::BackupOpenRequest, to, |frame| cold::write(frame, &open)).expect("it is sent");
-    let opened = raw.receive(vinga_wire::Frame::signal).expect("it is answered");
-    assert_eq!(opened, Some(Some(SignalNumber::BackupOpenConfirm)));
+    let opened = raw.receive(|frame| frame.header.number.get()).expect("it is answered");
+    assert_eq!(opened, Some(SignalNumber::BackupOpenConfirm as u16));
     let cluster = connect(&node);
     let refused = cluster.back_up_partition(0).err().expect("another client makes one");
     assert_eq!(refused.code(), ErrorCode::BackupRunning);
