@@ -35,6 +35,7 @@ fn a_backup_under_load_is_the_state_of_one_moment() {
             let before = load.committed();
             let (is_well, text) = back_up(&source, &place.path().join(number.to_string()));
             assert!(is_well && text.contains("backup of epoch"), "{text}");
+            assert!(!text.contains("rows and 0 changes"), "there is load: {text}");
             bounds.push((before, load.committed()));
         }
     });
