@@ -25,7 +25,10 @@ fn receiver(signal: SignalNumber, instance: u8) -> Address {
         | SignalNumber::RangeScanOpenRequest
         | SignalNumber::ScanOpenRequest
         | SignalNumber::ScanNextRequest
-        | SignalNumber::ScanCloseOrder => BlockNumber::DataManager,
+        | SignalNumber::ScanCloseOrder
+        | SignalNumber::BackupOpenRequest
+        | SignalNumber::BackupNextRequest
+        | SignalNumber::BackupCloseOrder => BlockNumber::DataManager,
         SignalNumber::TransactionRequest | SignalNumber::OutcomeRequest | SignalNumber::OutcomesSeenOrder => {
             BlockNumber::Coordinator
         }

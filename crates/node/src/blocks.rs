@@ -72,6 +72,7 @@ impl Blocks {
                     }),
                     lock_timeout: settings.lock_timeout,
                     inactive_timeout: settings.inactive_timeout,
+                    backup_buffer: settings.backup_buffer,
                 };
                 DataManager::new(own, pages(instance))
             })

@@ -62,6 +62,8 @@ pub struct NodeSettings {
     pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`; `None` for never.
     pub inactive_timeout: Option<Span>,
+    /// Bytes of changes that a backup of a data manager may be behind with: its share of `BackupLogBufferSize`.
+    pub backup_buffer: usize,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.

@@ -87,6 +87,7 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         api_nodes_max: 32,
         lock_timeout: Span(profile.lock_timeout),
         inactive_timeout: Some(Span(profile.inactive_timeout)),
+        backup_buffer: 1 << 20,
         operations_together: profile.operations_together,
         heartbeat_interval: Span(profile.heartbeat_interval),
         reconnect_grace: Span(profile.reconnect_grace),

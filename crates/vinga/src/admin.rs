@@ -5,6 +5,7 @@ mod redo;
 mod tables;
 
 use crate::arguments::ConnectArguments;
+use crate::backup::{self, BackupArguments, OWN_DATABASE};
 use crate::columns;
 use crate::table::{Table, grouped};
 use clap::{Args, Subcommand};
@@ -12,9 +13,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
 use vinga_runtime::{console, say};
-
-/// The database of tables that SQL nodes keep for themselves.
-const OWN_DATABASE: &str = "vinga";
 
 /// `vinga admin …`.
 #[derive(Args)]
@@ -80,6 +78,8 @@ enum AdminCommand {
         /// varbinary(n), text, blob.
         columns: String,
     },
+    /// Writes a consistent state of all tables into a folder, while transactions go on; 'vinga restore' loads it
+    Backup(BackupArguments),
     /// Drops a table with all its rows
     Drop {
         /// database.table
@@ -158,6 +158,10 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             cluster.create_table(definition).map_err(|error| error.to_string())?;
             say_done(json, "created", table);
             Ok(())
+        }
+        AdminCommand::Backup(wanted) => {
+            let folder = arguments.connect.is_by_folder().then(|| arguments.connect.folder());
+            backup::run(wanted, &cluster, folder.as_deref(), json)
         }
         AdminCommand::Drop { table, force } => {
             if !force && table.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE) {

@@ -47,6 +47,12 @@ impl ConnectArguments {
         address_in(&self.folder())
     }
 
+    /// Whether the cluster is named by its folder, on the command line, in the environment or by default.
+    pub fn is_by_folder(&self) -> bool {
+        let has_address = || std::env::var_os("VINGA_CONNECT").is_some_and(|address| !address.is_empty());
+        self.connect.is_none() && (self.folder.is_some() || !has_address())
+    }
+
     /// The folder, whether it exists or not.
     pub fn folder(&self) -> PathBuf {
         let named = || std::env::var_os("VINGA_FOLDER").filter(|folder| !folder.is_empty());

@@ -1,5 +1,6 @@
-//! `vinga inspect`: prints and verifies the durable files of a data node. It changes nothing.
+//! `vinga inspect`: prints and verifies the durable files of a data node, and backups. It changes nothing.
 
+mod backup;
 mod checkpoint;
 mod items;
 mod redo;
@@ -38,6 +39,12 @@ enum What {
     System(Files),
     /// Definitions of tables and databases
     Schema(Files),
+    /// A backup: tables, files, epoch; all files of it are verified
+    Backup {
+        /// The folder of the backup, or one of its files
+        #[arg(value_name = "FOLDER", required = true)]
+        files: Vec<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -113,6 +120,7 @@ pub fn run(arguments: &InspectArguments, is_json: bool) -> Result<bool, String> 
         }
         What::System(Files { files }) => system::inspect(&find(files, FileKind::System)?, &mut report)?,
         What::Schema(Files { files }) => schema::inspect(&find(files, FileKind::Schema)?, &mut report)?,
+        What::Backup { files } => files.iter().for_each(|path| backup::inspect(path, &mut report)),
     }
     let Report { values, problems, .. } = report;
     if is_json {

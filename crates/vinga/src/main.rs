@@ -2,12 +2,14 @@
 
 mod admin;
 mod arguments;
+mod backup;
 mod columns;
 mod data;
 mod data_node;
 mod demo;
 mod inspect;
 mod pages;
+mod restore;
 mod sim;
 mod sql_nodes;
 mod status;
@@ -25,7 +27,7 @@ use vinga_runtime::{complain, console};
 #[derive(Parser)]
 #[command(name = "vinga", version = version::VERSION, arg_required_else_help = true, after_help = AFTER_HELP)]
 pub struct Arguments {
-    /// Print JSON (admin, bench, inspect, sim, status, data --show); before or behind the command
+    /// Print JSON (admin, bench, inspect, restore, sim, status, data --show); before or behind the command
     #[arg(long, global = true, display_order = 900)]
     json: bool,
     #[command(subcommand)]
@@ -48,7 +50,9 @@ enum Command {
     Data(data::DataArguments),
     /// Asks a running cluster about itself; creates and drops tables
     Admin(admin::AdminArguments),
-    /// Prints and verifies the durable files of a data node; changes nothing
+    /// Loads a backup ('vinga admin backup' makes one) into a cluster without tables
+    Restore(restore::RestoreArguments),
+    /// Prints and verifies the durable files of a data node, and backups; changes nothing
     Inspect(inspect::InspectArguments),
     /// Simulates whole clusters, with faults, from seeds
     Sim(sim::SimArguments),
@@ -77,6 +81,7 @@ impl Command {
             Command::Admin(_)
             | Command::Bench(_)
             | Command::Inspect(_)
+            | Command::Restore(_)
             | Command::Sim(_)
             | Command::Status(_) => true,
             Command::Data(arguments) => arguments.shows(),
@@ -96,7 +101,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.json && !arguments.command.speaks_json() {
         complain!(
-            "vinga: --json: this command prints no JSON; admin, bench, inspect, sim, status and data --show do"
+            "vinga: --json: this command prints no JSON; admin, bench, inspect, restore, sim, status and data --show do"
         );
         return ExitCode::from(2);
     }
@@ -123,6 +128,7 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
         }
         Command::Data(arguments) => return data::run(arguments, json),
         Command::Admin(arguments) => admin::run(&arguments, json)?,
+        Command::Restore(arguments) => restore::run(&arguments, json)?,
         Command::Inspect(arguments) => {
             return inspect::run(&arguments, json).map(|well| code(well, ExitCode::FAILURE));
         }

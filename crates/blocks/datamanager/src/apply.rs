@@ -46,6 +46,8 @@ pub struct Rows<'a> {
     pub birth: TableVersion,
     /// Whether the table's rows are to survive a restart of the cluster.
     pub is_logged: bool,
+    /// Whether it is the hidden table of a unique index.
+    pub is_hidden: bool,
 }
 
 /// What has become of a row.
@@ -105,8 +107,8 @@ fn rows_of<'a>(
     place: RowPlace,
 ) -> Rows<'a> {
     let table = tables.current_mut(place.table);
-    let (birth, is_logged) = (table.birth, table.is_logged);
-    Rows { pages, chunks, fragment: table.fragment_mut(place.partition), birth, is_logged }
+    let (birth, is_logged, is_hidden) = (table.birth, table.is_logged, table.is_hidden);
+    Rows { pages, chunks, fragment: table.fragment_mut(place.partition), birth, is_logged, is_hidden }
 }
 
 fn refused(_: OutOfPages) -> ErrorCode {

@@ -495,10 +495,10 @@ impl DataManager {
 }
 
 /// What the scan looks at.
-struct View<'a> {
-    store: &'a crate::store::Store,
-    versions: &'a crate::versions::Versions,
-    table: &'a Table,
+pub(crate) struct View<'a> {
+    pub store: &'a crate::store::Store,
+    pub versions: &'a crate::versions::Versions,
+    pub table: &'a Table,
 }
 
 impl View<'_> {
@@ -538,7 +538,7 @@ impl View<'_> {
     }
 
     /// The committed version of a row, and its epoch; none if its insert is not committed, or its delete is.
-    fn committed<'a>(&'a self, row: Row<'a>, shows_hidden: bool) -> Option<(Epoch, Version<'a>)> {
+    pub fn committed<'a>(&'a self, row: Row<'a>, shows_hidden: bool) -> Option<(Epoch, Version<'a>)> {
         if row.operation() != OperationRef::NONE {
             let state = self.versions.row_state_at(row.operation().0);
             let newest = self.versions.rows[state].newest_change.map(|at| &self.versions.operations[at]);

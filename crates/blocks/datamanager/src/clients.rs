@@ -41,6 +41,7 @@ impl DataManager {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         self.admitted.close(NodeId(body.api));
         self.scans.close_of_api(NodeId(body.api));
+        self.end_backup_of(NodeId(body.api));
         self.index_statistics.forget_api(NodeId(body.api));
         cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
         Some(())

@@ -40,6 +40,7 @@ extern crate std;
 
 mod abort;
 mod apply;
+mod backup;
 mod chain;
 mod checkpoint;
 mod clients;
@@ -76,6 +77,7 @@ pub use versions::RowPlace;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
@@ -119,6 +121,8 @@ pub struct Settings {
     pub lock_timeout: Span,
     /// `TransactionInactiveTimeout`: a scan that nobody asks for the next batch is closed; `None` for never.
     pub inactive_timeout: Option<Span>,
+    /// Share of `BackupLogBufferSize`: bytes of changes that a backup may be behind with.
+    pub backup_buffer: usize,
 }
 
 /// What a data manager has to know of its files.
@@ -152,6 +156,8 @@ pub struct DataManager {
     schema: Schema,
     /// `None` if nothing is kept on disk.
     checkpoints: Option<Checkpoints>,
+    /// What an API node makes of this data manager.
+    backup: Option<Backup>,
     /// The start from files.
     restore: Restore,
     /// The start is over; before, tables get their ordered indexes at its end.
@@ -250,6 +256,7 @@ impl DataManager {
             scans: Scans::new(settings.scans_max),
             schema: Schema::default(),
             checkpoints,
+            backup: None,
             restore: Restore::default(),
             has_begun: settings.disk.is_none(),
             index_statistics: StatisticsRequests::default(),
@@ -304,6 +311,7 @@ impl DataManager {
         self.check_lock_timeouts(cx);
         self.send_probes(cx);
         self.check_scan_timeouts(cx);
+        self.answer_backup_soon();
     }
 
     /// Whether nothing is left of any transaction or scan: what must hold at rest.
@@ -313,6 +321,7 @@ impl DataManager {
             && self.locks.is_empty()
             && self.markers.is_empty()
             && self.scans.is_empty()
+            && self.backup.is_none()
             && self.schema.index_work.is_empty()
             && self.index_statistics.is_empty()
     }
@@ -440,6 +449,10 @@ impl Block for DataManager {
                 self.on_checkpoint_order(cx);
                 Some(())
             }
+            Some(SignalNumber::BackupOpenRequest) => self.on_backup_open_request(cx, frame),
+            Some(SignalNumber::BackupNextRequest) => self.on_backup_next_request(cx, frame),
+            Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(frame),
+            Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
@@ -457,13 +470,15 @@ impl Block for DataManager {
         }
     }
 
-    fn view_changed(&mut self, cx: &mut Context<'_>, _: &ViewChange) {
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.note_lost_nodes(change);
         self.take_over_partitions(cx);
     }
 
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {
         self.send_records(cx);
         let checkpoint = self.checkpoint_slice(cx);
+        let backup = self.backup_slice(cx);
         let scans = self.run_scans(cx);
         let removals = self.remove_table_slice(cx);
         let statistics = self.statistics_slice(cx);
@@ -473,7 +488,7 @@ impl Block for DataManager {
         } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        checkpoint || scans || removals || statistics || indexes
+        checkpoint || backup || scans || removals || statistics || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

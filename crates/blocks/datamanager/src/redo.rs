@@ -13,7 +13,9 @@
 
 use crate::DataManager;
 use crate::apply::{RowEvent, RowListener, Rows};
+use crate::backup::ChangeNotes;
 use crate::versions::RowPlace;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, TableId, TableVersion};
 use vinga_format::redo::{Change, RECORD_HEAD_BYTES, RecordKind, append_record};
@@ -22,7 +24,7 @@ use vinga_wire::epoch::EpochBody;
 use vinga_wire::redo::{BATCH_BYTES_MAX, BatchHead, CreditBody};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
-/// Follows the changes of rows for the log and for checkpoints.
+/// Follows the changes of rows for the log, for checkpoints and for backups.
 pub struct RedoLog {
     /// The log stream of this thread; `None` if nothing is kept on disk.
     stream: Option<Address>,
@@ -42,6 +44,8 @@ pub struct RedoLog {
     has_asked: bool,
     /// A change was refused since.
     has_refused: bool,
+    /// What a backup notes, while one is being made.
+    notes: Option<Box<ChangeNotes>>,
 }
 
 impl RedoLog {
@@ -57,6 +61,7 @@ impl RedoLog {
             shortage: ErrorCode::RedoLogFull,
             has_asked: false,
             has_refused: false,
+            notes: None,
         }
     }
 
@@ -103,6 +108,21 @@ impl RedoLog {
         self.batch + unsent
     }
 
+    /// From now on changes are noted for a backup.
+    pub fn begin_notes(&mut self, notes: ChangeNotes) {
+        self.notes = Some(Box::new(notes));
+    }
+
+    /// The notes of the backup that is being made.
+    pub fn notes(&mut self) -> Option<&mut ChangeNotes> {
+        self.notes.as_deref_mut()
+    }
+
+    /// There is no backup any more.
+    pub fn end_notes(&mut self) {
+        self.notes = None;
+    }
+
     /// The log stream of this thread.
     pub fn stream(&self) -> Option<Address> {
         self.stream
@@ -145,21 +165,28 @@ impl RedoLog {
 impl RowListener for RedoLog {
     #[inline]
     fn after(&mut self, rows: Rows<'_>, place: RowPlace, event: RowEvent<'_>) {
-        if !rows.is_logged || self.stream.is_none() {
+        let Rows { pages, chunks, fragment, birth, is_logged, is_hidden } = rows;
+        let is_logged = is_logged && self.stream.is_some();
+        if !is_logged && self.notes.is_none() {
             return;
         }
-        let Rows { pages, chunks, fragment, birth, .. } = rows;
         let (epoch, image) = match event {
             RowEvent::Inserted(Some(epoch)) | RowEvent::Installed(epoch) | RowEvent::Overwritten(epoch) => {
-                fragment.note_changed(place.row);
+                if is_logged {
+                    fragment.note_changed(place.row);
+                }
                 (epoch, Some(fragment.parts(pages, chunks, place.row)))
             }
             RowEvent::Removed(Some(epoch)) => {
-                fragment.note_changed(place.row);
+                if is_logged {
+                    fragment.note_changed(place.row);
+                }
                 (epoch, None)
             }
             RowEvent::Committed(epoch, image) => {
-                fragment.note_changed(place.row);
+                if is_logged {
+                    fragment.note_changed(place.row);
+                }
                 (epoch, image)
             }
             RowEvent::Inserted(None)
@@ -168,7 +195,12 @@ impl RowListener for RedoLog {
             | RowEvent::Shown
             | RowEvent::Removed(None) => return,
         };
-        self.log(place, birth, epoch, image);
+        if let Some(notes) = self.notes.as_mut().filter(|notes| !is_hidden && notes.covers(place.partition)) {
+            notes.note(place, birth, epoch, image);
+        }
+        if is_logged {
+            self.log(place, birth, epoch, image);
+        }
     }
 }
 

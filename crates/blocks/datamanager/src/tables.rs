@@ -35,6 +35,8 @@ pub struct Table {
     pub unique: UniqueIndexes,
     /// Whether its rows are to survive a restart of the cluster.
     pub is_logged: bool,
+    /// Whether it is the hidden table of a unique index.
+    pub is_hidden: bool,
     /// Whether backups answer committed reads.
     pub read_backup: bool,
     /// By partition of the cluster; `None` for partitions of others and those in which the table does not lie.
@@ -70,6 +72,7 @@ impl Table {
             partitions: record.partitions.clone(),
             unique: UniqueIndexes::of(record),
             is_logged: record.definition.durability != Durability::NotLogged,
+            is_hidden: record.definition.is_hidden(),
             read_backup: record.definition.read_backup,
             fragments,
             is_gone: false,
@@ -228,6 +231,11 @@ impl Tables {
     }
 
     /// A table, whichever version it has.
+    pub fn find(&self, table: u32) -> Option<&Table> {
+        self.tables.get(table as usize)?.as_ref()
+    }
+
+    /// The same, to change it.
     pub fn find_mut(&mut self, table: u32) -> Option<&mut Table> {
         self.tables.get_mut(table as usize)?.as_mut()
     }

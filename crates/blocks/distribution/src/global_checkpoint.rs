@@ -23,9 +23,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_kernel::{Context, InjectedBug, Tick};
+use vinga_wire::backup::EpochClosedConfirm;
 use vinga_wire::epoch::{EpochBody, EpochClosedReport};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
 /// What the president knows of closed and durable epochs; other nodes know what is durable.
 #[derive(Default)]
@@ -42,6 +43,8 @@ pub struct GlobalCheckpoints {
     wanted: Epoch,
     /// Who waits for an end record of which epoch or a later one.
     waiting: Vec<(Address, Epoch)>,
+    /// Who wants to know when which epoch is closed.
+    closing: Vec<(Address, Epoch)>,
     /// It is time for a checkpoint.
     is_due: bool,
     /// The checkpoint that is being made.
@@ -104,8 +107,35 @@ impl Distribution {
         let closed = checkpoints.closed.entry(frame.sender()).or_default();
         *closed = (*closed).max(Epoch(report.epoch.get()));
         checkpoints.changed = checkpoints.changed.max(Epoch(report.changed.get()));
+        self.confirm_closed(cx);
         self.go_on(cx);
         Some(())
+    }
+
+    /// A data manager wants to know when everything up to an epoch is committed at all replicas. It asks for one epoch at
+    /// a time.
+    pub(crate) fn on_epoch_closed_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (request, _) = frame.head::<EpochBody>()?;
+        let (sender, epoch) = (frame.sender(), request.epoch());
+        self.checkpoints.closing.retain(|(other, _)| *other != sender);
+        self.checkpoints.closing.push((sender, epoch));
+        self.confirm_closed(cx);
+        Some(())
+    }
+
+    /// Answers those whose epochs all coordinators have closed.
+    fn confirm_closed(&mut self, cx: &mut Context<'_>) {
+        if self.checkpoints.closing.is_empty() || !Self::is_president(cx) {
+            return;
+        }
+        let (closed, current) = (self.closed(cx), self.epoch);
+        self.checkpoints.closing.retain(|&(sender, epoch)| {
+            if epoch <= closed {
+                let body = EpochClosedConfirm { epoch: U64::new(epoch.0), current: U64::new(current.0) };
+                cx.frame(SignalNumber::EpochClosedConfirm, sender).put(&body);
+            }
+            epoch > closed
+        });
     }
 
     pub(crate) fn on_durability_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -255,6 +285,7 @@ impl Distribution {
     pub(crate) fn forget_lost(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.checkpoints.closed.retain(|coordinator, _| !change.has_lost(coordinator.node()));
         self.checkpoints.waiting.retain(|(sender, _)| !change.has_lost(sender.node()));
+        self.checkpoints.closing.retain(|(sender, _)| !change.has_lost(sender.node()));
         if let Some(ending) = &mut self.checkpoints.ending {
             ending.awaited.retain(|stream| !change.has_lost(stream.node()));
         }

@@ -262,6 +262,7 @@ impl Block for Distribution {
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::EpochClosedReport) => self.on_epoch_closed_report(cx, frame),
+            Some(SignalNumber::EpochClosedRequest) => self.on_epoch_closed_request(cx, frame),
             Some(SignalNumber::EpochClaimReport) => self.on_epoch_claim_report(cx, frame),
             Some(SignalNumber::DurabilityOrder) => self.on_durability_order(cx, frame),
             Some(SignalNumber::DurabilityRequest) => self.on_durability_request(cx, frame),

@@ -4,6 +4,7 @@ use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_distribution::{Distribution, Settings};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::Harness;
+use vinga_wire::backup::EpochClosedConfirm;
 use vinga_wire::epoch::{EpochBody, EpochClosedReport};
 use vinga_wire::start::{StartRequest, StartTask};
 use vinga_wire::view::{ClusterView, Member};
@@ -254,4 +255,36 @@ fn lifecycles_learn_of_end_records_only() {
     confirm(&mut h, 0, 101);
     confirm(&mut h, 1, 101);
     assert_eq!(recorded(&mut h), [101]);
+}
+
+#[test]
+fn a_closed_epoch_is_confirmed_to_those_who_ask_with_the_current_one() {
+    let mut h = harness();
+    let ask = |h: &mut Harness<Distribution>, instance, epoch| {
+        send_epoch(h, address(BlockNumber::DataManager, instance), SignalNumber::EpochClosedRequest, epoch);
+    };
+    let confirmed = |h: &mut Harness<Distribution>| -> Vec<(Address, u64, u64)> {
+        let sent = h.take_sent();
+        let confirms = sent.iter().filter(|sent| sent.signal() == SignalNumber::EpochClosedConfirm);
+        confirms
+            .map(|sent| {
+                let frame = sent.frame();
+                let (body, _) = frame.head::<EpochClosedConfirm>().expect("a whole body");
+                (frame.receiver(), body.epoch.get(), body.current.get())
+            })
+            .collect()
+    };
+    ask(&mut h, 0, 101);
+    ask(&mut h, 1, 100);
+    h.advance(Span::from_millis(250));
+    assert_eq!(confirmed(&mut h), [], "no coordinator has closed anything");
+    close(&mut h, 0, 101, 0);
+    assert_eq!(confirmed(&mut h), [], "the other one has not");
+    close(&mut h, 1, 100, 0);
+    let [first, second] = [0, 1].map(|instance| address(BlockNumber::DataManager, instance));
+    assert_eq!(confirmed(&mut h), [(second, 100, 102)]);
+    close(&mut h, 1, 101, 0);
+    assert_eq!(confirmed(&mut h), [(first, 101, 102)], "no disk is waited for, and each is answered once");
+    ask(&mut h, 1, 7);
+    assert_eq!(confirmed(&mut h), [(second, 7, 102)], "at once, if it is closed already");
 }

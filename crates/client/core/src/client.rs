@@ -21,12 +21,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{ColumnId, NodeId, OperationNumber, TransactionId};
+use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId, TransactionId};
 use vinga_wire::handshake::{HelloConfirm, Refusal};
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
 use vinga_wire::view::ClusterView;
-use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// How often time-outs are looked for.
 const CHECK_INTERVAL: Span = Span::from_millis(10);
@@ -392,7 +392,11 @@ impl Client {
             | SignalNumber::InfoConfirm
             | SignalNumber::InfoRefuse
             | SignalNumber::ParameterSetConfirm
-            | SignalNumber::ParameterSetRefuse) => self.requests.on_answer(net, signal, frame),
+            | SignalNumber::ParameterSetRefuse
+            | SignalNumber::BackupOpenConfirm
+            | SignalNumber::BackupOpenRefuse
+            | SignalNumber::BackupNextConfirm
+            | SignalNumber::BackupNextRefuse) => self.requests.on_answer(net, signal, frame),
             SignalNumber::SchemaEventsConfirm => {
                 self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
             }
@@ -695,9 +699,23 @@ impl Client {
     /// # Errors
     /// `ClusterFailure` if the data node that leads the cluster is not connected.
     pub fn request(&mut self, request: &Request) -> Result<Token> {
-        let node = self.president().ok_or(ErrorCode::ClusterFailure)?;
-        let handle = self.requests.submit(&mut self.net, request, node)?;
+        let way = match request {
+            Request::BackupOpen(partition) | Request::BackupNext { partition, .. } => {
+                self.net.routes.way(*partition).map(|(link, data_manager)| (data_manager, link))
+            }
+            _ => self.president().map(|(node, link)| (Address::new(node, BlockNumber::Dictionary, 0), link)),
+        };
+        let way = way.ok_or(ErrorCode::ClusterFailure)?;
+        let handle = self.requests.submit(&mut self.net, request, way)?;
         Ok(Token { kind: TokenKind::Request, handle })
+    }
+
+    /// Nothing more is wanted of a backup of a partition. (Data managers end it by themselves when this client is gone.)
+    pub fn close_backup(&mut self, partition: PartitionId) {
+        if let Some((link, data_manager)) = self.net.routes.way(partition) {
+            self.net.frame(link, SignalNumber::BackupCloseOrder, data_manager);
+            self.net.link(link).hurry();
+        }
     }
 
     /// Takes the answer to a request; `None` while there is none.

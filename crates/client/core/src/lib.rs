@@ -62,7 +62,7 @@ pub use operation::OperationSpec;
 pub use operation_batch::{OperationBatch, Standing};
 pub use read_batch::{ReadBatch, ShapeId};
 pub use reads::Urgency;
-pub use requests::{Answer, Request};
+pub use requests::{Answer, BackupBatch, Request};
 pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter, ScanSpec};
 pub use schema_events::{NewsId, SchemaNews};
 pub use sessions::{EndpointState, Readiness};

@@ -14,7 +14,10 @@ use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
 use vinga_base::time::Span;
-use vinga_base::{LiveParameter, NodeId};
+use vinga_base::{Epoch, LiveParameter, NodeId, PartitionId};
+use vinga_wire::backup::{
+    BACKUP_CLOSED, BACKUP_SCANNED, BackupBatchHead, BackupNextBody, BackupOpenConfirm, BackupOpenRequest,
+};
 use vinga_wire::dictionary::{
     CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
     TableConfirm, TableRecord,
@@ -27,7 +30,7 @@ use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
 };
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -57,6 +60,30 @@ pub enum Request {
     Info(InfoTable),
     /// Another value of a parameter, in its unit, at all data nodes.
     SetParameter(LiveParameter, u64),
+    /// A backup of a partition, of all tables; changes are noted from the answer on.
+    BackupOpen(PartitionId),
+    /// More of a backup of a partition.
+    BackupNext {
+        /// The partition.
+        partition: PartitionId,
+        /// The epoch of which is asked whether all its changes were sent; 0 for none.
+        until: Epoch,
+    },
+}
+
+/// A piece of a backup of a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupBatch {
+    /// Whether all rows were sent.
+    pub is_scanned: bool,
+    /// Whether the epoch that the request named is closed, and all changes up to it were sent.
+    pub is_closed: bool,
+    /// The newest epoch that the data manager knows.
+    pub epoch: Epoch,
+    /// Records of rows, as the redo log has them.
+    pub rows: Vec<u8>,
+    /// Records of changes.
+    pub changes: Vec<u8>,
 }
 
 /// What is answered.
@@ -80,6 +107,10 @@ pub enum Answer {
     Info(InfoConfirm),
     /// The parameter has its new value.
     ParameterSet,
+    /// The backup has begun; the newest epoch of any commit there.
+    BackupOpened(Epoch),
+    /// To a request for more of a backup.
+    Backup(BackupBatch),
 }
 
 /// What the schema lock is to a token.
@@ -144,13 +175,14 @@ impl Requests {
         Requests { pool: Pool::new(REQUESTS_MAX) }
     }
 
-    /// Sends a request to a node.
+    /// Sends a request to a block of a node: the dictionary's, or the data manager of a backup.
     pub fn submit(
         &mut self,
         net: &mut Net,
         request: &Request,
-        (node, link): (NodeId, LinkId),
+        (to, link): (Address, LinkId),
     ) -> Result<Handle> {
+        let node = to.node();
         let changes =
             matches!(request, Request::CreateTable(_) | Request::DropTable(_) | Request::ChangeSchema(_));
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
@@ -205,6 +237,17 @@ impl Requests {
                 let body = ParameterSetRequest { request: request_tag, change };
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::ParameterSetRequest, info), &body);
+            }
+            Request::BackupOpen(partition) => {
+                let body = BackupOpenRequest { request: request_tag, partition: partition.0 };
+                cold::write(&mut net.frame(link, SignalNumber::BackupOpenRequest, to), &body);
+            }
+            Request::BackupNext { until, .. } => {
+                net.frame(link, SignalNumber::BackupNextRequest, to).put(&BackupNextBody {
+                    request: U32::new(request_tag),
+                    unused: U32::ZERO,
+                    until: U64::new(until.0),
+                });
             }
         }
         net.link(link).hurry();
@@ -295,6 +338,24 @@ impl Requests {
                 let confirm: ParameterSetConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::ParameterSet))
             }
+            SignalNumber::BackupOpenConfirm => {
+                let confirm: BackupOpenConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::BackupOpened(Epoch(confirm.epoch))))
+            }
+            SignalNumber::BackupNextConfirm => {
+                let (head, records) = frame.head::<BackupBatchHead>()?;
+                let (rows, rest) = records.split_at_checked(head.row_bytes.get() as usize)?;
+                let changes = rest.get(..head.change_bytes.get() as usize)?;
+                let has = |flag| head.flags.get() & flag != 0;
+                let batch = BackupBatch {
+                    is_scanned: has(BACKUP_SCANNED),
+                    is_closed: has(BACKUP_CLOSED),
+                    epoch: Epoch(head.epoch.get()),
+                    rows: rows.into(),
+                    changes: changes.into(),
+                };
+                (head.request.get(), Ok(Answer::Backup(batch)))
+            }
             _ => {
                 let refusal: Refusal = cold::read(frame)?;
                 let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::InternalError);
@@ -379,7 +440,11 @@ fn check_length(request: &Request) -> Result<()> {
         | Request::DescribeDatabase(name)
         | Request::ListDatabases(name)
         | Request::Lock { purpose: name, .. } => name.len(),
-        Request::ListTables(_) | Request::Info(_) | Request::SetParameter(..) => 0,
+        Request::ListTables(_)
+        | Request::Info(_)
+        | Request::SetParameter(..)
+        | Request::BackupOpen(_)
+        | Request::BackupNext { .. } => 0,
     };
     if bytes + REST_BYTES <= FRAME_BYTES_MAX {
         return Ok(());

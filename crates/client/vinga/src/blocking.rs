@@ -14,7 +14,7 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
-use crate::{ConnectOptions, Database, InfoRows, NewsId, SchemaLock, SchemaNews};
+use crate::{ConnectOptions, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +154,16 @@ impl Cluster {
     /// Waits for the schema lock.
     pub fn schema_lock(&self, purpose: &str, wait: Duration) -> Result<SchemaLock> {
         self.block_on(self.inner.schema_lock(purpose, wait))
+    }
+
+    /// Number of the cluster's partitions.
+    pub fn partitions(&self) -> u16 {
+        self.inner.partitions()
+    }
+
+    /// Begins a backup of a partition.
+    pub fn back_up_partition(&self, partition: u16) -> Result<PartitionBackup> {
+        self.block_on(self.inner.back_up_partition(partition))
     }
 
     /// News of schema changes from now on.

@@ -327,6 +327,7 @@
 //!   travel; one alone is never held up.
 
 mod addresses;
+mod backup;
 mod batch;
 pub mod blocking;
 mod cluster;
@@ -349,6 +350,7 @@ mod table;
 mod transaction;
 mod unique;
 
+pub use backup::{PartitionBackup, PieceTicket};
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 pub use cluster::{Cluster, ConnectOptions, InfoRows, PORT};
 pub use lock::{Found, Lock, LockRequest, LockWait};
@@ -367,8 +369,8 @@ pub use vinga_base::schema::{
 };
 pub use vinga_base::{ColumnId, Epoch, LiveParameter, LiveUnit, NodeId, OperationNumber};
 pub use vinga_client_core::{
-    EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value, sql_rules,
-    value,
+    BackupBatch, EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value,
+    sql_rules, value,
 };
 pub use vinga_derive::{ReadRow, TableRow, WriteRow};
 pub use vinga_program::filter::tree as filter;

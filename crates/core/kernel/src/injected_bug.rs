@@ -154,6 +154,8 @@ injected_bugs! {
     DeadDefinitionsRestored = "dead-definitions-restored";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
+    /// A backup leaves out what is changed while the rows are read.
+    BackupForgetsChanges = "backup-forgets-changes";
 }
 
 /// Whether `bug` is the one that was chosen for this run.

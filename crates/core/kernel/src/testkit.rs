@@ -30,8 +30,8 @@ use vinga_wire::frame::Frames;
 use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, checkpoint, cold, dictionary, epoch, file,
-    handshake, info, membership, parameter, redo, schema, schema_round, start,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, backup, checkpoint, cold, dictionary, epoch,
+    file, handshake, info, membership, parameter, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -367,10 +367,28 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::DurabilityConfirm
         | S::EpochEndRequest
         | S::EpochEndConfirm
+        | S::EpochClosedRequest
         | S::DurableEpochOrder
         | S::EpochLimitOrder => {
             let (body, _) = frame.head::<epoch::EpochBody>()?;
             Some(format!("{{ epoch: {} }}", body.epoch))
+        }
+        S::EpochClosedConfirm => {
+            let (body, _) = frame.head::<backup::EpochClosedConfirm>()?;
+            Some(format!("{{ epoch: {}, current: {} }}", body.epoch, body.current))
+        }
+        S::BackupOpenRequest => cold!(backup::BackupOpenRequest),
+        S::BackupOpenConfirm => cold!(backup::BackupOpenConfirm),
+        S::BackupNextRequest => {
+            let (body, _) = frame.head::<backup::BackupNextBody>()?;
+            Some(format!("{{ request: {}, until: {} }}", body.request, body.until))
+        }
+        S::BackupNextConfirm => {
+            let (body, _) = frame.head::<backup::BackupBatchHead>()?;
+            let backup::BackupBatchHead { request, flags, epoch, row_bytes, change_bytes } = body;
+            Some(format!(
+                "{{ request: {request}, flags: {flags}, epoch: {epoch}, rows: {row_bytes} bytes, changes: {change_bytes} bytes }}"
+            ))
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {
             let (body, _) = frame.head::<redo::BatchHead>()?;
@@ -431,6 +449,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::SchemaLockRefuse
         | S::SchemaEventsRefuse
         | S::DescribeDatabaseRefuse
+        | S::BackupOpenRefuse
+        | S::BackupNextRefuse
         | S::ListDatabasesRefuse
         | S::InfoRefuse
         | S::ParameterSetRefuse => {
@@ -459,7 +479,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ParameterSetConfirm => cold!(parameter::ParameterSetConfirm),
         S::ParameterOrder => cold!(ParameterChange),
         // Timers and bodies with sections of row data are described by their length.
-        S::KeyReadRequest
+        S::BackupCloseOrder
+        | S::KeyReadRequest
         | S::KeyReadConfirm
         | S::KeyReadRefuse
         | S::TransactionRequest

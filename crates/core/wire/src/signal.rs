@@ -191,6 +191,16 @@ signals! {
     CheckpointOrder = 200, Node;
     CheckpointQuotaOrder = 201, Node;
     CheckpointReport = 202, Node;
+    // backup.rs
+    BackupOpenRequest = 210, Api;
+    BackupOpenConfirm = 211, Node;
+    BackupOpenRefuse = 212, Node;
+    BackupNextRequest = 213, Api;
+    BackupNextConfirm = 214, Node;
+    BackupNextRefuse = 215, Node;
+    BackupCloseOrder = 216, Api;
+    EpochClosedRequest = 217, Node;
+    EpochClosedConfirm = 218, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

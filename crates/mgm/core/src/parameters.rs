@@ -258,6 +258,10 @@ parameters! {
     /// get a temporary error.
     RedoBuffer: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
+    /// Bytes of changes of the node that an on-line backup (vinga admin backup) may be behind with. When more is changed
+    /// than it can write, it is given up; changes never wait for it. Memory is taken as it is needed.
+    BackupLogBufferSize: bytes(1 << 20, 16 << 30), Default::Integer(64 << 20);
+
     /// How much may be logged between two local checkpoints: a number of words of four bytes, as its logarithm to base 2
     /// (20 is 4M). Of a small redo log at most a quarter is used between two.
     TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20), live();

@@ -53,6 +53,7 @@ pub fn settings() -> NodeSettings {
         api_nodes_max: 100,
         lock_timeout: Span::from_millis(1200),
         inactive_timeout: None,
+        backup_buffer: 1 << 20,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: Span::from_millis(1500),
         reconnect_grace: Span::from_millis(1500),

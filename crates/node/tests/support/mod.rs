@@ -136,6 +136,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         api_nodes_max: 10,
         lock_timeout: Span::from_millis(1200),
         inactive_timeout: Some(Span::from_millis(5000)),
+        backup_buffer: 1 << 20,
         operations_together: 2,
         heartbeat_interval: Span::from_millis(1_000_000),
         reconnect_grace: Span::from_millis(1500),

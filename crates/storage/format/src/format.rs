@@ -13,11 +13,14 @@ pub enum Format {
     System,
     /// Definitions of tables and databases ([`crate::schema`]).
     Schema,
+    /// A backup of the cluster ([`crate::backup`]).
+    Backup,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 4] = [Format::Redo, Format::Checkpoint, Format::System, Format::Schema];
+    pub const ALL: [Format; 5] =
+        [Format::Redo, Format::Checkpoint, Format::System, Format::Schema, Format::Backup];
 
     /// What its blocks begin with. Any two differ in three bytes, so that one damaged byte does not make one another.
     pub const fn magic(self) -> u32 {
@@ -26,13 +29,14 @@ impl Format {
             Format::Checkpoint => *b"VIMG",
             Format::System => *b"VSYS",
             Format::Schema => *b"VDEF",
+            Format::Backup => *b"VBAK",
         })
     }
 
     /// The version that is written. Older ones, from 1 on, can be read.
     pub const fn version(self) -> u16 {
         match self {
-            Format::Redo | Format::Checkpoint | Format::System => 1,
+            Format::Redo | Format::Checkpoint | Format::System | Format::Backup => 1,
             // Since 2 a table may have `Durability::Disk`.
             Format::Schema => 2,
         }
@@ -45,6 +49,7 @@ impl Format {
             Format::Checkpoint => "checkpoint",
             Format::System => "system file",
             Format::Schema => "schema file",
+            Format::Backup => "backup",
         }
     }
 
@@ -80,11 +85,25 @@ pub enum BlockKind {
     SchemaHead = 7,
     /// Definitions.
     SchemaEntries = 8,
+    /// The first block of a file of a backup: what the file contains.
+    BackupHead = 9,
+    /// Rows.
+    BackupRows = 10,
+    /// What was changed while the rows were read.
+    BackupChanges = 11,
+    /// Databases and tables.
+    BackupDefinitions = 12,
+    /// Statements for SQL nodes.
+    BackupStatements = 13,
+    /// The last block of a file of a backup.
+    BackupEnd = 14,
+    /// What belongs to a backup.
+    BackupManifest = 15,
 }
 
 impl BlockKind {
     /// All of them.
-    pub const ALL: [BlockKind; 8] = [
+    pub const ALL: [BlockKind; 15] = [
         BlockKind::SegmentHead,
         BlockKind::RedoEntries,
         BlockKind::ImageHead,
@@ -93,6 +112,13 @@ impl BlockKind {
         BlockKind::SystemState,
         BlockKind::SchemaHead,
         BlockKind::SchemaEntries,
+        BlockKind::BackupHead,
+        BlockKind::BackupRows,
+        BlockKind::BackupChanges,
+        BlockKind::BackupDefinitions,
+        BlockKind::BackupStatements,
+        BlockKind::BackupEnd,
+        BlockKind::BackupManifest,
     ];
 
     /// The number in a block's head.
@@ -107,6 +133,13 @@ impl BlockKind {
             BlockKind::ImageHead | BlockKind::ImagePages | BlockKind::ImageEnd => Format::Checkpoint,
             BlockKind::SystemState => Format::System,
             BlockKind::SchemaHead | BlockKind::SchemaEntries => Format::Schema,
+            BlockKind::BackupHead
+            | BlockKind::BackupRows
+            | BlockKind::BackupChanges
+            | BlockKind::BackupDefinitions
+            | BlockKind::BackupStatements
+            | BlockKind::BackupEnd
+            | BlockKind::BackupManifest => Format::Backup,
         }
     }
 

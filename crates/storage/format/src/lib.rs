@@ -1,4 +1,4 @@
-//! The bytes of everything durable: redo log, checkpoints, system file, definitions.
+//! The bytes of everything durable: redo log, checkpoints, system file, definitions, backups.
 //!
 //! All files consist of sealed blocks ([`block`]). This crate makes and reads them, in memory only: who writes them
 //! where and when is decided elsewhere. Readers are given bytes that may be anything, and answer with errors that say
@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod backup;
 pub mod block;
 pub mod block_writer;
 pub mod checksum;

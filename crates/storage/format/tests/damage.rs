@@ -6,13 +6,14 @@ mod support;
 use proptest::prelude::*;
 use support::*;
 use vinga_base::Epoch;
+use vinga_format::backup::BackupContent;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::{block, system};
 
 type Reader = fn(&[u8]) -> Result<String, String>;
 
 /// Files with their readers.
-fn files() -> [(&'static str, Vec<u8>, Reader); 4] {
+fn files() -> [(&'static str, Vec<u8>, Reader); 6] {
     let extent = SchemaExtent { generation: 2, blocks: 4 };
     assert_eq!(extent, system_state().definitions);
     [
@@ -20,6 +21,8 @@ fn files() -> [(&'static str, Vec<u8>, Reader); 4] {
         ("image", image_file(), read_image),
         ("schema", schema_file(), |file| read_schema(file, SchemaExtent { generation: 2, blocks: 4 })),
         ("system", system::encode(&system_state(), 4, SOFTWARE).to_vec(), read_system),
+        ("backup", backup_file(BackupContent::Rows).0, read_backup),
+        ("manifest", backup_manifest().encode(SOFTWARE).to_vec(), read_manifest),
     ]
 }
 
@@ -85,7 +88,7 @@ proptest! {
 
     #[test]
     fn damaged_content_below_a_right_checksum_is_refused_or_read(
-        which in 0usize..4,
+        which in 0usize..6,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let (_, mut file, _) = Vec::from(files()).swap_remove(which);

@@ -5,8 +5,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use support::{SOFTWARE, image_file, redo_file, schema_file, system_state};
+use support::{SOFTWARE, backup_file, backup_manifest, image_file, redo_file, schema_file, system_state};
 use vinga_base::{PartitionId, TableId, TableVersion};
+use vinga_format::backup::{
+    BackupContent, BackupDatabase, BackupEnd, BackupFile, BackupHead, BackupManifest, BackupStatement,
+    BackupTable,
+};
 use vinga_format::block::{BlockHead, read_block};
 use vinga_format::image::{ImageEnd, ImageFragment, ImageHead, PieceHead, Totals};
 use vinga_format::redo::{EntryHead, RecordHead, SegmentHead};
@@ -14,7 +18,7 @@ use vinga_format::schema::{SchemaEntryHead, SchemaExtent, SchemaHead};
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation};
 use vinga_format::{BlockKind, Format, system};
 
-const PAGES: [&str; 6] = ["README", "blocks", "redo", "checkpoint", "system", "schema"];
+const PAGES: [&str; 7] = ["README", "blocks", "redo", "checkpoint", "system", "schema", "backup"];
 
 fn page(name: &str) -> String {
     let path = format!("{}/../../../docs/formats/{name}.md", env!("CARGO_MANIFEST_DIR"));
@@ -125,7 +129,7 @@ fn payloads_are_as_documented() {
         fixed_bytes: 1,
         has_variable: true,
     };
-    let payloads: [&dyn Debug; 9] = [
+    let payloads: [&dyn Debug; 16] = [
         &ImageHead::default(),
         &fragment,
         &ImageEnd::default(),
@@ -135,6 +139,13 @@ fn payloads_are_as_documented() {
         &EndedIncarnation::default(),
         &LogIncarnation::default(),
         &SchemaExtent::default(),
+        &BackupHead::default(),
+        &BackupEnd::default(),
+        &BackupDatabase::default(),
+        &BackupTable::default(),
+        &BackupStatement::default(),
+        &BackupManifest::default(),
+        &BackupFile::default(),
     ];
     for value in payloads {
         let (name, fields) = fields(value);
@@ -183,11 +194,19 @@ fn a_schema_file_of_version_1_is_read() {
 #[test]
 fn the_bytes_of_the_present_versions_stay_as_they_are() {
     let system = system::encode(&system_state(), 4, SOFTWARE);
-    let files: [(&str, &[u8], u32); 4] = [
+    let [rows, definitions, statements] =
+        [BackupContent::Rows, BackupContent::Definitions, BackupContent::Statements]
+            .map(|what| backup_file(what).0);
+    let manifest = backup_manifest().encode(SOFTWARE);
+    let files: [(&str, &[u8], u32); 8] = [
         ("redo", &redo_file(), 0xe74a_09bf),
         ("checkpoint", &image_file(), 0x1d6a_24ab),
         ("system", &system, 0xd0b0_a514),
         ("schema", &schema_file(), 0x08a4_de96),
+        ("rows", &rows, 0x5f24_db1e),
+        ("definitions", &definitions, 0x63cd_3ce3),
+        ("statements", &statements, 0xea48_fc2f),
+        ("manifest", &manifest, 0x8cbf_0f69),
     ];
     let found = files.map(|(name, file, _)| format!("{name} {:08x}", SOFTWARE.of(file)));
     assert_eq!(found, files.map(|(name, _, sum)| format!("{name} {sum:08x}")));

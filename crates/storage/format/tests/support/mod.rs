@@ -1,6 +1,11 @@
 //! Files as the crate's writers make them, and readers that read all of a file, for tests and the fuzzer.
 
+use vinga_base::schema::TableDefinition;
 use vinga_base::{Epoch, NodeId, PartitionId, RowId, TableId, TableVersion};
+use vinga_format::backup::{
+    BackupBlock, BackupContent, BackupDatabase, BackupDefinition, BackupFile, BackupHead, BackupManifest,
+    BackupReader, BackupStatement, BackupTable, BackupWriter, definitions, statements,
+};
 use vinga_format::block::{BlockSearch, Origin, read_block};
 use vinga_format::image::{ImageFragment, ImageHead};
 use vinga_format::image_reader::{ImageContent, ImageReader};
@@ -213,12 +218,109 @@ pub fn read_system(file: &[u8]) -> Result<String, String> {
     chosen.map(|chosen| format!("{chosen:?}")).map_err(|error| error.to_string())
 }
 
+/// The random number of the sample backup.
+const BACKUP: u64 = 0xb0b0_0000_0000_0001;
+
+/// A file of a backup, and its part of the manifest.
+pub fn backup_file(content: BackupContent) -> (Vec<u8>, BackupFile) {
+    let head = BackupHead { content, partition: 2 };
+    let (mut writer, first) = BackupWriter::new(BACKUP, head, SOFTWARE);
+    let mut file = first.to_vec();
+    let mut full = Vec::new();
+    match content {
+        BackupContent::Rows | BackupContent::Changes => {
+            for row in 0..9 {
+                let mut bytes = Vec::new();
+                let kind = if row == 7 { RecordKind::Delete } else { RecordKind::Write };
+                let image = if row == 7 { vec![] } else { vec![row as u8; 50] };
+                append_record(&mut bytes, &change(kind, row, 100), &image, &[]);
+                full.extend(writer.records(&bytes, 1));
+            }
+        }
+        BackupContent::Definitions => {
+            let database = BackupDatabase { name: "shop".into(), attachment: vec![1, 2, 3] };
+            full.extend(writer.definition(&BackupDefinition::Database(database)));
+            let table = BackupTable { table: 3, birth: 77, definition: TableDefinition::default() };
+            full.extend(writer.definition(&BackupDefinition::Table(table)));
+        }
+        BackupContent::Statements => {
+            let statement = BackupStatement {
+                node: 1,
+                what: "view shop.v".into(),
+                database: "shop".into(),
+                settings: "sql_mode = ''".into(),
+                text: "CREATE VIEW v AS SELECT 1".into(),
+            };
+            full.extend(writer.statement(&statement));
+            // Longer than a usual block.
+            full.extend(writer.statement(&BackupStatement { text: "x".repeat(300_000), ..statement }));
+        }
+    }
+    let (last, end) = writer.finish();
+    full.extend(last);
+    full.iter().for_each(|block| file.extend_from_slice(block));
+    let bytes = file.len() as u64;
+    (file, BackupFile { name: format!("{content:?}.backup"), head, bytes, end })
+}
+
+/// A manifest.
+pub fn backup_manifest() -> BackupManifest {
+    BackupManifest {
+        backup: BACKUP,
+        program: "0.1.0".into(),
+        began: 1_800_000_000,
+        ended: 1_800_000_001,
+        epoch: 101,
+        partitions: 3,
+        has_sql: true,
+        files: vec![backup_file(BackupContent::Rows).1],
+    }
+}
+
+/// What a file of a backup contains.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_backup(file: &[u8]) -> Result<String, String> {
+    let mut reader = BackupReader::new(BACKUP, SOFTWARE);
+    let (mut at, mut text, mut content) = (0, String::new(), BackupContent::Rows);
+    loop {
+        let (bytes, block) = reader.read(&file[at..]).map_err(|error| error.to_string())?;
+        at += bytes;
+        text += &format!("{block:?}");
+        match block {
+            BackupBlock::Head(head) => content = head.content,
+            BackupBlock::Records(_) => {}
+            BackupBlock::Items(items) if content == BackupContent::Definitions => {
+                text += &format!("{:?}", definitions(items).expect("the reader has checked them"));
+            }
+            BackupBlock::Items(items) => {
+                text += &format!("{:?}", statements(items).expect("the reader has checked them"));
+            }
+            BackupBlock::End(_) if at == file.len() => return Ok(text),
+            BackupBlock::End(_) => return Err("something stands behind the last block".into()),
+        }
+    }
+}
+
+/// What a manifest says.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_manifest(file: &[u8]) -> Result<String, String> {
+    BackupManifest::decode(file, SOFTWARE)
+        .map(|manifest| format!("{manifest:?}"))
+        .map_err(|error| error.to_string())
+}
+
 /// Reads bytes that may be anything by all readers.
 pub fn read_as_all(bytes: &[u8]) {
     let _ = read_redo(bytes, Epoch(101));
     let _ = read_image(bytes);
     let _ = read_schema(bytes, SchemaExtent::default());
     let _ = read_system(bytes);
+    let _ = read_backup(bytes);
+    let _ = read_manifest(bytes);
     for record in records(bytes) {
         drop(record.map_err(|malformed| malformed.to_string()));
     }

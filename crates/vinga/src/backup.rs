@@ -1,0 +1,213 @@
+//! `vinga admin backup`: one consistent state of a running cluster in a folder (`docs/protocols/backup.md`).
+//!
+//! This program is a client of the data nodes, and writes what they send: rows and changes of all partitions at the
+//! same time, a thread each. The manifest comes last, when all other files are on the disk.
+
+mod definitions;
+pub mod input;
+mod output;
+mod partitions;
+mod sql;
+
+use crate::sql_nodes;
+use crate::table::grouped;
+use clap::Args;
+use output::Target;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vinga::blocking::Cluster;
+use vinga::{ErrorCode, SchemaLock};
+use vinga_format::backup::{BackupContent, BackupFile, BackupHead, BackupManifest};
+use vinga_format::{Checksum, backup::BackupStatement};
+use vinga_runtime::say;
+
+pub use definitions::OWN_DATABASE;
+
+/// The checksum of all blocks.
+pub const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
+
+/// The manifest's name in the folder of a backup.
+pub const MANIFEST: &str = "manifest.backup";
+
+/// How often the definitions may change while the last epoch of a backup is awaited.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// `vinga admin backup`.
+#[derive(Args)]
+pub struct BackupArguments {
+    /// The folder to write; it must not exist, or be empty [default: vinga-backup-DATE-TIME here]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Leave out what belongs to SQL nodes: accounts, views, routines, triggers, events
+    #[arg(long)]
+    no_sql: bool,
+    /// How long to wait, in seconds, while others change definitions (such as an ALTER TABLE that copies rows)
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    wait: u64,
+}
+
+/// What a backup has come to.
+struct Outcome {
+    manifest: BackupManifest,
+    tables: usize,
+    statements: usize,
+}
+
+/// Makes a backup. `folder` is that of a cluster on this machine, if it is one: its SQL nodes are asked, too.
+///
+/// # Errors
+/// A text that says what failed. What was written is removed then.
+pub fn run(
+    arguments: &BackupArguments,
+    cluster: &Cluster,
+    folder: Option<&Path>,
+    json: bool,
+) -> Result<(), String> {
+    let begun = Instant::now();
+    let target = Target::make(arguments.to.clone().unwrap_or_else(default_target))?;
+    let made = make(arguments, cluster, folder, &target, json);
+    let Outcome { manifest, tables, statements } = match made {
+        Ok(made) => made,
+        Err(error) => {
+            target.remove();
+            return Err(error);
+        }
+    };
+    let sum = |content: BackupContent| {
+        let files = manifest.files.iter().filter(|file| file.head.content == content);
+        files.map(|file| file.end.items).sum::<u64>()
+    };
+    let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+    let (rows, changes) = (sum(BackupContent::Rows), sum(BackupContent::Changes));
+    let seconds = begun.elapsed().as_secs_f64();
+    let place = target.path().display();
+    if json {
+        say!(
+            "{}",
+            json!({
+                "folder": target.path().to_string_lossy(), "epoch": manifest.epoch, "tables": tables, "rows": rows,
+                "changes": changes, "statements": statements, "bytes": bytes, "seconds": seconds,
+            })
+        );
+    } else {
+        say!(
+            "backup of epoch {}: {tables} tables, {} rows and {} changes that were made meanwhile, {statements} statements \
+             for SQL nodes; {} bytes in {seconds:.1} s, in {place}",
+            manifest.epoch,
+            grouped(rows),
+            grouped(changes),
+            grouped(bytes)
+        );
+    }
+    Ok(())
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn default_target() -> PathBuf {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':' | 'Z')).collect();
+    format!("vinga-backup-{}", stamp.replace('T', "-")).into()
+}
+
+fn make(
+    arguments: &BackupArguments,
+    cluster: &Cluster,
+    folder: Option<&Path>,
+    target: &Target,
+    json: bool,
+) -> Result<Outcome, String> {
+    let began = seconds_since_1970();
+    let partitions = cluster.partitions();
+    let running = partitions::Running::begin(cluster, target, !json)?;
+    running.await_scans()?;
+    let lock = lock_schema(cluster, &running, Duration::from_secs(arguments.wait))?;
+    let mut definitions = definitions::read(cluster)?;
+    let mut attempts = 0;
+    let epoch = loop {
+        let epoch = running.close_epoch()?;
+        let now = definitions::read(cluster)?;
+        if now == definitions {
+            break epoch;
+        }
+        // A client without the schema lock has changed something: those are not the definitions of that epoch.
+        definitions = now;
+        attempts += 1;
+        if attempts == ATTEMPTS_MAX {
+            return Err(
+                "clients change definitions of tables again and again: try again when they have ended"
+                    .to_owned(),
+            );
+        }
+    };
+    drop(lock);
+    let mut files = running.finish()?;
+    files.push(definitions.write(target)?);
+    let statements = if arguments.no_sql { None } else { statements(folder)? };
+    let has_sql = statements.is_some();
+    let statements = statements.unwrap_or_default();
+    files.push(write_statements(target, &statements)?);
+    let manifest = BackupManifest {
+        backup: target.number(),
+        program: crate::version::VERSION.to_owned(),
+        began,
+        ended: seconds_since_1970(),
+        epoch: epoch.0,
+        partitions,
+        has_sql,
+        files,
+    };
+    target.write_manifest(&manifest)?;
+    Ok(Outcome { tables: definitions.tables(), statements: statements.len(), manifest })
+}
+
+/// Waits for the schema lock: statements of SQL nodes that change definitions in several steps are over then. Meanwhile
+/// the changes of rows go on being written.
+fn lock_schema(
+    cluster: &Cluster,
+    running: &partitions::Running,
+    patience: Duration,
+) -> Result<SchemaLock, String> {
+    const STEP: Duration = Duration::from_secs(1);
+    let begun = Instant::now();
+    loop {
+        running.check()?;
+        match cluster.schema_lock("a backup", STEP) {
+            Err(error) if error.code() == ErrorCode::SchemaLockTimeout && begun.elapsed() < patience => {}
+            Err(error) => return Err(format!("definitions can't be read: {error}")),
+            Ok(lock) => return Ok(lock),
+        }
+    }
+}
+
+/// What belongs to the SQL nodes of a cluster on this machine; `None` if none of them runs.
+fn statements(folder: Option<&Path>) -> Result<Option<Vec<BackupStatement>>, String> {
+    let Some(folder) = folder else {
+        say!(
+            "note: the cluster was named by an address, so its SQL nodes are not known: accounts and views are not in it"
+        );
+        return Ok(None);
+    };
+    let running = sql_nodes::running(folder)?;
+    if running.is_empty() {
+        return Ok(None);
+    }
+    let mut all = Vec::new();
+    for (node, running) in &running {
+        let statements = sql::read(*node, &running.socket);
+        all.extend(statements.map_err(|error| format!("SQL node {node}: {error}; --no-sql leaves it out"))?);
+    }
+    Ok(Some(all))
+}
+
+fn write_statements(target: &Target, statements: &[BackupStatement]) -> Result<BackupFile, String> {
+    let mut file = target
+        .create("statements.backup", BackupHead { content: BackupContent::Statements, partition: 0 })?;
+    for statement in statements {
+        file.statement(statement)?;
+    }
+    file.finish()
+}

@@ -1,0 +1,91 @@
+//! `vinga restore`: loads a backup into a cluster without tables, of any shape.
+//!
+//! Everything is verified first. Then databases and tables are created as they were defined, with their indexes; rows
+//! are written by ordinary operations of a client, several partitions of the backup at a time; then SQL nodes make again
+//! what belongs to them. Rows find their places in the new cluster by their keys.
+
+mod rows;
+mod sql;
+mod tables;
+
+use crate::arguments::ConnectArguments;
+use crate::backup::input::Backup;
+use crate::table::grouped;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+use vinga::blocking::Cluster;
+use vinga_runtime::say;
+
+/// `vinga restore …`.
+#[derive(Args)]
+pub struct RestoreArguments {
+    /// The folder of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+    #[command(flatten)]
+    connect: ConnectArguments,
+    /// Leave out what belongs to SQL nodes: accounts, views, routines, triggers, events
+    #[arg(long)]
+    no_sql: bool,
+    /// Parts of the backup that are loaded at the same time [default: twice the CPUs]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+}
+
+/// Restores a backup.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
+    let begun = Instant::now();
+    let refused = |why: String| format!("the backup can't be restored: {why}. Nothing was changed");
+    let backup = Backup::open(&arguments.backup).map_err(|problem| refused(problem.to_string()))?;
+    let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
+    tables::check_empty(&cluster)?;
+    backup.verify().map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        refused(lines.join("; "))
+    })?;
+    let definitions = backup.definitions().map_err(|problem| refused(problem.to_string()))?;
+    if !is_json {
+        say!(
+            "{} is whole: a backup of epoch {}, complete since {}",
+            arguments.backup.display(),
+            backup.manifest.epoch,
+            humantime::format_rfc3339_seconds(
+                std::time::UNIX_EPOCH + std::time::Duration::from_secs(backup.manifest.ended)
+            )
+        );
+    }
+    let made = tables::create(&cluster, &definitions)?;
+    let usual = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or_else(usual, usize::from);
+    let loaded = rows::load(&cluster, &backup, &made, threads, !is_json).map_err(|error| {
+        format!("{error}. The cluster holds a part of the backup now: drop its tables before you try again")
+    })?;
+    let nodes = if arguments.no_sql { sql::Made::default() } else { sql::run(&backup, &arguments.connect)? };
+    let seconds = begun.elapsed().as_secs_f64();
+    if is_json {
+        say!(
+            "{}",
+            json!({
+                "epoch": backup.manifest.epoch, "tables": made.len(), "rows": loaded, "statements": nodes.statements,
+                "failed_statements": nodes.failed, "seconds": seconds,
+            })
+        );
+    } else {
+        say!(
+            "restored epoch {}: {} tables, {} rows, {} statements at SQL nodes, in {seconds:.1} s",
+            backup.manifest.epoch,
+            made.len(),
+            grouped(loaded),
+            nodes.statements
+        );
+    }
+    match nodes.failed {
+        0 => Ok(()),
+        failed => Err(format!("{failed} statements failed at SQL nodes; all tables and rows are restored")),
+    }
+}

@@ -1,0 +1,115 @@
+//! Databases and tables of a backup in the new cluster.
+
+use crate::backup::OWN_DATABASE;
+use std::collections::HashMap;
+use vinga::blocking::Cluster;
+use vinga::{ErrorCode, Table};
+use vinga_format::backup::{BackupDefinition, BackupTable};
+use vinga_wire::dictionary::TableRecord;
+
+/// The table of SQL nodes with the counters of `AUTO_INCREMENT`: its rows name other tables.
+const COUNTERS: &str = "vinga.auto_increment";
+
+/// A table of the backup and what it is in the new cluster.
+pub struct Restored {
+    /// The new table.
+    pub table: Table,
+    /// How its rows look.
+    pub kind: Kind,
+}
+
+/// What a table is to the restore.
+pub enum Kind {
+    /// Rows are written as they are.
+    Usual,
+    /// Rows name tables by their births, which have changed.
+    Counters {
+        /// How a row looks.
+        layout: Box<vinga::TableLayout>,
+        /// New births by old ones.
+        births: HashMap<u64, u64>,
+    },
+}
+
+/// The tables of a backup by the ids and births that its records name.
+pub type Tables = HashMap<(u32, u64), Restored>;
+
+fn is_own(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE)
+}
+
+/// Refuses a cluster in which there are tables already.
+///
+/// # Errors
+/// A text with one of them.
+pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
+    let tables = cluster.tables().map_err(|error| error.to_string())?;
+    let others: Vec<&String> = tables.iter().filter(|name| !is_own(name)).collect();
+    match &others[..] {
+        [] => Ok(()),
+        [first, ..] => Err(format!(
+            "the cluster is not empty: it has {} tables, {first} among them (was this backup restored before?). A \
+             backup is restored into a cluster without tables: drop these, or start another one ('vinga data --initial')",
+            others.len()
+        )),
+    }
+}
+
+/// Creates all databases and tables.
+///
+/// # Errors
+/// A text with the one that could not be made.
+pub fn create(cluster: &Cluster, definitions: &[BackupDefinition]) -> Result<Tables, String> {
+    for definition in definitions {
+        if let BackupDefinition::Database(database) = definition {
+            let (name, attachment) = (&database.name, &database.attachment);
+            let made = match cluster.create_database(name, attachment) {
+                Err(error) if error.code() == ErrorCode::DatabaseExists => {
+                    cluster.alter_database(name, attachment)
+                }
+                made => made,
+            };
+            made.map_err(|error| format!("database {name}: {error}"))?;
+        }
+    }
+    let mut made = Tables::new();
+    let tables: Vec<&BackupTable> = definitions
+        .iter()
+        .filter_map(|definition| match definition {
+            BackupDefinition::Table(table) => Some(table),
+            BackupDefinition::Database(_) => None,
+        })
+        .collect();
+    let mut births = HashMap::new();
+    for table in &tables {
+        let name = &table.definition.name;
+        let mut definition = table.definition.clone();
+        // A smaller cluster has fewer.
+        definition.partitions = definition.partitions.min(cluster.partitions());
+        let new = if is_own(name) {
+            cluster.create_table_if_missing(definition)
+        } else {
+            cluster.create_table(definition)
+        };
+        let new = new.map_err(|error| match error.code() {
+            ErrorCode::TableExists => {
+                format!("table {name} is there already (was this backup restored before?)")
+            }
+            _ => format!("table {name} can't be created: {error}"),
+        })?;
+        births.insert(table.birth, new.core().birth().0);
+        made.insert((table.table, table.birth), Restored { table: new, kind: Kind::Usual });
+    }
+    for table in tables.iter().filter(|table| table.definition.name == COUNTERS) {
+        let restored = made.get_mut(&(table.table, table.birth)).expect("it was made above");
+        let record = TableRecord::new(
+            table.table,
+            table.birth,
+            restored.table.core().partitions().clone(),
+            table.definition.clone(),
+        );
+        let layout = vinga::TableLayout::new(record).map_err(|error| error.to_string())?;
+        restored.kind = Kind::Counters { layout: Box::new(layout), births: births.clone() };
+    }
+    Ok(made)
+}
