@@ -256,11 +256,7 @@ impl DataManager {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let log = &mut self.store.listener;
-        let bytes = if cx.has_bug(InjectedBug::ReturnedCreditIsUsed) {
-            log.credit
-        } else {
-            core::mem::take(&mut log.credit)
-        };
+        let bytes = core::mem::take(&mut log.credit);
         // There will be more without a request.
         (log.credit_full, log.has_asked, log.shortage) = (0, true, ErrorCode::RedoLogFull);
         cx.frame(SignalNumber::RedoCreditReturnConfirm, frame.sender()).put(&CreditBody {

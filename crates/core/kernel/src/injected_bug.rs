@@ -128,8 +128,6 @@ injected_bugs! {
     /// A restart begins with the epoch behind the greatest one in any file, not behind the limit of those that were given
     /// out.
     EpochLimitIgnored = "epoch-limit-ignored";
-    /// A data manager that returns credit to the log continues to use it.
-    ReturnedCreditIsUsed = "returned-credit-is-used";
     /// An epoch is confirmed as on disk without a flush.
     FlushLeftOut = "flush-left-out";
     /// The log does not write the end record of an epoch.
