@@ -406,12 +406,14 @@ impl Lifecycle {
         let StartRefuse { step, reason } = cold::read(frame)?;
         if step == self.step && self.phase != Phase::Refused {
             self.phase = Phase::Refused;
+            let mut why = reason;
             for rejected in &self.rejected {
-                cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
+                why.push_str("; a checkpoint does not count: ");
+                why.push_str(rejected);
             }
             cx.stop_node(format_args!(
-                "the node can't start from its files: {reason}. Keep a copy of them; restore what is missing or damaged, \
-                 or begin anew with --initial, which removes the database"
+                "the node can't start from its files: {why}. Keep a copy of them; restore what is missing or damaged, or \
+                 begin anew with --initial, which removes the database"
             ));
         }
         Some(())

@@ -254,10 +254,10 @@ impl Redo {
         // The log is not cut before all data managers of the stream have a checkpoint.
         let oldest = self.start.found.segments.first().map_or(1, |found| found.number);
         if let Some(place) = next.iter().position(|&needed| needed == 0).filter(|_| oldest > 1) {
+            let data_manager = usize::from(self.settings.participants.start) + place;
             return Err(format!(
-                "data manager {} has no checkpoint that counts, but the log begins with segment {oldest}: what was logged \
-                 before is in a checkpoint that is damaged or missing",
-                usize::from(self.settings.participants.start) + place
+                "data manager {data_manager} has no checkpoint that counts, but the log begins with segment {oldest}: \
+                 what was logged before is in a file checkpoint/{data_manager:03}-….image that is damaged or missing"
             ));
         }
         let next: Vec<u64> = next.into_iter().map(|needed| needed.max(1)).collect();
