@@ -133,9 +133,9 @@ macro_rules! row_changes {
     ($($name:ident)*) => {$(
         fn $name(waiting: &Waiting<'_>, _: &mut Cluster, row: Handle<Row>) -> Outcome {
             let connection = waiting.connection()?;
-            let row = row.look()?;
+            let row = row.look()?.copy()?;
             let table = row.table().clone();
-            waiting.wait_for(&connection, connection.cluster.$name(&table, row))
+            waiting.wait_for(&connection, connection.cluster.$name(&table, &row))
         }
     )*};
 }

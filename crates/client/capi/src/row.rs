@@ -116,6 +116,22 @@ fn not_whole() -> vinga::Error {
 }
 
 impl Row {
+    /// A copy that has its own values: the C side may close this one while a call still waits.
+    ///
+    /// # Errors
+    /// `BadRow` if there is no whole row.
+    pub fn copy(&self) -> Outcome<Self> {
+        let mut copy = Row::new(&self.table);
+        let Source::Own(Some(cells)) = &mut copy.source else { unreachable!("a new row has its own values") };
+        for (id, _) in (0..).zip(self.table.definition().visible_columns()) {
+            let bytes = self.bytes(ColumnId(id)).map_err(|_| Failure::from(not_whole()))?;
+            if let Some(bytes) = bytes {
+                cells.append(ColumnId(id), |out| out.extend_from_slice(bytes));
+            }
+        }
+        Ok(copy)
+    }
+
     /// A row of a table whose columns are all NULL.
     pub fn new(table: &vinga::Table<Cells>) -> Self {
         let mut row = Row { table: table.clone(), source: Source::Own(None), scratch: String::new() };
