@@ -10,6 +10,7 @@ extern crate alloc;
 mod blocks;
 mod disk_writes;
 mod information;
+pub mod log_streams;
 mod settings;
 
 pub use blocks::Blocks;

@@ -4,6 +4,7 @@ use crate::profile::{Coordinators, Groups, Profile};
 use std::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
+use vinga_node::log_streams;
 use vinga_node::{CheckpointSettings, DiskSettings, NodeSettings, SpeedLimits, StartFrom, ThreadHosting};
 use vinga_wire::view::ClusterView;
 
@@ -41,7 +42,11 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
             let has_coordinators = node == PRESIDENT || profile.coordinators == Coordinators::Everywhere;
             let coordinators = if has_coordinators { thread..thread + 1 } else { 0..0 };
             ThreadHosting {
-                streams: if profile.log.is_some() { hosted(&streams, &data_managers) } else { 0..0 },
+                streams: if profile.log.is_some() {
+                    log_streams::hosted(&streams, &data_managers)
+                } else {
+                    0..0
+                },
                 data_managers,
                 coordinators,
                 main: thread == 0,
@@ -53,13 +58,7 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
 
 /// The data managers of each log stream: those of a thread at the first start.
 fn streams(profile: &Profile) -> Vec<Range<u16>> {
-    (0..profile.threads).map(|thread| thread * profile.instances..(thread + 1) * profile.instances).collect()
-}
-
-/// The streams that a thread with these data managers hosts: those of whose data managers it has the first one.
-fn hosted(streams: &[Range<u16>], data_managers: &Range<u16>) -> Range<u16> {
-    let before = |data_manager: u16| streams.partition_point(|stream| stream.start < data_manager) as u16;
-    before(data_managers.start)..before(data_managers.end)
+    log_streams::participants(profile.threads * profile.instances, profile.threads)
 }
 
 /// The view that all begin in.

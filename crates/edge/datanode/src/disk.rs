@@ -2,15 +2,16 @@
 //! the node may start from it.
 
 use crate::database_files::DatabaseFiles;
-use crate::log_streams;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
+use vinga_config::placement::Placement;
 use vinga_format::Checksum;
 use vinga_format::system::{ChooseError, choose, copy_of};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
+use vinga_node::log_streams;
 use vinga_node::{CheckpointSettings, DiskSettings, SpeedLimits};
 
 /// How checksums are computed: by the processor's instruction, if it has one.
@@ -49,7 +50,7 @@ pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, S
         cluster_name: configuration.parameters.text(Parameter::Name).unwrap_or_default().to_owned(),
         node: NodeId(integer(Parameter::NodeId) as u8),
         data_managers,
-        streams: log_streams::first_count(&configuration.placement),
+        streams: first_stream_count(&configuration.placement),
     };
     let drawn = Drawn { cluster: random()?, cluster_incarnation: random()? };
     let copies = [&copies[0][..], &copies[1][..]];
@@ -127,6 +128,11 @@ fn random() -> Result<u64, String> {
         .map_err(|why| format!("the system gives no random numbers: {why}"))?;
     assert_eq!(filled, bytes.len(), "up to 256 bytes are given at once");
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// How many streams a node gets at its first start: one for each thread that hosts data managers.
+fn first_stream_count(placement: &Placement) -> u16 {
+    placement.executors().iter().filter(|plan| !plan.data_managers.is_empty()).count() as u16
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod database_files;
 mod disk;
 mod facts;
 mod local_node;
-mod log_streams;
 mod machine;
 mod settings;
 

@@ -1,6 +1,5 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
-use crate::log_streams;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,6 +10,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_kernel::Span;
+use vinga_node::log_streams;
 use vinga_node::{DiskSettings, NodeSettings, ThreadHosting};
 use vinga_runtime::files::FileSettings;
 use vinga_runtime::settings as edge;

@@ -5,13 +5,8 @@
 //! depends on the numbers of both only, not on the threads that there are at a later start. A stream is hosted with the
 //! first of its data managers.
 
-use std::ops::Range;
-use vinga_config::placement::Placement;
-
-/// How many streams a node gets at its first start: one for each thread that hosts data managers.
-pub fn first_count(placement: &Placement) -> u16 {
-    placement.executors().iter().filter(|plan| !plan.data_managers.is_empty()).count() as u16
-}
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The data managers of each stream, in the order of the streams. Each has one, if there are not more streams than data
 /// managers.
