@@ -89,19 +89,6 @@ impl LiveParameter {
     const fn index(self) -> usize {
         self as usize - 1
     }
-
-    /// Whether a node that keeps nothing on its disk has no use for it.
-    pub const fn needs_disk(self) -> bool {
-        use LiveParameter as P;
-        matches!(
-            self,
-            P::TimeBetweenLocalCheckpoints
-                | P::MinDiskWriteSpeed
-                | P::MaxDiskWriteSpeed
-                | P::MaxDiskWriteSpeedOtherNodeRestart
-                | P::MaxDiskWriteSpeedOwnRestart
-        )
-    }
 }
 
 /// The values that hold on a node at present; `None` where the node has no use for the parameter.
