@@ -192,6 +192,16 @@ fn epochs_follow_each_other() {
     assert!(verdict(&history, &end).contains("one client: transaction"));
     history.transactions[1].id |= 1 << 56;
     assert_eq!(verdict(&history, &end), "true");
+    // A read of the row that the first has changed follows it; the end of a lock that it names by that row does not.
+    let mut touch = |number, kind, body, result| {
+        history.transactions[1].events.truncate(1);
+        history.transactions[1].events.push(operation(number, kind, 1, body, (30, 40), result));
+        verdict(&history, &end)
+    };
+    let unlocked = touch(2, OperationKind::Unlock, Body::Unlock(1), OperationResult::Done);
+    assert_eq!(unlocked, "true");
+    let seen = OperationResult::Row(Some(value(100)));
+    assert!(touch(2, OperationKind::ReadShared, Body::None, seen).contains("in epoch 8"));
 }
 
 #[test]

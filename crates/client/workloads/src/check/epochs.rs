@@ -15,6 +15,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
+use vinga_wire::operation::OperationKind;
 
 /// What a committed transaction had to do with a row.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,10 @@ fn touches(history: &History) -> BTreeMap<RowName, Vec<Touch>> {
         let (Some(epoch), Some(ended)) = (epoch_of(history, index), transaction.ended) else { continue };
         for (at, event) in transaction.events.iter().enumerate() {
             let Event::Operation(operation) = event else { continue };
+            // It says which lock of its own transaction ends, and gets to know nothing of any row.
+            if operation.operation.kind == OperationKind::Unlock {
+                continue;
+            }
             let list = by_row.entry(operation.row()).or_default();
             let changes = operation.operation.kind.is_change()
                 && operation.result == OperationResult::Done
