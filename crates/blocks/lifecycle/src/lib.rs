@@ -485,6 +485,12 @@ impl Lifecycle {
         Some(())
     }
 
+    /// The system file has no other timer than the one for durable epochs.
+    fn on_timer_report(&mut self, cx: &mut Context<'_>) -> Option<()> {
+        self.file.as_mut()?.on_timer(cx);
+        Some(())
+    }
+
     fn on_durable_epoch_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<EpochBody>()?;
         if let Some(file) = &mut self.file {
@@ -510,6 +516,7 @@ impl Block for Lifecycle {
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::DefinitionsReport) => self.on_definitions_report(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::NodeStopRequest) => self.on_node_stop_request(cx, frame),
             Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),

@@ -4,16 +4,23 @@
 //! are written, and flushed, before anything relies on it: from then on one copy alone is enough.
 //!
 //! A copy gets its room on the disk with the first write of this process, and when it grows by a sector. All other
-//! writes go into that room, and the file system has nothing to note of them: commits that wait for the disk cause one
-//! each, and the flush of the log would have to wait for the file system's journal.
+//! writes go into that room, and the file system has nothing to note of them: the flush of the log would have to wait
+//! for the file system's journal.
+//!
+//! Which epoch is durable is written now and then only ([`DURABLE_NOTE_INTERVAL`]): the log says it, too, and a disk that
+//! flushes the system file lets the log wait, whose flush commits wait for.
 
 use alloc::collections::VecDeque;
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{SystemState, copy_of, encode};
-use vinga_kernel::Context;
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+use vinga_kernel::{Context, Span, Tick};
+
+/// Durable epochs are written this often, at most. What a restart restores is in the log; the system file says at which
+/// epoch a log that ends before it is damaged (`docs/decisions/0022`).
+pub const DURABLE_NOTE_INTERVAL: Span = Span::from_millis(50);
 
 /// The system file of a node.
 pub struct SystemFile {
@@ -27,8 +34,11 @@ pub struct SystemFile {
     to_write: VecDeque<u64>,
     /// The write whose flush is awaited.
     under_way: Option<u64>,
-    /// The state has changed since it was last written.
+    /// The state has changed since it was last written, and is to be written.
     has_changed: bool,
+    /// When a durable epoch was last written, and whether a timer is set for the next one.
+    noted: Option<Tick>,
+    is_timer_set: bool,
     /// How many epochs are reserved at a time.
     epoch_reserve: u64,
     /// The limit of epochs in what is written, and in what is on the disk.
@@ -79,6 +89,8 @@ impl SystemFile {
             to_write: VecDeque::new(),
             under_way: None,
             has_changed: false,
+            noted: None,
+            is_timer_set: false,
             has_failed: false,
         }
     }
@@ -109,7 +121,7 @@ impl SystemFile {
         self.write_if_changed(cx);
     }
 
-    /// Notes that an epoch is durable; it is written when nothing else is.
+    /// Notes that an epoch is durable; it is written when nothing else is, and the last one was written some time ago.
     pub fn note_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         if epoch <= self.state.durable_epoch {
             return;
@@ -117,6 +129,23 @@ impl SystemFile {
         self.state.durable_epoch = epoch;
         self.state.own_epoch = epoch;
         self.state.epoch_limit = self.state.epoch_limit.max(epoch);
+        let span = self.noted.map_or(DURABLE_NOTE_INTERVAL, |noted| cx.now().since(noted));
+        if span >= DURABLE_NOTE_INTERVAL {
+            self.write_durable(cx);
+        } else if !self.is_timer_set {
+            self.is_timer_set = true;
+            cx.send_after(Span(DURABLE_NOTE_INTERVAL.0 - span.0), 0);
+        }
+    }
+
+    /// The timer for the durable epoch has run out.
+    pub fn on_timer(&mut self, cx: &mut Context<'_>) {
+        self.is_timer_set = false;
+        self.write_durable(cx);
+    }
+
+    fn write_durable(&mut self, cx: &mut Context<'_>) {
+        self.noted = Some(cx.now());
         self.has_changed = true;
         self.write_if_changed(cx);
     }

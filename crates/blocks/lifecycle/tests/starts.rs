@@ -27,6 +27,7 @@ struct Node {
     /// Bytes that each copy has room for, and how often room was made.
     room: [u64; 2],
     allocations: u32,
+    writes: u32,
     flushes: bool,
     /// The requester and token of a flush that was held back.
     unflushed: Option<(Address, u64)>,
@@ -45,6 +46,7 @@ impl Node {
             copies,
             room: [0; 2],
             allocations: 0,
+            writes: 0,
             flushes: true,
             unflushed: None,
             writes_fail: false,
@@ -73,6 +75,7 @@ impl Node {
                 if let FileTask::Write { offset: 0, data: Data(data) } = &task {
                     assert!(data.len() as u64 <= self.room[copy], "there is room for what is written");
                     self.copies[copy].clone_from(data);
+                    self.writes += 1;
                 }
                 if task != FileTask::Flush || self.flushes {
                     self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
@@ -170,6 +173,12 @@ impl Node {
             };
         });
         sent.expect("it may send this");
+        self.serve();
+    }
+
+    /// Time passes.
+    fn pass(&mut self, span: Span) {
+        self.harness.advance(span);
         self.serve();
     }
 
@@ -395,14 +404,9 @@ fn a_refusal_stops_the_node_with_its_reason() {
 fn durable_epochs_are_written_behind_the_answer_alternately() {
     let mut node = scanned([100, 100]);
     for epoch in 101..110 {
-        let president = Address::new(NODE, BlockNumber::Distribution, 0);
-        node.harness
-            .send(president, SignalNumber::DurableEpochOrder, |writer| {
-                writer.put(&EpochBody::new(Epoch(epoch)));
-            })
-            .expect("a block may send this");
-        node.serve();
+        node.send(BlockNumber::Distribution, SignalNumber::DurableEpochOrder, epoch);
         assert_eq!(node.state().durable_epoch, Epoch(epoch));
+        node.pass(Span::from_millis(50));
     }
     assert!(node.copies.iter().all(|copy| !copy.is_empty()));
     assert_eq!(node.allocations, 2, "a copy gets its room once, however often it is written");
@@ -413,6 +417,35 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         .expect("a block may send this");
     node.serve();
     assert_eq!(node.state().definitions, SchemaExtent { generation: 4, blocks: 9 });
+}
+
+/// Each write of the system file takes the disk from the log, whose flush commits wait for.
+#[test]
+fn durable_epochs_that_follow_each_other_fast_are_written_now_and_then() {
+    let mut node = Node::after_a_start();
+    let durable = |node: &mut Node, epoch| {
+        node.send(BlockNumber::Distribution, SignalNumber::DurableEpochOrder, epoch);
+    };
+    durable(&mut node, 10);
+    assert_eq!(node.state().durable_epoch, Epoch(10), "none was written for long");
+    let writes = node.writes;
+    for epoch in 11..20 {
+        durable(&mut node, epoch);
+        node.pass(Span::from_millis(5));
+    }
+    assert_eq!((node.state().durable_epoch, node.writes), (Epoch(10), writes));
+    // The last of them does not wait for another one.
+    node.pass(Span::from_millis(5));
+    assert_eq!((node.state().durable_epoch, node.writes), (Epoch(19), writes + 1));
+    node.pass(Span::from_millis(500));
+    assert_eq!(node.writes, writes + 1, "nothing has changed");
+    // What others wait for is written at once, with the newest epoch.
+    durable(&mut node, 20);
+    durable(&mut node, 21);
+    assert_eq!((node.state().durable_epoch, node.writes), (Epoch(20), writes + 2));
+    let limit = node.state().epoch_limit.0;
+    node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, limit - 1);
+    assert_eq!((node.state().durable_epoch, node.writes), (Epoch(21), writes + 3));
 }
 
 #[test]
