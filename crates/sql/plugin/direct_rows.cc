@@ -287,11 +287,22 @@ static bool is_about_primary_key(const TABLE *table, const COND *condition) {
   return true;
 }
 
+/* What the change of this statement is of the transaction. */
+vinga_share ha_vinga::share_of_change() const {
+  THD *thd= table->in_use;
+  if (in_transaction(thd) || thd->in_sub_stmt) {
+    /* A row that does not fulfil the condition could do so later, if it were not locked. */
+    bool locks_all= thd_tx_isolation(thd) >= ISO_REPEATABLE_READ && !is_about_primary_key(table, condition);
+    return locks_all ? VINGA_PART_THAT_LOCKS_ALL : VINGA_PART;
+  }
+  /* A function that gave a new value may have changed tables of another engine. */
+  const Ha_trx_info *first= thd->transaction->stmt.ha_list;
+  return first && first->ht() == vinga_hton && !first->next() ? VINGA_WHOLE : VINGA_PART;
+}
+
 int ha_vinga::change_directly(ha_rows *found, ha_rows *changed) {
   THD *thd= table->in_use;
-  bool has_several= in_transaction(thd) || thd->in_sub_stmt;
-  /* A row that does not fulfil the condition could do so later, if it were not locked. */
-  direct_change.keeps_locks= has_several && thd_tx_isolation(thd) >= ISO_REPEATABLE_READ && !is_about_primary_key(table, condition);
+  direct_change.share= share_of_change();
   uint64_t found_rows= 0, changed_rows= 0;
   int error= engine->change_directly(cursor, session, &direct_change, &found_rows, &changed_rows);
   *found= found_rows;

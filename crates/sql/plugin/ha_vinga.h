@@ -200,6 +200,7 @@ class ha_vinga final : public handler {
   bool may_change_directly();
   void note_ranges(uint index, RANGE_SEQ_IF *seq, void *context, uint count, uint mode);
   bool add_candidates(const Noted_ranges &noted, vinga_direct_change *change);
+  vinga_share share_of_change() const;
   bool find_candidates();
   bool note_new_values();
   int change_directly(ha_rows *found, ha_rows *changed);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 15
+#define VINGA_INTERFACE 16
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -147,6 +147,10 @@ enum vinga_ahead { VINGA_ROW_HAS_CHANGED = -5 };
 /* Which rows a direct change may concern: all; those of the batch of primary keys; those in the batch of ranges. */
 enum vinga_candidates { VINGA_ALL_ROWS = 0, VINGA_ROWS_OF_KEYS = 1, VINGA_ROWS_OF_RANGES = 2 };
 
+/* What a direct change is of the transaction: a part; a part, and rows that do not fulfil the condition stay locked, too;
+   all of it, and no other engine takes part, so that it may be committed. */
+enum vinga_share { VINGA_PART = 0, VINGA_PART_THAT_LOCKS_ALL = 1, VINGA_WHOLE = 2 };
+
 /* Result of a direct change of which a sum did not fit its column: nothing was changed. */
 enum vinga_direct { VINGA_DIRECT_UNSUITED = -4 };
 
@@ -165,7 +169,7 @@ typedef struct vinga_direct_change {
   uint32_t place_count, addition_count;
   uint32_t key;             /* the key of the ranges */
   uint8_t candidates;       /* vinga_candidates */
-  uint8_t keeps_locks;      /* rows that do not fulfil the condition are locked too */
+  uint8_t share;            /* vinga_share */
 } vinga_direct_change;
 
 /* How a row is written, as a sum of: now or with others; whether the statement is committed in portions; whether the

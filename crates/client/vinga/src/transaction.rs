@@ -471,8 +471,7 @@ impl Transaction {
     /// # Errors
     /// Why it was not read.
     pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
-        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+        bytes_of(self.batch.as_ref(), operation)
     }
 
     /// The bytes of the committed version of a row, if that was what a read was to give ([`LockWait::ElseCommitted`])
@@ -613,12 +612,7 @@ impl Transaction {
     /// # Errors
     /// Why it failed.
     pub fn result(&self, operation: OperationNumber) -> Result<()> {
-        let batch = self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?;
-        let failed = |code| {
-            let index = batch.failed_index(operation).unwrap_or(0);
-            Error::new(code).at_operation(Some(operation)).at_index(index)
-        };
-        batch.result(operation).map(|_| ()).map_err(failed)
+        result_of(self.batch.as_ref(), operation)
     }
 
     /// Remembers this place.
@@ -769,11 +763,21 @@ fn open<'a>(batch: &'a mut Option<OperationBatch>, is_executed: &mut bool) -> Re
 }
 
 fn row_of<R: ReadRow>(batch: Option<&OperationBatch>, reading: &Reading<R>) -> Result<Option<R>> {
+    bytes_of(batch, reading.number)?.map(|bytes| reading.table.read(bytes)).transpose()
+}
+
+fn bytes_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<Option<&[u8]>> {
     let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
-    match batch.result(reading.number) {
-        Ok(bytes) => bytes.map(|bytes| reading.table.read(bytes)).transpose(),
-        Err(code) => Err(Error::new(code).at_operation(Some(reading.number))),
-    }
+    batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+}
+
+fn result_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<()> {
+    let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
+    let failed = |code| {
+        let index = batch.failed_index(operation).unwrap_or(0);
+        Error::new(code).at_operation(Some(operation)).at_index(index)
+    };
+    batch.result(operation).map(|_| ()).map_err(failed)
 }
 
 impl Drop for Transaction {
@@ -804,5 +808,21 @@ impl Committed {
     /// Why it was not read.
     pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
         row_of(self.batch.as_ref(), reading)
+    }
+
+    /// The bytes of that row, by the read's number, as [`Transaction::row_bytes`].
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
+        bytes_of(self.batch.as_ref(), operation)
+    }
+
+    /// How an operation ended that was executed with the commit: one whose error undoes only itself may have failed.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn result(&self, operation: OperationNumber) -> Result<()> {
+        result_of(self.batch.as_ref(), operation)
     }
 }

@@ -47,7 +47,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vinga::blocking::Cluster;
-use vinga::{Error, ErrorCode, OperationNumber, Table, Transaction};
+use vinga::{Committed, Error, ErrorCode, OperationNumber, Table, Transaction};
 
 /// When a change is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,9 @@ pub struct Session {
     slot: usize,
     cluster: Option<Cluster>,
     transaction: Option<Transaction>,
+    /// The transaction of which the current statement consists, if it was committed with the statement's operations:
+    /// their results.
+    committed: Option<Committed>,
     /// The transaction has sent operations, or has some to send: reads must take them into account.
     has_operations: bool,
     /// Locks are to be released with the next request.
@@ -148,6 +151,7 @@ impl Session {
             slot,
             cluster: None,
             transaction: None,
+            committed: None,
             has_operations: false,
             has_unlocks: false,
             stands_alone: true,
@@ -269,6 +273,7 @@ impl Session {
         self.is_at_once = false;
         self.duplicate = None;
         self.changed_rows = None;
+        self.committed = None;
         self.numbers = numbers::Numbers::default();
         self.statement_start = self.next_number();
     }
@@ -302,6 +307,11 @@ impl Session {
         self.stands_alone
     }
 
+    /// Whether the transaction has operations, sent or not.
+    pub fn has_operations(&self) -> bool {
+        self.has_operations
+    }
+
     /// An error if the transaction was lost.
     fn check_lost(&self) -> Result<()> {
         if self.is_lost {
@@ -318,6 +328,7 @@ impl Session {
             self.node.counters.transactions.fetch_add(1, Ordering::Relaxed);
             self.presence.note(transaction.name());
             self.transaction = Some(transaction);
+            self.committed = None;
             self.has_operations = false;
         }
         Ok(self.transaction.as_mut().expect("made just before"))

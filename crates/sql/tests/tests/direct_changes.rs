@@ -378,3 +378,105 @@ fn parameters_without_a_value() {
     oracle.good("EXECUTE IMMEDIATE 'UPDATE t SET b = ? WHERE id < 3' USING DEFAULT");
     oracle.same("SELECT * FROM t ORDER BY id");
 }
+
+/// A change of one row by its key is sent with the commit, if the statement is a transaction by itself.
+#[test]
+fn a_statement_that_changes_one_row_by_its_key_costs_one_round_trip() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    table(&mut session, 20);
+    let mut cost = |statement: &dyn Fn(u32) -> String, changed: u64| {
+        // The least: statistics are requested now and then, too.
+        let costs = (1..=4).map(|n| {
+            let before = session.counter("round_trips");
+            assert_eq!(change(&mut session, &statement(n)), Ok(changed), "{}", statement(n));
+            session.counter("round_trips") - before
+        });
+        costs.min().unwrap_or_default()
+    };
+    assert_eq!(cost(&|n| format!("UPDATE t SET c = 'd{n}' WHERE id = {n}"), 1), 1);
+    assert_eq!(cost(&|n| format!("UPDATE t SET k = k + 1 WHERE id = {n} AND k < 100"), 1), 1);
+    assert_eq!(cost(&|n| format!("UPDATE t SET k = k + 1 WHERE id = {n} AND k > 100"), 0), 1);
+    assert_eq!(cost(&|n| format!("UPDATE t SET c = 'd{n}' WHERE id = {n}"), 0), 1, "the same value");
+    assert_eq!(cost(&|n| format!("DELETE FROM t WHERE id = {n}"), 1), 1);
+    assert_eq!(cost(&|n| format!("DELETE FROM t WHERE id = {n}"), 0), 1);
+    assert_eq!(session.lines("SELECT COUNT(*), SUM(k) FROM t"), ["16 200"]);
+}
+
+/// What would not be all of a transaction is not committed with the change.
+#[test]
+fn a_change_that_is_a_part_of_something_is_undone_with_it() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    let mut other = cluster.connect(0);
+    table(&mut session, 3);
+    session.query("CREATE TABLE tiny (id INT PRIMARY KEY, v TINYINT NOT NULL) ENGINE=VINGA");
+    session.query("INSERT INTO tiny VALUES (1, 100), (2, 100)");
+    session.query("CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB");
+    session.query("CREATE TABLE v (id INT PRIMARY KEY) ENGINE=VINGA");
+    for engine_table in ["i", "v"] {
+        session.query(&format!(
+            "CREATE FUNCTION with_{engine_table}(n INT) RETURNS INT MODIFIES SQL DATA BEGIN \
+             INSERT INTO {engine_table} VALUES (n); RETURN n; END"
+        ));
+    }
+    session.query("BEGIN");
+    assert_eq!(change(&mut session, "UPDATE t SET k = 77 WHERE id = 1"), Ok(1));
+    session.query("ROLLBACK");
+    session.query("SET autocommit = 0");
+    assert_eq!(change(&mut session, "UPDATE t SET k = 78 WHERE id = 1"), Ok(1));
+    session.query("ROLLBACK");
+    session.query("SET autocommit = 1");
+    assert_eq!(session.lines("SELECT k FROM t WHERE id = 1"), ["1"]);
+    // The change fails; what the function has written is a part of the statement.
+    other.query("BEGIN");
+    assert_eq!(change(&mut other, "UPDATE t SET k = 5 WHERE id = 2"), Ok(1));
+    session.query("SET vinga_lock_wait = 0");
+    for engine_table in ["i", "v"] {
+        let statement = format!("UPDATE t SET k = with_{engine_table}(9) WHERE id = 2");
+        assert_eq!(change(&mut session, &statement), Err(1205));
+        assert_eq!(session.lines(&format!("SELECT * FROM {engine_table}")), Vec::<String>::new());
+    }
+    assert_eq!(change(&mut session, "UPDATE t SET k = 6 WHERE id = 2"), Err(1205));
+    other.query("COMMIT");
+    for engine_table in ["i", "v"] {
+        let statement = format!("UPDATE t SET k = with_{engine_table}(9) WHERE id = 2");
+        assert_eq!(change(&mut session, &statement), Ok(1));
+        assert_eq!(session.lines(&format!("SELECT * FROM {engine_table}")), ["9"]);
+        session.query("UPDATE t SET k = 5 WHERE id = 2");
+    }
+    // A sum that does not fit: an error, or the greatest value.
+    assert_eq!(change(&mut session, "UPDATE tiny SET v = v + 100 WHERE id = 1"), Err(1264));
+    assert_eq!(session.lines("SELECT v FROM tiny WHERE id = 1"), ["100"]);
+    session.query("SET sql_mode = ''");
+    assert_eq!(change(&mut session, "UPDATE tiny SET v = v + 100 WHERE id = 1"), Ok(1));
+    assert_eq!(session.lines("SELECT v FROM tiny WHERE id = 1"), ["127"]);
+}
+
+/// A change that waits for a lock with its commit ends by a kill, and has changed nothing then.
+#[test]
+fn a_kill_ends_the_wait_of_a_change_that_is_sent_with_its_commit() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    let mut other = cluster.connect(0);
+    table(&mut session, 3);
+    session.query("BEGIN");
+    assert_eq!(change(&mut session, "UPDATE t SET k = 5 WHERE id = 2"), Ok(1));
+    other.query("SET vinga_lock_wait = 3600000");
+    let id = other.lines("SELECT CONNECTION_ID()").remove(0);
+    let met = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| change(&mut other, "UPDATE t SET k = 6 WHERE id = 2"));
+        vinga_sql_tests::eventually("it waits for the lock", || {
+            let waits =
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE t SET k = 6%'";
+            session.lines(waits) == ["1"]
+        });
+        session.query(&format!("KILL QUERY {id}"));
+        waiter.join().expect("it does not panic")
+    });
+    assert_eq!(met, Err(1317));
+    session.query("COMMIT");
+    assert_eq!(other.lines("SELECT k FROM t WHERE id = 2"), ["5"]);
+    assert_eq!(change(&mut other, "UPDATE t SET k = 7 WHERE id = 2"), Ok(1));
+    assert_eq!(other.lines("SELECT k FROM t WHERE id = 2"), ["7"]);
+}

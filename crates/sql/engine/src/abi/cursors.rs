@@ -343,7 +343,7 @@ entries! {
         // SAFETY: what it points to is valid during the call.
         let (candidates, what) = unsafe { change.read(cursor.table()) };
         // SAFETY: long values that the record points to are valid during the call.
-        match unsafe { cursor.change_directly(session, candidates, what, change.keeps_locks())? } {
+        match unsafe { cursor.change_directly(session, candidates, what, change.share())? } {
             Some(touched) => {
                 (*found, *changed) = (touched.found, touched.changed);
                 Ok(0)

@@ -4,7 +4,7 @@
 //! Only the C side creates the pointers in these; they are valid during the call to which they are passed.
 
 use crate::auto_increment;
-use crate::cursor::{self, Candidates};
+use crate::cursor::{self, Candidates, Share};
 use crate::definition::{self, Description, Form};
 use crate::failure::{Failure, Result};
 use crate::plan::End;
@@ -145,13 +145,17 @@ pub struct DirectChange {
     addition_count: u32,
     key: u32,
     candidates: u8,
-    keeps_locks: u8,
+    share: u8,
 }
 
 impl DirectChange {
-    /// Whether rows that do not fulfil the condition are locked too.
-    pub fn keeps_locks(&self) -> bool {
-        self.keeps_locks != 0
+    /// What it is of the transaction.
+    pub fn share(&self) -> Share {
+        match self.share {
+            1 => Share::PartThatLocksAll,
+            2 => Share::Whole,
+            _ => Share::Part,
+        }
     }
 
     /// Translates it into a change of this table.

@@ -82,11 +82,12 @@ impl Session {
         read: Option<OperationNumber>,
         number: OperationNumber,
     ) -> Result<Changed> {
-        let Some(transaction) = &self.transaction else {
-            return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
+        let result = |number| match (&self.committed, &self.transaction) {
+            (Some(committed), _) => committed.result(number),
+            (None, Some(transaction)) => transaction.result(number),
+            (None, None) => Err(Error::new(ErrorCode::TransactionAborted)),
         };
-        let both =
-            read.map_or(Ok(()), |read| transaction.result(read)).and_then(|()| transaction.result(number));
+        let both = read.map_or(Ok(()), result).and_then(|()| result(number));
         let Err(error) = both else { return Ok(Changed::Yes) };
         match error.code() {
             ErrorCode::NoSuchRow | ErrorCode::ConditionFailed => Ok(Changed::NotFound),
@@ -97,6 +98,9 @@ impl Session {
 
     /// The row that such a read has returned.
     pub fn row_of_read(&self, read: OperationNumber) -> Option<&[u8]> {
-        self.transaction.as_ref()?.row_bytes(read).ok()?
+        match &self.committed {
+            Some(committed) => committed.row_bytes(read).ok()?,
+            None => self.transaction.as_ref()?.row_bytes(read).ok()?,
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, OperationNumber};
+use vinga::{Committed, ErrorCode, OperationNumber};
 
 impl Session {
     /// Commits, together with the waiting changes. A kill does not end this, as the outcome of a commit must be known.
@@ -27,14 +27,26 @@ impl Session {
         self.is_durable = is_durable;
     }
 
-    pub(super) fn end_by_commit(&mut self) -> Result<()> {
+    /// Commits together with operations that were defined and not sent, whose errors undo only themselves, and keeps
+    /// their results: saves a statement that stands alone, and consists of them, a round trip. Whatever becomes of them,
+    /// the transaction ends.
+    ///
+    /// # Errors
+    /// As of [`Session::commit`].
+    pub fn commit_with_results(&mut self) -> Result<()> {
+        self.check_lost()?;
+        self.committed = self.end_by_commit(self.stands_alone)?;
+        Ok(())
+    }
+
+    /// `may_give_up`: a kill ends it, as long as its outcome is not decided.
+    pub(super) fn end_by_commit(&mut self, may_give_up: bool) -> Result<Option<Committed>> {
         let (Some(mut transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
-            return Ok(());
+            return Ok(None);
         };
         if self.is_durable {
             transaction.set_durable(true);
         }
-        let may_give_up = self.stands_alone && !self.pending.is_empty();
         let stop = async {
             match may_give_up {
                 true => self.waiter.killed().await,
@@ -43,9 +55,9 @@ impl Session {
         };
         let committed = wait_to_the_end(&self.node, &self.waiter, cluster, transaction.commit_unless(stop));
         let result = match committed {
-            Ok(Ok(_)) => {
+            Ok(Ok(committed)) => {
                 self.backoff.end();
-                Ok(())
+                Ok(Some(committed))
             }
             Ok(Err(error)) => {
                 let failure = self.lost(&error);

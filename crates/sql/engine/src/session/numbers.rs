@@ -116,13 +116,17 @@ impl Session {
             if self.has_free_numbers() {
                 self.prepare_numbered()?;
             }
-            let result = self.end_by_commit();
+            let result = self.commit_pending();
             let Some(again) = self.numbers.again.take() else { return result };
             self.is_lost = false;
             self.statement_start = FIRST;
             self.define_again(again)?;
         }
-        self.end_by_commit()
+        self.commit_pending()
+    }
+
+    fn commit_pending(&mut self) -> Result<()> {
+        self.end_by_commit(self.stands_alone && !self.pending.is_empty()).map(drop)
     }
 
     /// Makes sure that a conflicting row is detected without losing other work: if the transaction contained more than
