@@ -188,7 +188,10 @@ impl Coordinator {
     }
 
     /// Checks one operation, as far as a coordinator can, and finds the owner of its row.
-    #[inline]
+    ///
+    /// Inlined, so that what is found of the operation stays in registers until it is where it is needed: passed on in
+    /// memory, it is read back by wider loads than the stores were, which wait until these are done.
+    #[inline(always)]
     fn route<'a>(
         &mut self,
         cx: &Context<'_>,

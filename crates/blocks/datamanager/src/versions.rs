@@ -97,8 +97,9 @@ impl Versions {
 
     /// Adds an operation to a transaction. `None` if the pool is empty; then a transaction that has no operation is gone,
     /// too.
-    pub fn add_operation(&mut self, transaction: Handle, record: OperationRecord) -> Option<Handle> {
-        let record = OperationRecord { next: self.transactions[transaction].operations, ..record };
+    #[inline]
+    pub fn add_operation(&mut self, transaction: Handle, mut record: OperationRecord) -> Option<Handle> {
+        record.next = self.transactions[transaction].operations;
         match self.operations.insert(record) {
             Ok(made) => {
                 self.transactions[transaction].operations = Some(made);

@@ -5,31 +5,65 @@
 //! another record. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+use core::num::NonZeroU64;
 
 /// Names one record of a [`Pool`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct Handle {
-    index: u32,
-    generation: u32,
-}
+///
+/// Both parts are in one number, which is never 0: so an `Option<Handle>` takes no more room than a handle, and is written
+/// and read as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle(NonZeroU64);
 
 impl Handle {
+    #[inline]
+    fn new(index: u32, generation: u32) -> Self {
+        Self::from_bits(u64::from(generation) << 32 | u64::from(index))
+    }
+
     /// The place in the pool; unique among the records that exist at the same time.
     #[inline]
     pub fn index(self) -> u32 {
-        self.index
+        self.0.get() as u32
+    }
+
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
     }
 
     /// Both parts in one number, for a signal that carries the handle there and back.
     #[inline]
     pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+        self.0.get()
     }
 
-    /// The inverse of [`Handle::to_bits`]. Bits that are not those of a handle find nothing.
+    /// The inverse of [`Handle::to_bits`]. Bits that are not those of a handle find nothing: no pool has an index with
+    /// all bits set.
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
-        Handle { index: bits as u32, generation: (bits >> 32) as u32 }
+        Handle(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX))
+    }
+}
+
+/// In the order of their places.
+impl Ord for Handle {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.index(), self.generation()).cmp(&(other.index(), other.generation()))
+    }
+}
+
+impl PartialOrd for Handle {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (index, generation) = (self.index(), self.generation());
+        f.debug_struct("Handle").field("index", &index).field("generation", &generation).finish()
     }
 }
 
@@ -91,7 +125,7 @@ impl<T> Pool<T> {
         };
         self.used += 1;
         self.used_max = self.used_max.max(self.used);
-        Ok(Handle { index, generation: self.slots[index as usize].generation })
+        Ok(Handle::new(index, self.slots[index as usize].generation))
     }
 
     /// Makes room for more records; false if there is no memory for them. Large blocks of memory are moved by their
@@ -105,13 +139,13 @@ impl<T> Pool<T> {
     /// Frees a record and returns it; `None` if the handle is stale.
     #[inline]
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
-        let slot = self.slots.get_mut(handle.index as usize)?;
-        if slot.generation != handle.generation || matches!(slot.place, Place::Free(_)) {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        if slot.generation != handle.generation() || matches!(slot.place, Place::Free(_)) {
             return None;
         }
         slot.generation = slot.generation.wrapping_add(1);
         let place = core::mem::replace(&mut slot.place, Place::Free(self.free));
-        self.free = handle.index;
+        self.free = handle.index();
         self.used -= 1;
         match place {
             Place::Used(record) => Some(record),
@@ -122,8 +156,8 @@ impl<T> Pool<T> {
     /// The record behind a handle; `None` if the handle is stale.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
-        match self.slots.get(handle.index as usize) {
-            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation => {
+        match self.slots.get(handle.index() as usize) {
+            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation() => {
                 Some(record)
             }
             _ => None,
@@ -133,8 +167,8 @@ impl<T> Pool<T> {
     /// The record behind a handle, to change it; `None` if the handle is stale.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        match self.slots.get_mut(handle.index as usize) {
-            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation => {
+        match self.slots.get_mut(handle.index() as usize) {
+            Some(Slot { generation, place: Place::Used(record) }) if *generation == handle.generation() => {
                 Some(record)
             }
             _ => None,
@@ -145,9 +179,7 @@ impl<T> Pool<T> {
     #[inline]
     pub fn handle_at(&self, index: u32) -> Option<Handle> {
         match self.slots.get(index as usize) {
-            Some(Slot { generation, place: Place::Used(_) }) => {
-                Some(Handle { index, generation: *generation })
-            }
+            Some(Slot { generation, place: Place::Used(_) }) => Some(Handle::new(index, *generation)),
             _ => None,
         }
     }
@@ -175,9 +207,7 @@ impl<T> Pool<T> {
     /// All live records with their handles, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match &slot.place {
-            Place::Used(record) => {
-                Some((Handle { index: index as u32, generation: slot.generation }, record))
-            }
+            Place::Used(record) => Some((Handle::new(index as u32, slot.generation), record)),
             Place::Free(_) => None,
         })
     }
