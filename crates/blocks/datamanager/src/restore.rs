@@ -30,16 +30,16 @@ use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::redo::{BatchBody, BatchHead};
-use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
+use vinga_wire::{Frame, SignalNumber};
 
 /// The start of a data manager.
 #[derive(Default)]
 pub struct Restore {
-    /// Who waits for the present task, and its step.
-    asked: Option<(Address, u32)>,
+    /// Who waits for the present task.
+    asked: AskedTask,
     /// The restore point.
     epoch: Epoch,
     incarnations: Vec<LogIncarnation>,
@@ -83,17 +83,6 @@ enum Step {
 }
 
 impl Restore {
-    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
-        let (requester, step) = self.asked.take().expect("somebody waits for the task");
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
-    }
-
-    fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
-        if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
-        }
-    }
-
     /// The last epoch that is valid in an incarnation.
     fn last_valid(&self, incarnation: u32) -> Epoch {
         let known = self.incarnations.iter().find(|one| one.number == incarnation);
@@ -103,9 +92,7 @@ impl Restore {
 
 impl DataManager {
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task } = cold::read(frame)?;
-        self.restore.asked = Some((frame.sender(), step));
-        match task {
+        match self.restore.asked.take_on(frame)? {
             StartTask::LoadCheckpoint { epoch, incarnations } => {
                 (self.restore.epoch, self.restore.incarnations) = (epoch, incarnations);
                 cx.file(self.checkpoint_file(0), Task::List.token(), FileTask::List);
@@ -118,7 +105,7 @@ impl DataManager {
                 if let Some(checkpoints) = &mut self.checkpoints {
                     checkpoints.begin(incarnation);
                 }
-                self.restore.confirm(cx, StartResult::Done);
+                self.restore.asked.confirm(cx, StartResult::Done);
                 self.restore = Restore::default();
             }
             StartTask::MakeFiles
@@ -164,7 +151,7 @@ impl DataManager {
                 self.reject_checkpoint(cx, reason);
             }
             (Task::Read(_), _) => {}
-            _ => self.restore.refuse(cx, reason),
+            _ => self.restore.asked.refuse(cx, reason),
         }
     }
 
@@ -183,7 +170,7 @@ impl DataManager {
                 rejected,
                 incarnations: Vec::new(),
             };
-            self.restore.confirm(cx, result);
+            self.restore.asked.confirm(cx, result);
             return;
         };
         let checksum = self.checksum();
@@ -376,6 +363,7 @@ impl DataManager {
         let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
         let incarnations = incarnations.into_iter().collect();
         self.restore
+            .asked
             .confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations });
     }
 
@@ -391,7 +379,7 @@ impl DataManager {
             if record.change.epoch <= last && !is_left_out {
                 self.epoch = self.epoch.max(record.change.epoch);
                 if let Err(reason) = self.replay(&record) {
-                    self.restore.refuse(cx, reason);
+                    self.restore.asked.refuse(cx, reason);
                 }
             }
         }
@@ -466,13 +454,13 @@ impl DataManager {
             if built.result.is_err() {
                 // The node stops: what else is built does not matter.
                 self.restore.building = 0;
-                self.restore.refuse(cx, no_memory(()));
+                self.restore.asked.refuse(cx, no_memory(()));
                 return;
             }
         }
         if self.restore.building == 0 {
             let rows = self.table_usage().values().map(|usage| usage.rows).sum();
-            self.restore.confirm(cx, StartResult::Restored { rows });
+            self.restore.asked.confirm(cx, StartResult::Restored { rows });
         }
     }
 

@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod admitted;
+pub mod asked_task;
 pub mod block;
 pub mod context;
 pub mod executor;
@@ -25,6 +26,7 @@ pub mod timers;
 pub mod trace_ring;
 
 pub use admitted::AdmittedNodes;
+pub use asked_task::AskedTask;
 pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
