@@ -471,8 +471,7 @@ impl Lifecycle {
 
     fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refuse: FileRefuse = cold::read(frame)?;
-        self.file.as_mut().expect("it has asked for the task").on_failed();
-        cx.stop_node(format_args!("the system file can't be written: {}", refuse.text));
+        self.file.as_mut().expect("it has asked for the task").on_failed(cx, &refuse);
         Some(())
     }
 

@@ -12,8 +12,9 @@ use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{SystemState, copy_of, encode};
-use vinga_kernel::Context;
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
+use vinga_kernel::{Context, FailedWrites};
+use vinga_wire::file::FileRefuse;
 
 /// The system file of a node.
 pub struct SystemFile {
@@ -34,8 +35,8 @@ pub struct SystemFile {
     /// The limit of epochs in what is written, and in what is on the disk.
     limit_under_way: Epoch,
     limit_on_disk: Epoch,
-    /// A write or flush has failed: nobody knows what is on disk, and nothing more is written.
-    has_failed: bool,
+    /// Once a write or flush has failed, nothing more is written.
+    failed_writes: FailedWrites,
 }
 
 /// What the answers of files are about.
@@ -79,7 +80,7 @@ impl SystemFile {
             to_write: VecDeque::new(),
             under_way: None,
             has_changed: false,
-            has_failed: false,
+            failed_writes: FailedWrites::default(),
         }
     }
 
@@ -171,15 +172,14 @@ impl SystemFile {
         cx.file(name, Task::Flush.token(), FileTask::Flush);
     }
 
-    /// A task has failed.
-    pub fn on_failed(&mut self) {
-        self.has_failed = true;
+    /// A task has failed: the node is to stop.
+    pub fn on_failed(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        self.failed_writes.stop_node(cx, "the system file", refuse);
     }
 
     /// A task is done. Returns whether everything that was to be written is on disk now.
     pub fn on_done(&mut self, cx: &mut Context<'_>, task: Task) -> bool {
-        // A flush that succeeds behind a failed write means nothing.
-        if task != Task::Flush || self.has_failed {
+        if task != Task::Flush || self.failed_writes.is_any() {
             return false;
         }
         self.under_way = None;
