@@ -50,6 +50,8 @@ pub struct Starts {
     more_pages: u32,
     /// Incarnations of nodes that clients have met.
     incarnations: BTreeSet<(u8, u32)>,
+    /// Rows of which it could not be decided, when the cluster died or was started, whether their histories can be true.
+    pub undecided: usize,
     /// Why the cluster can't be started any more: something on its disks has changed by itself.
     pub lost_for_good: Option<String>,
 }
@@ -228,8 +230,9 @@ impl World {
     fn check_before_death(&mut self) {
         let history = self.surviving_history();
         let result = check::check(&history, &Contents::default(), self.now(), self.profile.lock_timeout);
-        if let Err(what) = result {
-            self.violations.push(format!("before the cluster died: {what}"));
+        match result {
+            Ok(summary) => self.starts.undecided += summary.undecided,
+            Err(what) => self.violations.push(format!("before the cluster died: {what}")),
         }
     }
 
@@ -353,8 +356,9 @@ impl World {
         let contents = self.contents().map_err(|what| format!("restored to epoch {restored}: {what}"))?;
         let history = self.surviving_history();
         let now = self.now();
-        check::check(&history, &contents, now, self.profile.lock_timeout)
+        let summary = check::check(&history, &contents, now, self.profile.lock_timeout)
             .map_err(|what| format!("restored to epoch {restored}: {what}"))?;
+        self.starts.undecided += summary.undecided;
         for running in &self.running {
             let checked = running.workload.check(&contents, &history);
             checked.map_err(|what| format!("restored to epoch {restored}: {what}"))?;
