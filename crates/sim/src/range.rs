@@ -74,7 +74,11 @@ impl fmt::Display for Tally {
         let seeds: Vec<String> =
             self.undecided_seeds.iter().take(UNDECIDED_SHOWN).map(ToString::to_string).collect();
         let seeds = if seeds.is_empty() { String::new() } else { format!(" (seeds {})", seeds.join(", ")) };
-        writeln!(f, "{} rows undecided: too many orders of their actions are possible{seeds}", self.undecided)?;
+        writeln!(
+            f,
+            "{} rows undecided: too many orders of their actions are possible{seeds}",
+            self.undecided
+        )?;
         writeln!(f, "rare branches and the number of seeds that met them:")?;
         for (mark, seeds) in &self.marks {
             writeln!(f, "  {seeds:>7}  {mark}")?;

@@ -470,7 +470,9 @@ impl DataManager {
     pub(crate) fn end_checkpoint(&mut self, cx: &mut Context<'_>) {
         let ignores_cover = cx.has_bug(InjectedBug::UncoveredCheckpointUsed);
         let durable = self.durable;
-        let Some(checkpoints) = self.checkpoints.as_mut().filter(|all| !all.failed_writes.is_any()) else { return };
+        let Some(checkpoints) = self.checkpoints.as_mut().filter(|all| !all.failed_writes.is_any()) else {
+            return;
+        };
         let is_covered = |running: &mut Running| match running.phase {
             Phase::Covering(epoch) => epoch <= durable || ignores_cover,
             Phase::Allocating | Phase::Scanning | Phase::Flushing(_) => false,

@@ -137,7 +137,9 @@ impl Dictionary {
         match progress {
             Progress::Rewritten => self.confirm_definitions(cx),
             Progress::DiskFull { text, .. } => {
-                self.start.asked.refuse(cx, format!("there is no room for the definitions of tables: {text}"));
+                self.start
+                    .asked
+                    .refuse(cx, format!("there is no room for the definitions of tables: {text}"));
             }
             Progress::HasRoom | Progress::Appended => unreachable!("a start appends no entry"),
         }

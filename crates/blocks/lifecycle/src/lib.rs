@@ -403,9 +403,14 @@ impl Lifecycle {
     }
 
     fn on_start_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRefuse { step, reason } = cold::read(frame)?;
+        let StartRefuse { step, reason, error } = cold::read(frame)?;
         if step == self.step && self.phase != Phase::Refused {
             self.phase = Phase::Refused;
+            if error != 0 {
+                // The files are not to blame.
+                cx.stop_node_for(error, format_args!("the node can't start (error {error}): {reason}"));
+                return Some(());
+            }
             let mut why = reason;
             for rejected in &self.rejected {
                 why.push_str("; a checkpoint does not count: ");

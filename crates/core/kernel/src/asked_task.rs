@@ -6,7 +6,7 @@
 use crate::Context;
 use alloc::string::String;
 use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// Who waits for the present task of a block; nobody between tasks.
 #[derive(Default)]
@@ -35,10 +35,20 @@ impl AskedTask {
         cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
     }
 
-    /// The task can't be done. If it was refused before, what comes of it later changes nothing.
+    /// The task can't be done with these files. If it was refused before, what comes of it later changes nothing.
     pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
+        self.refuse_with(cx, 0, reason);
+    }
+
+    /// The task can't be done, because of this error.
+    pub fn refuse_for(&mut self, cx: &mut Context<'_>, error: ErrorCode, reason: String) {
+        self.refuse_with(cx, error as u16, reason);
+    }
+
+    fn refuse_with(&mut self, cx: &mut Context<'_>, error: u16, reason: String) {
         if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
+            let refuse = StartRefuse { step, reason, error };
+            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &refuse);
         }
     }
 }
