@@ -3,17 +3,11 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
-use support::durable::{DurableNode, Row, row, table_of};
+use support::durable::{DurableNode, Row, commit_durably, row, table_of};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Table};
-
-fn commit_durably(cluster: &Cluster, table: &Table<Row>, id: u64, value: u64) -> vinga::Result<()> {
-    let mut transaction = cluster.begin()?;
-    transaction.set_durable(true);
-    transaction.write(table, &row(id, value))?;
-    transaction.commit().map(|_| ())
-}
 
 /// Nothing is ever logged, but commits of a table that is not logged wait for the disk: each takes a sector of the log.
 #[test]
@@ -83,13 +77,74 @@ fn a_checkpoint_that_is_missing_is_noticed() {
     assert_eq!(found as u64, ROWS, "the node has started, without a warning to anybody\n{}", node.log());
 }
 
-/// A node is started with more files of the log, and killed when the first of them is made but has no room yet.
+/// An older checkpoint of a data manager that has nothing in the log any more is put back beside the newest one, which is
+/// damaged.
+#[test]
+fn an_older_checkpoint_that_appears_again_is_not_taken_for_the_newest() {
+    const ROWS: u64 = 400;
+    let mut node = DurableNode::new(&["TimeBetweenLocalCheckpoints=6", "MinDiskWriteSpeed=100M"]);
+    let cluster = node.start();
+    let bigint = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = NewTable::new("test.t").column("id", bigint).column("value", bigint);
+    cluster.create_table(definition.primary_key(&["id"])).expect("a table can be created");
+    let table = table_of(&cluster);
+    let checkpoints = |node: &DurableNode| -> BTreeMap<String, Vec<u8>> {
+        let entries = fs::read_dir(node.file("checkpoint")).into_iter().flatten().flatten();
+        let read =
+            |entry: fs::DirEntry| Some((entry.file_name().into_string().ok()?, fs::read(entry.path()).ok()?));
+        entries.filter_map(read).collect()
+    };
+    let mut older = BTreeMap::new();
+    for round in 0..2 {
+        older = checkpoints(&node);
+        for id in 0..ROWS {
+            cluster.write(&table, &row(id, id + round)).expect("it can be written");
+        }
+        // One row is changed until nothing else is in the log: each commit takes a sector of 16 MiB.
+        for count in 0..9000 {
+            commit_durably(&cluster, &table, 0, count).expect("there is room, as checkpoints are made");
+        }
+    }
+    drop((table, cluster));
+    node.stop();
+    let newest = checkpoints(&node);
+    let number = |name: &str| name[..3].to_owned();
+    let is_single = |name: &&String| newest.keys().filter(|other| number(other) == number(name)).count() == 1;
+    // The hot row's data manager has made many.
+    let damaged = newest.keys().filter(is_single).find(|name| {
+        older.keys().any(|old| number(old) == number(name) && old < name && !newest.contains_key(old))
+    });
+    let damaged = damaged.expect("most data managers have one checkpoint, and had an older one");
+    let mut bytes = newest[damaged].clone();
+    bytes[5000] ^= 1;
+    fs::write(node.file("checkpoint").join(damaged), bytes).expect("it can be written");
+    for (name, bytes) in older.iter().filter(|(name, _)| number(name) == number(damaged)) {
+        fs::write(node.file("checkpoint").join(name), bytes).expect("it can be written");
+    }
+    let why = node.refusal();
+    assert!(why.contains(damaged.as_str()) && why.contains("the log was kept from batch"), "{why}");
+    fs::write(node.file("checkpoint").join(damaged), &newest[damaged]).expect("it can be written");
+    let cluster = node.start();
+    let table = table_of(&cluster);
+    for id in 1..ROWS {
+        let found = cluster.get(&table, id).expect("it can be read").map(|row: Row| row.value);
+        assert_eq!(found, Some(id + 1));
+    }
+}
+
+/// A node is started with more files of the log, and the machine stops when the first of them is made but has no room yet, or
+/// a part of it.
 #[test]
 fn a_start_that_makes_more_files_may_be_cut_off() {
     let mut node = DurableNode::new(&[]);
     node.start();
     node.stop();
-    fs::write(node.file("redo/000-00000004.redo"), "").expect("a file can be made");
-    node.parameters.push("NoOfFragmentLogFiles=5".to_owned());
-    node.start();
+    for (file, bytes) in [(4, 0), (5, 100), (6, 8192)] {
+        let path = node.file(&format!("redo/000-0000000{file}.redo"));
+        fs::write(&path, vec![0; bytes]).expect("a file can be made");
+        node.parameters = vec![format!("NoOfFragmentLogFiles={}", file + 1)];
+        node.start();
+        node.stop();
+        assert_eq!(fs::metadata(&path).expect("it is there").len(), 4 << 20, "it had {bytes} bytes");
+    }
 }

@@ -7,6 +7,10 @@
 //! | `ReplayLog` | see `replay` |
 //! | `OpenLog` | missing files are made; the log goes on behind the end record of the restore point |
 //!
+//! A file that was being made when the machine stopped may have a part of its room, or none. It holds no segment, so nothing
+//! is lost: it is made again. A file that holds a segment has the size that its head says, or it was cut off, and the start
+//! is refused.
+//!
 //! Once the log is open, files that were never written to are filled with zeros, one after the other.
 
 use crate::Redo;
@@ -20,10 +24,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
-use vinga_base::aligned::SECTOR_BYTES;
+use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
-use vinga_kernel::{AskedTask, Context};
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
+use vinga_kernel::{AskedTask, Context};
 use vinga_wire::redo::BatchBody;
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
 use vinga_wire::{ErrorCode, Frame};
@@ -106,12 +110,7 @@ impl Redo {
             (Task::Fill(_), _) => self.fill_next_file(cx),
             (Task::List, FileData::Names(names)) => self.read_heads(cx, &names)?,
             (Task::ReadHead(file), FileData::Bytes(head, bytes)) if bytes >= SECTOR_BYTES => {
-                let file_bytes = self.segments.file_bytes(file);
-                if let Some(scan) = &mut self.start.scan
-                    && scan.on_head(file, file_bytes, head)
-                {
-                    self.scan_blocks(cx)?;
-                }
+                self.on_head(cx, file, head)?;
             }
             (Task::Read(count), FileData::Bytes(data, bytes)) => {
                 if let Some(scan) = &mut self.start.scan {
@@ -158,16 +157,17 @@ impl Redo {
     /// The files of the stream are known: reads what each of them holds.
     fn read_heads(&mut self, cx: &mut Context<'_>, names: &[(FileName, u64)]) -> Result<(), String> {
         let stream = u32::from(self.settings.stream);
-        // A start that was to make a file may have been cut off before the file had any room: it is made again.
-        let own = names.iter().filter(|(name, bytes)| name.owner == stream && *bytes > 0);
+        let scan = self.start.scan.as_mut().expect("a scan has begun");
         let mut files = Vec::new();
-        for &(name, bytes) in own {
-            if bytes < 2 * SECTOR_BYTES as u64 || !bytes.is_multiple_of(SECTOR_BYTES as u64) {
-                return Err(format!("{} has {bytes} bytes: it is cut off", name.path()));
-            }
+        for &(name, bytes) in names.iter().filter(|(name, _)| name.owner == stream) {
             let file =
                 u32::try_from(name.number).map_err(|_| format!("{} is no file of ours", name.path()))?;
-            files.push((file, name, bytes));
+            if bytes < SECTOR_BYTES as u64 {
+                // There is not even room for the head of a segment.
+                scan.note_unfinished(&name, bytes);
+            } else {
+                files.push((file, name, bytes - bytes % SECTOR_BYTES as u64));
+            }
         }
         // Nothing is read before it is certain that all files can be.
         let count = files.len();
@@ -182,6 +182,29 @@ impl Redo {
             self.scan_blocks(cx)?;
         }
         Ok(())
+    }
+
+    /// The first sector of a file was read.
+    fn on_head(&mut self, cx: &mut Context<'_>, file: u32, head: AlignedBuffer) -> Result<(), String> {
+        let (name, file_bytes) = (self.file(file), self.segments.file_bytes(file));
+        let Some(scan) = &mut self.start.scan else { return Ok(()) };
+        let segment = scan.segment_in(&head);
+        match segment {
+            Some(segment) if file_bytes < segment.file_bytes => {
+                return Err(format!(
+                    "{} has {file_bytes} bytes of {} and holds segment {} of the log: it is cut off",
+                    name.path(),
+                    segment.file_bytes,
+                    segment.number
+                ));
+            }
+            None if file_bytes < self.settings.file_bytes => {
+                scan.note_unfinished(&name, file_bytes);
+                self.segments.note_file(file, 0);
+            }
+            Some(_) | None => {}
+        }
+        if scan.on_head(file, file_bytes, head) { self.scan_blocks(cx) } else { Ok(()) }
     }
 
     fn scan_blocks(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
@@ -250,6 +273,19 @@ impl Redo {
             ));
         }
         let next: Vec<u64> = next.into_iter().map(|needed| needed.max(1)).collect();
+        for (place, (&goes_on, &kept)) in next.iter().zip(&self.start.found.needed_from).enumerate() {
+            if goes_on < kept {
+                let data_manager = usize::from(self.settings.participants.start) + place;
+                return Err(format!(
+                    "what data manager {data_manager} has restored from its checkpoints ends before batch {goes_on}, but \
+                     the log was kept from batch {kept} on: a newer file checkpoint/{data_manager:03}-….image was there, \
+                     which is damaged or missing"
+                ));
+            }
+        }
+        for (place, &goes_on) in next.iter().enumerate() {
+            self.segments.need_from(place, goes_on);
+        }
         // Earlier segments have nothing that is needed.
         let is_needed = |number: u64| {
             let met = end.batches.iter().find(|(segment, _)| *segment == number);
