@@ -14,6 +14,8 @@ use vinga_kernel::files::{Data, FileData, FileKind, FileName, FileTask};
 use vinga_wire::{Address, BlockNumber};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
+/// Longer than anything here takes.
+const HANG_GUARD: Duration = Duration::from_secs(60);
 const BLOCK: Address = Address::new(NodeId(1), BlockNumber::DataManager, 0);
 
 /// A folder of a test, which is removed at its end.
@@ -113,7 +115,7 @@ impl Drop for Rig {
         if let Some(pool) = self.pool.take()
             && !std::thread::panicking()
         {
-            pool.stop();
+            pool.stop(HANG_GUARD).expect("the disk answers");
         }
     }
 }
@@ -275,7 +277,7 @@ fn what_was_handed_over_is_done_before_the_threads_end() {
     tasks.push((redo(1), FileTask::Rename { to: redo(2) }));
     tasks.extend((0..100).map(|i| (redo(2), write(i * 2 * SECTOR + SECTOR, 1, 9))));
     let tokens = rig.submit(tasks);
-    rig.pool.take().unwrap().stop();
+    rig.pool.take().unwrap().stop(HANG_GUARD).expect("the disk answers");
     for token in tokens {
         rig.result(token).unwrap();
     }
