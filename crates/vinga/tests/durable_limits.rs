@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use support::durable::{DurableNode, Row, commit_durably, row, table_of};
+use support::durable::{DurableNode, Row, commit_durably, row, table_of, value};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Table};
 
@@ -127,8 +127,7 @@ fn an_older_checkpoint_that_appears_again_is_not_taken_for_the_newest() {
     let cluster = node.start();
     let table = table_of(&cluster);
     for id in 1..ROWS {
-        let found = cluster.get(&table, id).expect("it can be read").map(|row: Row| row.value);
-        assert_eq!(found, Some(id + 1));
+        assert_eq!(value(&cluster, &table, id), Some(id + 1));
     }
 }
 

@@ -40,7 +40,7 @@ fn remove(cluster: &Cluster, table: &Table<Row>, ids: impl Iterator<Item = u64>)
 /// be, while rows lie where others were. They are built anew in the order in which rows lie.
 #[test]
 fn a_node_that_was_full_starts_again_with_the_same_settings() {
-    let mut node = DurableNode::new(&["DataMemory=12M", "NoOfFragmentLogParts=2"]);
+    let mut node = DurableNode::new(&["DataMemory=16M", "NoOfFragmentLogParts=4"]);
     let cluster = node.start();
     let bigint = ColumnType::Integer { bytes: 8, signed: false };
     let definition = NewTable::new("test.t").column("id", bigint).column("value", bigint);
