@@ -108,22 +108,32 @@ fn an_older_checkpoint_that_appears_again_is_not_taken_for_the_newest() {
     drop((table, cluster));
     node.stop();
     let newest = checkpoints(&node);
-    let number = |name: &str| name[..3].to_owned();
-    let is_single = |name: &&String| newest.keys().filter(|other| number(other) == number(name)).count() == 1;
-    // The hot row's data manager has made many.
-    let damaged = newest.keys().filter(is_single).find(|name| {
-        older.keys().any(|old| number(old) == number(name) && old < name && !newest.contains_key(old))
-    });
-    let damaged = damaged.expect("most data managers have one checkpoint, and had an older one");
-    let mut bytes = newest[damaged].clone();
-    bytes[5000] ^= 1;
-    fs::write(node.file("checkpoint").join(damaged), bytes).expect("it can be written");
-    for (name, bytes) in older.iter().filter(|(name, _)| number(name) == number(damaged)) {
+    let of = |files: &BTreeMap<String, Vec<u8>>, data_manager: &str| -> Vec<String> {
+        files.keys().filter(|name| name.starts_with(data_manager)).cloned().collect()
+    };
+    // A data manager whose older files are all gone. That of the hot row has made the most checkpoints.
+    let data_managers = (0..8).map(|number| format!("{number:03}-"));
+    let has_others = |data_manager: &String| {
+        let before = of(&older, data_manager);
+        !before.is_empty() && before.iter().all(|name| !newest.contains_key(name))
+    };
+    let last = |data_manager: &String| of(&newest, data_manager).pop().map(|name| name[4..].to_owned());
+    let data_manager = data_managers.filter(has_others).min_by_key(last).expect("most of them");
+    let damaged = of(&newest, &data_manager);
+    for name in &damaged {
+        let mut bytes = newest[name].clone();
+        bytes[5000] ^= 1;
         fs::write(node.file("checkpoint").join(name), bytes).expect("it can be written");
     }
+    for name in of(&older, &data_manager) {
+        fs::write(node.file("checkpoint").join(&name), &older[&name]).expect("it can be written");
+    }
     let why = node.refusal();
-    assert!(why.contains(damaged.as_str()) && why.contains("the log was kept from batch"), "{why}");
-    fs::write(node.file("checkpoint").join(damaged), &newest[damaged]).expect("it can be written");
+    let newest_name = damaged.last().expect("it has some");
+    assert!(why.contains(newest_name) && why.contains("the log was kept from batch"), "{why}");
+    for name in &damaged {
+        fs::write(node.file("checkpoint").join(name), &newest[name]).expect("it can be written");
+    }
     let cluster = node.start();
     let table = table_of(&cluster);
     for id in 1..ROWS {
