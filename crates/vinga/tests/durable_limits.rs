@@ -3,9 +3,8 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
-use support::durable::{DurableNode, Row, commit_durably, row, table_of, value};
+use support::durable::{DurableNode, Row, commit_durably, row, table_of};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Table};
 
@@ -75,70 +74,6 @@ fn a_checkpoint_that_is_missing_is_noticed() {
     let table = table_of(&cluster);
     let found = (0..ROWS).filter(|&id| cluster.get(&table, id).expect("it can be read").is_some()).count();
     assert_eq!(found as u64, ROWS, "the node has started, without a warning to anybody\n{}", node.log());
-}
-
-/// An older checkpoint of a data manager that has nothing in the log any more is put back beside the newest one, which is
-/// damaged.
-#[test]
-fn an_older_checkpoint_that_appears_again_is_not_taken_for_the_newest() {
-    const ROWS: u64 = 400;
-    let mut node = DurableNode::new(&["TimeBetweenLocalCheckpoints=6", "MinDiskWriteSpeed=100M"]);
-    let cluster = node.start();
-    let bigint = ColumnType::Integer { bytes: 8, signed: false };
-    let definition = NewTable::new("test.t").column("id", bigint).column("value", bigint);
-    cluster.create_table(definition.primary_key(&["id"])).expect("a table can be created");
-    let table = table_of(&cluster);
-    let checkpoints = |node: &DurableNode| -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(node.file("checkpoint")).into_iter().flatten().flatten();
-        let read =
-            |entry: fs::DirEntry| Some((entry.file_name().into_string().ok()?, fs::read(entry.path()).ok()?));
-        entries.filter_map(read).collect()
-    };
-    let mut older = BTreeMap::new();
-    for round in 0..2 {
-        older = checkpoints(&node);
-        for id in 0..ROWS {
-            cluster.write(&table, &row(id, id + round)).expect("it can be written");
-        }
-        // One row is changed until nothing else is in the log: each commit takes a sector of 16 MiB.
-        for count in 0..9000 {
-            commit_durably(&cluster, &table, 0, count).expect("there is room, as checkpoints are made");
-        }
-    }
-    drop((table, cluster));
-    node.stop();
-    let newest = checkpoints(&node);
-    let of = |files: &BTreeMap<String, Vec<u8>>, data_manager: &str| -> Vec<String> {
-        files.keys().filter(|name| name.starts_with(data_manager)).cloned().collect()
-    };
-    // A data manager whose older files are all gone. That of the hot row has made the most checkpoints.
-    let data_managers = (0..8).map(|number| format!("{number:03}-"));
-    let has_others = |data_manager: &String| {
-        let before = of(&older, data_manager);
-        !before.is_empty() && before.iter().all(|name| !newest.contains_key(name))
-    };
-    let last = |data_manager: &String| of(&newest, data_manager).pop().map(|name| name[4..].to_owned());
-    let data_manager = data_managers.filter(has_others).min_by_key(last).expect("most of them");
-    let damaged = of(&newest, &data_manager);
-    for name in &damaged {
-        let mut bytes = newest[name].clone();
-        bytes[5000] ^= 1;
-        fs::write(node.file("checkpoint").join(name), bytes).expect("it can be written");
-    }
-    for name in of(&older, &data_manager) {
-        fs::write(node.file("checkpoint").join(&name), &older[&name]).expect("it can be written");
-    }
-    let why = node.refusal();
-    let newest_name = damaged.last().expect("it has some");
-    assert!(why.contains(newest_name) && why.contains("the log was kept from batch"), "{why}");
-    for name in &damaged {
-        fs::write(node.file("checkpoint").join(name), &newest[name]).expect("it can be written");
-    }
-    let cluster = node.start();
-    let table = table_of(&cluster);
-    for id in 1..ROWS {
-        assert_eq!(value(&cluster, &table, id), Some(id + 1));
-    }
 }
 
 /// A node is started with more files of the log, and the machine stops when the first of them is made but has no room yet, or

@@ -53,7 +53,7 @@ impl Rig {
             FileSettings::new(folder.map(Path::to_owned), threads, open_max, ThreadSettings::default());
         let (sender, answers) = mpsc::channel();
         let sender = Mutex::new(sender);
-        let spawn = |name: &str, body| std::thread::Builder::new().name(name.to_string()).spawn(body);
+        let spawn = |name: &str, body| thread::Builder::new().name(name.to_string()).spawn(body);
         let pool = IoPool::start(&settings, spawn, move |thread, answers| {
             // The test may have ended.
             let _ = sender.lock().unwrap().send((thread, answers));
@@ -113,7 +113,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take()
-            && !std::thread::panicking()
+            && !thread::panicking()
         {
             pool.stop(HANG_GUARD).expect("the disk answers");
         }
@@ -342,5 +342,5 @@ fn a_folder_that_may_not_be_written_is_reported() {
         assert!(error.text.ends_with("Permission denied (os error 13)"), "{}", error.text);
         rustix::fs::chmod(&folder, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
     };
-    std::thread::spawn(check).join().unwrap();
+    thread::spawn(check).join().unwrap();
 }
