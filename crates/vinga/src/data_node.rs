@@ -16,8 +16,11 @@ use vinga_datanode::{DatabaseFiles, Removed};
 use vinga_runtime::node_folder::{self, KeptData, LastStart, NodeFolder};
 use vinga_runtime::say;
 
-/// How long a node may take to become ready, or to stop.
+/// How long a node may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a node may take to stop: more than it waits for a disk that does not answer.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of a node.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -279,7 +282,7 @@ pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
 /// Stops the data node; returns whether one was running.
 ///
 /// # Errors
-/// A text that says what failed.
+/// A text that says what failed; the node has ended, but not in order.
 pub fn stop(cluster: &Path) -> Result<bool, String> {
     let folder = NodeFolder::new(cluster, 1);
     let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
@@ -288,11 +291,27 @@ pub fn stop(cluster: &Path) -> Result<bool, String> {
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
         .map_err(|error| format!("data node 1 cannot be stopped: {error}"))?;
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < STOP_PATIENCE {
         if folder.running().map_err(fail)?.is_none() {
-            return Ok(true);
+            // One that has stopped in order withdraws its address.
+            return if folder.address().is_none() { Ok(true) } else { Err(not_in_order(&folder)) };
         }
         std::thread::sleep(LOOK_PAUSE);
     }
-    Err(format!("process {} has not stopped after {} s", pid.as_raw_nonzero(), PATIENCE.as_secs()))
+    Err(format!(
+        "process {} has not stopped after {} s; 'kill -9' ends it and loses nothing that was acknowledged as durable; its \
+         log: {}",
+        pid.as_raw_nonzero(),
+        STOP_PATIENCE.as_secs(),
+        folder.log().display()
+    ))
+}
+
+/// The node has ended without having brought everything to its disk.
+fn not_in_order(folder: &NodeFolder) -> String {
+    format!(
+        "data node 1 has ended, but not in order: what was committed last may not be on disk, apart from what was \
+         acknowledged as durable; its log says why: {}",
+        folder.log().display()
+    )
 }

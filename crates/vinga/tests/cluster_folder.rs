@@ -3,6 +3,9 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
+use rustix::process::Signal;
+use std::fs;
+use std::process::Stdio;
 use support::folder::{Folder, said, unread, vinga};
 
 /// The state of the data node according to `vinga status`, and the exit code.
@@ -219,4 +222,28 @@ fn what_nobody_reads_is_no_accident() {
     let output = vinga().args(["data", "--show"]).stdout(full).output().expect("the binary runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("cannot write to standard output"), "{error}");
+}
+
+/// A node that ends after it was asked to stop, but by force, has not stopped in order: nobody is to believe otherwise.
+#[test]
+fn down_says_when_a_node_has_not_stopped_in_order() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let pid = folder.pid();
+    rustix::process::kill_process(pid, Signal::STOP).expect("it runs");
+    let mut command = folder.command("down");
+    let down = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    // It can't do anything about it.
+    let is_asked = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it runs");
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("it is listed");
+        u64::from_str_radix(pending.trim(), 16).expect("a number") >> (Signal::TERM.as_raw() - 1) & 1 == 1
+    };
+    while !is_asked() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    folder.kill();
+    let (ok, text) = said(down.wait_with_output());
+    assert!(!ok && text.contains("not in order") && !text.contains("its data is on disk"), "{text}");
+    assert_eq!(status(&folder).1[0]["state"], "killed or crashed");
 }

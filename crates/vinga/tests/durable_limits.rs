@@ -4,16 +4,9 @@
 mod support;
 
 use std::fs;
-use support::durable::{DurableNode, Row, row, table_of};
+use support::durable::{DurableNode, Row, commit_durably, row, table_of};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Table};
-
-fn commit_durably(cluster: &Cluster, table: &Table<Row>, id: u64, value: u64) -> vinga::Result<()> {
-    let mut transaction = cluster.begin()?;
-    transaction.set_durable(true);
-    transaction.write(table, &row(id, value))?;
-    transaction.commit().map(|_| ())
-}
 
 /// Nothing is ever logged, but commits of a table that is not logged wait for the disk: each takes a sector of the log.
 #[test]
@@ -83,13 +76,19 @@ fn a_checkpoint_that_is_missing_is_noticed() {
     assert_eq!(found as u64, ROWS, "the node has started, without a warning to anybody\n{}", node.log());
 }
 
-/// A node is started with more files of the log, and killed when the first of them is made but has no room yet.
+/// A node is started with more files of the log, and the machine stops when the first of them is made but has no room yet, or
+/// a part of it.
 #[test]
 fn a_start_that_makes_more_files_may_be_cut_off() {
     let mut node = DurableNode::new(&[]);
     node.start();
     node.stop();
-    fs::write(node.file("redo/000-00000004.redo"), "").expect("a file can be made");
-    node.parameters.push("NoOfFragmentLogFiles=5".to_owned());
-    node.start();
+    for (file, bytes) in [(4, 0), (5, 100), (6, 8192)] {
+        let path = node.file(&format!("redo/000-0000000{file}.redo"));
+        fs::write(&path, vec![0; bytes]).expect("a file can be made");
+        node.parameters = vec![format!("NoOfFragmentLogFiles={}", file + 1)];
+        node.start();
+        node.stop();
+        assert_eq!(fs::metadata(&path).expect("it is there").len(), 4 << 20, "it had {bytes} bytes");
+    }
 }

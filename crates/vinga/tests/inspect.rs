@@ -56,7 +56,7 @@ fn inspect(what: &str, files: &[&Path], more: &[&str]) -> (bool, String) {
 fn segment(number: u64, first_block: u64, tail: u64, ends_epoch: u64) -> Vec<u8> {
     let mut writer = BlockWriter::new();
     let segment = Segment { number, first_block, file_bytes: 64 << 10, tail };
-    segment.write(&mut writer, origin(), first_block - 1, SOFTWARE);
+    segment.write(&mut writer, origin(), first_block - 1, &[], SOFTWARE);
     let mut file = writer.sealed().to_vec();
     begin_entries(&mut writer, first_block, origin(), 4096);
     writer.head_mut().flushed = first_block - 1;

@@ -15,8 +15,9 @@ use vinga_base::Epoch;
 use vinga_base::aligned::AlignedBuffer;
 use vinga_format::block::{Block, Origin, read_block};
 use vinga_format::checksum::Checksum;
-use vinga_format::redo::{Segment, entries, records};
+use vinga_format::redo::{Segment, entries, needed_from, records};
 use vinga_kernel::Context;
+use vinga_kernel::files::FileName;
 use vinga_wire::start::LogIncarnation;
 
 use crate::reader::{FoundSegment, LogReader, Place, Progress};
@@ -33,6 +34,9 @@ pub struct Found {
     pub greatest: Epoch,
     /// The log incarnations that have written the blocks.
     pub incarnations: BTreeSet<u32>,
+    /// By data manager of the stream: the first batch that was still needed when the newest segment was begun. Earlier ones
+    /// are perhaps not there any more. Empty if an older program has written the segment.
+    pub needed_from: Vec<u64>,
 }
 
 /// An end record.
@@ -55,6 +59,8 @@ pub struct Scan {
     participants: Range<u16>,
     /// Heads that are not read.
     heads_left: usize,
+    /// Files that hold no segment, and have less room than they should: to be named if a segment is missed.
+    unfinished: Vec<String>,
     found: Found,
     /// Segments with the batches that were met so far.
     batches: Vec<(u64, Vec<u64>)>,
@@ -77,6 +83,7 @@ impl Scan {
             durable,
             participants,
             heads_left: 0,
+            unfinished: Vec::new(),
             found: Found::default(),
             batches: Vec::new(),
             reader: None,
@@ -88,13 +95,21 @@ impl Scan {
         self.heads_left = files;
     }
 
+    /// A file that holds no segment has less room than it should.
+    pub fn note_unfinished(&mut self, name: &FileName, bytes: u64) {
+        self.unfinished.push(format!("{} has only {bytes} bytes", name.path()));
+    }
+
+    /// The segment of this stream that begins with this sector. A file that holds none was not used yet, or is damaged: then
+    /// its segment will be missed.
+    pub fn segment_in(&self, head: &[u8]) -> Option<Segment> {
+        let block = read_block(head, self.checksum).ok()?;
+        Segment::read(&block).ok().filter(|_| self.is_of_stream(block.head.origin))
+    }
+
     /// The first sector of a file was read. Returns whether all were.
     pub fn on_head(&mut self, file: u32, file_bytes: u64, head: AlignedBuffer) -> bool {
-        // A file that holds no segment is one that was not used yet, or damaged: then its segment will be missed.
-        if let Ok(block) = read_block(&head, self.checksum)
-            && let Ok(segment) = Segment::read(&block)
-            && self.is_of_stream(block.head.origin)
-        {
+        if let Some(segment) = self.segment_in(&head) {
             self.found.segments.push(FoundSegment { number: segment.number, file, file_bytes, head });
         }
         self.heads_left -= 1;
@@ -132,14 +147,24 @@ impl Scan {
                 Ok(false)
             } else {
                 Err(format!(
-                    "the redo log of stream {} has no segment, but epoch {} was on disk",
-                    self.origin.owner, self.durable
+                    "the redo log of stream {} has no segment, but epoch {} was on disk{}",
+                    self.origin.owner,
+                    self.durable,
+                    self.describe_unfinished()
                 ))
             };
         };
         let block = read_block(&newest.head, self.checksum).expect("it was read before");
         let incarnation = block.head.origin.incarnation;
         let tail = Segment::read(&block).expect("it was read before").tail;
+        self.found.needed_from = needed_from(&block).collect();
+        let (listed, participants) = (self.found.needed_from.len(), self.participants.len());
+        if listed != 0 && listed != participants {
+            return Err(format!(
+                "the head of segment {} of stream {} lists {listed} data managers, but {participants} log to it",
+                newest.number, self.origin.owner
+            ));
+        }
         let newest = newest.number;
         segments.retain(|found| found.number >= tail);
         let missing = (tail..=newest).find(|&number| segments.iter().all(|found| found.number != number));
@@ -150,14 +175,19 @@ impl Scan {
             segments.retain(|found| found.number < number);
         } else if let Some(number) = missing {
             return Err(format!(
-                "segment {number} of stream {} of the redo log is missing, or its head is damaged",
-                self.origin.owner
+                "segment {number} of stream {} of the redo log is missing, or its head is damaged{}",
+                self.origin.owner,
+                self.describe_unfinished()
             ));
         }
         self.found.segments.clone_from(&segments);
         let (stream, checksum) = (self.origin.owner, self.checksum);
         self.reader = Some(LogReader::new(stream, checksum, self.incarnations.clone(), segments)?);
         Ok(true)
+    }
+
+    fn describe_unfinished(&self) -> String {
+        if self.unfinished.is_empty() { String::new() } else { format!("; {}", self.unfinished.join("; ")) }
     }
 
     /// A piece of a file was read.

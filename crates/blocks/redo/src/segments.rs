@@ -106,6 +106,11 @@ impl Segments {
         self.needed_from[participant] = self.needed_from[participant].max(batch);
     }
 
+    /// By data manager of the stream: the first batch that is needed.
+    pub fn needed_from(&self) -> &[u64] {
+        &self.needed_from
+    }
+
     /// Forgets segments that nobody needs any more; returns how many.
     pub fn trim(&mut self) -> usize {
         let before = self.live.len();

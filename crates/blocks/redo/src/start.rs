@@ -7,6 +7,10 @@
 //! | `ReplayLog` | see `replay` |
 //! | `OpenLog` | missing files are made; the log goes on behind the end record of the restore point |
 //!
+//! A file that was being made when the machine stopped may have a part of its room, or none. It holds no segment, so nothing
+//! is lost: it is made again. A file that holds a segment has the size that its head says, or it was cut off, and the start
+//! is refused.
+//!
 //! Once the log is open, files that were never written to are filled with zeros, one after the other.
 
 use crate::Redo;
@@ -20,19 +24,19 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
-use vinga_base::aligned::SECTOR_BYTES;
+use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
-use vinga_kernel::Context;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
+use vinga_kernel::{AskedTask, Context};
 use vinga_wire::redo::BatchBody;
-use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
+use vinga_wire::{ErrorCode, Frame};
 
 /// What a stream does of the start, and has found.
 #[derive(Default)]
 pub struct Start {
-    /// Who waits for the present task, and its step.
-    asked: Option<(Address, u32)>,
+    /// Who waits for the present task.
+    asked: AskedTask,
     scan: Option<Scan>,
     replay: Option<Replay>,
     found: Found,
@@ -48,28 +52,17 @@ pub struct Start {
 }
 
 impl Start {
-    /// The task is done.
-    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
-        let (requester, step) = self.asked.take().expect("somebody waits for the task");
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
-    }
-
     /// The node can't start.
     pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
         (self.scan, self.replay) = (None, None);
         // Reads of a task that was refused before may be answered later.
-        if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
-        }
+        self.asked.refuse(cx, reason);
     }
 }
 
 impl Redo {
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task } = cold::read(frame)?;
-        assert!(self.start.asked.is_none(), "one task at a time");
-        self.start.asked = Some((frame.sender(), step));
-        match task {
+        match self.start.asked.take_on(frame)? {
             StartTask::MakeFiles => {
                 self.start.missing = (0..self.settings.files).collect();
                 self.start.unfilled = self.start.missing.clone();
@@ -117,12 +110,7 @@ impl Redo {
             (Task::Fill(_), _) => self.fill_next_file(cx),
             (Task::List, FileData::Names(names)) => self.read_heads(cx, &names)?,
             (Task::ReadHead(file), FileData::Bytes(head, bytes)) if bytes >= SECTOR_BYTES => {
-                let file_bytes = self.segments.file_bytes(file);
-                if let Some(scan) = &mut self.start.scan
-                    && scan.on_head(file, file_bytes, head)
-                {
-                    self.scan_blocks(cx)?;
-                }
+                self.on_head(cx, file, head)?;
             }
             (Task::Read(count), FileData::Bytes(data, bytes)) => {
                 if let Some(scan) = &mut self.start.scan {
@@ -148,7 +136,7 @@ impl Redo {
             }
             None => match self.start.opening.take() {
                 Some(incarnation) => self.open(cx, incarnation),
-                None => self.start.confirm(cx, StartResult::Done),
+                None => self.start.asked.confirm(cx, StartResult::Done),
             },
         }
     }
@@ -169,16 +157,17 @@ impl Redo {
     /// The files of the stream are known: reads what each of them holds.
     fn read_heads(&mut self, cx: &mut Context<'_>, names: &[(FileName, u64)]) -> Result<(), String> {
         let stream = u32::from(self.settings.stream);
-        // A start that was to make a file may have been cut off before the file had any room: it is made again.
-        let own = names.iter().filter(|(name, bytes)| name.owner == stream && *bytes > 0);
+        let scan = self.start.scan.as_mut().expect("a scan has begun");
         let mut files = Vec::new();
-        for &(name, bytes) in own {
-            if bytes < 2 * SECTOR_BYTES as u64 || !bytes.is_multiple_of(SECTOR_BYTES as u64) {
-                return Err(format!("{} has {bytes} bytes: it is cut off", name.path()));
-            }
+        for &(name, bytes) in names.iter().filter(|(name, _)| name.owner == stream) {
             let file =
                 u32::try_from(name.number).map_err(|_| format!("{} is no file of ours", name.path()))?;
-            files.push((file, name, bytes));
+            if bytes < SECTOR_BYTES as u64 {
+                // There is not even room for the head of a segment.
+                scan.note_unfinished(&name, bytes);
+            } else {
+                files.push((file, name, bytes - bytes % SECTOR_BYTES as u64));
+            }
         }
         // Nothing is read before it is certain that all files can be.
         let count = files.len();
@@ -193,6 +182,29 @@ impl Redo {
             self.scan_blocks(cx)?;
         }
         Ok(())
+    }
+
+    /// The first sector of a file was read.
+    fn on_head(&mut self, cx: &mut Context<'_>, file: u32, head: AlignedBuffer) -> Result<(), String> {
+        let (name, file_bytes) = (self.file(file), self.segments.file_bytes(file));
+        let Some(scan) = &mut self.start.scan else { return Ok(()) };
+        let segment = scan.segment_in(&head);
+        match segment {
+            Some(segment) if file_bytes < segment.file_bytes => {
+                return Err(format!(
+                    "{} has {file_bytes} bytes of {} and holds segment {} of the log: it is cut off",
+                    name.path(),
+                    segment.file_bytes,
+                    segment.number
+                ));
+            }
+            None if file_bytes < self.settings.file_bytes => {
+                scan.note_unfinished(&name, file_bytes);
+                self.segments.note_file(file, 0);
+            }
+            Some(_) | None => {}
+        }
+        if scan.on_head(file, file_bytes, head) { self.scan_blocks(cx) } else { Ok(()) }
     }
 
     fn scan_blocks(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
@@ -211,7 +223,7 @@ impl Redo {
         let complete = self.start.found.ends.last().map_or(Epoch(0), |end| end.epoch);
         let greatest = self.start.found.greatest;
         let incarnations = self.start.found.incarnations.iter().copied().collect();
-        self.start.confirm(cx, StartResult::LogScanned { complete, greatest, incarnations });
+        self.start.asked.confirm(cx, StartResult::LogScanned { complete, greatest, incarnations });
         Ok(())
     }
 
@@ -229,7 +241,7 @@ impl Redo {
                     self.refuse_start(cx, reason);
                 }
             }
-            Ok(None) => self.start.confirm(cx, StartResult::LogReplayed { batches: 0 }),
+            Ok(None) => self.start.asked.confirm(cx, StartResult::LogReplayed { batches: 0 }),
             Err(reason) => self.refuse_start(cx, reason),
         }
     }
@@ -261,6 +273,19 @@ impl Redo {
             ));
         }
         let next: Vec<u64> = next.into_iter().map(|needed| needed.max(1)).collect();
+        for (place, (&goes_on, &kept)) in next.iter().zip(&self.start.found.needed_from).enumerate() {
+            if goes_on < kept {
+                let data_manager = usize::from(self.settings.participants.start) + place;
+                return Err(format!(
+                    "what data manager {data_manager} has restored from its checkpoints ends before batch {goes_on}, but \
+                     the log was kept from batch {kept} on: a newer file checkpoint/{data_manager:03}-….image was there, \
+                     which is damaged or missing"
+                ));
+            }
+        }
+        for (place, &goes_on) in next.iter().enumerate() {
+            self.segments.need_from(place, goes_on);
+        }
         // Earlier segments have nothing that is needed.
         let is_needed = |number: u64| {
             let met = end.batches.iter().find(|(segment, _)| *segment == number);
@@ -294,7 +319,7 @@ impl Redo {
         if replay.advance(cx)? && !replay.has_reads() {
             let batches = replay.batches();
             self.start.replay = None;
-            self.start.confirm(cx, StartResult::LogReplayed { batches });
+            self.start.asked.confirm(cx, StartResult::LogReplayed { batches });
         }
         Ok(())
     }
@@ -322,7 +347,7 @@ impl Redo {
         let used = self.room().used;
         self.writer.as_mut().expect("it was just made").note_used(used);
         self.checkpoints.note_open(self.segments.capacity(), used);
-        self.start.confirm(cx, StartResult::Done);
+        self.start.asked.confirm(cx, StartResult::Done);
         self.give_rest(cx, ErrorCode::RedoLogFull);
         self.fill_next_file(cx);
     }

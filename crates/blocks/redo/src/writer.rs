@@ -127,7 +127,7 @@ impl Writer {
             file_bytes: segments.file_bytes(file),
             tail: segments.tail(),
         };
-        segment.write(&mut self.block, self.origin, self.flushed, self.checksum);
+        segment.write(&mut self.block, self.origin, self.flushed, segments.needed_from(), self.checksum);
         self.offset = 0;
         self.write(cx, file, Task::SegmentHead);
     }

@@ -5,7 +5,6 @@ mod support;
 
 use support::{Log, Order, batch, large_batch, settings};
 use vinga_base::Epoch;
-use vinga_kernel::files::{FileKind, FileName};
 use vinga_wire::checkpoint::CheckpointState;
 
 /// The machine stops in the first global checkpoint, when this stream's end record is on disk and another stream's is
@@ -27,30 +26,103 @@ fn a_stream_whose_first_end_record_does_not_count_begins_anew() {
     assert_eq!(scanned.complete, Epoch(0), "epoch 10 is dead");
 }
 
-/// A node was started with more files of the log, and killed when one had been made and had no room yet.
-#[test]
-fn a_file_that_was_only_made_is_made_again() {
+/// A log whose first file has a segment, and whose other files were never used.
+fn with_one_segment() -> Log {
     let mut log = Log::new(1);
     log.make(1);
     log.append(0, &batch(&[(1, 10)]));
     log.end_epoch(10);
     log.crash(|_| true);
-    let new = settings(1).files;
-    log.add_empty_file(FileName::new(FileKind::Redo, 0, new.into()));
-    log.scan(&[(1, None)], 10).expect("a file that nothing was ever written to is no loss");
+    log
 }
 
-/// A file was cut off: that is said, whatever is read of the others.
+/// A node was started with more files of the log, or for the first time, and the machine stopped when a file had been made
+/// and had a part of its room, or none.
+#[test]
+fn a_file_that_has_a_part_of_its_room_is_made_again() {
+    let files = settings(1).files;
+    for file in [files, files - 1] {
+        for bytes in [0, 100, 4096, 5000, 8192, (512 << 10) - 4096] {
+            let mut log = with_one_segment();
+            log.set_files(file + 1);
+            log.add_file(file, bytes);
+            log.scan(&[(1, None)], 10).expect("a file that nothing was ever written to is no loss");
+            log.replay(10, &[(0, 1)]).expect("it is there");
+            log.open(2);
+            let capacity = u64::from(file + 1) * ((512 << 10) - 4096);
+            assert_eq!(log.block().usage().capacity, capacity, "file {file} had {bytes} bytes");
+            // All files are used.
+            while log.segments() < u64::from(file + 1) {
+                log.append(0, &large_batch(60_000, 11));
+            }
+            log.end_epoch(11);
+            log.crash(|_| false);
+            let scanned = log.scan(&[(1, Some(10)), (2, None)], 11).expect("the log is whole");
+            assert_eq!(scanned.complete, Epoch(11));
+        }
+    }
+}
+
+/// A file with a segment was cut off: that is said, whatever is read of the others.
 #[test]
 fn a_file_that_is_cut_off_is_refused() {
-    let mut log = Log::new(1);
+    for (left, bytes) in [(8192, 8192), (5000, 4096)] {
+        let mut log = with_one_segment();
+        log.cut_off(0, left);
+        let why = log.scan(&[(1, None)], 10).expect_err("it was longer");
+        let what = format!("redo/000-00000000.redo has {bytes} bytes of 524288 and holds segment 1");
+        assert!(why.contains(&what) && why.contains("cut off"), "{why}");
+    }
+    let mut log = with_one_segment();
+    log.cut_off(0, 100);
+    let why = log.scan(&[(1, None)], 10).expect_err("its segment is missing");
+    assert!(why.contains("redo/000-00000000.redo has only 100 bytes") && why.contains("no segment"), "{why}");
+}
+
+/// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint of it
+/// that appears again would be taken for the newest one.
+#[test]
+fn a_checkpoint_that_is_older_than_the_log_is_refused() {
+    let mut log = Log::new(2);
     log.make(1);
-    log.append(0, &batch(&[(1, 10)]));
-    log.end_epoch(10);
+    log.append(1, &batch(&[(1, 10)]));
+    log.append(1, &batch(&[(1, 11)]));
+    log.end_epoch(11);
+    let mut epoch = 12;
+    let mut fill = |log: &mut Log, segments: u32| {
+        for _ in 0..segments * 9 {
+            log.append(0, &large_batch(60_000, epoch));
+            log.end_epoch(epoch);
+            let next = log.next_batch(0);
+            log.trim(0, next);
+            epoch += 1;
+        }
+        epoch - 1
+    };
+    log.trim(1, 3);
+    let durable = fill(&mut log, 6);
+    let incarnations = [(1, None)];
     log.crash(|_| true);
-    log.cut_off(3, 5000);
-    let why = log.scan(&[(1, None)], 10).expect_err("nobody has made it so");
-    assert!(why.contains("redo/000-00000003.redo has 5000 bytes: it is cut off"), "{why}");
+    log.scan(&incarnations, durable).expect("the log is whole");
+    let next = log.next_batch(0);
+    for older in [1, 2] {
+        let why =
+            log.replay(durable, &[(0, next), (1, older)]).expect_err("it lacks what the log has forgotten");
+        let parts = ["data manager 1", "batch 3 on", "checkpoint/001-"];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        log.crash(|_| true);
+        log.scan(&incarnations, durable).expect("the log is whole");
+    }
+    log.replay(durable, &[(0, next), (1, 3)]).expect("the newest one has everything");
+    // The data manager makes no checkpoint in this incarnation.
+    log.open(2);
+    let durable_later = fill(&mut log, 6);
+    let incarnations = [(1, Some(durable)), (2, None)];
+    log.crash(|_| true);
+    log.scan(&incarnations, durable_later).expect("the log is whole");
+    let next = log.next_batch(0);
+    let why = log.replay(durable_later, &[(0, next), (1, 2)]).expect_err("the log is not longer than it was");
+    assert!(why.contains("batch 3 on"), "{why}");
 }
 
 /// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files that

@@ -85,10 +85,12 @@ fn a_file_that_is_cut_off_is_named_whatever_is_read_of_others() {
     for bytes in [4096, 10_000] {
         let mut log = Log::new(1);
         log.make(1);
-        log.append(0, &batch(&[(1, 10)]));
+        while log.segments() < 3 {
+            log.append(0, &large_batch(60_000, 10));
+        }
         log.end_epoch(10);
         log.crash(|_| true);
-        // The head of the file before it is being read when this one is noticed, and answered afterwards.
+        // The heads of the files behind it are being read when this one is noticed, and answered afterwards.
         log.cut_off(1, bytes);
         let why = log.scan(&[(1, None)], 10).expect_err("a file has lost its size");
         assert!(why.contains("redo/000-00000001.redo") && why.contains("cut off"), "{why}");

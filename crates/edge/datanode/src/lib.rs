@@ -22,6 +22,7 @@ use disk::FoundDisk;
 use facts::EdgeFacts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_kernel::InjectedBug;
@@ -95,6 +96,13 @@ impl Assembly {
     #[must_use]
     pub fn observed_by(mut self, observer: Arc<dyn FileObserver>) -> Self {
         self.edge.files.observer = Some(observer);
+        self
+    }
+
+    /// How long the node waits for its disk when it stops, instead of the usual time. For tests.
+    #[must_use]
+    pub fn waiting_for_disk(mut self, longest: Duration) -> Self {
+        self.edge.limits.disk_patience = longest;
         self
     }
 

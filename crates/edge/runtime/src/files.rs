@@ -14,7 +14,8 @@
 //! stay open, up to a number at which the least recently used one is closed (`file_system`).
 //!
 //! When the node stops, workers wait for their answers as long as they wait for other threads; then the io threads
-//! finish all tasks and end.
+//! finish all tasks and end. If the disk does not answer, they are left behind in their calls: the process ends without
+//! them.
 
 mod file_system;
 mod io_thread;
@@ -34,7 +35,8 @@ use queue::TaskQueue;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use vinga_kernel::files::{FileAnswer, FileError, FileRequest};
 use vinga_wire::file::FileErrorKind;
 
@@ -119,6 +121,9 @@ impl Default for FileSettings {
 /// What a task becomes in the end: an answer for the worker with this index.
 type Deliver = Box<dyn Fn(u16, Vec<FileAnswer>) + Send + Sync>;
 
+/// Pause between two looks whether the io threads of a node that stops have ended.
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
+
 /// State that workers and io threads share.
 struct Shared {
     /// `None` for a node that has no folder.
@@ -173,14 +178,25 @@ impl IoPool {
         &self.files
     }
 
-    /// Finishes all tasks and waits until the threads have ended. Nobody may hand over any more then.
-    pub fn stop(self) {
+    /// Finishes all tasks and waits until the threads have ended, at most this long. Nobody may hand over any more then.
+    ///
+    /// # Errors
+    /// How many threads are left, which wait for the disk.
+    pub fn stop(self, longest: Duration) -> Result<(), usize> {
         self.files.0.queue.end();
+        let begun = Instant::now();
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if begun.elapsed() >= longest {
+                return Err(self.threads.iter().filter(|thread| !thread.is_finished()).count());
+            }
+            thread::sleep(LOOK_PAUSE);
+        }
         for thread in self.threads {
             if let Err(why) = thread.join() {
                 std::panic::resume_unwind(why);
             }
         }
+        Ok(())
     }
 }
 

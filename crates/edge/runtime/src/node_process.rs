@@ -7,7 +7,9 @@
 //!
 //! The stop is orderly: no new connections; no requests are read any more, and what was begun is finished; everything
 //! that was committed is brought to the disk, if there is one; everything that can still be sent is sent, clients are
-//! notified and their connections closed, the threads end, those that write files when all has been written.
+//! notified and their connections closed, the threads end, those that write files when all has been written. If the disk
+//! does not answer, the node ends by force when `Limits::disk_patience`, and a quarter of that for the threads that write
+//! files, have gone by. What was acknowledged as being on the disk is there all the same.
 
 use crate::affinity;
 use crate::clock::Clock;
@@ -50,9 +52,6 @@ pub const EXIT_CANNOT_GO_ON: u8 = 71;
 
 /// The figures of all threads that run turns, by index.
 pub type Statistics = Arc<[Arc<ThreadStatistics>]>;
-
-/// How long a node that stops waits until everything is on its disk.
-const DISK_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running node: its threads and its listening sockets.
 pub struct NodeProcess {
@@ -195,14 +194,15 @@ impl NodeProcess {
         self.restored
     }
 
-    /// Stops the node and waits until it has stopped.
+    /// Stops the node and waits until it has stopped. If its disk does not answer, threads that wait for it may be left:
+    /// [`NodeProcess::stop_request`] says then that the node could not go on, and the process should end.
     pub fn stop(self) {
         log::info!(target: WHO, "the node stops");
         if let Some(listener) = self.listener {
             self.switchboard.listener.post(ListenerMessage::Stop);
             join(listener);
             if self.settings.has_disk {
-                bring_to_disk(&self.switchboard);
+                bring_to_disk(&self.switchboard, self.settings.limits.disk_patience);
             }
         }
         // Threads that write for others end last.
@@ -214,9 +214,18 @@ impl NodeProcess {
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }
-        self.files.stop();
+        let left = self.files.stop(self.settings.limits.disk_patience / 4);
         drop(self.watched);
         join(self.watchdog);
+        if let Err(left) = left {
+            let why =
+                format!("the disk does not answer: {left} io threads are left in their calls to the system");
+            log::error!(target: WHO, "the node ends by force: {why}");
+            // If everything was on disk before, nothing depends on what they do.
+            if self.switchboard.stop.wait_for_disk(Duration::ZERO).is_err() {
+                self.switchboard.stop.make(StopCause::CannotGoOn(why));
+            }
+        }
         log::info!(target: WHO, "the node has stopped");
     }
 }
@@ -307,7 +316,7 @@ fn remove_for_good(file: &Path, observer: &Observer) -> io::Result<()> {
 }
 
 /// The last requests are carried out, and what was committed is brought to disk.
-fn bring_to_disk(switchboard: &Switchboard) {
+fn bring_to_disk(switchboard: &Switchboard, patience: Duration) {
     let (report, at_rest) = mpsc::channel();
     for thread in &switchboard.threads {
         thread.post(Message::ComeToRest(report.clone()));
@@ -320,8 +329,13 @@ fn bring_to_disk(switchboard: &Switchboard) {
     let mut frame = Vec::new();
     FrameWriter::begin(&mut frame, SignalNumber::NodeStopRequest, 0, lifecycle, switchboard.driver(main), 0);
     switchboard.threads[usize::from(main)].post(Message::Frames(frame));
-    if let Err(why) = switchboard.stop.wait_for_disk(DISK_PATIENCE) {
-        log::error!(target: WHO, "what was committed last may not be on disk: {why}");
+    if let Err(why) = switchboard.stop.wait_for_disk(patience) {
+        log::error!(
+            target: WHO,
+            "what was committed last may not be on disk, apart from what was acknowledged as durable: {why}"
+        );
+        // Whoever looks at how the node has ended must not take it for a stop in order.
+        switchboard.stop.make(StopCause::CannotGoOn(why));
     }
 }
 

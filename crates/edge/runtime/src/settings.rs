@@ -100,6 +100,8 @@ pub struct Limits {
     pub watchdog: Duration,
     /// How long a stopping node continues to send what waits.
     pub last_sending: Duration,
+    /// How long a stopping node waits until everything is on its disk. When that has gone by, it ends by force.
+    pub disk_patience: Duration,
 }
 
 impl Default for Limits {
@@ -114,6 +116,7 @@ impl Default for Limits {
             greeting: Duration::from_secs(3),
             watchdog: Duration::from_secs(6),
             last_sending: Duration::from_secs(1),
+            disk_patience: Duration::from_secs(20),
         }
     }
 }

@@ -109,7 +109,7 @@ impl StopRequest {
         match &state.cause {
             _ if state.is_on_disk => Ok(()),
             Some(StopCause::CannotGoOn(why)) => Err(why.clone()),
-            _ => Err(format!("the disk has not answered for {} s", longest.as_secs())),
+            _ => Err(format!("the disk has not answered for {} s", longest.as_secs_f32())),
         }
     }
 

@@ -4,11 +4,13 @@ mod support;
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use support::{HANG_GUARD, settings};
 use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_kernel::files::{Data, FileData, FileKind, FileName, FileTask};
 use vinga_kernel::{Context, Host, Prefetch};
-use vinga_runtime::files::FileSettings;
+use vinga_runtime::files::{FileCall, FileObserver, FileSettings};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::ThreadSettings;
 use vinga_runtime::stop_request::StopCause;
@@ -143,6 +145,62 @@ fn blocks_write_and_read_and_may_stop_the_node() {
     // All that adjoins and was asked for together is one write.
     assert_eq!(sum(|thread| thread.thread.writes.get()), 2);
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A disk whose flushes do not come back until they are released.
+#[derive(Default, Debug)]
+struct Hanging {
+    /// Whether a flush has begun, and whether flushes may come back.
+    state: Mutex<(bool, bool)>,
+    has_changed: Condvar,
+}
+
+impl Hanging {
+    fn wait_for_flush(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.has_changed.wait_while(state, |(has_begun, _)| !*has_begun).unwrap());
+    }
+
+    fn release(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.has_changed.notify_all();
+    }
+}
+
+impl FileObserver for Hanging {
+    fn begin(&self, call: FileCall<'_>) -> u64 {
+        if let FileCall::Flush(_) = call {
+            let mut state = self.state.lock().unwrap();
+            state.0 = true;
+            self.has_changed.notify_all();
+            drop(self.has_changed.wait_while(state, |(_, is_released)| !*is_released).unwrap());
+        }
+        0
+    }
+
+    fn end(&self, _: u64, _: bool) {}
+}
+
+#[test]
+fn a_node_whose_disk_does_not_answer_ends_by_force() {
+    let folder = temporary("hanging");
+    let disk = Arc::new(Hanging::default());
+    let mut settings = settings(1);
+    settings.files = FileSettings::new(Some(folder.clone()), 2, 40, ThreadSettings::default());
+    settings.files.observer = Some(disk.clone());
+    settings.limits.disk_patience = Duration::from_millis(40);
+    settings.limits.last_sending = Duration::from_millis(40);
+    let (report, _reports) = mpsc::channel();
+    let make_host = move |thread, _: &_| Writer { thread, report: report.clone(), confirmed: Vec::new() };
+    let node = NodeProcess::start(settings, make_host).unwrap();
+    disk.wait_for_flush();
+    let request = node.stop_request().clone();
+    request.make(StopCause::Asked("the test"));
+    node.stop();
+    let StopCause::CannotGoOn(reason) = request.wait() else { panic!("it is no stop in order") };
+    assert!(reason.contains("the disk does not answer: 1 io threads"), "{reason}");
+    disk.release();
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[test]

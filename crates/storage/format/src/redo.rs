@@ -49,8 +49,9 @@ pub const SEGMENT_HEAD_BYTES: usize = SECTOR_BYTES;
 
 impl Segment {
     /// Begins the first block of the segment; it has no room for anything else. Its number is that of the block of
-    /// entries that follows.
-    pub fn begin(&self, writer: &mut BlockWriter, origin: Origin, flushed: u64) {
+    /// entries that follows. `needed_from` is by data manager of the stream the first batch that is needed: see
+    /// [`needed_from`].
+    pub fn begin(&self, writer: &mut BlockWriter, origin: Origin, flushed: u64, needed_from: &[u64]) {
         let head = Head { flushed, ..Head::new(BlockKind::SegmentHead, self.first_block, origin) };
         writer.begin(head, SEGMENT_HEAD_BYTES);
         let payload = SegmentHead {
@@ -60,11 +61,21 @@ impl Segment {
             tail: self.tail.into(),
         };
         writer.put(payload.as_bytes());
+        for &batch in needed_from {
+            writer.put(U64::new(batch).as_bytes());
+        }
     }
 
     /// Makes the first block of the segment.
-    pub fn write(&self, writer: &mut BlockWriter, origin: Origin, flushed: u64, checksum: Checksum) -> usize {
-        self.begin(writer, origin, flushed);
+    pub fn write(
+        &self,
+        writer: &mut BlockWriter,
+        origin: Origin,
+        flushed: u64,
+        needed_from: &[u64],
+        checksum: Checksum,
+    ) -> usize {
+        self.begin(writer, origin, flushed, needed_from);
         writer.seal(checksum)
     }
 
@@ -76,8 +87,11 @@ impl Segment {
         if block.head.kind != BlockKind::SegmentHead {
             return Err(Malformed::new(0, "a segment begins with a block of another kind"));
         }
-        let head = SegmentHead::ref_from_bytes(block.payload)
-            .map_err(|_| Malformed::new(0, "the head of a segment has another length"))?;
+        let other_length = || Malformed::new(0, "the head of a segment has another length");
+        let (head, batches) = SegmentHead::ref_from_prefix(block.payload).map_err(|_| other_length())?;
+        if !batches.len().is_multiple_of(size_of::<U64>()) || block.version == 1 && !batches.is_empty() {
+            return Err(other_length());
+        }
         let segment = Segment {
             number: head.segment.get(),
             first_block: head.first_block.get(),
@@ -92,6 +106,14 @@ impl Segment {
         }
         Ok(segment)
     }
+}
+
+/// What the first block of a segment says behind its head, since version 2: by data manager of the stream, in the order of
+/// their instances, the first batch that was needed when the segment was begun. A checkpoint that does not contain the
+/// batches before it is older than the log.
+pub fn needed_from(block: &Block<'_>) -> impl Iterator<Item = u64> {
+    let batches = block.payload.get(size_of::<SegmentHead>()..).unwrap_or_default();
+    batches.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes))
 }
 
 /// The head of an entry, as it is in the file.

@@ -52,8 +52,8 @@ fn each_error_has_its_cause() {
         reseal(&mut damaged);
         error(&damaged)
     };
-    for version in [0, 2, u16::MAX] {
-        let expected = BlockError::UnknownVersion { format: Format::Redo, found: version, known: 1 };
+    for version in [0, 3, u16::MAX] {
+        let expected = BlockError::UnknownVersion { format: Format::Redo, found: version, known: 2 };
         assert_eq!(resealed(12, &version.to_le_bytes()), expected);
     }
     assert_eq!(resealed(14, &[99, 0]), BlockError::UnknownKind(99));

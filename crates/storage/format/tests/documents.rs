@@ -5,15 +5,17 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use support::{SOFTWARE, backup_file, backup_manifest, image_file, redo_file, schema_file, system_state};
-use vinga_base::{PartitionId, TableId, TableVersion};
+use support::{
+    SOFTWARE, backup_file, backup_manifest, image_file, read_redo, redo_file, schema_file, system_state,
+};
+use vinga_base::{Epoch, PartitionId, TableId, TableVersion};
 use vinga_format::backup::{
     BackupContent, BackupDatabase, BackupEnd, BackupFile, BackupHead, BackupManifest, BackupStatement,
     BackupTable,
 };
 use vinga_format::block::{BlockHead, read_block};
 use vinga_format::image::{ImageEnd, ImageFragment, ImageHead, PieceHead, Totals};
-use vinga_format::redo::{EntryHead, RecordHead, SegmentHead};
+use vinga_format::redo::{EntryHead, RecordHead, Segment, SegmentHead, needed_from};
 use vinga_format::schema::{SchemaEntryHead, SchemaExtent, SchemaHead};
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation};
 use vinga_format::{BlockKind, Format, system};
@@ -189,6 +191,20 @@ fn a_schema_file_of_version_1_is_read() {
     assert_eq!(read_block(&new, SOFTWARE).expect("it is whole").version, 2);
 }
 
+/// A segment of version 1 is read as it was: its head does not say from where on batches are needed.
+#[test]
+fn a_segment_of_version_1_is_read() {
+    let old = include_bytes!("samples/redo-1.redo");
+    let new = redo_file();
+    let end = Epoch(101);
+    assert_eq!(read_redo(old, end).expect("it is whole"), read_redo(&new, end).expect("it is whole"));
+    let [before, after] = [&old[..], &new].map(|file| read_block(file, SOFTWARE).expect("it is whole"));
+    assert_eq!((before.version, after.version), (1, 2));
+    assert_eq!(Segment::read(&before), Segment::read(&after));
+    assert_eq!(needed_from(&before).count(), 0);
+    assert_eq!(needed_from(&after).collect::<Vec<u64>>(), [500, 7]);
+}
+
 /// If this fails, files of earlier programs can't be read any more: raise the version of the format, and keep a reader
 /// for the old one.
 #[test]
@@ -199,7 +215,7 @@ fn the_bytes_of_the_present_versions_stay_as_they_are() {
             .map(|what| backup_file(what).0);
     let manifest = backup_manifest().encode(SOFTWARE);
     let files: [(&str, &[u8], u32); 8] = [
-        ("redo", &redo_file(), 0xe74a_09bf),
+        ("redo", &redo_file(), 0x1b43_7ddf),
         ("checkpoint", &image_file(), 0x1d6a_24ab),
         ("system", &system, 0xd0b0_a514),
         ("schema", &schema_file(), 0x08a4_de96),

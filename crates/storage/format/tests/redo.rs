@@ -22,7 +22,7 @@ fn with_incarnation(incarnation: u32) -> Origin {
 
 fn segment_block(segment: Segment, origin: Origin) -> Vec<u8> {
     let mut writer = BlockWriter::new();
-    segment.write(&mut writer, origin, segment.first_block.saturating_sub(1), SOFTWARE);
+    segment.write(&mut writer, origin, segment.first_block.saturating_sub(1), &[], SOFTWARE);
     writer.sealed().to_vec()
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use stream::{Batches, Line, Stream};
 use vinga_format::block::is_blank;
 use vinga_format::log_cursor::LogCursor;
-use vinga_format::redo::{Change, Entry, Record, RecordKind, SEGMENT_HEAD_BYTES, Segment};
+use vinga_format::redo::{Change, Entry, Record, RecordKind, SEGMENT_HEAD_BYTES, Segment, needed_from};
 use vinga_format::{Format, Origin, read_block};
 
 /// A file with a segment.
@@ -22,6 +22,8 @@ struct SegmentFile {
     bytes: u64,
     origin: Origin,
     segment: Segment,
+    /// By data manager of the stream: the first batch that was needed when the segment was begun.
+    needed_from: Vec<u64>,
 }
 
 /// Reads all files, stream by stream.
@@ -59,8 +61,9 @@ fn read_head(path: &Path, report: &mut Report) -> Result<Option<SegmentFile>, St
                     let what = format!("the file ends here, but should have {} bytes", segment.file_bytes);
                     report.problems.push(Problem::new(path, bytes, what));
                 }
-                let path = path.to_owned();
-                return Ok(Some(SegmentFile { path, bytes, origin: block.head.origin, segment }));
+                let (path, origin) = (path.to_owned(), block.head.origin);
+                let needed_from = needed_from(&block).collect();
+                return Ok(Some(SegmentFile { path, bytes, origin, segment, needed_from }));
             }
             Err(_) if block.head.kind.format() != Format::Redo => {
                 let what = format!("this is a {}, not a {}", block.head.kind.format(), Format::Redo);
@@ -86,6 +89,13 @@ fn show(files: &[SegmentFile], shows_records: bool, report: &mut Report) -> Resu
         newest.segment.number
     ));
     report.line(segments(files, newest.segment.tail));
+    if !newest.needed_from.is_empty() {
+        let batches: Vec<String> = newest.needed_from.iter().map(u64::to_string).collect();
+        report.line(format_args!(
+            "batches needed when the newest segment was begun, by data manager of the stream: from {} on",
+            batches.join(", ")
+        ));
+    }
     let (is_json, mut records) = (report.is_json, Vec::new());
     let mut show_record = |entry: &Entry<'_>, record: &Record<'_>| {
         if !shows_records {
@@ -125,7 +135,7 @@ fn show(files: &[SegmentFile], shows_records: bool, report: &mut Report) -> Resu
 fn segments(files: &[SegmentFile], tail: u64) -> Table {
     let mut table = Table::new(["segment", "first block", "incarnation", "bytes", "state", "file"]);
     (0..4).for_each(|column| table.align_right(column));
-    for SegmentFile { path, bytes, origin, segment } in files {
+    for SegmentFile { path, bytes, origin, segment, .. } in files {
         let state = if segment.number < tail { "may be used again" } else { "needed" };
         table.row([
             segment.number.to_string(),
@@ -238,7 +248,7 @@ fn as_json(newest: &SegmentFile, stream: &Stream, records: Option<Vec<Value>>) -
         .collect();
     json!({
         "stream": newest.origin.owner, "cluster": newest.origin.cluster, "node": newest.origin.node.0,
-        "tail": newest.segment.tail, "newest_segment": newest.segment.number, "blocks": blocks, "batches": batches,
+        "tail": newest.segment.tail, "needed_from": newest.needed_from, "newest_segment": newest.segment.number, "blocks": blocks, "batches": batches,
         "end": { "file": stream.end.0.to_string_lossy(), "offset": stream.end.1, "next_block": stream.next },
         "records": records,
     })

@@ -182,3 +182,14 @@ pub fn value(cluster: &Cluster, table: &Table<Row>, id: u64) -> Option<u64> {
 pub fn row(id: u64, value: u64) -> Row {
     Row { id, value }
 }
+
+/// Writes a row, and waits until it is on the disk.
+///
+/// # Errors
+/// The transaction's.
+pub fn commit_durably(cluster: &Cluster, table: &Table<Row>, id: u64, value: u64) -> vinga::Result<()> {
+    let mut transaction = cluster.begin()?;
+    transaction.set_durable(true);
+    transaction.write(table, &row(id, value))?;
+    transaction.commit().map(|_| ())
+}

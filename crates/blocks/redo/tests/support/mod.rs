@@ -222,7 +222,10 @@ impl Log {
         }
         let file = self.files.entry(name).or_default();
         match &request.task {
-            FileTask::Allocate { bytes } => file.disk.resize(*bytes as usize, 0),
+            FileTask::Allocate { bytes } => {
+                let bytes = file.disk.len().max(*bytes as usize);
+                file.disk.resize(bytes, 0);
+            }
             FileTask::Fill { offset, bytes } => {
                 file.unflushed.push((*offset as usize, vec![0; *bytes as usize]));
             }
@@ -578,9 +581,10 @@ impl Log {
         }
     }
 
-    /// A file without content appears.
-    pub fn add_empty_file(&mut self, name: FileName) {
-        self.files.entry(name).or_default();
+    /// A file of zeros appears.
+    pub fn add_file(&mut self, file: u32, bytes: usize) {
+        let name = FileName::new(FileKind::Redo, 0, file.into());
+        self.files.insert(name, File { disk: vec![0; bytes], unflushed: Vec::new() });
     }
 
     /// Leaves so many bytes of a file.

@@ -14,6 +14,8 @@ use vinga_kernel::files::{Data, FileData, FileKind, FileName, FileTask};
 use vinga_wire::{Address, BlockNumber};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
+/// Longer than anything here takes.
+const HANG_GUARD: Duration = Duration::from_secs(60);
 const BLOCK: Address = Address::new(NodeId(1), BlockNumber::DataManager, 0);
 
 /// A folder of a test, which is removed at its end.
@@ -51,7 +53,7 @@ impl Rig {
             FileSettings::new(folder.map(Path::to_owned), threads, open_max, ThreadSettings::default());
         let (sender, answers) = mpsc::channel();
         let sender = Mutex::new(sender);
-        let spawn = |name: &str, body| std::thread::Builder::new().name(name.to_string()).spawn(body);
+        let spawn = |name: &str, body| thread::Builder::new().name(name.to_string()).spawn(body);
         let pool = IoPool::start(&settings, spawn, move |thread, answers| {
             // The test may have ended.
             let _ = sender.lock().unwrap().send((thread, answers));
@@ -111,9 +113,9 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take()
-            && !std::thread::panicking()
+            && !thread::panicking()
         {
-            pool.stop();
+            pool.stop(HANG_GUARD).expect("the disk answers");
         }
     }
 }
@@ -275,7 +277,7 @@ fn what_was_handed_over_is_done_before_the_threads_end() {
     tasks.push((redo(1), FileTask::Rename { to: redo(2) }));
     tasks.extend((0..100).map(|i| (redo(2), write(i * 2 * SECTOR + SECTOR, 1, 9))));
     let tokens = rig.submit(tasks);
-    rig.pool.take().unwrap().stop();
+    rig.pool.take().unwrap().stop(HANG_GUARD).expect("the disk answers");
     for token in tokens {
         rig.result(token).unwrap();
     }
@@ -340,5 +342,5 @@ fn a_folder_that_may_not_be_written_is_reported() {
         assert!(error.text.ends_with("Permission denied (os error 13)"), "{}", error.text);
         rustix::fs::chmod(&folder, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
     };
-    std::thread::spawn(check).join().unwrap();
+    thread::spawn(check).join().unwrap();
 }

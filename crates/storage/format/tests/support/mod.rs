@@ -39,7 +39,7 @@ pub fn change(kind: RecordKind, row: u32, epoch: u64) -> Change {
 pub fn redo_file() -> Vec<u8> {
     let mut writer = BlockWriter::new();
     let segment = Segment { number: 9, first_block: 40, file_bytes: 1 << 20, tail: 8 };
-    segment.write(&mut writer, origin(), 39, SOFTWARE);
+    segment.write(&mut writer, origin(), 39, &[500, 7], SOFTWARE);
     let mut file = writer.sealed().to_vec();
     for i in 0..4u64 {
         begin_entries(&mut writer, 40 + i, origin(), 32 << 10);

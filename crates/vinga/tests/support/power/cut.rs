@@ -4,7 +4,7 @@
 //!
 //! - Written data is there for certain when a flush of its file has returned that began after the write had returned.
 //!   Until then each 512 bytes of each write are there or not.
-//! - The size of a file is what was flushed, or what any write or growth since has made it.
+//! - The size of a file is what was flushed, or what any write or growth since has made it; a growth may be done in part.
 //! - A name that was made, changed or removed is so for certain when a flush of its folder has returned that began
 //!   after the call had returned; before that it is so or not, whatever became of calls before it. A rename is done
 //!   or not, at once. A file whose folder is gone is gone.
@@ -269,7 +269,12 @@ impl Inode {
                 Kept::Some => random.u8(..4) == 0,
                 Kept::Nothing | Kept::All | Kept::Newest => false,
             };
-            change.apply(&mut bytes, |_| !is_torn || random.bool());
+            if is_torn && change.bytes.is_none() {
+                let part = random.usize(..=change.offset as usize);
+                bytes.resize(bytes.len().max(part), 0);
+            } else {
+                change.apply(&mut bytes, |_| !is_torn || random.bool());
+            }
         }
         bytes
     }
