@@ -112,6 +112,10 @@ impl Leftovers {
             let Some(leftover) = self.find(&name) else { continue };
             let Ok((_, cluster)) = node.cluster(0, None) else { return };
             let removed = remove(node, &cluster, &leftover);
+            if removed == Ok(true) {
+                // Only a thread that is not the server's may do this. A statement that needs the name sees to it itself.
+                node.server.forget(&leftover.name);
+            }
             self.list.lock().expect(NO_PANIC).leftovers.retain_mut(|other| {
                 // A statement may have left another one meanwhile.
                 if other.name != leftover.name || other.which != leftover.which {
@@ -151,8 +155,6 @@ fn remove(node: &Arc<Node>, cluster: &Cluster, Leftover { name, which, .. }: &Le
     let fence = carry_out_over(node, cluster, cluster.as_async().fence_table(&table))?;
     carry_out_over(node, cluster, cluster.as_async().drop_table(name))?;
     fence.gone();
-    node.forget_tables(|other| other == name);
-    node.server.forget(name);
     node.server.note(&format!(
         "table {name}, which a statement had left when the data nodes were lost, was dropped"
     ));
