@@ -190,22 +190,3 @@ fn a_table_of_another_engine_is_there() {
     session.query("DROP TABLE i");
     world.await_rest();
 }
-
-#[test]
-fn a_table_that_is_made_from_a_query_is_not_there() {
-    let mut world = World::new("copying-query");
-    let (mut session, mut holder) = (world.servers.connect(0), world.servers.connect(0));
-    holder.query("SELECT GET_LOCK('gate', 0)");
-    let create =
-        "CREATE TABLE c (PRIMARY KEY (id)) ENGINE=VINGA SELECT id, a, GET_LOCK('gate', 1000) g FROM t";
-    let go_on = || _ = holder.query("SELECT RELEASE_LOCK('gate')");
-    world.lose_while(&mut session, create, "User lock", Restart::BehindItsEnd, go_on);
-    succeeds_soon(
-        &mut session,
-        "CREATE TABLE c (PRIMARY KEY (id), KEY (a)) ENGINE=VINGA SELECT id, a FROM t",
-    );
-    is_whole(&mut session, "c");
-    session.query("DROP TABLE c");
-    session.query("SELECT RELEASE_ALL_LOCKS()");
-    world.await_rest();
-}
