@@ -174,10 +174,7 @@ int drop_by_path(handlerton *, const char *path) try {
   begin_statement(thd, connection->locks == 0);
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE,
                        [&] { return engine->drop_table(connection->session, text_of(name)); });
-  if (error && error != HA_ERR_NO_SUCH_TABLE) {
-    raise(thd, error);
-    return error;
-  }
+  if (error && error != HA_ERR_NO_SUCH_TABLE) raise(thd, error);
   /* CREATE TABLE … SELECT drops the table that it has just created, if it can't be opened, without forgetting its
      definition: the name would stay in use here forever. */
   size_t point= name.find('.');

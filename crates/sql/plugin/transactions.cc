@@ -131,7 +131,7 @@ void begin_statement(THD *thd, bool is_first) {
   connection->silence.leave();
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
-  engine->statement_begin(connection->session, !in_transaction(thd));
+  engine->statement_begin(connection->session, !in_transaction(thd), thd->query_id);
   /* For those that are committed in portions. */
   engine->set_durable(connection->session, commits_to_disk(thd));
   connection->correction= {};

@@ -256,8 +256,9 @@ typedef struct vinga_engine {
      long. */
   vinga_text (*session_error_table)(const vinga_session *session);
 
-  /* Transactions. A statement that stands alone is a transaction; otherwise it can be undone separately. */
-  void (*statement_begin)(vinga_session *session, uint8_t stands_alone);
+  /* Transactions. A statement that stands alone is a transaction; otherwise it can be undone separately. `statement` is
+     its number, also if it begins several times, with each of its tables. */
+  void (*statement_begin)(vinga_session *session, uint8_t stands_alone, uint64_t statement);
   /* The current statement also changes tables of another engine: each of its changes here is sent at once. */
   void (*send_at_once)(vinga_session *session);
   /* Sends the waiting changes. */
@@ -282,10 +283,12 @@ typedef struct vinga_engine {
   /* Drops a database, if the data nodes know it. */
   int (*drop_database)(vinga_session *session, vinga_text name);
   int (*drop_table)(vinga_session *session, vinga_text name);
+  /* When a table is replaced by its copy, giving it a backup name is only noted; giving the copy its name does both at
+     the data nodes and drops the old table; dropping the backup, or giving it its name back, does nothing then. */
   int (*rename_table)(vinga_session *session, vinga_text from, vinga_text to);
   int (*truncate_table)(vinga_session *session, vinga_text name);
   /* Prevents others from changing rows of a table that is about to be copied. This ends when the table is dropped or
-     renamed (unless the new name is one of the server's for old tables), and with lift_fences. */
+     replaced, and with lift_fences. */
   int (*fence_table)(vinga_session *session, vinga_table *table);
   int (*lift_fences)(vinga_session *session);
   /* Passes the definition to `take`, as one name: a byte of length and the version; then the frm image, or for a table

@@ -166,11 +166,11 @@ impl Coordinator {
                 }
                 self.wait(cx, round, requester, Awaited::Users(tables));
             }
-            RoundTask::Publish { record, gone } => {
+            RoundTask::Publish { records, gone } => {
                 for name in gone {
                     self.tables.remove(name);
                 }
-                if let Some(record) = record {
+                for record in records {
                     for hidden in record.hidden() {
                         self.tables.put(&hidden);
                     }

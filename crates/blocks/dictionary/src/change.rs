@@ -200,7 +200,7 @@ impl Change {
 
     /// What is to be done in a round; `None` if nobody takes part.
     fn task(&self, round: Round) -> Option<RoundTask> {
-        let Plan { before, after, made, gone, ordered, must_be_empty, fence, .. } = &self.plan;
+        let Plan { before, after, replaced, made, gone, ordered, must_be_empty, fence, .. } = &self.plan;
         let is_in_place = self.plan.is_in_place();
         if let Some(api) = fence {
             let table = before.as_ref().expect("a table is fenced").table;
@@ -228,7 +228,9 @@ impl Change {
                 Some(RoundTask::Build { table: record.table, ordered, must_be_empty: *must_be_empty })
             }
             Round::Publish if before.is_none() && after.is_none() => None,
-            Round::Publish => Some(RoundTask::Publish { record: after.clone(), gone: gone.clone() }),
+            Round::Publish => {
+                Some(RoundTask::Publish { records: after.iter().cloned().collect(), gone: gone.clone() })
+            }
             Round::Complete => {
                 before.as_ref()?;
                 let record = after.clone().filter(|_| is_in_place);
@@ -237,8 +239,9 @@ impl Change {
             Round::Remove if gone.is_empty() => None,
             Round::Remove => Some(RoundTask::Remove { tables: gone.clone() }),
             Round::Restore => {
-                let record = Some(before.clone()?);
-                Some(RoundTask::Publish { record, gone: Vec::new() })
+                before.as_ref()?;
+                let records = before.iter().chain(replaced).cloned().collect();
+                Some(RoundTask::Publish { records, gone: Vec::new() })
             }
             Round::Forget => {
                 let record = Some(before.clone().filter(|_| is_in_place)?);
@@ -293,6 +296,9 @@ impl Dictionary {
                 cx.send_after(EVENT_WAIT_MAX, Timer::EventWait(change.name.change).token());
             }
             return;
+        }
+        if round == Round::Restore && change.plan.replaced.is_some() {
+            cx.mark("the place of a fenced table is kept as the change is undone");
         }
         match round {
             Round::Record => return self.begin_recording(cx),
@@ -361,8 +367,11 @@ impl Dictionary {
             self.fences.insert(table, api);
             return;
         }
-        if let Some(before) = &plan.before {
-            self.tables.remove(&before.definition.name);
+        if plan.replaced.is_some() {
+            cx.mark("a copy takes the place of a fenced table");
+        }
+        for record in plan.before.iter().chain(&plan.replaced) {
+            self.tables.remove(&record.definition.name);
         }
         for gone in &plan.gone {
             self.fences.remove(&gone.table);
@@ -392,6 +401,10 @@ impl Dictionary {
                 (_, "") => {
                     cx.log(LogLevel::Info, format_args!("table {table} '{name}' {what}, version {version}"));
                 }
+                (_, new) if plan.replaced.is_some() => cx.log(
+                    LogLevel::Info,
+                    format_args!("table {table} '{name}' takes the place of '{new}', version {version}"),
+                ),
                 (_, new) => cx.log(
                     LogLevel::Info,
                     format_args!("table {table} '{name}' renamed to '{new}', version {version}"),

@@ -51,6 +51,8 @@ pub struct Plan {
     pub before: Option<TableRecord>,
     /// The table as it is going to be.
     pub after: Option<TableRecord>,
+    /// Another table, whose place it takes.
+    pub replaced: Option<TableRecord>,
     /// Storage that has to be made.
     pub made: Vec<VersionedTable>,
     /// Storage that is no longer wanted.
@@ -103,11 +105,14 @@ impl Dictionary {
             ChangeRequest::Change(SchemaChange::RenameTable { name, new_name, pinned }) => {
                 let before = self.table_for(requester, &name, pinned)?;
                 let definition = TableDefinition { name: new_name, ..before.definition.clone() };
-                self.plan_alter(requester, before, definition)
+                self.plan_alter(requester, before, definition, None)
+            }
+            ChangeRequest::Change(SchemaChange::RenameCopy { name, new_name, fenced }) => {
+                self.plan_rename_copy(requester, &name, new_name, fenced)
             }
             ChangeRequest::Change(SchemaChange::AlterTable { name, definition, pinned }) => {
                 let before = self.table_for(requester, &name, pinned)?;
-                self.plan_alter(requester, before, definition)
+                self.plan_alter(requester, before, definition, None)
             }
             ChangeRequest::Change(SchemaChange::TruncateTable { name, pinned }) => {
                 self.plan_truncate(view, requester, &name, pinned)
@@ -154,7 +159,8 @@ impl Dictionary {
         }
     }
 
-    /// A table gets this name: nobody else may have it, and its database is made if there is none.
+    /// A table gets this name: none may have it but itself and the one that it replaces, and its database is made if
+    /// there is none.
     fn plan_name(
         &self,
         requester: Requester,
@@ -162,7 +168,9 @@ impl Dictionary {
         name: &str,
         plan: &mut Plan,
     ) -> Result<(), Refused> {
-        if let Some(present) = self.tables.find(name).filter(|present| Some(present.table) != own) {
+        let replaced = plan.replaced.as_ref().map(|replaced| replaced.table);
+        let is_in_the_way = |present: &&TableRecord| ![own, replaced].contains(&Some(present.table));
+        if let Some(present) = self.tables.find(name).filter(is_in_the_way) {
             let detail = format!("'{}' has id {}", present.definition.name, present.table);
             return refuse(ErrorCode::TableExists, detail);
         }
@@ -264,16 +272,38 @@ impl Dictionary {
         Ok(plan)
     }
 
+    /// The copy of a fenced table gets a name, perhaps that of the fenced table.
+    fn plan_rename_copy(
+        &mut self,
+        requester: Requester,
+        name: &str,
+        new_name: String,
+        fenced: u32,
+    ) -> Planned {
+        let before = self.table_for(requester, name, None)?;
+        if self.fences.get(&fenced) != Some(&requester.address.node()) {
+            return refuse(
+                ErrorCode::StaleTable,
+                format!("'{name}' is a copy of table {fenced}, whose write fence has ended"),
+            );
+        }
+        let is_original = |present: &&TableRecord| present.table == fenced && fenced != before.table;
+        let replaced = self.tables.find(&new_name).filter(is_original).cloned();
+        let definition = TableDefinition { name: new_name, ..before.definition.clone() };
+        self.plan_alter(requester, before, definition, replaced)
+    }
+
     fn plan_alter(
         &mut self,
         requester: Requester,
         before: TableRecord,
         definition: TableDefinition,
+        replaced: Option<TableRecord>,
     ) -> Planned {
         check_definition(&definition)?;
         check_same_columns(&before.definition, &definition)?;
         check_same_indexes(&before.definition, &definition)?;
-        let mut plan = Plan::default();
+        let mut plan = Plan { replaced, ..Plan::default() };
         self.plan_name(requester, Some(before.table), &definition.name, &mut plan)?;
         let mut unique_tables = Vec::new();
         for index in &definition.indexes {
@@ -292,6 +322,7 @@ impl Dictionary {
         }
         let dropped = before.unique_tables.iter().filter(|unique| !unique_tables.contains(unique));
         plan.gone = dropped.map(|u| VersionedTable { table: u.table, version: u.version }).collect();
+        plan.gone.extend(plan.replaced.iter().flat_map(TableRecord::all));
         let version = self.tables.take_version();
         let after = TableRecord { version, unique_tables, definition, ..before.clone() };
         let is_renamed = before.definition.name != after.definition.name;

@@ -30,8 +30,9 @@ impl Plan {
             DatabaseStep::Remove(name) => Item::NoDatabase(name.clone()),
         });
         let before = self.before.as_ref().filter(|_| !self.is_in_place());
+        let dropped = before.into_iter().chain(&self.replaced).map(|record| Item::NoTable(record.table));
         let after = self.after.clone().map(Item::Table);
-        database.into_iter().chain(before.map(|before| Item::NoTable(before.table))).chain(after).collect()
+        database.into_iter().chain(dropped).chain(after).collect()
     }
 }
 

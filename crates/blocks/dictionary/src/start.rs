@@ -258,7 +258,7 @@ impl Dictionary {
         };
         if !making.is_published {
             making.is_published = true;
-            let task = RoundTask::Publish { record: Some(making.record.clone()), gone: Vec::new() };
+            let task = RoundTask::Publish { records: [making.record.clone()].into(), gone: Vec::new() };
             making.awaited = ask_own(cx, BlockNumber::Coordinator, making.record.table, task);
         }
         if making.awaited.is_empty() {

@@ -74,11 +74,11 @@ impl Block {
             }
             RoundTask::Build { .. } if refuses => return Err(ErrorCode::NotSupportedYet),
             RoundTask::Build { .. } => {}
-            RoundTask::Publish { record, gone } => {
+            RoundTask::Publish { records, gone } => {
                 for name in gone {
                     self.tables.remove(&name.table);
                 }
-                for table in record.iter().flat_map(TableRecord::all) {
+                for table in records.iter().flat_map(TableRecord::all) {
                     let fence = self.tables.get(&table.table).map_or(0, |table| table.fence);
                     self.tables.insert(table.table, Held { fence, ..held(table.version) });
                 }
@@ -264,6 +264,9 @@ impl World {
         let request = self.request_next;
         let other = NAMES[usize::from(name / 6 % 6)];
         let name = NAMES[usize::from(name % 6)];
+        // The owner of a write fence renames the copy of the fenced table.
+        let fenced = self.harness.block().fences().next().filter(|_| matches!(kind % 18, 14 | 15));
+        let node = fenced.map_or(node, |(_, owner)| owner.0);
         let from = api(node);
         self.open.entry(node).or_default().insert(request);
         let h = &mut self.harness;
@@ -274,7 +277,7 @@ impl World {
             definition.indexes.push(index);
             definition
         };
-        match kind % 16 {
+        match kind % 18 {
             0 | 1 => create(h, from, request, name),
             2 => send_create(h, from, request, indexed(IndexKind::Unique)),
             3 => named(h, from, SignalNumber::DropTableRequest, request, name),
@@ -287,7 +290,13 @@ impl World {
             11 => fence(h, from, request, name),
             12 => change(h, from, request, SchemaChange::LiftFence { table: 1 }),
             13 => change(h, from, request, SchemaChange::DropDatabase { name: "test".into() }),
-            14 => {
+            14 | 15 => {
+                let fenced = fenced.map_or(1, |(table, _)| table);
+                let original = h.block().tables().find(|table| table.table == fenced && request % 4 != 0);
+                let new_name = original.map_or(other.into(), |table| table.definition.name.clone());
+                rename_copy(h, from, request, name, &new_name, fenced);
+            }
+            16 => {
                 self.locks.insert((node, request));
                 lock(h, from, request, "model", 500);
             }
@@ -523,6 +532,8 @@ fn rare_branches_are_met() {
         "requester has gone while its change is recorded",
         "requester has gone while its change becomes durable",
         "schema change is refused because the disk is full",
+        "a copy takes the place of a fenced table",
+        "the place of a fenced table is kept as the change is undone",
     ]);
     for seed in 0..300 {
         let world = run(seed % 2 == 1, steps(seed));

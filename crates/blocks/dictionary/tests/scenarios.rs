@@ -329,6 +329,62 @@ fn a_fence() {
 }
 
 #[test]
+fn a_copy_takes_the_place_of_a_fenced_table() {
+    let (mut h, mut asked) = (harness(), Asked::default());
+    subscribe(&mut h, api(151), 1);
+    for (request, name) in [(2, "test.t"), (3, "test.copy")] {
+        create(&mut h, api(150), request, name);
+        asked.end_all(&mut h);
+        seen(&mut h, api(151), u64::MAX);
+    }
+    h.take_sent();
+    h.heading("refused: nobody has fenced the table, or somebody else; and a third table may have the name");
+    let refused = |request, code| (SignalNumber::SchemaChangeRefuse, request, code);
+    rename_copy(&mut h, api(150), 4, "test.copy", "test.t", 1);
+    assert_eq!(refusals(&mut h), [refused(4, ErrorCode::StaleTable)]);
+    fence(&mut h, api(150), 5, "test.t");
+    asked.end_all(&mut h);
+    rename_copy(&mut h, api(151), 6, "test.copy", "test.t", 1);
+    rename_copy(&mut h, api(150), 7, "test.copy", "test.copy", 2);
+    rename_copy(&mut h, api(150), 8, "test.t", "test.copy", 1);
+    assert_eq!(
+        refusals(&mut h),
+        [
+            refused(6, ErrorCode::StaleTable),
+            refused(7, ErrorCode::StaleTable),
+            refused(8, ErrorCode::TableExists),
+        ]
+    );
+    h.heading("undone: both tables keep their names, and the fence stays");
+    rename_copy(&mut h, api(150), 9, "test.copy", "test.t", 1);
+    asked.refuse(&mut h, DATA_MANAGERS[0], ErrorCode::InternalError);
+    asked.end_all(&mut h);
+    assert_eq!(names(&h).iter().map(|table| table.2).collect::<Vec<_>>(), ["test.t", "test.copy"]);
+    assert_eq!(h.block().fences().collect::<Vec<_>>(), [(1, NodeId(150))]);
+    h.heading("carried out: one event; the table that is replaced goes with its fence");
+    rename_copy(&mut h, api(150), 10, "test.copy", "test.t", 1);
+    asked.end_all(&mut h);
+    seen(&mut h, api(151), u64::MAX);
+    assert_eq!(names(&h).iter().map(|table| (table.0, table.2)).collect::<Vec<_>>(), [(2, "test.t")]);
+    assert_eq!(h.block().fences().count(), 0);
+    h.heading("with another name the fenced table stays, and its fence");
+    create(&mut h, api(150), 11, "test.copy");
+    asked.end_all(&mut h);
+    seen(&mut h, api(151), u64::MAX);
+    fence(&mut h, api(150), 12, "test.t");
+    asked.end_all(&mut h);
+    rename_copy(&mut h, api(150), 13, "test.copy", "test.u", 2);
+    asked.end_all(&mut h);
+    seen(&mut h, api(151), u64::MAX);
+    assert_eq!(
+        names(&h).iter().map(|table| (table.0, table.2)).collect::<Vec<_>>(),
+        [(1, "test.u"), (2, "test.t")]
+    );
+    assert_eq!(h.block().fences().collect::<Vec<_>>(), [(2, NodeId(150))]);
+    check("a_copy_takes_the_place_of_a_fenced_table.txt", &h);
+}
+
+#[test]
 fn a_fence_awaits_no_subscriber() {
     let (mut h, mut asked) = (harness(), Asked::default());
     create(&mut h, api(150), 1, "test.t");

@@ -126,6 +126,11 @@ impl Cluster {
         Ok(Fence { inner, engine: Arc::clone(self.engine()) })
     }
 
+    /// Gives the copy of a fenced table its final name, perhaps that of the fenced table, whose place it takes then.
+    pub fn rename_copy(&self, copy: &str, new_name: &str, of: &Fence) -> Result<Table> {
+        self.block_on(self.inner.rename_copy(copy, new_name, &of.inner))
+    }
+
     /// Creates a database.
     pub fn create_database(&self, name: &str, attachment: &[u8]) -> Result<()> {
         self.block_on(self.inner.create_database(name, attachment))

@@ -73,6 +73,22 @@ impl Cluster {
         Ok(Fence { cluster: self.clone(), table: table.core().id(), is_lifted: false })
     }
 
+    /// Gives the copy of a table its final name, if the table's write fence, under which it was copied, has not ended.
+    /// If that is the table's own name, the copy takes its place: the table is dropped in the same change, and its
+    /// write fence is [`gone`](Fence::gone). At no time is there no table of that name.
+    ///
+    /// # Errors
+    /// `StaleTable` if the write fence has ended: the table's rows may have changed since, or the copy may have lost
+    /// some over a restart; `NoSuchTable`, `TableExists`, `BadTableDefinition` if the name is not allowed.
+    pub async fn rename_copy(&self, copy: &str, new_name: &str, of: &Fence) -> Result<Table> {
+        self.change_table(SchemaChange::RenameCopy {
+            name: copy.into(),
+            new_name: new_name.into(),
+            fenced: of.table.0,
+        })
+        .await
+    }
+
     async fn change_table(&self, change: SchemaChange) -> Result<Table> {
         self.request_table(Request::ChangeSchema(change)).await
     }

@@ -161,6 +161,35 @@ fn a_fence_keeps_others_from_changing_rows() {
 }
 
 #[test]
+fn a_copy_takes_the_place_of_its_table() {
+    let node = LocalNode::start().expect("a node starts");
+    let (one, other) = (connect(&node), connect(&node));
+    let old = one.create_table(new_table("d.t")).expect("it is new");
+    one.insert(&old, &row(1, 1)).unwrap();
+    let theirs = other.table("d.t").expect("it is there");
+    let fence = one.fence_table(&old).expect("nobody else has one");
+    let copy = one.create_table(new_table("d.copy")).expect("it is new");
+    one.insert(&copy, &row(1, 10)).unwrap();
+    let stale = |result: vinga::Result<vinga::Table>| result.map(|_| ()).map_err(|error| error.code());
+    // A write fence of somebody else, or of another table, is none.
+    let mine = other.create_table(new_table("d.mine")).expect("it is new");
+    let of_mine = other.fence_table(&mine).expect("nobody else has one");
+    assert_eq!(stale(other.rename_copy("d.copy", "d.t", &of_mine)), Err(ErrorCode::TableExists));
+    assert_eq!(stale(one.rename_copy("d.copy", "d.t", &of_mine)), Err(ErrorCode::StaleTable));
+    let new = one.rename_copy("d.copy", "d.t", &fence).expect("it is fenced");
+    assert_eq!((new.name(), new.core().id()), ("d.t", copy.core().id()));
+    assert_eq!(one.tables().unwrap().iter().filter(|name| name.starts_with("d.")).count(), 2);
+    assert_eq!(other.get(&theirs, 1u64).unwrap_err().code(), ErrorCode::StaleTable);
+    let theirs = other.table("d.t").expect("it is there");
+    assert_eq!(other.get(&theirs, 1u64).unwrap().unwrap()["n"], 10u64.into());
+    // The write fence went with the table that was replaced.
+    other.write(&theirs, &row(1, 11)).expect("nobody has fenced it");
+    let again = one.create_table(new_table("d.copy")).expect("the name is free");
+    assert_eq!(stale(one.rename_copy("d.copy", "d.t", &fence)), Err(ErrorCode::StaleTable));
+    assert_eq!(again.name(), "d.copy");
+}
+
+#[test]
 fn the_requester_waits_until_subscribers_have_confirmed() {
     let node = LocalNode::start().expect("a node starts");
     let (one, other) = (connect(&node), connect(&node));

@@ -73,6 +73,17 @@ pub enum SchemaChange {
         /// Its name.
         name: String,
     },
+    /// The copy of a table that this API node has fenced gets its final name. If that is the name of the fenced table,
+    /// the copy takes its place: the fenced table is dropped in the same change. Refused with `StaleTable` if the fence
+    /// has ended, as the rows of both may differ then.
+    RenameCopy {
+        /// `database.table`, the present name of the copy.
+        name: String,
+        /// `database.table`.
+        new_name: String,
+        /// The id of the fenced table.
+        fenced: u32,
+    },
 }
 
 /// A database.
@@ -181,7 +192,7 @@ pub enum SchemaEventKind {
     CreateTable,
     /// A table was dropped.
     DropTable,
-    /// A table has another name, and perhaps another definition.
+    /// A table has another name, and perhaps another definition. If another table had that name, it was dropped.
     RenameTable,
     /// A table has lost all rows; it has another id.
     TruncateTable,

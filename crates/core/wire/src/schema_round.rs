@@ -44,11 +44,11 @@ pub enum RoundTask {
         /// Refuse with `NotSupportedYet` if there are rows, because a unique index is new.
         must_be_empty: bool,
     },
-    /// Coordinators: from now on these are the table and its hidden tables, and they may be used; dropped tables are
+    /// Coordinators: from now on these are the tables, with their hidden ones, and they may be used; dropped tables are
     /// unknown from now on.
     Publish {
-        /// The table.
-        record: Option<TableRecord>,
+        /// The tables.
+        records: Vec<TableRecord>,
         /// The dropped tables.
         gone: Vec<VersionedTable>,
     },

@@ -109,7 +109,7 @@ impl Bench {
             let record = TableRecord::new(TABLE, VERSION, partitions.clone(), definition.clone());
             let task = match to.block() {
                 Some(BlockNumber::DataManager) => RoundTask::Prepare { record, made: vec![TABLE] },
-                _ => RoundTask::Publish { record: Some(record), gone: vec![] },
+                _ => RoundTask::Publish { records: vec![record], gone: vec![] },
             };
             FrameWriter::begin(&mut bytes, SignalNumber::ApiConnectedOrder, 1, to, from, 0)
                 .put(&ApiNodeBody::new(API.node(), Incarnation(1)));

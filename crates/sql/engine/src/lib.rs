@@ -13,7 +13,8 @@
 //! | [`native_tables`] | the SQL definition of tables that native clients have created |
 //! | [`sayable`] | which tables have names and types that SQL can represent |
 //! | [`schema`] | operations on whole tables: create, drop, look up |
-//! | [`fences`] | write fences of tables that are copied, which others may not change meanwhile |
+//! | [`copying`] | statements that copy a table, which no other client may change meanwhile, and then replace it |
+//! | [`leftovers`] | tables that are to be dropped once the data nodes are back |
 //! | [`backoff`] | backoff after conflicts with a change of a table's definition |
 //! | [`plan`] | converts records and keys of the server to rows and keys, and back |
 //! | [`condition`] | conditions that the data nodes check |
@@ -30,12 +31,13 @@ pub mod abi;
 pub mod auto_increment;
 pub mod backoff;
 pub mod condition;
+pub mod copying;
 pub mod cursor;
 pub mod databases;
 pub mod definition;
 pub mod failure;
-pub mod fences;
 pub mod folder_watch;
+pub mod leftovers;
 pub mod native_tables;
 pub mod node;
 pub mod plan;

@@ -7,6 +7,7 @@
 use crate::auto_increment::Fetcher;
 use crate::databases::{self, Sharing};
 use crate::failure::{Failure, Result};
+use crate::leftovers::Leftovers;
 use crate::presence::Presence;
 use crate::sayable::SayableTables;
 use crate::schema_watch;
@@ -92,6 +93,8 @@ pub struct Node {
     pub sharing: Sharing,
     /// Which tables SQL can represent, and so lists.
     pub sayable: SayableTables,
+    /// Tables that are to be dropped once the data nodes are back.
+    pub leftovers: Leftovers,
 }
 
 const NO_PANIC: &str = "nothing panics while it holds this lock";
@@ -128,6 +131,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         fetcher: Fetcher::default(),
         sharing: Sharing::default(),
         sayable: SayableTables::default(),
+        leftovers: Leftovers::default(),
     });
     server::set_ending(false);
     // Databases that exist already were known before, or contain no tables of the data nodes.

@@ -1,33 +1,26 @@
 //! Statements that concern whole tables: create, drop, rename, truncate, and look up.
 
 use crate::auto_increment::{Counter, Name};
+use crate::copying;
 use crate::definition::{Description, OWN_DATABASE};
 use crate::failure::{Failure, Result, ha};
-use crate::fences;
 use crate::native_tables;
+use crate::node::Node;
 use crate::session::Session;
 use crate::waiting::Waiter;
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use vinga::ErrorCode;
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, Table};
 
 /// How much longer a schema change may take than other requests, in ms: as long as the data nodes wait for a SQL node
 /// that does not confirm that it has forgotten the old definition.
 const CHANGE_MS: u64 = 10_000;
 
-/// The beginning of the name under which the server keeps an old table until the new one has replaced it.
-pub(crate) const BACKUP_PREFIX: &str = "#sql-backup";
-
-/// How often, and with which pauses, a table is looked up while it is between two names.
-const SWAP_ATTEMPTS: u32 = 20;
-const SWAP_PAUSE: Duration = Duration::from_millis(20);
-
-fn failure(session: &Session, error: &vinga::Error) -> Failure {
-    let failure = session.node().failure(error);
+fn failure(node: &Node, error: &vinga::Error) -> Failure {
+    let failure = node.failure(error);
     if error.code() == ErrorCode::NoSuchTable {
         return Failure { number: ha::NO_SUCH_TABLE, ..failure };
     }
@@ -41,13 +34,21 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
     change: impl FnOnce(Cluster) -> F,
 ) -> Result<T> {
     let cluster = session.cluster()?.clone();
-    let node = Arc::clone(session.node());
+    carry_out_over(session.node(), &cluster, change(cluster.clone()))
+}
+
+/// Like [`carry_out`], over a connection of the pool.
+pub(crate) fn carry_out_over<T>(
+    node: &Node,
+    cluster: &Cluster,
+    change: impl Future<Output = vinga::Result<T>>,
+) -> Result<T> {
     let waiter = Arc::new(Waiter::default());
     node.watch(&waiter);
     let longest = node.wait_max_ms() + CHANGE_MS;
-    match waiter.run(&cluster, longest, change(cluster.clone())).output {
-        Ok(done) => done.map_err(|error| failure(session, &error)),
-        Err(_) => Err(node.timed_out(&cluster, longest)),
+    match waiter.run(cluster, longest, change).output {
+        Ok(done) => done.map_err(|error| failure(node, &error)),
+        Err(_) => Err(node.timed_out(cluster, longest)),
     }
 }
 
@@ -58,8 +59,16 @@ pub(crate) fn carry_out<T, F: Future<Output = vinga::Result<T>>>(
 pub fn create_table(session: &mut Session, description: &Description) -> Result<()> {
     let definition = description.to_definition()?;
     ensure_database(session, description)?;
-    let table =
-        carry_out(session, |cluster| async move { cluster.as_async().create_table(definition).await })?;
+    let (node, cluster) = (Arc::clone(session.node()), session.cluster()?.clone());
+    node.leftovers.clear(&node, &cluster, &description.name)?;
+    session.copying().note_copy(description, cluster.incarnation());
+    let created =
+        carry_out(session, |cluster| async move { cluster.as_async().create_table(definition).await });
+    let table = created.inspect_err(|failure| {
+        if copying::is_copy(&description.name) && copying::has_unknown_outcome(failure) {
+            leave(session, &description.name);
+        }
+    })?;
     if description.auto_increment > 1 {
         let incarnation = session.cluster()?.incarnation();
         let name = Name { incarnation, birth: table.core().birth().0, is_of_hidden_key: false };
@@ -110,25 +119,49 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, or the failure of the request.
 pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await })?;
-    fences::forget(session, name);
+    let Some(name) = session.copying().resolve_backup(name) else { return Ok(()) };
+    let name = name.as_str();
+    carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await }).inspect_err(
+        |failure| {
+            if failure.number != ha::NO_SUCH_TABLE {
+                leave(session, name);
+            }
+        },
+    )?;
+    session.copying().note_dropped(name);
     Ok(())
 }
 
-/// Renames a table.
+/// A table that the current statement has created, or was to replace, could not be dropped: that is done later, as the
+/// statement ends now.
+fn leave(session: &mut Session, name: &str) {
+    if let Some(which) = session.copying().which(name) {
+        let node = Arc::clone(session.node());
+        node.leftovers.add(&node, name, which);
+    }
+}
+
+/// Renames a table. Three of the renames of a statement that copies a table are one change.
 ///
 /// # Errors
 /// `NO_SUCH_TABLE`, `TABLE_EXISTS`, or the failure of the request.
 pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
-    match carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await }) {
-        Ok(_) => fences::follow_rename(session, from, to),
-        Err(failure) => {
-            // The statement has been abandoned.
-            fences::lift_all(session);
-            return Err(failure);
-        }
+    if copying::is_backup(to) {
+        return copying::put_away(session, from, to);
     }
-    Ok(())
+    if copying::is_copy(from) {
+        return copying::put_in_place(session, from, to);
+    }
+    if copying::is_backup(from) && copying::put_back(session, from) {
+        return Ok(());
+    }
+    let renamed =
+        carry_out(session, |cluster| async move { cluster.as_async().rename_table(from, to).await });
+    if renamed.is_err() {
+        // The statement has been abandoned.
+        copying::lift_all(session);
+    }
+    renamed.map(|_| ())
 }
 
 /// Removes all rows of a table, by replacing it with another, empty table.
@@ -144,34 +177,13 @@ pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, the reason why SQL can't represent it, or the failure of the request.
 pub fn definition_of(session: &mut Session, name: &str) -> Result<Vec<u8>> {
-    let table = describe_patiently(session, name)?;
+    let table = session.describe(name)?;
     native_tables::own_part(table.definition()).map(Cow::into_owned).map_err(Failure::unsupported)
-}
-
-/// Describes a table. If it does not exist it may be between two names: an `ALTER` that copies moves the old table away
-/// before the new one takes its place.
-fn describe_patiently(session: &mut Session, name: &str) -> Result<Table> {
-    let mut attempts = 0;
-    loop {
-        let found = session.describe(name);
-        let is_missing = found.as_ref().is_err_and(|failure| failure.number == ha::NO_SUCH_TABLE);
-        if !is_missing || attempts == SWAP_ATTEMPTS || !is_being_swapped(session, name)? {
-            return found;
-        }
-        attempts += 1;
-        thread::sleep(SWAP_PAUSE);
-    }
-}
-
-fn is_being_swapped(session: &mut Session, name: &str) -> Result<bool> {
-    let Some((database, _)) = name.split_once('.') else { return Ok(false) };
-    let put_away = format!("{database}.{BACKUP_PREFIX}");
-    Ok(all_names(session)?.iter().any(|other| other.starts_with(&put_away)))
 }
 
 fn all_names(session: &mut Session) -> Result<Vec<String>> {
     let cluster = session.cluster()?.clone();
-    session.wait(cluster.as_async().tables())?.map_err(|error| failure(session, &error))
+    session.wait(cluster.as_async().tables())?.map_err(|error| failure(session.node(), &error))
 }
 
 /// The names of the tables of a database that users see.

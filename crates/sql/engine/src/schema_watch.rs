@@ -77,6 +77,10 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
                     node.server.drop_triggers(&event.name);
                 }
                 node.server.forget(&event.name);
+                // After a rename: the table that had this name may have been replaced.
+                if !event.new_name.is_empty() {
+                    node.server.forget(&event.new_name);
+                }
             }
         }
     }

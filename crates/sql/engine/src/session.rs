@@ -35,8 +35,8 @@ pub use conditional::{ChangeIf, Changed};
 pub use reads::{Given, RowLock};
 
 use crate::backoff::Backoff;
+use crate::copying::Copying;
 use crate::failure::{Failure, Result, ha};
-use crate::fences::Fences;
 use crate::node::Node;
 use crate::presence::Presence;
 use crate::row_name::{RowName, RowSet};
@@ -123,7 +123,7 @@ pub struct Session {
     failure: Failure,
     duplicate: Option<Duplicate>,
     numbers: numbers::Numbers,
-    fences: Fences,
+    copying: Copying,
     backoff: Backoff,
     /// The rows that the current statement has changed, if that was requested.
     changed_rows: Option<RowSet>,
@@ -166,7 +166,7 @@ impl Session {
             failure: Failure::new(0, ""),
             duplicate: None,
             numbers: numbers::Numbers::default(),
-            fences: Fences::default(),
+            copying: Copying::default(),
             backoff: Backoff::default(),
             changed_rows: None,
         }
@@ -182,9 +182,9 @@ impl Session {
         self.slot
     }
 
-    /// The tables that only this session may change.
-    pub fn fences(&mut self) -> &mut Fences {
-        &mut self.fences
+    /// The tables that the current statement copies.
+    pub fn copying(&mut self) -> &mut Copying {
+        &mut self.copying
     }
 
     /// The waiter, by which others can end its waits.
@@ -264,8 +264,9 @@ impl Session {
         }
     }
 
-    /// Begins a statement.
-    pub fn begin_statement(&mut self, stands_alone: bool) {
+    /// Begins a statement, or the use of another table by it: `statement` is the server's number of it.
+    pub fn begin_statement(&mut self, stands_alone: bool, statement: u64) {
+        self.copying.begin_statement(statement);
         self.stands_alone = stands_alone;
         // The state of a statement that has ended does not concern this one.
         self.is_lost &= !stands_alone;

@@ -3,7 +3,8 @@
 //!
 //! Each client has rows of its own, and its transactions follow each other, so what is there afterwards is the state
 //! after so many of them, and no fewer than were answered as being on disk. Definitions are those that were answered,
-//! and perhaps the one under way, the same in SQL and for native clients. A number of `AUTO_INCREMENT` is given once.
+//! and perhaps the one under way, the same in SQL and for native clients: nothing is left of a statement that copies a
+//! table. A number of `AUTO_INCREMENT` is given once.
 //!
 //! `VINGA_SEED` is where the random numbers begin, `VINGA_ROUNDS` the number of kills (10).
 
@@ -181,89 +182,178 @@ impl Client {
     }
 }
 
-/// Tables that are made and dropped.
+/// A table that is made while the data node may be killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Made {
+    columns: usize,
+    /// `ROWS_MADE`, or none.
+    rows: u64,
+}
+
+/// Rows of such a table.
+const ROWS_MADE: u64 = 40;
+
+/// Such tables by name.
+type Tables = BTreeMap<String, Made>;
+
+/// Tables that are made, filled, changed, renamed, emptied and dropped.
 struct Definitions {
     session: Session,
+    random: fastrand::Rng,
     count: u64,
-    /// Tables with their numbers of columns.
-    tables: BTreeMap<String, usize>,
-    /// What was not answered: the table with its columns then.
-    open: Option<(String, Option<usize>)>,
+    tables: Tables,
+    /// The tables as they would be after the statement that was not answered.
+    open: Option<(String, Tables)>,
+    /// Statements that were not answered, by their first word and the outcome.
+    outcomes: BTreeMap<(String, &'static str), u32>,
 }
 
 impl Definitions {
     fn run(&mut self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
-            self.count += 1;
-            let first = self.tables.keys().next().cloned();
-            let (statement, table, columns) = match (self.count % 5, first) {
-                (3 | 4, Some(table)) => (format!("DROP TABLE {table}"), table, None),
-                _ => {
-                    let table = format!("made_{:06}", self.count);
-                    (format!("CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=VINGA"), table, Some(1))
-                }
-            };
+            let (statement, after) = self.next();
             match self.session.try_query(&statement) {
-                Ok(_) => self.note(table, columns),
+                Ok(_) => self.tables = after,
                 Err(error) => {
                     println!("{statement}: {error}");
-                    assert!(error.number().is_some(), "the session goes on: {error}");
-                    self.open = Some((table, columns));
+                    // The session goes on, and no statement meets what another has left.
+                    assert!(error.number().is_some_and(|number| ![1050, 1146].contains(&number)), "{error}");
+                    self.open = Some((statement, after));
                     return;
                 }
             }
         }
     }
 
-    fn note(&mut self, table: String, columns: Option<usize>) {
-        match columns {
-            Some(columns) => _ = self.tables.insert(table, columns),
-            None => _ = self.tables.remove(&table),
+    /// A statement, and the tables after it.
+    fn next(&mut self) -> (String, Tables) {
+        self.count += 1;
+        let mut after = self.tables.clone();
+        let new = format!("made_{:06}", self.count);
+        let names: Vec<&String> = self.tables.keys().collect();
+        let chosen = self.random.choice(&names).map(|&name| (name.clone(), self.tables[name]));
+        let (kind, Some((table, Made { columns, rows }))) = (self.random.u8(..16), chosen) else {
+            after.insert(new.clone(), Made { columns: 1, rows: 0 });
+            return (format!("CREATE TABLE {new} (id INT PRIMARY KEY) ENGINE=VINGA"), after);
+        };
+        let statement = match kind {
+            0..=2 => {
+                after.insert(new.clone(), Made { columns: 1, rows: 0 });
+                format!("CREATE TABLE {new} (id INT PRIMARY KEY) ENGINE=VINGA")
+            }
+            3..=10 if rows == 0 => {
+                after.insert(table.clone(), Made { columns, rows: ROWS_MADE });
+                format!("INSERT INTO {table} (id) SELECT seq FROM seq_1_to_{ROWS_MADE}")
+            }
+            3..=8 => {
+                after.insert(table.clone(), Made { columns: columns + 1, rows });
+                add_column(&table, columns)
+            }
+            9 | 10 => {
+                after.remove(&table);
+                after.insert(new.clone(), Made { columns: columns + 1, rows });
+                format!("{}, RENAME TO {new}", add_column(&table, columns))
+            }
+            11 => {
+                after.remove(&table);
+                after.insert(new.clone(), Made { columns, rows });
+                format!("RENAME TABLE {table} TO {new}")
+            }
+            12 => {
+                after.insert(table.clone(), Made { columns, rows: 0 });
+                format!("TRUNCATE TABLE {table}")
+            }
+            _ => {
+                after.remove(&table);
+                format!("DROP TABLE {table}")
+            }
+        };
+        (statement, after)
+    }
+
+    /// The tables as SQL shows them now.
+    fn found(&mut self) -> Tables {
+        let columns = "SELECT table_name, COUNT(*) FROM information_schema.columns WHERE table_schema = 'test' AND \
+                       table_name LIKE 'made%' GROUP BY table_name";
+        let mut found = Tables::new();
+        for line in again(&mut self.session, columns) {
+            let (table, columns) = line.split_once(' ').expect("two columns");
+            // A table that was being dropped may be listed until it is used: the SQL node does not know yet that it is
+            // gone. One that was being changed may be outdated once.
+            let mut count = || self.session.try_query(&format!("SELECT COUNT(*), COUNT(id) FROM {table}"));
+            let counted =
+                count().or_else(|error| if error.number() == Some(1412) { count() } else { Err(error) });
+            match counted {
+                Ok(answer) => {
+                    let counts = answer.strings().remove(0);
+                    assert_eq!(counts[0], counts[1], "{table}");
+                    let rows = counts[0].parse().expect("a number");
+                    found
+                        .insert(table.to_owned(), Made { columns: columns.parse().expect("a number"), rows });
+                }
+                Err(error) => assert_eq!(error.number(), Some(1146), "{table}: {error}"),
+            }
         }
+        found
     }
 
     /// What is there is what was answered, and perhaps what was not.
     fn check(&mut self, native: &Cluster) {
-        let columns = "SELECT table_name, COUNT(*) FROM information_schema.columns WHERE table_schema = 'test' AND \
-                       table_name LIKE 'made%' GROUP BY table_name";
-        // A table that was being dropped may be listed until it is used: the SQL node does not know yet that it is gone.
-        let mut found: BTreeMap<String, usize> = again(&mut self.session, columns)
-            .iter()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(table, count)| (table.to_owned(), count.parse().expect("a number")))
-            .collect();
-        let before = self.tables.clone();
         let open = self.open.take();
-        if let Some((table, None)) = &open
-            && let Err(error) = self.session.try_query(&format!("SELECT COUNT(*) FROM {table}"))
-        {
-            assert_eq!(error.number(), Some(1146), "{error}");
-            found.remove(table);
+        let begun = Instant::now();
+        // A change that is undone takes a moment, and so does what a statement could not drop.
+        loop {
+            let found = self.found();
+            let is_done = open.as_ref().is_some_and(|(_, after)| *after == found);
+            if is_done || found == self.tables {
+                let outcome = if is_done { "done" } else { "not done" };
+                if let Some((statement, _)) = &open {
+                    let word = statement.split(' ').next().expect("a statement").to_owned();
+                    *self.outcomes.entry((word, outcome)).or_default() += 1;
+                }
+                self.tables = found;
+                break;
+            }
+            assert!(
+                begun.elapsed() < HANG_GUARD,
+                "{found:?} is there; {:?} was answered, {open:?} was not",
+                self.tables
+            );
+            thread::sleep(Duration::from_millis(20));
         }
-        if found != before
-            && let Some((table, columns)) = open.clone()
-        {
-            self.note(table, columns);
-        }
-        assert_eq!(
-            found, self.tables,
-            "tables with their columns; {open:?} was not answered, {before:?} was"
-        );
-        for table in found.keys() {
-            assert_eq!(self.session.lines(&format!("SELECT COUNT(*) FROM {table}")), ["0"], "{table}");
-        }
-        // A change that is undone takes a moment.
-        let sql: BTreeSet<String> = found.into_keys().chain(["t".to_owned(), "u".to_owned()]).collect();
+        let sql: BTreeSet<String> =
+            self.tables.keys().cloned().chain(["t".to_owned(), "u".to_owned()]).collect();
         let natively = || -> BTreeSet<String> {
             let tables = native.tables().expect("the data node answers").into_iter();
             tables.filter_map(|table| table.strip_prefix("test.").map(str::to_owned)).collect()
         };
-        let begun = Instant::now();
         while natively() != sql {
-            assert!(begun.elapsed() < HANG_GUARD, "{sql:?} are there in SQL, natively {:?}", natively());
+            assert!(
+                begun.elapsed() < HANG_GUARD,
+                "after {open:?} {sql:?} are there in SQL, natively {:?}",
+                natively()
+            );
             thread::sleep(Duration::from_millis(20));
         }
+        assert_eq!(self.found(), self.tables, "after {open:?}");
+        self.change_again(open.map(|(statement, _)| statement));
     }
+
+    /// A table that a statement was about to change can be changed.
+    fn change_again(&mut self, statement: Option<String>) {
+        let Some(statement) = statement else { return };
+        let words: BTreeSet<&str> = statement.split(' ').collect();
+        let concerned = self.tables.iter_mut().filter(|(table, _)| words.contains(table.as_str()));
+        for (table, made) in concerned {
+            self.session.query(&add_column(table, made.columns));
+            made.columns += 1;
+        }
+    }
+}
+
+/// A statement that copies a table with so many columns.
+fn add_column(table: &str, columns: usize) -> String {
+    format!("ALTER TABLE {table} ADD COLUMN c{columns} INT")
 }
 
 /// Repeats a statement until it succeeds, which it does soon: the data node is back.
@@ -370,8 +460,15 @@ fn sessions_go_on_with_all_that_was_durable() {
             numbers: Vec::new(),
         })
         .collect();
-    let mut definitions =
-        Definitions { session: servers.connect(0), count: 0, tables: BTreeMap::new(), open: None };
+    let mut definitions = Definitions {
+        session: servers.connect(0),
+        random: random.fork(),
+        count: 0,
+        tables: Tables::new(),
+        open: None,
+        outcomes: BTreeMap::new(),
+    };
+    definitions.session.query("SET vinga_durability = disk");
     for round in 0..rounds {
         work_until_killed(&mut servers, &mut clients, &mut definitions, &mut random);
         let found = read(&mut session);
@@ -393,4 +490,5 @@ fn sessions_go_on_with_all_that_was_durable() {
         servers.check_alive();
         println!("round {round}: {tried} transactions, {rows} rows, {} tables", definitions.tables.len());
     }
+    println!("statements that were not answered: {:?}", definitions.outcomes);
 }

@@ -92,6 +92,18 @@ pub fn rename(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &s
     change(h, from, request, SchemaChange::RenameTable { name, new_name, pinned: None });
 }
 
+pub fn rename_copy(
+    h: &mut Harness<Dictionary>,
+    from: Address,
+    request: u32,
+    name: &str,
+    new_name: &str,
+    fenced: u32,
+) {
+    let (name, new_name) = (name.into(), new_name.into());
+    change(h, from, request, SchemaChange::RenameCopy { name, new_name, fenced });
+}
+
 pub fn truncate(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &str) {
     change(h, from, request, SchemaChange::TruncateTable { name: name.into(), pinned: None });
 }

@@ -479,11 +479,11 @@ impl Node {
                     assert_eq!(made.insert(table.table, table.version), None, "an id has one table");
                 }
             }
-            RoundTask::Publish { record, gone } => {
+            RoundTask::Publish { records, gone } => {
                 gone.iter().for_each(|table| {
                     made.remove(&table.table);
                 });
-                made.extend(record.iter().flat_map(TableRecord::all).map(|t| (t.table, t.version)));
+                made.extend(records.iter().flat_map(TableRecord::all).map(|t| (t.table, t.version)));
             }
             RoundTask::Complete { record, .. } => {
                 made.extend(record.map(|record| (record.table, record.version)));

@@ -3,7 +3,7 @@
 use super::entries;
 use super::layout::{Definition, NameTaker, Slice};
 use crate::table::OpenTable;
-use crate::{fences, schema};
+use crate::{copying, schema};
 use std::ffi::c_void;
 
 entries! {
@@ -28,11 +28,11 @@ entries! {
     }
 
     fn fence_table(; session, table: &OpenTable) {
-        fences::fence(session, table)
+        copying::fence(session, table)
     }
 
     fn lift_fences(; session) {
-        fences::lift_all(session);
+        copying::lift_all(session);
         Ok(())
     }
 
