@@ -61,7 +61,7 @@ fn a_stop_without_a_disk_says_that_data_is_gone_and_the_port_is_kept() {
 fn the_port_of_the_configuration_goes_before_that_of_the_last_start() {
     let folder = Folder::new();
     assert!(folder.up(&["--port", "0"]).0 && folder.run("down", &[]).0);
-    let before = std::fs::read_to_string(folder.0.join("node-1/vinga.start")).expect("it was started");
+    let before = fs::read_to_string(folder.0.join("node-1/vinga.start")).expect("it was started");
     let (ok, text) = folder.up(&["--set", "ServerPort=0"]);
     assert!(ok && !before.contains(&format!("address=127.0.0.1:{}\n", folder.port())), "{text}\n{before}");
     let (ok, text) = folder.up(&["--port", "1", "--set", "ServerPort=2"]);
@@ -87,9 +87,9 @@ fn status_tells_what_runs() {
     assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
 
     // A node that hangs has a process, but does not answer.
-    rustix::process::kill_process(folder.pid(), rustix::process::Signal::STOP).expect("it runs");
+    rustix::process::kill_process(folder.pid(), Signal::STOP).expect("it runs");
     let (code, nodes) = status(&folder);
-    rustix::process::kill_process(folder.pid(), rustix::process::Signal::CONT).expect("it is there");
+    rustix::process::kill_process(folder.pid(), Signal::CONT).expect("it is there");
     assert_eq!((code, &nodes[0]["state"]), (Some(3), &"not answering".into()));
 
     let pid = folder.pid();
@@ -149,7 +149,7 @@ fn commands_find_the_cluster_by_its_folder() {
         said(command.output())
     };
     let link = std::env::temp_dir().join(format!("vinga-here-{}", std::process::id()));
-    std::fs::create_dir_all(&link).expect("a folder can be made");
+    fs::create_dir_all(&link).expect("a folder can be made");
     std::os::unix::fs::symlink(&folder.0, link.join("vinga-cluster")).expect("a link can be made");
     let found = [
         tables(&|command| _ = command.args(["admin", "--folder", place, "tables"])),
@@ -161,7 +161,7 @@ fn commands_find_the_cluster_by_its_folder() {
             command.args(["admin", "tables", "--folder", place]).env("VINGA_CONNECT", "127.0.0.1:1");
         }),
     ];
-    std::fs::remove_dir_all(&link).expect("it is ours");
+    fs::remove_dir_all(&link).expect("it is ours");
     assert!(found.iter().all(|(ok, text)| *ok && text.contains("shop.orders")), "{found:?}");
     let (ok, text) =
         tables(&|command| _ = command.args(["admin", "tables"]).env("VINGA_CONNECT", "127.0.0.1:1"));
@@ -218,7 +218,7 @@ fn what_nobody_reads_is_no_accident() {
     }
     assert_eq!(unread(&mut folder.command("down")), (Some(0), String::new()));
     // A full disk is an error, however.
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+    let full = fs::File::options().write(true).open("/dev/full").expect("it is there");
     let output = vinga().args(["data", "--show"]).stdout(full).output().expect("the binary runs");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("cannot write to standard output"), "{error}");
