@@ -292,7 +292,8 @@ impl World {
             13 => change(h, from, request, SchemaChange::DropDatabase { name: "test".into() }),
             14 | 15 => {
                 let fenced = fenced.map_or(1, |(table, _)| table);
-                let original = h.block().tables().find(|table| table.table == fenced && request % 4 != 0);
+                let original =
+                    h.block().tables().find(|table| table.table == fenced && !request.is_multiple_of(4));
                 let new_name = original.map_or(other.into(), |table| table.definition.name.clone());
                 rename_copy(h, from, request, name, &new_name, fenced);
             }
