@@ -61,8 +61,7 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
     let table =
         carry_out(session, |cluster| async move { cluster.as_async().create_table(definition).await })?;
     if description.auto_increment > 1 {
-        let incarnation = session.cluster()?.incarnation();
-        let name = Name { incarnation, birth: table.core().birth().0, is_of_hidden_key: false };
+        let name = Name { birth: table.core().birth().0, is_of_hidden_key: false };
         Counter::of(session.node(), name).begin_at(session, description.auto_increment)?;
     }
     Ok(())

@@ -105,6 +105,73 @@ fn what_waits_for_the_disk_is_there_after_a_crash() {
     servers.check_alive();
 }
 
+/// The ids of `count` rows that are inserted one by one.
+fn generate(session: &mut Session, table: &str, count: u64) -> Vec<u64> {
+    again(session, &format!("SELECT COUNT(*) FROM {table}"));
+    let mut generate_one = |_| {
+        session.query(&format!("INSERT INTO {table} (a) VALUES (0)"));
+        session.lines("SELECT LAST_INSERT_ID()")[0].parse().expect("a number")
+    };
+    (0..count).map(&mut generate_one).collect()
+}
+
+#[test]
+fn numbers_behind_given_ones_are_not_generated_twice() {
+    let folder = Folder::new("durable-behind-given");
+    let mut servers = servers_in(&folder, 2);
+    let (mut one, mut other) = (servers.connect(0), servers.connect(1));
+    for (table, key) in [("t", "PRIMARY KEY (id)"), ("k", "KEY (id)")] {
+        one.query(&format!("CREATE TABLE {table} (id BIGINT AUTO_INCREMENT, a INT, {key}) ENGINE=VINGA"));
+        one.query(&format!("INSERT INTO {table} VALUES (1, 1)"));
+        // Given one after the other: this node takes some values behind them, too.
+        (101..=240).for_each(|id| _ = one.query(&format!("INSERT INTO {table} VALUES ({id}, 1)")));
+        let given = generate(&mut one, table, 1);
+        assert_eq!(given, [241], "{table}");
+        servers.data.restart();
+        let of_other = generate(&mut other, table, 300);
+        assert!(!of_other.contains(&241), "{table}: 241 was given before");
+        let of_one = generate(&mut one, table, 20);
+        assert!(of_one.iter().all(|id| !of_other.contains(id) && *id != 241), "{table}: {of_one:?}");
+    }
+    servers.check_alive();
+}
+
+#[test]
+fn what_the_data_nodes_do_not_know_any_more_of_given_numbers_is_not_relied_on() {
+    let folder = Folder::new("durable-given-lost");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query("CREATE TABLE k (id BIGINT AUTO_INCREMENT, a INT, KEY (id)) ENGINE=VINGA");
+    (101..=240).for_each(|id| _ = session.query(&format!("INSERT INTO k VALUES ({id}, 1)")));
+    servers.data.restart();
+    // The rows are gone, and so is what has moved the counter.
+    let mut ids = generate(&mut session, "k", 3);
+    // Meanwhile the server opens the table again.
+    std::thread::sleep(Duration::from_millis(1500));
+    ids.extend(generate(&mut session, "k", 300));
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "each was given once");
+    servers.check_alive();
+}
+
+#[test]
+fn where_numbers_begin_is_there_with_the_definition() {
+    let folder = Folder::new("durable-begin");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    let columns = "(id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=VINGA";
+    session.query(&format!("CREATE TABLE a {columns}"));
+    session.query(&format!("CREATE TABLE t {columns} AUTO_INCREMENT=1000"));
+    servers.data.restart();
+    assert_eq!(generate(&mut session, "t", 1), [1000]);
+    session.query("ALTER TABLE a AUTO_INCREMENT=500");
+    servers.data.restart();
+    assert_eq!(generate(&mut session, "a", 1), [500]);
+    servers.check_alive();
+}
+
 #[test]
 fn tables_that_are_not_logged_are_there_and_empty_after_a_restart() {
     let folder = Folder::new("durable-nologging");
