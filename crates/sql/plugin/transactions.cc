@@ -77,6 +77,15 @@ void warn_of_full(THD *thd) {
                       std::string(said.bytes, said.length).c_str(), "VINGA");
 }
 
+/* In these statements the server calls a table corrupt that it can't open, whatever the cause, except for a few error
+   numbers (sql_admin.cc, table_not_corrupted_error, in 10.11); their result has only the text. */
+static bool maintains_tables(THD *thd) {
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_ANALYZE: case SQLCOM_CHECK: case SQLCOM_OPTIMIZE: case SQLCOM_REPAIR: return true;
+  default: return false;
+  }
+}
+
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
@@ -99,7 +108,10 @@ void raise(THD *thd, int error) {
     my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str());
     break;
   case HA_ERR_TO_BIG_ROW: raise_long_row(); break;
-  default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
+  default:
+    if (temporary && maintains_tables(thd))
+      my_printf_error(ER_LOCK_WAIT_TIMEOUT, ER_THD(thd, ER_GET_TEMPORARY_ERRMSG), MYF(0), error, text.c_str(), "VINGA");
+    else my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }
 }
 
