@@ -5,8 +5,9 @@
    know that before they commit:
      - If an engine or a binary log has changes too, the server commits in two phases: it requests all participants with
        changes to `prepare`, rolls all of them back if one of them fails, and only then writes its log and lets them
-       commit. `prepare` sends the waiting changes and checks that the transaction still exists. A statement of a longer
-       transaction also ends in this way, with that statement's changes.
+       commit. `prepare` sends the waiting changes and checks that the transaction still exists, and that the data nodes
+       have a disk if the commit will wait for one. A statement of a longer transaction also ends in this way, with that
+       statement's changes.
      - If there are no others the engine only gets `commit`, which sends the changes with the commit: one round trip. A
        failure then has rolled back the whole transaction.
 
@@ -229,6 +230,7 @@ static int prepare(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
+  if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
   int error= ends ? engine->prepare(connection->session) : engine->statement_flush(connection->session);
   if (error) raise_of_changes(thd, connection, error);
   connection->is_prepared= ends && !error;

@@ -270,6 +270,28 @@ fn changes_of_a_durable_table_wait_for_the_disk() {
 }
 
 #[test]
+fn what_was_committed_with_another_engine_is_there_after_a_crash() {
+    let folder = Folder::new("durable-together");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
+    session.query("CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB");
+    session.query("SET vinga_durability = disk");
+    for (id, tables) in [(1, ["i", "t"]), (2, ["t", "i"])] {
+        session.query("BEGIN");
+        tables.iter().for_each(|table| _ = session.query(&format!("INSERT INTO {table} VALUES ({id})")));
+        session.query("COMMIT");
+        servers.data.restart();
+        let count = again(&mut session, "SELECT COUNT(*) FROM t");
+        assert_eq!(
+            (count, session.lines("SELECT COUNT(*) FROM i")),
+            (vec![id.to_string()], vec![id.to_string()])
+        );
+    }
+    servers.check_alive();
+}
+
+#[test]
 fn an_orderly_stop_loses_nothing() {
     let folder = Folder::new("durable-stop");
     let mut servers = servers_in(&folder, 1);
@@ -292,6 +314,18 @@ fn without_a_disk_commits_that_wait_for_it_fail() {
     let (_, text) = session.error("INSERT INTO t VALUES (1)");
     assert!(text.contains("Diskless"), "{text}");
     assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    // Together with another engine: that one has not committed then.
+    session.query("CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB");
+    for statements in [
+        ["INSERT INTO i VALUES (1)", "INSERT INTO t VALUES (1)"],
+        ["INSERT INTO t VALUES (1)", "INSERT INTO i VALUES (1)"],
+    ] {
+        session.query("BEGIN");
+        statements.iter().for_each(|statement| _ = session.query(statement));
+        let (_, text) = session.error("COMMIT");
+        assert!(text.contains("20048") && text.contains("Diskless"), "{text}");
+        assert_eq!(session.lines("SELECT COUNT(*) FROM i UNION ALL SELECT COUNT(*) FROM t"), ["0", "0"]);
+    }
     session.query("SET vinga_durability = DEFAULT");
     session.query("INSERT INTO t VALUES (1)");
     let (number, text) = session.error("SET vinga_durability = 'paper'");
