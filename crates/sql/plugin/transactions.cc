@@ -5,8 +5,9 @@
    know that before they commit:
      - If an engine or a binary log has changes too, the server commits in two phases: it requests all participants with
        changes to `prepare`, rolls all of them back if one of them fails, and only then writes its log and lets them
-       commit. `prepare` sends the waiting changes and checks that the transaction still exists. A statement of a longer
-       transaction also ends in this way, with that statement's changes.
+       commit. `prepare` sends the waiting changes and checks that the transaction still exists, and that the data nodes
+       have a disk if the commit will wait for one. A statement of a longer transaction also ends in this way, with that
+       statement's changes.
      - If there are no others the engine only gets `commit`, which sends the changes with the commit: one round trip. A
        failure then has rolled back the whole transaction.
 
@@ -77,6 +78,15 @@ void warn_of_full(THD *thd) {
                       std::string(said.bytes, said.length).c_str(), "VINGA");
 }
 
+/* In these statements the server calls a table corrupt that it can't open, whatever the cause, except for a few error
+   numbers (sql_admin.cc, table_not_corrupted_error, in 10.11); their result has only the text. */
+static bool maintains_tables(THD *thd) {
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_ANALYZE: case SQLCOM_CHECK: case SQLCOM_OPTIMIZE: case SQLCOM_REPAIR: return true;
+  default: return false;
+  }
+}
+
 void raise(THD *thd, int error) {
   Connection *connection= connection_of(thd);
   uint8_t temporary= 0, doomed= 0;
@@ -99,7 +109,10 @@ void raise(THD *thd, int error) {
     my_error(ER_RECORD_FILE_FULL, MYF(0), table.c_str());
     break;
   case HA_ERR_TO_BIG_ROW: raise_long_row(); break;
-  default: my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
+  default:
+    if (temporary && maintains_tables(thd))
+      my_printf_error(ER_LOCK_WAIT_TIMEOUT, ER_THD(thd, ER_GET_TEMPORARY_ERRMSG), MYF(0), error, text.c_str(), "VINGA");
+    else my_error(temporary ? ER_GET_TEMPORARY_ERRMSG : ER_GET_ERRMSG, MYF(0), error, text.c_str(), "VINGA");
   }
 }
 
@@ -217,6 +230,7 @@ static int prepare(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
+  if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
   int error= ends ? engine->prepare(connection->session) : engine->statement_flush(connection->session);
   if (error) raise_of_changes(thd, connection, error);
   connection->is_prepared= ends && !error;

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::backups::{Load, Tables, back_up, inspect, restore};
+use support::durable::DurableNode;
 use support::folder::{said, vinga};
 use support::{Node, greet};
 use tempfile::TempDir;
@@ -70,6 +71,21 @@ fn small_backup() -> (Node, TempDir, PathBuf) {
     let (is_well, text) = back_up(&node, &folder);
     assert!(is_well, "{text}");
     (node, place, folder)
+}
+
+#[test]
+fn what_is_restored_is_on_disk() {
+    let (_node, _place, folder) = small_backup();
+    // What does not wait for the disk is not there.
+    let mut target = DurableNode::new(&["TimeBetweenGlobalCheckpoints=32000"]);
+    target.start();
+    let command = vinga().arg("restore").arg(&folder).args(["--connect", &target.address()]).output();
+    let (is_well, text) = said(command);
+    assert!(is_well && text.contains("100 rows"), "{text}");
+    target.kill();
+    let cluster = target.start();
+    let table = support::durable::table_of(&cluster);
+    assert_eq!(cluster.count(&table, |scan| scan).expect("it can be counted"), 100);
 }
 
 /// Restores what must be refused into an empty cluster, and inspects it; both say this.

@@ -253,6 +253,17 @@ fn without_a_disk_a_durable_commit_is_refused() {
     let error = commit(&cluster, &table, &[(1, Some(1))], true).expect_err("there is no disk");
     assert_eq!(error.code(), vinga::ErrorCode::NoDisk);
     assert_ne!(error.class(), ErrorClass::Temporary);
+    // Who commits elsewhere, too, knows it before, even if everything has been sent already.
+    for is_sent in [false, true] {
+        let mut transaction = cluster.begin().expect("it runs");
+        transaction.insert(&table, &row(1, 1)).expect("it is a row");
+        if is_sent {
+            transaction.execute().expect("it can be written");
+        }
+        transaction.set_durable(true);
+        let error = transaction.execute().expect_err("there is no disk");
+        assert_eq!(error.code(), vinga::ErrorCode::NoDisk);
+    }
     commit(&cluster, &table, &[(1, Some(1))], false).expect("it can be written");
     assert!(!node.file("system").exists() && !node.file("redo").exists());
 }

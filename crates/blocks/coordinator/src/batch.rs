@@ -81,7 +81,7 @@ impl Coordinator {
         transaction.rows = 0;
         transaction.clear_errors();
         if flags & FLAG_DURABLE != 0 {
-            transaction.is_durable = true;
+            transaction.is_durable |= flags & FLAG_COMMIT != 0;
             if cx.view().addresses(BlockNumber::Redo).next().is_none() {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NoDisk));
                 return Some(());

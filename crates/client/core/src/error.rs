@@ -84,10 +84,8 @@ impl Error {
             (Some(name), ErrorCode::NoSuchTable) => format!("There is no table {name}."),
             (Some(name), ErrorCode::NoSuchDatabase) => format!("There is no database {name}."),
             (Some(name), ErrorCode::DatabaseExists) => format!("There is a database {name} already."),
-            // The detail is the cause, which says more than what follows from it.
-            (Some(cause), ErrorCode::ClusterFailure) => {
-                format!("{cause}: no data node is connected, try again when one is there.")
-            }
+            // The detail is the cause.
+            (Some(cause), ErrorCode::ClusterFailure) => format!("No data node is connected: {cause}."),
             (Some(detail), code) => format!("{} ({detail})", code.sentence()),
         }
     }

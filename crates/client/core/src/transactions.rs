@@ -180,7 +180,8 @@ impl Transactions {
             BatchEnd::Commit if is_fresh && does_nothing => {
                 return self.finish(net, handle, busy.batch, Ok(Standing::Committed(Epoch(0))));
             }
-            BatchEnd::Open if does_nothing => {
+            // Whether there is a disk, the coordinator says.
+            BatchEnd::Open if does_nothing && (is_fresh || !transaction.is_durable) => {
                 busy.batch.finish(Ok(Standing::Open));
                 transaction.finished = Some(busy.batch);
                 return net.notify(TokenKind::Transaction, handle);
@@ -210,12 +211,11 @@ impl Transactions {
         busy.sent += count;
         (busy.moment, busy.confirmed, busy.rows) = (net.moment(), None, 0);
         let rollback_from = busy.batch.rollback_from().filter(|_| from == 0);
+        let durable = if transaction.is_durable { FLAG_DURABLE } else { 0 };
         match busy.end {
             BatchEnd::RollBack => flags |= FLAG_ROLLBACK,
-            BatchEnd::Commit if busy.sent == busy.batch.len() => {
-                flags |= if transaction.is_durable { FLAG_COMMIT | FLAG_DURABLE } else { FLAG_COMMIT };
-            }
-            BatchEnd::Commit | BatchEnd::Open => {}
+            BatchEnd::Commit if busy.sent == busy.batch.len() => flags |= FLAG_COMMIT | durable,
+            BatchEnd::Commit | BatchEnd::Open => flags |= durable,
         }
         if rollback_from.is_some() && busy.end != BatchEnd::RollBack {
             flags |= FLAG_ROLLBACK_TO;

@@ -6,7 +6,8 @@
 //! one read of the sum, in one batch with their commit. It uses a range's values in its own memory, and fetches the
 //! next range when half of one is used up, on a separate thread: no statement holds a lock while it fetches, and a
 //! statement waits only if a whole range was used up within one round trip; ranges grow then. A node keeps its values
-//! of a table as long as it runs, no matter who opens and closes the table.
+//! of a table as long as it runs, no matter who opens and closes the table, but not beyond a restart of all data nodes:
+//! what they knew of the counter, and did not have on disk, they do not know any more ([`State::meet`]).
 //!
 //! The values of a statement that states its number of rows are consecutive: its client knows all of them by the first
 //! (`LAST_INSERT_ID()`). The rest of a range is abandoned if it is too small for a statement and the next range does
@@ -20,7 +21,8 @@
 //! 1. In memory: this node generates no value up to it any more.
 //! 2. At the data nodes: if the counter is lower it is moved behind the value, so ranges that are taken from then on
 //!    begin behind it. Explicit values that follow each other closely move it ever less often, as each move also takes
-//!    some of the following values for this node.
+//!    some of the following values for this node. These moves do not wait for the disk, as a crash that undoes them
+//!    costs the rows, too; but before one of the values that were taken is generated the counter is brought there.
 //!
 //! One case remains: a value inside a range that *another* SQL node has taken before. That node is not notified: if it
 //! checked whether its range is still valid, each of its statements would cost a round trip, for something that hardly
@@ -73,18 +75,32 @@ struct State {
     ranges: Ranges,
     /// Size of the next range.
     size: u64,
-    /// Values of the fetch that is under way; 0 if there is none.
-    fetching: u64,
+    /// Values of the fetch that is under way, if there is one; 0 if it only brings the counter to the disk.
+    fetching: Option<u64>,
     /// Number of fetches that have ended.
     fetches: u64,
     failure: Option<Failure>,
+    /// The incarnation of the cluster that the ranges are of, and the one before it; 0 if there was none.
+    incarnation: u64,
+    earlier: u64,
+}
+
+impl State {
+    /// Notes which incarnation of the cluster a connection knows, and forgets what is of the one before: its counter may
+    /// be lower now, or belong to another table. Returns whether the ranges are of this one: a connection that has not
+    /// noticed the restart yet knows the one before.
+    fn meet(&mut self, incarnation: u64) -> bool {
+        if ![0, self.earlier, self.incarnation].contains(&incarnation) {
+            (self.earlier, self.incarnation) = (self.incarnation, incarnation);
+            (self.ranges, self.size, self.failure) = (Ranges::default(), 0, None);
+        }
+        incarnation == self.incarnation
+    }
 }
 
 /// The name of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
-    /// The incarnation of the cluster: births start again in the next one.
-    pub incarnation: u64,
     /// The birth of the table.
     pub birth: u64,
     /// Whether its values are those of the hidden primary key.
@@ -126,12 +142,14 @@ impl Counter {
     ///
     /// # Errors
     /// If no values could be fetched.
-    pub fn take(self: &Arc<Self>, session: &Session, request: &ValueRequest) -> Result<(u64, u64)> {
+    pub fn take(self: &Arc<Self>, session: &mut Session, request: &ValueRequest) -> Result<(u64, u64)> {
+        let incarnation = session.cluster()?.incarnation();
         let node = session.node();
         let mut state = self.state.lock().expect(NO_PANIC);
+        state.meet(incarnation);
         let mut waits = 0;
         // If a fetch of a smaller range is already under way, the statement waits for that one and for its own.
-        let patience = if (1..request.span()).contains(&state.fetching) { 2 } else { 1 };
+        let patience = if state.fetching.is_some_and(|values| values < request.span()) { 2 } else { 1 };
         let mut fetches_before = state.fetches;
         loop {
             if let Some(taken) = state.ranges.take(request) {
@@ -153,7 +171,7 @@ impl Counter {
             if waits == 0 {
                 waits = 1;
                 node.counters.auto_increment_waits.fetch_add(1, Ordering::Relaxed);
-                if state.fetches > 0 {
+                if state.fetches > 0 && !state.ranges.is_unsaved() {
                     state.size = (state.size * 2).min(RANGE_MAX);
                 }
             }
@@ -166,23 +184,27 @@ impl Counter {
     }
 
     fn fetch(self: &Arc<Self>, state: &mut State, node: &Arc<Node>, request: &ValueRequest) {
-        if state.fetching > 0 {
+        if state.fetching.is_some() {
             return;
         }
         state.size = state.size.max(node.prefetch());
-        state.fetching = state.ranges.portion(request, state.size);
-        node.fetcher.push(Arc::clone(self), state.fetching);
+        let is_unsaved = state.ranges.is_unsaved();
+        let values = if is_unsaved { 0 } else { state.ranges.portion(request, state.size) };
+        state.fetching = Some(values);
+        node.fetcher.push(Arc::clone(self), values);
     }
 
-    fn take_over(&self, fetched: Result<(u64, u64)>) {
+    /// Takes the result of a fetch over a connection that knew this incarnation of the cluster when it began.
+    fn take_over(&self, incarnation: u64, fetched: Result<(u64, u64)>) {
         let mut state = self.state.lock().expect(NO_PANIC);
-        state.fetching = 0;
+        let values = state.fetching.take();
         state.fetches += 1;
+        state.failure = None;
         match fetched {
-            Ok((begin, end)) => {
-                state.failure = None;
-                state.ranges.add(begin, end);
-            }
+            // What is of an earlier one may be that of another table: it is fetched again.
+            Ok(_) if !state.meet(incarnation) => {}
+            Ok((_, end)) if values == Some(0) => state.ranges.save(end),
+            Ok((begin, end)) => state.ranges.add(begin, end),
             Err(failure) => state.failure = Some(failure),
         }
         self.on_fetched.notify_all();
@@ -194,33 +216,47 @@ impl Counter {
     /// # Errors
     /// If the counter could not be moved.
     pub fn use_value(&self, session: &mut Session, value: u64) -> Result<()> {
-        let move_to = self.state.lock().expect(NO_PANIC).ranges.use_value(value);
-        let Some((next, slack)) = move_to else { return Ok(()) };
-        let moved = self.advance(session, next, next.saturating_add(slack))?;
-        let mut state = self.state.lock().expect(NO_PANIC);
-        let slack_max = state.size.max(session.node().prefetch());
-        match moved {
-            Moved::To(end) => state.ranges.move_behind(next, end, slack_max),
-            Moved::Was(there) => state.ranges.learn(there),
+        loop {
+            let incarnation = session.cluster()?.incarnation();
+            let move_to = {
+                let mut state = self.state.lock().expect(NO_PANIC);
+                state.meet(incarnation);
+                state.ranges.use_value(value)
+            };
+            let Some((next, slack)) = move_to else { return Ok(()) };
+            let moved = self.advance(session, next, next.saturating_add(slack), false)?;
+            let is_same = session.cluster()?.incarnation() == incarnation;
+            let mut state = self.state.lock().expect(NO_PANIC);
+            if !is_same || !state.meet(incarnation) {
+                // The data nodes were restarted in the meantime, and may have lost that move.
+                continue;
+            }
+            let slack_max = state.size.max(session.node().prefetch());
+            match moved {
+                Moved::To(end) => state.ranges.move_behind(next, end, slack_max),
+                Moved::Was(there) => state.ranges.learn(there),
+            }
+            return Ok(());
         }
-        Ok(())
     }
 
-    /// Makes the values begin at `next`, or further on.
+    /// Makes the values begin at `next`, or further on: when this returns that is on the disk, as definitions are.
     ///
     /// # Errors
     /// If the counter could not be moved.
     pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
-        let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next)?;
+        let incarnation = session.cluster()?.incarnation();
+        let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next, true)?;
         let mut state = self.state.lock().expect(NO_PANIC);
+        state.meet(incarnation);
         state.ranges.use_value(next.saturating_sub(1));
         state.ranges.learn(there);
         Ok(())
     }
 
-    fn advance(&self, session: &mut Session, next: u64, end: u64) -> Result<Moved> {
+    fn advance(&self, session: &mut Session, next: u64, end: u64, is_durable: bool) -> Result<Moved> {
         let node = Arc::clone(session.node());
-        let moved = counters::advance(session.cluster()?, self.key, next, end);
+        let moved = counters::advance(session.cluster()?, self.key, next, end, is_durable);
         moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))
     }
 
@@ -244,11 +280,13 @@ impl Counter {
     /// # Errors
     /// If the counter could not be read.
     pub fn peek(&self, session: &mut Session) -> Result<u64> {
+        let incarnation = session.cluster()?.incarnation();
         let (own, floor) = {
             let mut state = self.state.lock().expect(NO_PANIC);
+            state.meet(incarnation);
             // The range that is being fetched may have left the counter but not arrived yet: then neither side has the
             // next value.
-            while state.ranges.peek().is_none() && state.fetching > 0 {
+            while state.ranges.peek().is_none() && state.fetching.is_some() {
                 state = self.on_fetched.wait_timeout(state, LOOK_PAUSE).expect(NO_PANIC).0;
                 if session.is_killed() {
                     return Err(Failure::killed());
@@ -315,12 +353,38 @@ impl Fetcher {
                 }
             };
             drop(queue);
+            let mut incarnation = 0;
             let fetched = node.cluster(0, None).and_then(|(_, cluster): (usize, Cluster)| {
+                incarnation = cluster.incarnation();
                 counters::take(&cluster, counter.key, count)
                     .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
             node.counters.auto_increment_fetches.fetch_add(1, Ordering::Relaxed);
-            counter.take_over(fetched);
+            counter.take_over(incarnation, fetched);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_an_earlier_incarnation_of_the_cluster_are_not_used() {
+        let (mut state, one) = (State::default(), ValueRequest::one());
+        assert!(state.meet(7));
+        state.ranges.add(1, 257);
+        state.ranges.use_value(1000);
+        state.ranges.learn(1001);
+        assert!(state.meet(7));
+        // The counter may be lower in the next one.
+        assert!(state.meet(3));
+        assert_eq!(state.ranges.take(&one), None);
+        assert_eq!(state.ranges.use_value(1), Some((2, 0)), "it has to be moved again");
+        state.ranges.add(2, 258);
+        // Other connections notice it later.
+        assert!(!state.meet(7) && !state.meet(0));
+        assert_eq!(state.ranges.take(&one), Some((2, 1)));
+        assert!(state.meet(3));
     }
 }

@@ -123,7 +123,7 @@ impl Failure {
 
     /// No data node can be reached. The cause comes first, as the server truncates long texts.
     pub fn outage(connectstring: &str, cause: &str) -> Self {
-        let text = format!("{cause} Data nodes: {connectstring}.");
+        let text = with_addresses(cause, connectstring);
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
@@ -169,13 +169,41 @@ impl Failure {
     pub fn from_error(error: &Error, connectstring: &str) -> Self {
         let is_temporary = matches!(error.class(), ErrorClass::Temporary);
         let is_outage = matches!(error.code(), ErrorCode::ClusterFailure | ErrorCode::ConnectionLost);
-        let nodes = if is_outage { format!(" Data nodes: {connectstring}.") } else { String::new() };
         Failure {
             number: Failure::number_of(error.code()),
-            text: format!("{}{nodes}", error.message()),
+            text: if is_outage { with_addresses(&error.message(), connectstring) } else { error.message() },
             is_temporary,
             is_doomed: false,
             table: String::new(),
         }
+    }
+}
+
+/// The text of an outage, with the addresses of the data nodes unless it names them.
+fn with_addresses(text: &str, connectstring: &str) -> String {
+    match text.contains(connectstring) {
+        true => text.to_owned(),
+        false => format!("{text} Data nodes: {connectstring}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest message of the server.
+    const MESSAGE_MAX: usize = 200;
+
+    #[test]
+    fn an_outage_is_told_in_full_with_a_long_address() {
+        let address = format!("unix:/{}", "x".repeat(70));
+        let cause = format!("can't connect to {address}: Connection refused (os error 111)");
+        let error = Error::with_detail(ErrorCode::ClusterFailure, cause);
+        for failure in [Failure::from_error(&error, &address), Failure::outage(&address, &error.message())] {
+            assert!(failure.text.starts_with("No data node is connected: "), "{}", failure.text);
+            assert!(failure.text.ends_with("(os error 111)."), "{}", failure.text);
+            assert!(failure.text.len() < MESSAGE_MAX - 20, "{}", failure.text);
+        }
+        assert!(Failure::outage(&address, "No data node answers.").text.contains(&address));
     }
 }

@@ -70,8 +70,7 @@ pub fn create_table(session: &mut Session, description: &Description) -> Result<
         }
     })?;
     if description.auto_increment > 1 {
-        let incarnation = session.cluster()?.incarnation();
-        let name = Name { incarnation, birth: table.core().birth().0, is_of_hidden_key: false };
+        let name = Name { birth: table.core().birth().0, is_of_hidden_key: false };
         Counter::of(session.node(), name).begin_at(session, description.auto_increment)?;
     }
     Ok(())

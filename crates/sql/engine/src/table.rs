@@ -112,10 +112,7 @@ impl OpenTable {
         })?;
         let tables: Vec<OnceLock<Table>> = (0..session.node().pool_size()).map(|_| OnceLock::new()).collect();
         let core = table.core();
-        // Requested after the description: if it is of this incarnation of the cluster now, it was not read in an
-        // earlier one.
-        let incarnation = session.cluster()?.incarnation();
-        let of_column = Name { incarnation, birth: core.birth().0, is_of_hidden_key: false };
+        let of_column = Name { birth: core.birth().0, is_of_hidden_key: false };
         let of_hidden_key = Name { is_of_hidden_key: true, ..of_column };
         let open = OpenTable {
             name: description.name.clone(),

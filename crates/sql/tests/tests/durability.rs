@@ -105,6 +105,73 @@ fn what_waits_for_the_disk_is_there_after_a_crash() {
     servers.check_alive();
 }
 
+/// The ids of `count` rows that are inserted one by one.
+fn generate(session: &mut Session, table: &str, count: u64) -> Vec<u64> {
+    again(session, &format!("SELECT COUNT(*) FROM {table}"));
+    let mut generate_one = |_| {
+        session.query(&format!("INSERT INTO {table} (a) VALUES (0)"));
+        session.lines("SELECT LAST_INSERT_ID()")[0].parse().expect("a number")
+    };
+    (0..count).map(&mut generate_one).collect()
+}
+
+#[test]
+fn numbers_behind_given_ones_are_not_generated_twice() {
+    let folder = Folder::new("durable-behind-given");
+    let mut servers = servers_in(&folder, 2);
+    let (mut one, mut other) = (servers.connect(0), servers.connect(1));
+    for (table, key) in [("t", "PRIMARY KEY (id)"), ("k", "KEY (id)")] {
+        one.query(&format!("CREATE TABLE {table} (id BIGINT AUTO_INCREMENT, a INT, {key}) ENGINE=VINGA"));
+        one.query(&format!("INSERT INTO {table} VALUES (1, 1)"));
+        // Given one after the other: this node takes some values behind them, too.
+        (101..=240).for_each(|id| _ = one.query(&format!("INSERT INTO {table} VALUES ({id}, 1)")));
+        let given = generate(&mut one, table, 1);
+        assert_eq!(given, [241], "{table}");
+        servers.data.restart();
+        let of_other = generate(&mut other, table, 300);
+        assert!(!of_other.contains(&241), "{table}: 241 was given before");
+        let of_one = generate(&mut one, table, 20);
+        assert!(of_one.iter().all(|id| !of_other.contains(id) && *id != 241), "{table}: {of_one:?}");
+    }
+    servers.check_alive();
+}
+
+#[test]
+fn what_the_data_nodes_do_not_know_any_more_of_given_numbers_is_not_relied_on() {
+    let folder = Folder::new("durable-given-lost");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query("CREATE TABLE k (id BIGINT AUTO_INCREMENT, a INT, KEY (id)) ENGINE=VINGA");
+    (101..=240).for_each(|id| _ = session.query(&format!("INSERT INTO k VALUES ({id}, 1)")));
+    servers.data.restart();
+    // The rows are gone, and so is what has moved the counter.
+    let mut ids = generate(&mut session, "k", 3);
+    // Meanwhile the server opens the table again.
+    std::thread::sleep(Duration::from_millis(1500));
+    ids.extend(generate(&mut session, "k", 300));
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "each was given once");
+    servers.check_alive();
+}
+
+#[test]
+fn where_numbers_begin_is_there_with_the_definition() {
+    let folder = Folder::new("durable-begin");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    let columns = "(id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=VINGA";
+    session.query(&format!("CREATE TABLE a {columns}"));
+    session.query(&format!("CREATE TABLE t {columns} AUTO_INCREMENT=1000"));
+    servers.data.restart();
+    assert_eq!(generate(&mut session, "t", 1), [1000]);
+    session.query("ALTER TABLE a AUTO_INCREMENT=500");
+    servers.data.restart();
+    assert_eq!(generate(&mut session, "a", 1), [500]);
+    servers.check_alive();
+}
+
 #[test]
 fn tables_that_are_not_logged_are_there_and_empty_after_a_restart() {
     let folder = Folder::new("durable-nologging");
@@ -203,6 +270,28 @@ fn changes_of_a_durable_table_wait_for_the_disk() {
 }
 
 #[test]
+fn what_was_committed_with_another_engine_is_there_after_a_crash() {
+    let folder = Folder::new("durable-together");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
+    session.query("CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB");
+    session.query("SET vinga_durability = disk");
+    for (id, tables) in [(1, ["i", "t"]), (2, ["t", "i"])] {
+        session.query("BEGIN");
+        tables.iter().for_each(|table| _ = session.query(&format!("INSERT INTO {table} VALUES ({id})")));
+        session.query("COMMIT");
+        servers.data.restart();
+        let count = again(&mut session, "SELECT COUNT(*) FROM t");
+        assert_eq!(
+            (count, session.lines("SELECT COUNT(*) FROM i")),
+            (vec![id.to_string()], vec![id.to_string()])
+        );
+    }
+    servers.check_alive();
+}
+
+#[test]
 fn an_orderly_stop_loses_nothing() {
     let folder = Folder::new("durable-stop");
     let mut servers = servers_in(&folder, 1);
@@ -225,6 +314,18 @@ fn without_a_disk_commits_that_wait_for_it_fail() {
     let (_, text) = session.error("INSERT INTO t VALUES (1)");
     assert!(text.contains("Diskless"), "{text}");
     assert_eq!(session.lines("SELECT COUNT(*) FROM t"), ["0"]);
+    // Together with another engine: that one has not committed then.
+    session.query("CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB");
+    for statements in [
+        ["INSERT INTO i VALUES (1)", "INSERT INTO t VALUES (1)"],
+        ["INSERT INTO t VALUES (1)", "INSERT INTO i VALUES (1)"],
+    ] {
+        session.query("BEGIN");
+        statements.iter().for_each(|statement| _ = session.query(statement));
+        let (_, text) = session.error("COMMIT");
+        assert!(text.contains("20048") && text.contains("Diskless"), "{text}");
+        assert_eq!(session.lines("SELECT COUNT(*) FROM i UNION ALL SELECT COUNT(*) FROM t"), ["0", "0"]);
+    }
     session.query("SET vinga_durability = DEFAULT");
     session.query("INSERT INTO t VALUES (1)");
     let (number, text) = session.error("SET vinga_durability = 'paper'");

@@ -19,6 +19,6 @@ fn a_sql_node_starts_and_works_without_data_nodes() {
     for statement in ["CREATE TABLE d.t (a INT) ENGINE=VINGA", "SELECT * FROM d.nothing"] {
         let error = session.query(statement).expect_err(statement).to_string();
         let cause = format!("can't connect to 127.0.0.1:{port}: Connection refused");
-        assert!(error.contains(&cause) && error.contains("no data node is connected"), "{error}");
+        assert!(error.contains(&cause) && error.contains("No data node is connected"), "{error}");
     }
 }

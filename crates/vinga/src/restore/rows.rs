@@ -2,13 +2,16 @@
 //!
 //! Of each partition of the backup the changes come first, in memory: what each changed row was at the end of the
 //! backup's epoch. Then the rows that the scan has met are read, and written unless they were changed; then the changed ones.
+//!
+//! None of these writes waits for the disk. At the end one of the rows is written once more, by a commit that does:
+//! what is on disk then is everything up to this commit, whoever has written it.
 
 use super::tables::{Kind, Restored, Tables};
 use crate::backup::input::{Backup, Problem};
 use crate::table::grouped;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
@@ -30,7 +33,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 /// Which row: id and birth of its table, and its place in the partition.
 type Place = (u32, u64, u32);
 
-/// Loads all rows; returns how many there are.
+/// Loads all rows, and waits until they are on disk, if the cluster has one; returns how many there are.
 ///
 /// # Errors
 /// A text: a row can't be written, or a file can't be read any more.
@@ -48,6 +51,7 @@ pub fn load(
         has_failed: AtomicBool::new(false),
         failure: Mutex::new(None),
         left: AtomicUsize::new(threads.min(rows.len())),
+        one: OnceLock::new(),
     };
     thread::scope(|scope| {
         for _ in 0..threads.min(rows.len()) {
@@ -73,12 +77,57 @@ pub fn load(
             }
         }
     });
-    let failure = shared.failure.into_inner().expect("nobody panics with it");
-    failure.map_or(Ok(shared.loaded.into_inner()), Err)
+    if let Some(failure) = shared.failure.into_inner().expect("nobody panics with it") {
+        return Err(failure);
+    }
+    if let Some(one) = shared.one.get() {
+        one.save(cluster).map_err(|error| format!("all rows are loaded, but may not be on disk: {error}"))?;
+    }
+    Ok(shared.loaded.into_inner())
+}
+
+/// A row that was written, of which there is one if any was.
+enum Written<'a> {
+    /// By its image.
+    Row(&'a Restored, Vec<u8>),
+    /// A counter: its key, and the next value.
+    Counter(&'a Restored, u64, u64),
+}
+
+impl Written<'_> {
+    /// Writes it once more, and waits until everything that was committed so far is on disk; at once if there is none.
+    fn save(&self, cluster: &Cluster) -> vinga::Result<()> {
+        let mut attempts = 0;
+        loop {
+            let Err(error) = self.commit(cluster) else { return Ok(()) };
+            attempts += 1;
+            match error.code() {
+                ErrorCode::NoDisk => return Ok(()),
+                code if attempts < ATTEMPTS_MAX
+                    && (error.is_retryable() || code == ErrorCode::UnknownOutcome) => {}
+                _ => return Err(error),
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn commit(&self, cluster: &Cluster) -> vinga::Result<()> {
+        let mut transaction = cluster.as_async().begin()?;
+        transaction.set_durable(true);
+        match self {
+            Written::Row(restored, image) => {
+                transaction.define_encoded(&restored.table, OperationKind::Write, &[], image)?
+            }
+            Written::Counter(restored, key, next) => {
+                transaction.write(&restored.table, &[("birth", *key), ("next", *next)])?
+            }
+        };
+        cluster.block_on(transaction.commit()).map(|_| ())
+    }
 }
 
 /// What the threads share.
-struct Shared {
+struct Shared<'a> {
     /// The next partition's place in the list.
     next: AtomicUsize,
     /// Rows that were written.
@@ -87,9 +136,11 @@ struct Shared {
     failure: Mutex<Option<String>>,
     /// Threads that go on.
     left: AtomicUsize,
+    /// One of the rows.
+    one: OnceLock<Written<'a>>,
 }
 
-impl Shared {
+impl Shared<'_> {
     fn fail(&self, error: Failure) {
         self.has_failed.store(true, Ordering::Relaxed);
         self.failure.lock().expect("nobody panics with it").get_or_insert(error.0);
@@ -112,15 +163,15 @@ struct Batch<'a> {
 }
 
 /// Loads one partition of the backup.
-struct Loader<'a> {
+struct Loader<'a, 's> {
     cluster: &'a Cluster,
     backup: &'a Backup,
     tables: &'a Tables,
-    shared: &'a Shared,
+    shared: &'s Shared<'a>,
     under_way: VecDeque<Batch<'a>>,
 }
 
-impl<'a> Loader<'a> {
+impl<'a> Loader<'a, '_> {
     fn partition(mut self, rows: &BackupFile) -> Result<(), Failure> {
         let changed = self.changes(rows.head.partition)?;
         let mut batch = Vec::new();
@@ -193,7 +244,7 @@ impl<'a> Loader<'a> {
     /// A counter of `AUTO_INCREMENT` is that of a table by the table's birth; the highest bit says which one.
     fn counter(
         &mut self,
-        restored: &Restored,
+        restored: &'a Restored,
         row: &[Value],
         births: &HashMap<u64, u64>,
     ) -> Result<(), Failure> {
@@ -207,6 +258,7 @@ impl<'a> Loader<'a> {
         let written = self.cluster.write(&restored.table, &[("birth", key), ("next", *next)]);
         written.map_err(|error| Failure(format!("{}: {error}", restored.table.name())))?;
         self.shared.loaded.fetch_add(1, Ordering::Relaxed);
+        self.shared.one.get_or_init(|| Written::Counter(restored, key, *next));
         Ok(())
     }
 
@@ -221,6 +273,7 @@ impl<'a> Loader<'a> {
             self.finish_one()?;
         }
         let rows = std::mem::take(rows);
+        self.shared.one.get_or_init(|| Written::Row(rows[0].0, rows[0].1.clone()));
         let ticket = self.start(&rows, OperationKind::Insert)?;
         self.under_way.push_back(Batch { rows, ticket });
         Ok(())

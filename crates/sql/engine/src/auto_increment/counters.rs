@@ -3,15 +3,15 @@
 //! A row is a counter: `next`, the lowest unused value; `u64::MAX` means that none is left. Its key is the table's
 //! birth, with the highest bit set for the counter of the hidden primary key.
 //!
-//! Where there is a disk, a range is on it before a value of it is used: a crash of the data nodes may cost rows that
-//! were not, but their values are not given again.
+//! Where there is a disk, a range is on it before a value of it is generated: a crash of the data nodes may cost rows
+//! that were not, but their values are not given again.
 
 use crate::backoff::Backoff;
 use crate::failure::{Failure, ha};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use vinga::blocking::Cluster;
-use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
+use vinga::blocking::{Cluster, Transaction};
+use vinga::{ColumnType, ErrorCode, Lock, NewTable, OperationNumber, Record, Table, Update, Value};
 
 /// The name of the table of the counters.
 const TABLE: &str = "vinga.auto_increment";
@@ -80,7 +80,7 @@ fn note_diskless(cluster: &Cluster) {
 }
 
 /// Takes `count` values from a counter, on the disk too: the first, and their end. Near the end of all values it takes
-/// one.
+/// one. With none it brings the counter to the disk as it is.
 ///
 /// # Errors
 /// `NumericOverflow` if none is left; other errors if the counter could not be moved.
@@ -126,25 +126,31 @@ pub enum Moved {
     Was(u64),
 }
 
-/// Moves a counter to `end` if it is lower than `next`.
+/// Moves a counter to `end` if it is lower than `next`; on the disk too if `is_durable`, also if it was not lower.
 ///
 /// # Errors
 /// If it could not be moved.
-pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64) -> vinga::Result<Moved> {
+pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: bool) -> vinga::Result<Moved> {
     let table = table(cluster)?;
     let mut attempts = Attempts::default();
+    let commit = |change: &dyn Fn(&mut Transaction) -> vinga::Result<OperationNumber>| {
+        let mut transaction = cluster.begin()?;
+        transaction.set_durable(is_durable && may_have_disk(cluster));
+        change(&mut transaction)?;
+        transaction.commit()
+    };
     loop {
         let update = Update::new().when("next", "<", next)?.set("next", end);
-        let error = match cluster.update(&table, key, &update) {
-            Ok(()) => return Ok(Moved::To(end)),
-            Err(error) => error,
-        };
+        let mut moved = commit(&|transaction| transaction.update(&table, key, &update));
+        if moved.as_ref().is_err_and(|error| error.code() == ErrorCode::NoSuchRow) {
+            moved = commit(&|transaction| transaction.insert(&table, &[("birth", key), ("next", end)]));
+        }
+        let Err(error) = moved else { return Ok(Moved::To(end)) };
         match error.code() {
+            // It may have been moved only in memory.
+            ErrorCode::ConditionFailed if is_durable => return Ok(Moved::Was(take(cluster, key, 0)?.1)),
             ErrorCode::ConditionFailed => return Ok(Moved::Was(read(cluster, key)?.unwrap_or(next))),
-            ErrorCode::NoSuchRow => match cluster.insert(&table, &[("birth", key), ("next", end)]) {
-                Ok(()) => return Ok(Moved::To(end)),
-                Err(error) => attempts.once_more(error)?,
-            },
+            ErrorCode::NoDisk => note_diskless(cluster),
             _ => attempts.once_more(error)?,
         }
     }

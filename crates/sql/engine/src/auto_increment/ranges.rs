@@ -83,6 +83,8 @@ impl Range {
 #[derive(Default, Debug)]
 pub struct Ranges {
     own: Range,
+    /// Whether the counter is behind `own` on the data nodes' disk, too; before that no value of it is given out.
+    is_saved: bool,
     /// The range behind `own`, if it has been fetched.
     spare: Option<Range>,
     /// Number of values in the range that was fetched last.
@@ -104,6 +106,9 @@ impl Ranges {
             let own = &mut self.own;
             own.next = own.next.max(self.floor).min(own.end);
             if own.next < own.end {
+                if !self.is_saved {
+                    return None;
+                }
                 let first = request.first(own.next);
                 if first > request.max {
                     return Some((first, 0));
@@ -125,9 +130,23 @@ impl Ranges {
             if spare.begin == self.own.end && self.own.next < self.own.end {
                 self.own.end = spare.end;
             } else {
-                self.own = spare;
+                (self.own, self.is_saved) = (spare, true);
             }
         }
+    }
+
+    /// Whether the next values can be given out only when the counter is on the data nodes' disk ([`Ranges::save`]).
+    pub fn is_unsaved(&self) -> bool {
+        !self.is_saved && self.own.next.max(self.floor) < self.own.end
+    }
+
+    /// Notes that the counter is on the data nodes' disk with this value.
+    pub fn save(&mut self, next: u64) {
+        if next < self.own.end {
+            // Others may get these values now.
+            self.own.next = self.own.end;
+        }
+        self.is_saved = true;
     }
 
     /// Whether more than half of the range is used up, no other range is behind it, and one would be useful.
@@ -143,7 +162,7 @@ impl Ranges {
         usual.min(request.max.saturating_sub(self.known) / 8 + 1).max(request.span())
     }
 
-    /// Adds a range that was taken from the counter.
+    /// Adds a range that was taken from the counter, on the disk too.
     pub fn add(&mut self, begin: u64, end: u64) {
         self.known = self.known.max(end);
         self.size = end - begin;
@@ -151,7 +170,7 @@ impl Ranges {
         if self.own.next.max(self.floor) < self.own.end {
             self.spare = Some(range);
         } else {
-            self.own = range;
+            (self.own, self.is_saved) = (range, true);
         }
     }
 
@@ -164,16 +183,16 @@ impl Ranges {
         (next > self.known).then_some((next, self.slack))
     }
 
-    /// Notes that the counter was moved to `end`; the values from `begin` on are this node's. A client that gives one
-    /// value after another pays for ever fewer of these moves, and one that gives a single value takes no values away
-    /// from other nodes.
+    /// Notes that the counter was moved to `end`, in memory; the values from `begin` on are this node's. A client that
+    /// gives one value after another pays for ever fewer of these moves, and one that gives a single value takes no
+    /// values away from other nodes.
     pub fn move_behind(&mut self, begin: u64, end: u64, slack_max: u64) {
         self.known = self.known.max(end);
         self.slack = (self.slack * 2).clamp(1, slack_max.max(1));
         // Another statement may have moved it in the meantime.
         if begin >= self.own.end && begin < end {
             self.size = end - begin;
-            (self.own, self.spare) = (Range::new(begin, end), None);
+            (self.own, self.spare, self.is_saved) = (Range::new(begin, end), None, false);
         }
     }
 
@@ -266,7 +285,25 @@ mod tests {
             }
         }
         assert_eq!(moves, 9 + (10_000 - 264_u64).div_ceil(257));
+        // Its last move is not on the disk yet.
+        assert_eq!((ranges.take(&request(1, INT)), ranges.is_unsaved()), (None, true));
+        ranges.save(counter);
         assert_eq!(ranges.take(&request(1, INT)), Some((10_001, 1)));
+        assert!(!ranges.is_unsaved());
+    }
+
+    #[test]
+    fn values_behind_given_ones_are_left_if_the_data_nodes_have_lost_them() {
+        let mut ranges = Ranges::default();
+        ranges.move_behind(101, 110, 256);
+        assert_eq!(ranges.take(&request(1, INT)), None);
+        ranges.save(1);
+        assert_eq!((ranges.take(&request(1, INT)), ranges.is_unsaved()), (None, false));
+        ranges.add(1, 257);
+        assert_eq!(ranges.take(&request(1, INT)), Some((1, 1)));
+        // A range that was taken is on the disk; one that was moved to is not.
+        ranges.move_behind(257, 300, 256);
+        assert_eq!((ranges.take(&request(1, INT)), ranges.is_unsaved()), (None, true));
     }
 
     #[test]

@@ -212,7 +212,7 @@ impl Cursor {
     }
 
     /// The primary key of a new row of a table that has a hidden one; 0 for other tables.
-    pub(super) fn new_hidden_key(&self, session: &Session) -> Result<u64> {
+    pub(super) fn new_hidden_key(&self, session: &mut Session) -> Result<u64> {
         match self.table.plan.has_hidden_key() {
             true => Ok(self.table.hidden_keys.take(session, &ValueRequest::one())?.0),
             false => Ok(0),

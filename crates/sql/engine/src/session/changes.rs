@@ -156,12 +156,17 @@ impl Session {
     }
 
     /// Called before others commit together with this transaction: sends the waiting changes, and checks that the
-    /// transaction still exists.
+    /// transaction still exists, and that there is a disk if its commit will wait for one.
     ///
     /// # Errors
-    /// If one of the changes failed, or the transaction is lost.
+    /// If one of the changes failed, the transaction is lost, or there is no disk.
     pub fn prepare(&mut self) -> Result<()> {
         self.check_lost()?;
+        if self.is_durable
+            && let Some(transaction) = &mut self.transaction
+        {
+            transaction.set_durable(true);
+        }
         match (self.pending.is_empty(), self.has_operations) {
             (false, _) => self.flush(),
             (true, true) => self.execute(),
