@@ -14,6 +14,7 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
+use crate::backup_steps::Definitions;
 use crate::{ConnectOptions, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;
@@ -164,6 +165,11 @@ impl Cluster {
     /// Begins a backup of a partition.
     pub fn back_up_partition(&self, partition: u16) -> Result<PartitionBackup> {
         self.block_on(self.inner.back_up_partition(partition))
+    }
+
+    /// All databases and tables, for a backup.
+    pub fn definitions(&self) -> Result<Definitions> {
+        self.block_on(self.inner.definitions())
     }
 
     /// News of schema changes from now on.
