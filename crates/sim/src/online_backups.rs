@@ -6,7 +6,8 @@
 //!
 //! - all tables are there, and of a table that was emptied or made again the rows of the right birth: nobody has changed
 //!   rows of a later one up to the backup's epoch, or of an earlier one behind it;
-//! - what was answered as committed before the backup began is in it.
+//! - what was answered as committed before the backup began is in it;
+//! - no data manager has sent a change of the epoch, or an earlier one, after it had reported the epoch's end.
 //!
 //! (That data managers have nothing left of any backup is part of being at rest.)
 
@@ -41,6 +42,8 @@ pub struct FinishedBackup {
     /// Records, by partition.
     pub rows: Vec<Vec<u8>>,
     pub changes: Vec<Vec<u8>>,
+    /// By partition: how many bytes of changes had come when the end of the epoch was reported.
+    pub needed: Vec<usize>,
 }
 
 /// Tables by the ids and births that records name.
@@ -71,6 +74,16 @@ impl World {
         }
         let mut contents = Contents::default();
         let tables = self.tables_of(backup, &mut contents)?;
+        for (changes, &needed) in backup.changes.iter().zip(&backup.needed) {
+            for record in records(&changes[needed..]) {
+                let late = whole(record)?.change.epoch;
+                if late <= backup.epoch {
+                    return Err(format!(
+                        "a change of epoch {late} came after the end of the epoch was reported"
+                    ));
+                }
+            }
+        }
         for (rows, changes) in backup.rows.iter().zip(&backup.changes) {
             self.add_partition(backup.epoch, rows, changes, &tables, &mut contents)?;
         }
@@ -142,7 +155,9 @@ impl World {
         let (key, value) = self.shapes[usize::from(table.0)].read_image(image)?;
         match contents.rows.insert((table, key), (value, epoch.0)) {
             None => Ok(()),
-            Some(_) => Err(format!("table {}: row {} has key {key}, which another row has", table.0, place.row)),
+            Some(_) => {
+                Err(format!("table {}: row {} has key {key}, which another row has", table.0, place.row))
+            }
         }
     }
 

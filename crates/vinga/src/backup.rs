@@ -131,14 +131,16 @@ fn make(
             }
             Task::ReadDefinitions => {
                 let read = cluster.definitions();
-                running.on_definitions(read.map_err(|error| format!("definitions can't be read: {error}"))?)?;
+                running
+                    .on_definitions(read.map_err(|error| format!("definitions can't be read: {error}"))?)?;
             }
             Task::Await => {}
             Task::Finish(epoch) => break epoch,
         }
     };
     if !lock.is_some_and(|lock| lock.is_held()) {
-        return Err("the schema lock was lost with its connection: statements may have changed definitions".to_owned());
+        return Err("the schema lock was lost with its connection: statements may have changed definitions"
+            .to_owned());
     }
     let (mut files, definitions) = running.finish()?;
     let tables = definitions.tables.len();

@@ -324,8 +324,7 @@ impl DataManager {
         let mut flags = if backup.is_scanned() { BACKUP_SCANNED } else { 0 };
         let is_closed = backup.until != Epoch(0)
             && (backup.until <= backup.closed || cx.has_bug(InjectedBug::BackupEpochNotAwaited));
-        let is_sent = notes.sent() >= backup.noted_when_closed;
-        if is_closed && (is_sent || cx.has_bug(InjectedBug::BackupClosedBeforeSent)) {
+        if is_closed && notes.sent() >= backup.noted_when_closed {
             flags |= BACKUP_CLOSED;
             backup.has_sent_all = true;
         }

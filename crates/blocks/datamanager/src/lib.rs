@@ -77,8 +77,8 @@ pub use versions::RowPlace;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use backup::Backup;
 pub use backup::BACKUP_PIECE;
+use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;

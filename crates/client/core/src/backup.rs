@@ -156,7 +156,8 @@ impl Backup {
             Stage::Probing if is_closed => {
                 // What any data manager knows: nothing that a scan has met is beyond that, and no change of definitions
                 // so far.
-                let newest = self.partitions.iter().map(|partition| partition.epoch).max().unwrap_or_default();
+                let newest =
+                    self.partitions.iter().map(|partition| partition.epoch).max().unwrap_or_default();
                 self.until = newest.max(self.until);
                 self.stage = Stage::Closing;
                 self.advance();

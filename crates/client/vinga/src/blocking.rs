@@ -2,6 +2,7 @@
 //!
 //! A call that waits does its own input and output on its own thread; many threads may share one [`Cluster`].
 
+use crate::backup_steps::Definitions;
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::{self, Engine};
 use crate::lock::{Found, LockRequest, LockWait};
@@ -14,7 +15,6 @@ use crate::scan::{RowBatch, ScanRequest};
 use crate::statistics::IndexStatistics;
 use crate::table::Table;
 use crate::transaction::{Committed, Reading, Savepoint};
-use crate::backup_steps::Definitions;
 use crate::{ConnectOptions, Database, InfoRows, NewsId, PartitionBackup, SchemaLock, SchemaNews};
 use std::future::Future;
 use std::sync::Arc;

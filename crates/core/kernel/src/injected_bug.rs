@@ -158,8 +158,6 @@ injected_bugs! {
     BackupEpochBeforeScan = "backup-epoch-before-scan";
     /// A data manager reports the end of a backup's epoch before that is closed.
     BackupEpochNotAwaited = "backup-epoch-not-awaited";
-    /// A data manager reports the end of a backup's epoch though it has not sent all of its changes.
-    BackupClosedBeforeSent = "backup-closed-before-sent";
     /// A restore applies changes of later epochs than the backup's, too.
     BackupAppliesLaterChanges = "backup-applies-later-changes";
 }

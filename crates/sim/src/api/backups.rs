@@ -72,6 +72,8 @@ pub struct OpenBackup {
     busy: u32,
     rows: Vec<Vec<u8>>,
     changes: Vec<Vec<u8>>,
+    /// The newest epoch whose end each partition has reported, and how many bytes of changes had come by then.
+    closed: Vec<(Epoch, usize)>,
     begun: Time,
     /// The newest epoch of a commit that anybody had been answered about.
     newest: Epoch,
@@ -137,6 +139,7 @@ impl Caller {
             busy: 0,
             rows: vec![Vec::new(); partitions],
             changes: vec![Vec::new(); partitions],
+            closed: vec![(Epoch(0), 0); partitions],
             begun: cx.now,
             newest: committed.max().unwrap_or_default(),
             losses: cx.losses,
@@ -172,8 +175,12 @@ impl Caller {
                 open.steps.on_opened(epoch);
             }
             (Asked::Piece(partition, until), Ok(ClientAnswer::Backup(piece))) => {
-                open.rows[usize::from(partition.0)].extend_from_slice(&piece.rows);
-                open.changes[usize::from(partition.0)].extend_from_slice(&piece.changes);
+                let at = usize::from(partition.0);
+                open.rows[at].extend_from_slice(&piece.rows);
+                open.changes[at].extend_from_slice(&piece.changes);
+                if piece.is_closed && until > open.closed[at].0 {
+                    open.closed[at] = (until, open.changes[at].len());
+                }
                 open.steps.on_piece(partition, until, &piece);
             }
             (Asked::Lock, Ok(ClientAnswer::Locked)) => {
@@ -273,6 +280,7 @@ impl Caller {
             definitions: open.steps.into_definitions().expect("it is complete"),
             rows: open.rows,
             changes: open.changes,
+            needed: open.closed.into_iter().map(|(_, bytes)| bytes).collect(),
         });
         self.answers.push_back((session, Answer::Done));
     }

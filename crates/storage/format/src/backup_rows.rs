@@ -122,8 +122,12 @@ mod tests {
         };
         let found: Vec<_> = changes.rows().map(|(place, row)| (place.row.0, row.clone())).collect();
         assert_eq!(found, vec![(1, row(10, Some(image(2)))), (2, row(10, None))]);
-        let scanned =
-            log(&[(1, 7, Some(&image(0))), (2, 7, Some(&image(0))), (3, 7, Some(&image(9))), (4, 11, Some(&image(9)))]);
+        let scanned = log(&[
+            (1, 7, Some(&image(0))),
+            (2, 7, Some(&image(0))),
+            (3, 7, Some(&image(9))),
+            (4, 11, Some(&image(9))),
+        ]);
         let leaves: Vec<_> =
             records(&scanned).map(|record| changes.leaves(&record.expect("whole records"))).collect();
         assert_eq!(leaves, [Ok(false), Ok(false), Ok(true), Err(LaterRow(Epoch(11)))]);

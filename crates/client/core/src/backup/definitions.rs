@@ -85,9 +85,8 @@ impl DefinitionsReader {
     /// # Errors
     /// The answer is an error, and not because something was dropped meanwhile.
     pub fn on_answer(&mut self, answer: Result<Answer>) -> Result<()> {
-        let is_gone = |error: &Error| {
-            matches!(error.code(), ErrorCode::NoSuchDatabase | ErrorCode::NoSuchTable)
-        };
+        let is_gone =
+            |error: &Error| matches!(error.code(), ErrorCode::NoSuchDatabase | ErrorCode::NoSuchTable);
         match (&self.reading, answer) {
             (Reading::Databases, Ok(Answer::Databases(list))) => {
                 self.last_name = list.names.last().cloned().unwrap_or_default();
@@ -118,7 +117,11 @@ impl DefinitionsReader {
         match self.reading {
             Reading::Database if self.names.is_empty() => self.reading = Reading::Tables(0),
             Reading::Table if self.names.is_empty() => self.reading = Reading::Nothing,
-            Reading::Databases | Reading::Database | Reading::Tables(_) | Reading::Table | Reading::Nothing => {}
+            Reading::Databases
+            | Reading::Database
+            | Reading::Tables(_)
+            | Reading::Table
+            | Reading::Nothing => {}
         }
         Ok(())
     }

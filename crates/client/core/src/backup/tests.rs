@@ -32,10 +32,7 @@ fn scanned() -> Backup {
 
 fn table(table: u32, version: u64, birth: u64, name: &str) -> TableRecord {
     let definition = TableDefinition { name: name.to_string(), ..TableDefinition::default() };
-    TableRecord {
-        version,
-        ..TableRecord::new(table, birth, TablePartitions::first(1), definition)
-    }
+    TableRecord { version, ..TableRecord::new(table, birth, TablePartitions::first(1), definition) }
 }
 
 fn definitions(tables: &[TableRecord]) -> Definitions {
