@@ -73,6 +73,7 @@ impl Blocks {
                     lock_timeout: settings.lock_timeout,
                     inactive_timeout: settings.inactive_timeout,
                     backup_buffer: settings.backup_buffer,
+                    backup_piece: settings.backup_piece,
                 };
                 DataManager::new(own, pages(instance))
             })

@@ -64,6 +64,8 @@ pub struct NodeSettings {
     pub inactive_timeout: Option<Span>,
     /// Bytes of changes that a backup of a data manager may be behind with: its share of `BackupLogBufferSize`.
     pub backup_buffer: usize,
+    /// Bytes of rows after which a piece of a backup ends: [`crate::BACKUP_PIECE`], less in tests.
+    pub backup_piece: usize,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.

@@ -8,6 +8,7 @@
 //! waits), read slowly, die, or leave with a disconnect notice (what its sessions had under way is then known to nobody)
 //! and start again in a new incarnation with new sessions.
 
+mod backups;
 mod caller;
 mod links;
 mod reads;
@@ -19,6 +20,7 @@ use crate::agenda::Time;
 use crate::pipe::{Payload, PipeId};
 use crate::topology::API_FIRST;
 use crate::world::{Event, Stage, World};
+use backups::BackingUp;
 use caller::{Caller, Surroundings};
 use fastrand::Rng;
 use links::Links;
@@ -129,7 +131,7 @@ fn begins_something(step: &Step) -> bool {
         Step::Read(read) => read.own_before.is_none(),
         Step::ScanOpen(scan) => scan.own_before.is_none(),
         Step::Change(_, change) => *change != TableChange::LiftFence,
-        Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock => true,
+        Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock | Step::Backup => true,
         Step::Seek { .. } => true,
         Step::Sought(_) | Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => {
             false
@@ -181,6 +183,10 @@ impl World {
             let workload = (api + session) % self.running.len();
             let made = self.make_session(workload, false);
             self.apis[api].add_session(made);
+        }
+        if let Some(profile) = self.profile.backups.filter(|backups| api < backups.apis) {
+            let seed = profile.seed ^ (api as u64) << 32 ^ u64::from(self.apis[api].start);
+            self.apis[api].add_session(Box::new(BackingUp::new(&profile, seed)));
         }
         self.wake_api(api, self.now());
     }
@@ -300,7 +306,10 @@ impl World {
             names: &mut self.names,
             bug: self.bug,
             changes: &mut self.changes,
+            losses: self.starts.losses.len(),
             acknowledged: self.profile.log.is_some().then_some(&mut self.starts.acknowledged),
+            backups: &mut self.backups,
+            marks: &mut self.marks_before,
         };
         call(&mut self.apis[api].caller, &mut cx)
     }

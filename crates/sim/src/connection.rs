@@ -302,9 +302,12 @@ impl World {
             self.threads[id.0].drop_inbox(up);
             self.break_pipe(down);
         }
+        // Nothing is sent by a connection of another thread instead, which will be closed, too: what is lost with this one
+        // would be overtaken.
         let lane = self.threads[id.0].api_lane(api);
-        self.threads[id.0].executor.outbox().lane_mut(lane).clear();
-        self.set_routes(self.threads[id.0].node, api);
+        let outbox = self.threads[id.0].executor.outbox();
+        outbox.lane_mut(lane).clear();
+        outbox.routes.set_node(NodeId(api), None);
     }
 
     /// A pipe breaks; its end is noticed behind what still arrives.

@@ -1,6 +1,8 @@
 //! Rare branches of the protocols: each block reports it when it takes one (`cx.mark`), so that a range of seeds can
 //! show that none of them is never run.
 //!
+//! What happens to clients' backups is reported by the API nodes of the simulator (`api/backups.rs`) in the same way.
+//!
 //! The tests of the house compare this list with the sources: who adds a mark says here whether seeds meet it.
 
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-marks` fails if one of them was not.
@@ -71,6 +73,13 @@ pub const EXPECTED: &[&str] = &[
     "transactions are rolled back for a schema change",
     "waiter of a vanished row runs again",
     "waiting connection was closed with its session",
+    "backup ends because its client is gone",
+    "backup is closed before its end",
+    "backup is closed when all of an epoch was sent",
+    "backup is complete",
+    "backup is given up",
+    "backup is of a later epoch because definitions have changed",
+    "backup pauses because its reader is slow",
 ];
 
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
@@ -177,8 +186,6 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "schema change is refused because the disk is full",
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
-    ("backup is given up", "the simulator's clients make no backups"),
-    ("backup pauses because its reader is slow", "the simulator's clients make no backups"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

@@ -29,7 +29,6 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   `change-answered-too-early`, `dead-definitions-restored` a
 ///   schema change in the moments before a crash; `log-forgotten-beyond-file` a segment that is used again before any
 ///   page changes; `checkpoints-given-up-for-good` a disk that is full for long.
-/// - For `backup-forgets-changes` somebody must make a backup; clients of the simulator don't.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -42,7 +41,6 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::CheckpointPacksShownVersion,
     InjectedBug::UncoveredCheckpointUsed,
     InjectedBug::LogForgottenBeyondFile,
-    InjectedBug::BackupForgetsChanges,
     InjectedBug::CheckpointsGivenUpForGood,
     InjectedBug::ChangeAnsweredTooEarly,
     InjectedBug::DeadDefinitionsRestored,

@@ -8,7 +8,8 @@
 //! - that nothing is left of any transaction, scan, lock or marker, and all replicas are equal ([`rest`]);
 //! - that backups never showed more than their primary had shown (`backups`, looked at all the time);
 //! - that some cluster which keeps its promises could have given all the answers (`vinga_workloads::check`);
-//! - that the workloads find what they expect.
+//! - that the workloads find what they expect;
+//! - that backups which clients have made are the state of one moment (`online_backups`).
 //!
 //! The same seed in the same build gives the same history, to the byte: see [`Report::hash`].
 
@@ -23,6 +24,7 @@ mod failure;
 mod files;
 pub mod injected_bugs;
 mod nemesis;
+mod online_backups;
 pub mod pipe;
 pub mod profile;
 pub mod range;

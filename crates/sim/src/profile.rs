@@ -273,6 +273,8 @@ pub struct Profile {
     pub has_durable_tables: bool,
     /// Whether there are tables that are neither logged nor checkpointed.
     pub has_unlogged_tables: bool,
+    /// The backups of a run that has some.
+    pub backups: Option<BackupProfile>,
 }
 
 /// The redo log of a data node.
@@ -292,6 +294,41 @@ pub struct LogProfile {
     pub bytes_between: u64,
     /// `MinDiskWriteSpeed` and `MaxDiskWriteSpeed`, in bytes a second.
     pub speed: (u64, u64),
+}
+
+/// Backups that clients make while others work.
+#[derive(Clone, Copy, Debug)]
+pub struct BackupProfile {
+    /// So many API nodes make them; what one of them makes is in the way of the other.
+    pub apis: usize,
+    /// Each makes so many.
+    pub count: u32,
+    /// Greatest pause between two.
+    pub pause: Time,
+    /// Bytes of changes that each data manager keeps for a backup.
+    pub buffer: usize,
+    /// Bytes of rows of a piece.
+    pub piece: usize,
+    /// For the pauses.
+    pub seed: u64,
+}
+
+impl BackupProfile {
+    /// That of a seed, by numbers of its own.
+    fn of(seed: u64) -> Option<Self> {
+        let mut random = Rng::with_seed(seed.wrapping_mul(47));
+        if random.u8(..4) > 0 {
+            return None;
+        }
+        Some(BackupProfile {
+            apis: random.usize(1..=2),
+            count: random.u32(1..=2),
+            pause: random.u64(1_000..200_000),
+            buffer: if random.u8(..4) == 0 { 1 << random.u32(10..15) } else { 1 << 20 },
+            piece: if random.bool() { random.usize(200..4_000) } else { vinga_node::BACKUP_PIECE },
+            seed: random.u64(..),
+        })
+    }
 }
 
 /// Whether a seed's data nodes use their disks, by numbers of its own.
@@ -427,6 +464,7 @@ impl Profile {
             // By numbers of its own, too.
             has_durable_tables: uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(43)).u8(..3) == 0,
             has_unlogged_tables: Rng::with_seed(seed.wrapping_mul(41)).u8(..3) == 0,
+            backups: BackupProfile::of(seed),
             faults,
         };
         let profile = if uses_disks(seed) { profile.with_disks(seed) } else { profile };
@@ -482,7 +520,7 @@ impl fmt::Display for Profile {
             |faults: &BTreeSet<Fault>| faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(" ");
         write!(
             f,
-            "{:?}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
+            "{:?}{}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
              sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults: {}",
             self.groups,
             match (self.log.is_some(), self.has_unlogged_tables) {
@@ -490,6 +528,7 @@ impl fmt::Display for Profile {
                 (true, false) => " with disks",
                 (false, _) => "",
             },
+            if self.backups.is_some() { " with backups" } else { "" },
             self.threads,
             self.socket_threads,
             self.instances,

@@ -366,7 +366,12 @@ impl World {
 
     /// The history without what restarts have cost.
     pub(crate) fn surviving_history(&self) -> History {
-        let mut history = self.history.surviving(&self.starts.losses);
+        self.history_after(&self.starts.losses)
+    }
+
+    /// The history without what some of the restarts have cost.
+    pub(crate) fn history_after(&self, losses: &[Loss]) -> History {
+        let mut history = self.history.surviving(losses);
         history.empty(|table| self.shapes[usize::from(table.0)].is_unlogged());
         // Rows of hidden tables are not written by anybody whom the history knows.
         history.leave_out(|table| self.shapes[usize::from(table.0)].holds_places());

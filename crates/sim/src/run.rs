@@ -48,6 +48,8 @@ pub struct Report {
     pub transactions: (usize, usize),
     /// What was checked.
     pub summary: Summary,
+    /// Backups that were finished.
+    pub backups: usize,
     /// Rare branches that were met.
     pub marks: BTreeSet<&'static str>,
     /// The last signals and notes before a violation.
@@ -94,6 +96,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
         signals: world.signals(),
         transactions: world.count_transactions(),
         summary,
+        backups: world.backups.len(),
         marks: world.marks(),
         last,
     }
@@ -144,6 +147,7 @@ impl World {
         for running in &self.running {
             running.workload.check(&contents, &history)?;
         }
+        self.check_online_backups()?;
         self.begin_dropping();
         self.run_until("tables can't be dropped", ENDING_MAX, |world| {
             world.sessions_have_ended() && world.is_at_rest()
@@ -250,7 +254,7 @@ impl fmt::Display for Report {
             return write!(
                 f,
                 "seed {}: well, hash {:016x}, {} ms, {} events, {} signals, {} transactions ({} committed, {} unknown), \
-                 {} rows ({} undecided), {} actions",
+                 {} rows ({} undecided), {} actions, {} backups",
                 self.seed,
                 self.hash,
                 self.time / 1000,
@@ -262,6 +266,7 @@ impl fmt::Display for Report {
                 self.summary.rows,
                 self.summary.undecided,
                 self.summary.actions,
+                self.backups,
             );
         };
         writeln!(f, "seed {} FAILED at {} µs, hash {:016x}", self.seed, self.time, self.hash)?;

@@ -11,6 +11,7 @@ use crate::decisions::Decisions;
 use crate::disk::Disk;
 use crate::failure::Failure;
 use crate::nemesis::Nemesis;
+use crate::online_backups::FinishedBackup;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
 use crate::profile::{Load, Profile};
 use crate::restart::{NodeStart, Starts};
@@ -144,6 +145,8 @@ pub struct World {
     /// What was asked and answered.
     pub history: History,
     pub(crate) decisions: Decisions,
+    /// Backups that API nodes have finished.
+    pub(crate) backups: Vec<FinishedBackup>,
     /// What can't be true, in the order in which it was noticed.
     pub violations: Vec<String>,
     /// Turns of all threads so far.
@@ -192,6 +195,7 @@ impl World {
             changes: Changes::default(),
             history: History::default(),
             decisions: Decisions::default(),
+            backups: Vec::new(),
             violations: Vec::new(),
             turns: 0,
             steps: 0,

@@ -16,6 +16,7 @@ use output::Target;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vinga::backup_steps::Task;
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, SchemaLock};
 use vinga_format::backup::{BackupContent, BackupFile, BackupHead, BackupManifest};
@@ -29,9 +30,6 @@ pub const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
 
 /// The manifest's name in the folder of a backup.
 pub const MANIFEST: &str = "manifest.backup";
-
-/// How often the definitions may change while the last epoch of a backup is awaited.
-const ATTEMPTS_MAX: u32 = 100;
 
 /// `vinga admin backup`.
 #[derive(Args)]
@@ -122,30 +120,31 @@ fn make(
 ) -> Result<Outcome, String> {
     let began = seconds_since_1970();
     let partitions = cluster.partitions();
-    let running = partitions::Running::begin(cluster, target, !json)?;
-    running.await_scans()?;
-    let lock = lock_schema(cluster, &running, Duration::from_secs(arguments.wait))?;
-    let mut definitions = definitions::read(cluster)?;
-    let mut attempts = 0;
+    let mut running = partitions::Running::new(target, partitions, !json);
+    let mut lock = None;
     let epoch = loop {
-        let epoch = running.close_epoch()?;
-        let now = definitions::read(cluster)?;
-        if now == definitions {
-            break epoch;
-        }
-        // A client without the schema lock has changed something: those are not the definitions of that epoch.
-        definitions = now;
-        attempts += 1;
-        if attempts == ATTEMPTS_MAX {
-            return Err(
-                "clients change definitions of tables again and again: try again when they have ended"
-                    .to_owned(),
-            );
+        match running.next_task()? {
+            Task::Open(partition) => running.open(cluster, partition)?,
+            Task::Lock => {
+                lock = Some(lock_schema(cluster, &running, Duration::from_secs(arguments.wait))?);
+                running.on_locked();
+            }
+            Task::ReadDefinitions => {
+                let read = cluster.definitions();
+                running
+                    .on_definitions(read.map_err(|error| format!("definitions can't be read: {error}"))?)?;
+            }
+            Task::Await => {}
+            Task::Finish(epoch) => break epoch,
         }
     };
-    drop(lock);
-    let mut files = running.finish()?;
-    files.push(definitions.write(target)?);
+    if !lock.is_some_and(|lock| lock.is_held()) {
+        return Err("the schema lock was lost with its connection: statements may have changed definitions"
+            .to_owned());
+    }
+    let (mut files, definitions) = running.finish()?;
+    let tables = definitions.tables.len();
+    files.push(definitions::write(definitions, target)?);
     let statements = if arguments.no_sql { None } else { statements(folder)? };
     let has_sql = statements.is_some();
     let statements = statements.unwrap_or_default();
@@ -161,7 +160,7 @@ fn make(
         files,
     };
     target.write_manifest(&manifest)?;
-    Ok(Outcome { tables: definitions.tables(), statements: statements.len(), manifest })
+    Ok(Outcome { tables, statements: statements.len(), manifest })
 }
 
 /// Waits for the schema lock: statements of SQL nodes that change definitions in several steps are over then. Meanwhile

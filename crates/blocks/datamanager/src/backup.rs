@@ -34,16 +34,21 @@ use vinga_wire::handshake::Refusal;
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
-/// Bytes of rows after which a batch ends; one row may be beyond it.
-const ROWS_BYTES: usize = 48 << 10;
-/// Bytes of changes of a batch, at most. Both fit a frame.
-const NOTES_BYTES: usize = 40 << 10;
+/// Bytes of rows after which a piece ends; one row may be beyond it. With its changes it fits a frame.
+pub const BACKUP_PIECE: usize = 48 << 10;
+
+/// Bytes of changes of a piece with so many bytes of rows, at most, or one change.
+const fn changes_of(piece: usize) -> usize {
+    piece / 6 * 5
+}
 
 /// The changes that were committed since a backup was opened and not sent yet.
 pub struct ChangeNotes {
     partition: PartitionId,
-    /// Records, in the order of the changes, cut so that each piece fits a batch.
+    /// Records, in the order of the changes, cut into pieces.
     pieces: VecDeque<Vec<u8>>,
+    /// Bytes of a piece, at most, or one change.
+    piece_max: usize,
     /// Bytes in the pieces.
     waiting: usize,
     /// The most that may wait.
@@ -55,10 +60,11 @@ pub struct ChangeNotes {
 }
 
 impl ChangeNotes {
-    fn new(partition: PartitionId, waiting_max: usize) -> Self {
+    fn new(partition: PartitionId, piece_max: usize, waiting_max: usize) -> Self {
         ChangeNotes {
             partition,
             pieces: VecDeque::new(),
+            piece_max,
             waiting: 0,
             waiting_max,
             noted: 0,
@@ -89,7 +95,7 @@ impl ChangeNotes {
             self.waiting = 0;
             return;
         }
-        if self.pieces.back().is_none_or(|piece| piece.len() + bytes > NOTES_BYTES) {
+        if self.pieces.back().is_none_or(|piece| piece.len() + bytes > self.piece_max) {
             self.pieces.push_back(Vec::new());
         }
         let piece = self.pieces.back_mut().expect("there is one with room");
@@ -138,6 +144,8 @@ pub struct Backup {
     noted_when_closed: u64,
     /// The current epoch, as the president has confirmed.
     current: Epoch,
+    /// All changes up to the end of an epoch that was asked for were sent.
+    has_sent_all: bool,
     /// A request is answered even if there is little to send.
     is_due: bool,
     /// A data node was lost since.
@@ -147,6 +155,11 @@ pub struct Backup {
 impl Backup {
     fn is_scanned(&self) -> bool {
         self.at == self.tables.len()
+    }
+
+    /// Whether all was sent that a backup needs.
+    fn is_complete(&self) -> bool {
+        self.is_scanned() && self.has_sent_all
     }
 }
 
@@ -188,10 +201,12 @@ impl DataManager {
             closed: Epoch(0),
             noted_when_closed: 0,
             current: Epoch(0),
+            has_sent_all: false,
             is_due: false,
             has_lost_node: false,
         });
-        self.store.listener.begin_notes(ChangeNotes::new(partition, self.settings.backup_buffer));
+        let (piece, waiting) = (changes_of(self.settings.backup_piece), self.settings.backup_buffer);
+        self.store.listener.begin_notes(ChangeNotes::new(partition, piece, waiting));
         let confirm = BackupOpenConfirm { request: request.request, epoch: self.epoch.0 };
         cold::write(&mut cx.frame(SignalNumber::BackupOpenConfirm, api), &confirm);
         Some(())
@@ -212,6 +227,7 @@ impl DataManager {
             return Some(());
         }
         backup.requests.push_back(request);
+        backup.has_sent_all &= until <= backup.until;
         backup.until = until;
         if until > backup.asked
             && let Some(president) = cx.view().president()
@@ -235,16 +251,22 @@ impl DataManager {
         Some(())
     }
 
-    pub(crate) fn on_backup_close_order(&mut self, frame: &Frame<'_>) -> Option<()> {
-        self.end_backup_of(frame.sender().node());
+    pub(crate) fn on_backup_close_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        if let Some(backup) = self.end_backup_of(frame.sender().node()) {
+            if backup.is_complete() {
+                cx.mark("backup is closed when all of an epoch was sent");
+            } else {
+                cx.mark("backup is closed before its end");
+            }
+        }
         Some(())
     }
 
-    /// The API node wants no more of its backup, or is gone.
-    pub(crate) fn end_backup_of(&mut self, api: NodeId) {
-        if self.backup.take_if(|backup| backup.api.node() == api).is_some() {
-            self.store.listener.end_notes();
-        }
+    /// The API node wants no more of its backup, or is gone. Returns what has ended.
+    pub(crate) fn end_backup_of(&mut self, api: NodeId) -> Option<Backup> {
+        let ended = self.backup.take_if(|backup| backup.api.node() == api)?;
+        self.store.listener.end_notes();
+        Some(ended)
     }
 
     /// Requests that have waited for a while are answered, whatever there is.
@@ -290,9 +312,9 @@ impl DataManager {
             self.scan_for_backup(cx);
         }
         let backup = self.backup.as_mut().expect("it was there");
-        let is_full = backup.rows.len() >= ROWS_BYTES;
+        let is_full = backup.rows.len() >= self.settings.backup_piece;
         let notes = self.store.listener.notes().expect("a backup notes changes");
-        if !is_full && !is_far_behind && !backup.is_due && notes.waiting < NOTES_BYTES {
+        if !is_full && !is_far_behind && !backup.is_due && notes.waiting < notes.piece_max {
             return !backup.is_scanned();
         }
         let mut changes = notes.take();
@@ -300,9 +322,11 @@ impl DataManager {
             changes.clear();
         }
         let mut flags = if backup.is_scanned() { BACKUP_SCANNED } else { 0 };
-        let is_closed = backup.until != Epoch(0) && backup.until <= backup.closed;
+        let is_closed = backup.until != Epoch(0)
+            && (backup.until <= backup.closed || cx.has_bug(InjectedBug::BackupEpochNotAwaited));
         if is_closed && notes.sent() >= backup.noted_when_closed {
             flags |= BACKUP_CLOSED;
+            backup.has_sent_all = true;
         }
         backup.requests.pop_front();
         // What is left of the changes of a closed epoch is wanted at once.
@@ -323,7 +347,8 @@ impl DataManager {
     fn scan_for_backup(&mut self, cx: &Context<'_>) {
         let backup = self.backup.as_mut().expect("a backup is being made");
         let mut units = cx.slice_units();
-        while units > 0 && backup.rows.len() < ROWS_BYTES && backup.at < backup.tables.len() {
+        let rows_max = self.settings.backup_piece;
+        while units > 0 && backup.rows.len() < rows_max && backup.at < backup.tables.len() {
             let (id, birth) = backup.tables[backup.at];
             let table = self.store.tables.find(id).filter(|table| table.birth == birth && !table.is_gone);
             let Some(table) =
@@ -339,7 +364,7 @@ impl DataManager {
             units = units.saturating_sub(1);
             let slots = page.iter().flat_map(vinga_fragment::page_view::PageView::live_slots);
             for slot in slots.skip_while(|&slot| slot < from as usize) {
-                if units == 0 || backup.rows.len() >= ROWS_BYTES {
+                if units == 0 || backup.rows.len() >= rows_max {
                     backup.slot = slot as u32;
                     is_cut = true;
                     break;

@@ -41,7 +41,9 @@ impl DataManager {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         self.admitted.close(NodeId(body.api));
         self.scans.close_of_api(NodeId(body.api));
-        self.end_backup_of(NodeId(body.api));
+        if self.end_backup_of(NodeId(body.api)).is_some() {
+            cx.mark("backup ends because its client is gone");
+        }
         self.index_statistics.forget_api(NodeId(body.api));
         cx.frame(SignalNumber::ApiConnectionClosedConfirm, frame.sender()).put(body);
         Some(())

@@ -303,6 +303,9 @@ impl DataManager {
                 operation.chain
             );
         }
+        if self.backup.is_some() {
+            text += "; a backup";
+        }
         for id in self.markers.keys() {
             text += &format!("; marker of {id:?}");
         }

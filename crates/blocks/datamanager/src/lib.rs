@@ -77,6 +77,7 @@ pub use versions::RowPlace;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+pub use backup::BACKUP_PIECE;
 use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
 use index_build::IndexWork;
@@ -123,6 +124,8 @@ pub struct Settings {
     pub inactive_timeout: Option<Span>,
     /// Share of `BackupLogBufferSize`: bytes of changes that a backup may be behind with.
     pub backup_buffer: usize,
+    /// Bytes of rows after which a piece of a backup ends. Tests use another number than [`BACKUP_PIECE`].
+    pub backup_piece: usize,
 }
 
 /// What a data manager has to know of its files.
@@ -322,6 +325,7 @@ impl DataManager {
             && self.markers.is_empty()
             && self.scans.is_empty()
             && self.backup.is_none()
+            && !self.store.listener.has_notes()
             && self.schema.index_work.is_empty()
             && self.index_statistics.is_empty()
     }
@@ -451,7 +455,7 @@ impl Block for DataManager {
             }
             Some(SignalNumber::BackupOpenRequest) => self.on_backup_open_request(cx, frame),
             Some(SignalNumber::BackupNextRequest) => self.on_backup_next_request(cx, frame),
-            Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(frame),
+            Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),

@@ -118,6 +118,11 @@ impl RedoLog {
         self.notes.as_deref_mut()
     }
 
+    /// Whether changes are noted for a backup.
+    pub fn has_notes(&self) -> bool {
+        self.notes.is_some()
+    }
+
     /// There is no backup any more.
     pub fn end_notes(&mut self) {
         self.notes = None;

@@ -22,6 +22,7 @@
 //! | `schema_events` | who is notified of schema changes |
 //! | `scans` | all rows, or ranges of an index |
 //! | `statistics`, `requests` | the rest |
+//! | `backup` | the steps of an on-line backup, for whoever makes one with such requests |
 //! | `table`, `value` | rows and values to bytes and back |
 #![no_std]
 
@@ -29,6 +30,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod backup;
 mod client;
 mod error;
 mod link;

@@ -1,4 +1,5 @@
-//! Pieces of an on-line backup, for the program that writes it (`vinga admin backup`).
+//! Pieces of an on-line backup and the definitions of all tables, for the program that writes it (`vinga admin backup`).
+//! Which of them are wanted when is said by [`crate::backup_steps`].
 
 use crate::Cluster;
 use crate::cluster::mixed_up;
@@ -6,6 +7,7 @@ use crate::engine::Handle;
 use crate::pending::Pending;
 use std::sync::Arc;
 use vinga_base::{Epoch, PartitionId};
+use vinga_client_core::backup::{Definitions, DefinitionsReader};
 use vinga_client_core::{Answer, BackupBatch, Client, Request, Result, Token};
 
 /// A backup of one partition that is being made: its rows, and what is changed while they are read. Ends when it is
@@ -13,6 +15,8 @@ use vinga_client_core::{Answer, BackupBatch, Client, Request, Result, Token};
 pub struct PartitionBackup {
     handle: Arc<Handle>,
     partition: PartitionId,
+    /// The newest epoch that its data manager knew when it began.
+    epoch: Epoch,
 }
 
 /// A piece of it that is under way.
@@ -36,13 +40,32 @@ impl Cluster {
         let request = Request::BackupOpen(partition);
         let token = self.handle.engine.submit(|client| client.request(&request))?;
         match Pending::new(&self.handle, token, take_answer).await? {
-            Answer::BackupOpened(_) => Ok(PartitionBackup { handle: Arc::clone(&self.handle), partition }),
+            Answer::BackupOpened(epoch) => {
+                Ok(PartitionBackup { handle: Arc::clone(&self.handle), partition, epoch })
+            }
             _ => Err(mixed_up()),
         }
+    }
+
+    /// All databases and tables. Those that are dropped meanwhile are left out.
+    ///
+    /// # Errors
+    /// If the cluster can't be asked.
+    pub async fn definitions(&self) -> Result<Definitions> {
+        let mut reader = DefinitionsReader::default();
+        while let Some(request) = reader.request() {
+            reader.on_answer(self.request(request).await)?;
+        }
+        Ok(reader.finish())
     }
 }
 
 impl PartitionBackup {
+    /// The newest epoch of any commit at the partition's owner when changes began to be noted.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// Requests the next piece, and whether all changes up to an epoch were sent (0: of none). Pieces come in the order
     /// of the requests, of which a few may be under way.
     ///

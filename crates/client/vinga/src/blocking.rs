@@ -2,6 +2,7 @@
 //!
 //! A call that waits does its own input and output on its own thread; many threads may share one [`Cluster`].
 
+use crate::backup_steps::Definitions;
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
 use crate::engine::{self, Engine};
 use crate::lock::{Found, LockRequest, LockWait};
@@ -169,6 +170,11 @@ impl Cluster {
     /// Begins a backup of a partition.
     pub fn back_up_partition(&self, partition: u16) -> Result<PartitionBackup> {
         self.block_on(self.inner.back_up_partition(partition))
+    }
+
+    /// All databases and tables, for a backup.
+    pub fn definitions(&self) -> Result<Definitions> {
+        self.block_on(self.inner.definitions())
     }
 
     /// News of schema changes from now on.

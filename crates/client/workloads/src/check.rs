@@ -18,6 +18,7 @@ pub mod waits;
 use crate::history::{History, RowName, Time};
 use crate::workload::Contents;
 use actions::Actions;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use linear::Verdict;
@@ -47,7 +48,33 @@ pub fn check(
 ) -> Result<Summary, String> {
     let writers = atomic::Writers::new(history)?;
     let proven = atomic::check(history, contents, &writers)?;
-    let mut actions = Actions::new(history, &writers, &proven, end);
+    let (actions, summary) = check_rows(history, contents, &writers, &proven, end)?;
+    scans::check(history, &writers, &actions)?;
+    finds::check(history, &actions)?;
+    epochs::check(history, &writers)?;
+    waits::check(history, end, lock_timeout)?;
+    Ok(summary)
+}
+
+/// Checks whether a history has left these rows, and nothing else of it.
+///
+/// # Errors
+/// The first row that can't be true.
+pub fn check_state(history: &History, contents: &Contents, end: Time) -> Result<(), String> {
+    let writers = atomic::Writers::new(history)?;
+    let proven = atomic::check(history, contents, &writers)?;
+    check_rows(history, contents, &writers, &proven, end).map(drop)
+}
+
+/// Each row has an order of all that was done and seen, and the epoch of its last change.
+fn check_rows<'a>(
+    history: &'a History,
+    contents: &Contents,
+    writers: &atomic::Writers,
+    proven: &BTreeSet<usize>,
+    end: Time,
+) -> Result<(Actions<'a>, Summary), String> {
+    let mut actions = Actions::new(history, writers, proven, end);
     actions.add_contents(contents);
     let mut summary = Summary { unknown: writers.unknown(history), ..Summary::default() };
     for (row, list) in actions.rows() {
@@ -56,11 +83,8 @@ pub fn check(
         summary.rows += 1;
         summary.actions += list.len();
     }
-    scans::check(history, &writers, &actions)?;
-    finds::check(history, &actions)?;
-    epochs::check(history, contents, &writers, &proven)?;
-    waits::check(history, end, lock_timeout)?;
-    Ok(summary)
+    epochs::check_contents(history, contents, writers, proven)?;
+    Ok((actions, summary))
 }
 
 /// A row's name for people.

@@ -63,6 +63,13 @@ pub struct Loss {
     pub at: Time,
 }
 
+impl Loss {
+    /// As if everything behind the end of an epoch were lost: what is left is what a backup of that epoch has.
+    pub fn behind(epoch: Epoch, at: Time) -> Self {
+        Loss { after: epoch, before: Epoch(u64::MAX), at }
+    }
+}
+
 impl History {
     /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may have
     /// been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.

@@ -42,6 +42,8 @@ pub enum Step {
     Lock,
     /// Lets it go, if it has it. Answered by [`Answer::Done`].
     Unlock,
+    /// Makes a backup of all tables. Answered by [`Answer::Done`] or [`Answer::Failed`].
+    Backup,
     /// Learns which version of the table there is. Answered by [`Answer::Done`] or [`Answer::Failed`].
     Describe(TableRef),
     /// Does nothing for so many microseconds. Answered by [`Answer::Done`].

@@ -154,6 +154,12 @@ injected_bugs! {
     UndoForgetsPrepared = "undo-forgets-prepared";
     /// A backup leaves out what is changed while the rows are read.
     BackupForgetsChanges = "backup-forgets-changes";
+    /// A client chooses the epoch of its backup from what was known before the rows were read.
+    BackupEpochBeforeScan = "backup-epoch-before-scan";
+    /// A data manager reports the end of a backup's epoch before that is closed.
+    BackupEpochNotAwaited = "backup-epoch-not-awaited";
+    /// A restore applies changes of later epochs than the backup's, too.
+    BackupAppliesLaterChanges = "backup-applies-later-changes";
 }
 
 /// Whether `bug` is the one that was chosen for this run.

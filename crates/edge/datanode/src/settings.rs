@@ -73,6 +73,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         inactive_timeout: Some(millis(Parameter::TransactionInactiveTimeout)).filter(|&tick| tick != Span(0)),
         backup_buffer: integer(Parameter::BackupLogBufferSize) as usize
             / usize::from(placement.partitions_per_node.max(1)),
+        backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),

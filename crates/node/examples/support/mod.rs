@@ -54,6 +54,7 @@ pub fn settings() -> NodeSettings {
         lock_timeout: Span::from_millis(1200),
         inactive_timeout: None,
         backup_buffer: 1 << 20,
+        backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: Span::from_millis(1500),
         reconnect_grace: Span::from_millis(1500),

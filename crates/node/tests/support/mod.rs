@@ -137,6 +137,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         lock_timeout: Span::from_millis(1200),
         inactive_timeout: Some(Span::from_millis(5000)),
         backup_buffer: 1 << 20,
+        backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: 2,
         heartbeat_interval: Span::from_millis(1_000_000),
         reconnect_grace: Span::from_millis(1500),

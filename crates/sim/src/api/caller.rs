@@ -6,14 +6,16 @@
 //! in `transactions`, `reads`, `scans` and `schema`.
 
 use crate::agenda::Time;
+use crate::api::backups::{BackupCall, OpenBackup};
 use crate::api::reads::{ReadCall, Search};
 use crate::api::scans::OpenScan;
 use crate::api::schema::{SchemaCall, Watching};
 use crate::api::transactions::OpenTransaction;
+use crate::online_backups::FinishedBackup;
 use crate::profile::Profile;
 use crate::schema::Changes;
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_client_core::{Client, Readiness, Settings, Span, Table, Token, TokenKind};
 use vinga_kernel::InjectedBug;
@@ -40,12 +42,23 @@ pub struct Surroundings<'a> {
     pub changes: &'a mut Changes,
     /// The newest epoch of a commit that was answered as durable; `None` if nothing is kept on disk.
     pub acknowledged: Option<&'a mut Epoch>,
+    /// How often the cluster has gone back to its disks.
+    pub losses: usize,
+    /// Backups that were finished.
+    pub backups: &'a mut Vec<FinishedBackup>,
+    /// Rare branches that were met.
+    pub marks: &'a mut BTreeSet<&'static str>,
 }
 
 impl<'a> Surroundings<'a> {
     /// The shape of a table.
     pub fn shape(&self, table: TableRef) -> &'a Shape {
         &self.shapes[usize::from(table.0)]
+    }
+
+    /// A rare branch was taken.
+    pub fn mark(&mut self, name: &'static str) {
+        self.marks.insert(name);
     }
 }
 
@@ -57,6 +70,7 @@ pub struct SessionState {
     pub search: Option<Search>,
     /// Its schema lock.
     pub lock: Option<Token>,
+    pub backup: Option<OpenBackup>,
 }
 
 /// What an answer is awaited of, besides transactions and scans.
@@ -65,6 +79,8 @@ pub enum Call {
     Read(ReadCall),
     /// A request to the dictionary.
     Schema(SchemaCall),
+    /// A request of a backup.
+    Backup(BackupCall),
 }
 
 /// See the head of this file.
@@ -134,6 +150,7 @@ impl Caller {
     pub fn forget_sessions(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {
             self.abandon_transaction(cx, session);
+            self.end_backup(session);
             let SessionState { scan, lock, .. } = std::mem::take(&mut self.sessions[session]);
             let tokens = scan.map(|scan| scan.token()).into_iter().chain(lock);
             tokens.for_each(|token| self.client.cancel(token));
@@ -183,6 +200,7 @@ impl Caller {
             Step::Change(table, change) => self.send_change(cx, session, table, change),
             Step::Lock => self.send_lock(cx, session),
             Step::Unlock => self.unlock(session),
+            Step::Backup => self.send_backup(cx, session),
             Step::Wait(_) | Step::End => unreachable!("waiting is not the client's business"),
         }
     }

@@ -123,7 +123,11 @@ impl Caller {
 
     pub(super) fn on_request_over(&mut self, cx: &mut Surroundings<'_>, token: Token) {
         let Some(answer) = self.client.take_answer(token) else { return };
-        let Some(Call::Schema(call)) = self.calls.remove(&token) else { return };
+        let call = match self.calls.remove(&token) {
+            Some(Call::Schema(call)) => call,
+            Some(Call::Backup(call)) => return self.on_backup_answer(cx, call, token, answer),
+            Some(Call::Read(_)) | None => return,
+        };
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return self.fail(call.session, error.code()),

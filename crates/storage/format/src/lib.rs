@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod backup;
+pub mod backup_rows;
 pub mod block;
 pub mod block_writer;
 pub mod checksum;

@@ -1,7 +1,7 @@
 //! Rows and changes of all partitions, written at the same time.
 //!
-//! A thread for each partition requests piece after piece and writes it. The main thread follows how far they are, and
-//! says of which epoch it wants to know when all its changes are there.
+//! A thread for each partition requests piece after piece and writes it. The main thread does what is due besides; what
+//! that is, and of which epoch the backup is, is said by [`Backup`], which all threads share.
 
 use super::output::{Output, Target};
 use crate::table::grouped;
@@ -9,25 +9,20 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use vinga::backup_steps::{Backup, Definitions, Task};
 use vinga::blocking::Cluster;
-use vinga::{Epoch, ErrorCode, PartitionBackup, PieceTicket};
+use vinga::{ErrorCode, PartitionBackup, PieceTicket};
+use vinga_base::PartitionId;
 use vinga_format::backup::{BackupContent, BackupFile, BackupHead};
 use vinga_format::redo;
 use vinga_runtime::say;
 
-/// Requests under way for each partition, so that the data manager need not wait for the disk.
-const WINDOW: usize = 4;
 /// How often the progress is printed.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
-/// How far a partition is.
+/// What was written.
 #[derive(Clone, Copy, Default)]
-struct Partition {
-    is_scanned: bool,
-    /// The newest epoch that its data manager knows.
-    epoch: Epoch,
-    /// All changes up to this epoch were written.
-    closed: Epoch,
+struct Progress {
     rows: u64,
     changes: u64,
     bytes: u64,
@@ -35,9 +30,8 @@ struct Partition {
 
 /// What the threads share.
 struct State {
-    partitions: Vec<Partition>,
-    /// The epoch whose end is wanted.
-    until: Epoch,
+    backup: Backup,
+    progress: Progress,
     /// Nothing more is wanted.
     is_done: bool,
     failure: Option<String>,
@@ -58,44 +52,46 @@ impl Shared {
 type Written = Result<Vec<BackupFile>, String>;
 
 /// A backup of all partitions that is being made.
-pub struct Running {
+pub struct Running<'a> {
+    target: &'a Target,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Written>>,
     shows_progress: bool,
 }
 
-impl Running {
-    /// Has all data managers note changes, then begins to read rows.
-    ///
-    /// # Errors
-    /// A text: another backup is being made, or files can't be made.
-    pub fn begin(cluster: &Cluster, target: &Target, shows_progress: bool) -> Result<Self, String> {
-        let mut open = Vec::new();
-        for partition in 0..cluster.partitions() {
-            let backup = cluster.back_up_partition(partition).map_err(|error| match error.code() {
-                ErrorCode::BackupRunning => error.to_string(),
-                _ => format!("partition {partition}: {error}"),
-            })?;
-            let file = |content, what| {
-                target.create(format!("{what}-{partition}.backup"), BackupHead { content, partition })
-            };
-            open.push((backup, file(BackupContent::Rows, "rows")?, file(BackupContent::Changes, "changes")?));
-        }
+impl<'a> Running<'a> {
+    /// A backup of so many partitions, of which none is opened.
+    pub fn new(target: &'a Target, partitions: u16, shows_progress: bool) -> Self {
         let state = State {
-            partitions: vec![Partition::default(); open.len()],
-            until: Epoch(0),
+            backup: Backup::new(partitions),
+            progress: Progress::default(),
             is_done: false,
             failure: None,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let mut running = Running { shared, threads: Vec::new(), shows_progress };
-        for (at, (backup, rows, changes)) in open.into_iter().enumerate() {
-            let shared = Arc::clone(&running.shared);
-            let writer = Writer { shared, at, backup, rows, changes };
-            let started = thread::Builder::new().name(format!("partition {at}")).spawn(move || writer.run());
-            running.threads.push(started.map_err(|error| format!("a thread can't be started: {error}"))?);
-        }
-        Ok(running)
+        Running { target, shared, threads: Vec::new(), shows_progress }
+    }
+
+    /// Has the data manager of a partition note changes; its rows are read when all of them do.
+    ///
+    /// # Errors
+    /// A text: another backup is being made, or files can't be made.
+    pub fn open(&mut self, cluster: &Cluster, partition: PartitionId) -> Result<(), String> {
+        let at = partition.0;
+        let backup = cluster.back_up_partition(at).map_err(|error| match error.code() {
+            ErrorCode::BackupRunning => error.to_string(),
+            _ => format!("partition {at}: {error}"),
+        })?;
+        let file = |content, what| {
+            self.target.create(format!("{what}-{at}.backup"), BackupHead { content, partition: at })
+        };
+        let (rows, changes) = (file(BackupContent::Rows, "rows")?, file(BackupContent::Changes, "changes")?);
+        self.shared.lock().backup.on_opened(backup.epoch());
+        self.shared.changed.notify_all();
+        let writer = Writer { shared: Arc::clone(&self.shared), partition, backup, rows, changes };
+        let started = thread::Builder::new().name(format!("partition {at}")).spawn(move || writer.run());
+        self.threads.push(started.map_err(|error| format!("a thread can't be started: {error}"))?);
+        Ok(())
     }
 
     /// Whether all goes well.
@@ -106,82 +102,70 @@ impl Running {
         self.shared.lock().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Waits until something holds for all partitions.
-    fn wait(&self, holds: impl Fn(&Partition) -> bool) -> Result<MutexGuard<'_, State>, String> {
+    /// What the main thread has to do, as soon as there is something besides to wait.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn next_task(&self) -> Result<Task, String> {
         let mut shown = Instant::now();
         let mut state = self.shared.lock();
         loop {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            if state.partitions.iter().all(&holds) {
-                return Ok(state);
+            match state.backup.task() {
+                Task::Await => {}
+                task => return Ok(task),
             }
             if self.shows_progress && shown.elapsed() >= PROGRESS_PAUSE {
                 shown = Instant::now();
-                let sum = |of: fn(&Partition) -> u64| grouped(state.partitions.iter().map(of).sum());
-                say!(
-                    "… {} rows, {} changes, {} bytes",
-                    sum(|p| p.rows),
-                    sum(|p| p.changes),
-                    sum(|p| p.bytes)
-                );
+                let Progress { rows, changes, bytes } = state.progress;
+                say!("… {} rows, {} changes, {} bytes", grouped(rows), grouped(changes), grouped(bytes));
             }
             let waited = self.shared.changed.wait_timeout(state, Duration::from_millis(200));
             state = waited.expect("nobody panics with it").0;
         }
     }
 
-    /// Waits until all rows were read.
-    ///
-    /// # Errors
-    /// Why they could not be.
-    pub fn await_scans(&self) -> Result<(), String> {
-        self.wait(|partition| partition.is_scanned).map(drop)
+    /// The schema lock is there.
+    pub fn on_locked(&self) {
+        self.shared.lock().backup.on_locked();
     }
 
-    /// Chooses an epoch that covers everything that was read, and every change of definitions until now; waits until it
-    /// is closed and all its changes are written.
+    /// The definitions were read.
     ///
     /// # Errors
-    /// Why it failed.
-    pub fn close_epoch(&self) -> Result<Epoch, String> {
-        // The president's confirmation of any epoch carries the current one; no change of definitions until now has a
-        // later epoch.
-        let probe = {
-            let mut state = self.shared.lock();
-            state.until = Epoch(state.until.0 + 1);
-            state.until
-        };
-        let epoch = {
-            let mut state = self.wait(|partition| partition.closed >= probe)?;
-            let newest = state.partitions.iter().map(|partition| partition.epoch).max().unwrap_or_default();
-            state.until = newest.max(probe);
-            state.until
-        };
-        drop(self.wait(|partition| partition.closed >= epoch)?);
-        Ok(epoch)
+    /// They change again and again.
+    pub fn on_definitions(&self, definitions: Definitions) -> Result<(), String> {
+        self.shared.lock().backup.on_definitions(definitions).map_err(|error| error.to_string())
     }
 
     /// Ends it: all files are on the disk then.
     ///
     /// # Errors
     /// Why they are not.
-    pub fn finish(mut self) -> Written {
-        self.shared.lock().is_done = true;
+    pub fn finish(mut self) -> Result<(Vec<BackupFile>, Definitions), String> {
         let mut files = Vec::new();
-        for thread in std::mem::take(&mut self.threads) {
+        for thread in self.end() {
             files.extend(thread.join().map_err(|_| "a thread has panicked".to_owned())??);
         }
-        Ok(files)
+        let backup = std::mem::replace(&mut self.shared.lock().backup, Backup::new(0));
+        let definitions = backup.into_definitions().ok_or("the backup is not complete")?;
+        Ok((files, definitions))
+    }
+
+    /// Nothing more is wanted of the threads.
+    fn end(&mut self) -> Vec<JoinHandle<Written>> {
+        self.shared.lock().is_done = true;
+        self.shared.changed.notify_all();
+        std::mem::take(&mut self.threads)
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     /// Whoever gives up leaves no thread behind that writes into the folder.
     fn drop(&mut self) {
-        self.shared.lock().is_done = true;
-        for thread in std::mem::take(&mut self.threads) {
+        for thread in self.end() {
             let _ = thread.join();
         }
     }
@@ -190,7 +174,7 @@ impl Drop for Running {
 /// Writes one partition.
 struct Writer {
     shared: Arc<Shared>,
-    at: usize,
+    partition: PartitionId,
     backup: PartitionBackup,
     rows: Output,
     changes: Output,
@@ -209,17 +193,7 @@ impl Writer {
 
     fn write(mut self) -> Written {
         let mut under_way: VecDeque<PieceTicket> = VecDeque::new();
-        loop {
-            let until = {
-                let state = self.shared.lock();
-                if state.is_done || state.failure.is_some() {
-                    break;
-                }
-                state.until
-            };
-            while under_way.len() < WINDOW {
-                under_way.push_back(self.backup.request(until).map_err(|error| self.failed(&error))?);
-            }
+        while self.request(&mut under_way)? {
             let ticket = under_way.pop_front().expect("some are under way");
             let until = ticket.until();
             let piece = ticket.wait().map_err(|error| self.failed(&error))?;
@@ -231,23 +205,35 @@ impl Writer {
                 self.changes.records(&piece.changes, changes)?;
             }
             let mut state = self.shared.lock();
-            let partition = &mut state.partitions[self.at];
-            partition.is_scanned |= piece.is_scanned;
-            partition.epoch = partition.epoch.max(piece.epoch);
-            if piece.is_closed {
-                partition.closed = partition.closed.max(until);
-            }
-            partition.rows += rows;
-            partition.changes += changes;
-            partition.bytes += (piece.rows.len() + piece.changes.len()) as u64;
+            state.backup.on_piece(self.partition, until, &piece);
+            state.progress.rows += rows;
+            state.progress.changes += changes;
+            state.progress.bytes += (piece.rows.len() + piece.changes.len()) as u64;
             self.shared.changed.notify_all();
         }
         drop(under_way);
         Ok(vec![self.rows.finish()?, self.changes.finish()?])
     }
 
+    /// Requests what may be under way, and waits until something is; false when nothing more is wanted.
+    fn request(&self, under_way: &mut VecDeque<PieceTicket>) -> Result<bool, String> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_done || state.failure.is_some() {
+                return Ok(false);
+            }
+            while let Some(until) = state.backup.next_piece(self.partition) {
+                under_way.push_back(self.backup.request(until).map_err(|error| self.failed(&error))?);
+            }
+            if !under_way.is_empty() {
+                return Ok(true);
+            }
+            state = self.shared.changed.wait(state).expect("nobody panics with it");
+        }
+    }
+
     fn failed(&self, error: &vinga::Error) -> String {
-        format!("partition {}: {error}", self.at)
+        format!("partition {}: {error}", self.partition.0)
     }
 }
 

@@ -15,9 +15,10 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, OperationKind, RowRef, Value, WriteBatch, WriteTicket};
+use vinga::{Epoch, ErrorCode, OperationKind, RowRef, Value, WriteBatch, WriteTicket};
 use vinga_format::backup::{BackupBlock, BackupContent, BackupFile};
-use vinga_format::redo::{Record, RecordKind, records};
+use vinga_format::backup_rows::{BackupChanges, LaterRow, RowPlace};
+use vinga_format::redo::records;
 use vinga_runtime::say;
 
 /// Operations that go together.
@@ -29,9 +30,6 @@ const ATTEMPTS_MAX: u32 = 200;
 /// The pause, and how often the progress is printed.
 const PAUSE: Duration = Duration::from_millis(50);
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
-
-/// Which row: id and birth of its table, and its place in the partition.
-type Place = (u32, u64, u32);
 
 /// Loads all rows, and waits until they are on disk, if the cluster has one; returns how many there are.
 ///
@@ -150,6 +148,12 @@ impl Shared<'_> {
 /// Why it failed.
 struct Failure(String);
 
+impl From<LaterRow> for Failure {
+    fn from(later: LaterRow) -> Self {
+        Failure(later.to_string())
+    }
+}
+
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Failure(problem.to_string())
@@ -175,23 +179,19 @@ impl<'a> Loader<'a, '_> {
     fn partition(mut self, rows: &BackupFile) -> Result<(), Failure> {
         let changed = self.changes(rows.head.partition)?;
         let mut batch = Vec::new();
-        let (backup, epoch) = (self.backup, self.backup.manifest.epoch);
-        backup.read::<Failure>(rows, |block| {
+        self.backup.read::<Failure>(rows, |block| {
             let BackupBlock::Records(bytes) = block else { return Ok(()) };
             for record in records(bytes) {
                 let record = record.expect("the reader has checked it");
-                if record.change.epoch.0 > epoch {
-                    return Err(Failure("a row is of a later epoch than the backup".to_owned()));
-                }
-                if !changed.contains_key(&place(&record)) {
-                    self.row(place(&record), record.image, &mut batch)?;
+                if changed.leaves(&record)? {
+                    self.row(RowPlace::of(&record), record.image, &mut batch)?;
                 }
             }
             Ok(())
         })?;
-        for (place, image) in &changed {
-            if let Some(image) = image {
-                self.row(*place, image, &mut batch)?;
+        for (place, row) in changed.rows() {
+            if let Some(image) = &row.image {
+                self.row(place, image, &mut batch)?;
             }
         }
         self.send(&mut batch)?;
@@ -202,17 +202,14 @@ impl<'a> Loader<'a, '_> {
     }
 
     /// What the changes of a partition up to the backup's epoch have made of each row.
-    fn changes(&self, partition: u16) -> Result<HashMap<Place, Option<Vec<u8>>>, Failure> {
-        let mut changed = HashMap::new();
-        let epoch = self.backup.manifest.epoch;
+    fn changes(&self, partition: u16) -> Result<BackupChanges, Failure> {
+        let mut changed = BackupChanges::new(Epoch(self.backup.manifest.epoch));
         for file in self.backup.files(BackupContent::Changes).filter(|file| file.head.partition == partition)
         {
             self.backup.read::<Failure>(file, |block| {
                 let BackupBlock::Records(bytes) = block else { return Ok(()) };
-                let all = records(bytes).map(|record| record.expect("the reader has checked it"));
-                for record in all.filter(|record| record.change.epoch.0 <= epoch) {
-                    let image = (record.change.kind == RecordKind::Write).then(|| record.image.to_vec());
-                    changed.insert(place(&record), image);
+                for record in records(bytes) {
+                    changed.add(&record.expect("the reader has checked it"));
                 }
                 Ok(())
             })?;
@@ -223,7 +220,7 @@ impl<'a> Loader<'a, '_> {
     /// Writes a row, unless its table was dropped before the end of the backup's epoch.
     fn row(
         &mut self,
-        (table, birth, _): Place,
+        RowPlace { table, birth, .. }: RowPlace,
         image: &[u8],
         batch: &mut Vec<(&'a Restored, Vec<u8>)>,
     ) -> Result<(), Failure> {
@@ -321,8 +318,4 @@ impl<'a> Loader<'a, '_> {
 
 fn failed(restored: &Restored, error: &vinga::Error) -> Failure {
     Failure(format!("a row of table {} can't be written: {error}", restored.table.name()))
-}
-
-fn place(record: &Record<'_>) -> Place {
-    (record.change.table.0, record.change.birth.0, record.change.row.0)
 }

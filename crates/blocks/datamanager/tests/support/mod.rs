@@ -110,6 +110,7 @@ fn data_manager((pages, beyond): (u32, u32)) -> Harness<DataManager> {
         lock_timeout: Span::from_millis(1000),
         inactive_timeout: None,
         backup_buffer: 1 << 20,
+        backup_piece: vinga_datamanager::BACKUP_PIECE,
     };
     let view = ClusterView::first(vec![Member {
         redo_streams: 1,
