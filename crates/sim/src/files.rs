@@ -8,6 +8,7 @@ use crate::topology::PRESIDENT;
 use crate::world::{Event, World};
 use std::mem;
 use vinga_kernel::files::{FileAnswer, FileData};
+use vinga_wire::ErrorCode;
 use vinga_wire::file::StopNodeOrder;
 
 impl World {
@@ -90,13 +91,14 @@ impl World {
 
     /// A block says that its node can't go on: it dies.
     pub(crate) fn on_stop_order(&mut self, id: ThreadId, order: StopNodeOrder) {
-        let (node, reason) = (self.threads[id.0].node, order.reason);
+        let StopNodeOrder { reason, error } = order;
+        let (node, error) = (self.threads[id.0].node, ErrorCode::from_number(error));
         if !self.is_alive(node) {
             return;
         }
         self.note(|| format!("data node {node} can't go on: {reason}"));
         if self.profile.log.is_some() {
-            self.on_stopped(node, &reason);
+            self.on_stopped(node, &reason, error);
             return;
         }
         let can_die = self.profile.coordinators == Coordinators::AtPresident;

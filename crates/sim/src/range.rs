@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+/// Seeds with undecided rows that are named, at most.
+const UNDECIDED_SHOWN: usize = 10;
+
 /// What became of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -23,6 +26,11 @@ pub struct Tally {
     pub hash: u64,
     /// Transactions: begun, and committed for certain.
     pub transactions: (usize, usize),
+    /// Rows of which it could not be decided whether their histories can be true: see
+    /// [`vinga_workloads::check::Summary::undecided`].
+    pub undecided: usize,
+    /// The seeds with such rows.
+    pub undecided_seeds: Vec<u64>,
     /// In how many runs each rare branch was met.
     pub marks: BTreeMap<&'static str, u64>,
     /// The runs that failed.
@@ -38,6 +46,10 @@ impl Tally {
         self.hash = self.hash.wrapping_add(report.hash);
         self.transactions.0 += report.transactions.0;
         self.transactions.1 += report.transactions.1;
+        self.undecided += report.summary.undecided;
+        if report.summary.undecided > 0 {
+            self.undecided_seeds.push(report.seed);
+        }
         for &mark in &report.marks {
             *self.marks.entry(mark).or_default() += 1;
         }
@@ -58,6 +70,14 @@ impl fmt::Display for Tally {
             self.signals,
             self.transactions.0,
             self.transactions.1
+        )?;
+        let seeds: Vec<String> =
+            self.undecided_seeds.iter().take(UNDECIDED_SHOWN).map(ToString::to_string).collect();
+        let seeds = if seeds.is_empty() { String::new() } else { format!(" (seeds {})", seeds.join(", ")) };
+        writeln!(
+            f,
+            "{} rows undecided: too many orders of their actions are possible{seeds}",
+            self.undecided
         )?;
         writeln!(f, "rare branches and the number of seeds that met them:")?;
         for (mark, seeds) in &self.marks {
@@ -115,6 +135,7 @@ pub fn run_seeds(seeds: Range<u64>, plan: &Plan, mut on_report: impl FnMut(&Repo
         }
     });
     tally.failures.sort_by_key(|report| report.seed);
+    tally.undecided_seeds.sort_unstable();
     tally
 }
 

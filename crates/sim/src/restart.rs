@@ -25,6 +25,7 @@ use vinga_kernel::Tick;
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn};
 use vinga_node::StartFrom;
+use vinga_wire::ErrorCode;
 use vinga_wire::view::ClusterView;
 use vinga_workloads::check;
 use vinga_workloads::history::{History, Loss};
@@ -45,11 +46,10 @@ pub struct Starts {
     deaths_left: u32,
     /// Starts that were refused, one after the other.
     refused: u32,
-    /// Pages that each data manager has been given since the first start. What was deleted and inserted at the same time
-    /// may need a page more when it is replayed than it needed then, which matters where memory is a handful of pages.
-    more_pages: u32,
     /// Incarnations of nodes that clients have met.
     incarnations: BTreeSet<(u8, u32)>,
+    /// Rows of which it could not be decided, when the cluster died or was started, whether their histories can be true.
+    pub undecided: usize,
     /// Why the cluster can't be started any more: something on its disks has changed by itself.
     pub lost_for_good: Option<String>,
 }
@@ -140,11 +140,9 @@ impl World {
             database: start.map_or(1, |start| start.state.cluster),
         };
         let now = Tick(self.now());
-        let mut profile = self.profile.clone();
-        profile.pools.pages += self.starts.more_pages;
         for index in 0..self.profile.threads {
             let seed = self.random.u64(..);
-            let thread = Thread::new(&profile, &settings, view.clone(), index, seed, self.bug, now);
+            let thread = Thread::new(&self.profile, &settings, view.clone(), index, seed, self.bug, now);
             let ThreadId(at) = self.thread_of(node, index);
             if at == self.threads.len() {
                 self.threads.push(thread);
@@ -228,8 +226,9 @@ impl World {
     fn check_before_death(&mut self) {
         let history = self.surviving_history();
         let result = check::check(&history, &Contents::default(), self.now(), self.profile.lock_timeout);
-        if let Err(what) = result {
-            self.violations.push(format!("before the cluster died: {what}"));
+        match result {
+            Ok(summary) => self.starts.undecided += summary.undecided,
+            Err(what) => self.violations.push(format!("before the cluster died: {what}")),
         }
     }
 
@@ -238,7 +237,7 @@ impl World {
         let view = Arc::new(topology::first_view(&self.profile));
         for node in 1..=self.alive.len() as u8 {
             if let Err(why) = self.start_node(node, &view) {
-                self.on_refused(&why);
+                self.on_refused(&why, None);
                 return;
             }
             self.alive[usize::from(node) - 1] = true;
@@ -265,7 +264,7 @@ impl World {
     }
 
     /// A block has stopped its node: the disk has failed, or the node can't start from what is on it.
-    pub(crate) fn on_stopped(&mut self, node: u8, reason: &str) {
+    pub(crate) fn on_stopped(&mut self, node: u8, reason: &str, error: Option<ErrorCode>) {
         let was_started = self.accepts_clients(node);
         self.stop_cluster();
         if was_started {
@@ -277,15 +276,17 @@ impl World {
             let pause = self.disk_random.u64(1_000..PAUSE_MAX);
             self.agenda.enter(self.now() + pause, Event::StartCluster);
         } else {
-            self.on_refused(reason);
+            self.on_refused(reason, error);
         }
     }
 
-    /// A start was refused. The disk may do better the next time, unless something on it has changed by itself.
-    fn on_refused(&mut self, why: &str) {
+    /// A start was refused. The disk may do better the next time, unless something on it has changed by itself. But each
+    /// start has as much memory as the one before, so it must not be refused for want of that.
+    fn on_refused(&mut self, why: &str, error: Option<ErrorCode>) {
         self.note(|| format!("the start is refused: {why}"));
-        if why.contains("DataMemory") {
-            self.starts.more_pages += 1;
+        if error == Some(ErrorCode::DataMemoryFull) {
+            self.violations.push(format!("a start with as much memory as before is refused: {why}"));
+            return;
         }
         let is_over = !self.may_fail();
         self.starts.refused += u32::from(is_over);
@@ -353,8 +354,9 @@ impl World {
         let contents = self.contents().map_err(|what| format!("restored to epoch {restored}: {what}"))?;
         let history = self.surviving_history();
         let now = self.now();
-        check::check(&history, &contents, now, self.profile.lock_timeout)
+        let summary = check::check(&history, &contents, now, self.profile.lock_timeout)
             .map_err(|what| format!("restored to epoch {restored}: {what}"))?;
+        self.starts.undecided += summary.undecided;
         for running in &self.running {
             let checked = running.workload.check(&contents, &history);
             checked.map_err(|what| format!("restored to epoch {restored}: {what}"))?;

@@ -70,7 +70,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
     IS_RUNNING.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     IS_RUNNING.set(false);
-    let (violation, summary) = match result {
+    let (violation, mut summary) = match result {
         Ok(Ok(summary)) => (None, summary),
         // That is how it has to be: a start from damaged files is refused.
         Ok(Err(_)) if world.violations.is_empty() && world.starts.lost_for_good.is_some() => {
@@ -81,6 +81,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
             (Some(format!("a node stopped: {}", panic_text(payload.as_ref()))), Summary::default())
         }
     };
+    summary.undecided += world.starts.undecided;
     let last = if violation.is_some() { world.last_signals() } else { Vec::new() };
     Report {
         seed,
@@ -249,7 +250,7 @@ impl fmt::Display for Report {
             return write!(
                 f,
                 "seed {}: well, hash {:016x}, {} ms, {} events, {} signals, {} transactions ({} committed, {} unknown), \
-                 {} rows, {} actions",
+                 {} rows ({} undecided), {} actions",
                 self.seed,
                 self.hash,
                 self.time / 1000,
@@ -259,6 +260,7 @@ impl fmt::Display for Report {
                 self.transactions.1,
                 self.summary.unknown,
                 self.summary.rows,
+                self.summary.undecided,
                 self.summary.actions,
             );
         };

@@ -9,7 +9,7 @@ use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use vinga_base::NodeId;
-use vinga_base::page_pool::PagePool;
+use vinga_base::page_pool::{PagePool, restart_pages};
 use vinga_kernel::executor::Origin;
 use vinga_kernel::files::FileAnswer;
 use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Routes, Scrutiny, Tick, link_between};
@@ -93,7 +93,10 @@ impl Thread {
             node_lanes.insert(node.0, lane);
         }
         let pages = profile.pools.pages;
-        let blocks = Blocks::new(settings, index, |_| PagePool::standalone(pages), Box::new(NoFacts));
+        // Without a disk nothing is restored, and pages cost time to make.
+        let beyond = if profile.log.is_some() { restart_pages(pages) } else { 0 };
+        let pool = |_| PagePool::standalone_beyond(pages, beyond);
+        let blocks = Blocks::new(settings, index, pool, Box::new(NoFacts));
         let mut executor = Executor::new(settings.node, view, blocks, outbox, seed, now);
         executor.collect_marks();
         executor.inject_bug(bug);

@@ -229,6 +229,8 @@ fn as_json(tally: &Tally, seconds: f64) -> serde_json::Value {
         "signals": tally.signals,
         "transactions": tally.transactions.0,
         "committed": tally.transactions.1,
+        "undecided": tally.undecided,
+        "undecided_seeds": tally.undecided_seeds,
         "history": format!("{:016x}", tally.hash),
         "marks": tally.marks,
         "failures": tally.failures.iter().map(failure).collect::<Vec<_>>(),

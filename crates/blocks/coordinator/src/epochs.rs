@@ -15,10 +15,10 @@ use crate::Coordinator;
 use crate::disk_waits::president;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::epoch::{EPOCH_LEAP_MAX, EpochBody, EpochClosedReport, EpochOrder};
-use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
-use vinga_wire::{Frame, SignalNumber, U64, cold};
+use vinga_wire::start::{StartResult, StartTask};
+use vinga_wire::{Frame, SignalNumber, U64};
 
 /// The epochs of one coordinator.
 pub struct Epochs {
@@ -164,16 +164,13 @@ impl Coordinator {
 
     /// Everything is restored: transactions commit above what is on disk.
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task: StartTask::Begin { epoch, limit, durable, .. } } = cold::read(frame)?
-        else {
-            return None;
-        };
+        let mut asked = AskedTask::default();
+        let StartTask::Begin { epoch, limit, durable, .. } = asked.take_on(frame)? else { return None };
         assert!(self.epochs.committing.is_empty(), "no client was let in");
         self.epochs.current = self.epochs.current.max(epoch);
         self.epochs.limit = limit;
         self.disk_waits.note_restored(durable);
-        let confirm = StartConfirm { step, result: StartResult::Done };
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
+        asked.confirm(cx, StartResult::Done);
         Some(())
     }
 

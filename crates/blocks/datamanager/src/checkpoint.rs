@@ -29,7 +29,7 @@ use vinga_format::image::{ImageFragment, ImageHead};
 use vinga_format::image_writer::ImageWriter;
 use vinga_fragment::row::{OperationRef, Row, RowFlags};
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_kernel::{Context, FailedWrites, InjectedBug, LogLevel};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
 use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::redo::BatchBody;
@@ -69,9 +69,8 @@ pub struct Checkpoints {
     first_missing: u64,
     /// The next one must contain all pages: marks of changed pages were lost with one that was given up.
     must_be_full: bool,
-    /// A write or flush has failed, and the node is to stop: nobody knows what is on disk, so no checkpoint is made any
-    /// more, and none becomes usable, even if a flush behind that succeeds.
-    has_failed: bool,
+    /// Once a write or flush has failed, no checkpoint is made any more, and none becomes usable.
+    failed_writes: FailedWrites,
     running: Option<Running>,
     /// Bytes that may be written now; below 0 if more was written than was allowed, as a block can't be cut: the next
     /// quota pays for it.
@@ -186,7 +185,7 @@ impl Checkpoints {
             chain: Vec::new(),
             first_missing: 0,
             must_be_full: false,
-            has_failed: false,
+            failed_writes: FailedWrites::default(),
             running: None,
             quota: 0,
             unreported: 0,
@@ -226,7 +225,7 @@ impl DataManager {
     /// Begins a checkpoint, unless one is being made.
     pub(crate) fn on_checkpoint_order(&mut self, cx: &mut Context<'_>) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
-        if checkpoints.running.is_some() || checkpoints.has_failed {
+        if checkpoints.running.is_some() || checkpoints.failed_writes.is_any() {
             return;
         }
         let mut fragments = Vec::new();
@@ -407,7 +406,7 @@ impl DataManager {
 
     pub(crate) fn on_checkpoint_file_confirm(&mut self, cx: &mut Context<'_>, task: Task, token: u64) {
         let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
-        if checkpoints.has_failed {
+        if checkpoints.failed_writes.is_any() {
             return;
         }
         let Some(running) = &mut checkpoints.running else { return };
@@ -441,8 +440,8 @@ impl DataManager {
                 cx.log(LogLevel::Warning, format_args!("an old checkpoint stays: {}", refuse.text));
             }
             Task::Write(_) | Task::Flush | Task::List | Task::Read(_) => {
-                self.checkpoints.as_mut().expect("it has asked for the task").has_failed = true;
-                cx.stop_node(format_args!("a checkpoint can't be written: {}", refuse.text));
+                let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
+                checkpoints.failed_writes.stop_node(cx, "a checkpoint", refuse);
             }
         }
     }
@@ -471,7 +470,9 @@ impl DataManager {
     pub(crate) fn end_checkpoint(&mut self, cx: &mut Context<'_>) {
         let ignores_cover = cx.has_bug(InjectedBug::UncoveredCheckpointUsed);
         let durable = self.durable;
-        let Some(checkpoints) = self.checkpoints.as_mut().filter(|all| !all.has_failed) else { return };
+        let Some(checkpoints) = self.checkpoints.as_mut().filter(|all| !all.failed_writes.is_any()) else {
+            return;
+        };
         let is_covered = |running: &mut Running| match running.phase {
             Phase::Covering(epoch) => epoch <= durable || ignores_cover,
             Phase::Allocating | Phase::Scanning | Phase::Flushing(_) => false,

@@ -12,6 +12,10 @@
 //! the scan was between the two places. The hash index finds a row by its place, too, so this does no harm.
 //!
 //! Rows of tables that there are not (any more), and of tables that are not logged, are skipped.
+//!
+//! All of this may take more pages than the node had in use before (`vinga_base::page_pool` has the reasons), so it takes
+//! them from those that are there for restarts, too. If even these do not suffice, the start is refused for want of memory:
+//! that says nothing against the files.
 
 use crate::DataManager;
 use crate::checkpoint::Task;
@@ -20,7 +24,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::Purpose;
+use vinga_base::page_pool::{OutOfPages, Purpose};
 use vinga_base::schema::IndexKind;
 use vinga_base::{Epoch, PartitionId, RowId};
 use vinga_format::block::BlockError;
@@ -28,18 +32,19 @@ use vinga_format::image_reader::{ImageContent, ImageError, ImageReader, Piece};
 use vinga_format::redo::{Record, RecordKind, records};
 use vinga_fragment::fragment::NewRow;
 use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
+use vinga_fragment::row_store::PlaceError;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::redo::{BatchBody, BatchHead};
-use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 /// The start of a data manager.
 #[derive(Default)]
 pub struct Restore {
-    /// Who waits for the present task, and its step.
-    asked: Option<(Address, u32)>,
+    /// Who waits for the present task.
+    asked: AskedTask,
     /// The restore point.
     epoch: Epoch,
     incarnations: Vec<LogIncarnation>,
@@ -53,6 +58,8 @@ pub struct Restore {
     next_read: u32,
     /// Indexes that are built: how many are left.
     building: usize,
+    /// A record could not be applied: nobody waits for the data manager then, and it refuses its next task.
+    failed_replay: Option<Fault>,
 }
 
 /// A checkpoint that is being loaded.
@@ -76,6 +83,41 @@ struct Loading {
     incarnations: BTreeSet<u32>,
 }
 
+/// Why something can't be restored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Fault {
+    /// A file is not what was written: file, place, what is wrong.
+    Damaged(String),
+    /// The rows do not fit into the memory that a restart may use.
+    NoMemory,
+}
+
+impl From<OutOfPages> for Fault {
+    fn from(_: OutOfPages) -> Self {
+        Fault::NoMemory
+    }
+}
+
+impl From<PlaceError> for Fault {
+    fn from(why: PlaceError) -> Self {
+        match why {
+            PlaceError::OutOfPages => Fault::NoMemory,
+            PlaceError::Taken => Fault::Damaged("there is a row in this place already".to_string()),
+            PlaceError::NoSuchSlot => Fault::Damaged("pages of the table have no such place".to_string()),
+        }
+    }
+}
+
+impl Fault {
+    /// Says where it was met.
+    fn at(self, place: impl core::fmt::Display) -> Self {
+        match self {
+            Fault::Damaged(why) => Fault::Damaged(format!("{place}: {why}")),
+            Fault::NoMemory => Fault::NoMemory,
+        }
+    }
+}
+
 /// What came of reading on.
 enum Step {
     More,
@@ -83,14 +125,15 @@ enum Step {
 }
 
 impl Restore {
-    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
-        let (requester, step) = self.asked.take().expect("somebody waits for the task");
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
-    }
-
-    fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
-        if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
+    /// The present task can't be done.
+    fn refuse(&mut self, cx: &mut Context<'_>, fault: Fault) {
+        match fault {
+            Fault::Damaged(reason) => self.asked.refuse(cx, reason),
+            Fault::NoMemory => {
+                let reason = "the rows do not fit into DataMemory, nor into as much again, which a restart may use: raise \
+                              DataMemory";
+                self.asked.refuse_for(cx, ErrorCode::DataMemoryFull, reason.to_string());
+            }
         }
     }
 
@@ -103,9 +146,7 @@ impl Restore {
 
 impl DataManager {
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task } = cold::read(frame)?;
-        self.restore.asked = Some((frame.sender(), step));
-        match task {
+        match self.restore.asked.take_on(frame)? {
             StartTask::LoadCheckpoint { epoch, incarnations } => {
                 (self.restore.epoch, self.restore.incarnations) = (epoch, incarnations);
                 cx.file(self.checkpoint_file(0), Task::List.token(), FileTask::List);
@@ -118,7 +159,7 @@ impl DataManager {
                 if let Some(checkpoints) = &mut self.checkpoints {
                     checkpoints.begin(incarnation);
                 }
-                self.restore.confirm(cx, StartResult::Done);
+                self.restore.asked.confirm(cx, StartResult::Done);
                 self.restore = Restore::default();
             }
             StartTask::MakeFiles
@@ -164,7 +205,7 @@ impl DataManager {
                 self.reject_checkpoint(cx, reason);
             }
             (Task::Read(_), _) => {}
-            _ => self.restore.refuse(cx, reason),
+            _ => self.restore.refuse(cx, Fault::Damaged(reason)),
         }
     }
 
@@ -183,7 +224,7 @@ impl DataManager {
                 rejected,
                 incarnations: Vec::new(),
             };
-            self.restore.confirm(cx, result);
+            self.restore.asked.confirm(cx, result);
             return;
         };
         let checksum = self.checksum();
@@ -242,17 +283,23 @@ impl DataManager {
                     loading.stream.read_on(cx, |number| Task::Read(number).token());
                     return;
                 }
-                Err(reason) => return self.reject_checkpoint(cx, reason),
+                Err(Fault::Damaged(reason)) => return self.reject_checkpoint(cx, reason),
+                // An older one would need as much.
+                Err(Fault::NoMemory) => {
+                    self.restore.loading = None;
+                    return self.restore.refuse(cx, Fault::NoMemory);
+                }
             }
         }
     }
 
     /// Loads the next block; `None` if it has not arrived.
-    fn load_block(&mut self) -> Result<Option<Step>, String> {
+    fn load_block(&mut self) -> Result<Option<Step>, Fault> {
         let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
         let path = loading.stream.file().path();
         let offset = loading.stream.offset();
-        let wrong = |why: &dyn core::fmt::Display| format!("{path}, offset {offset}: {why}");
+        let place = format!("{path}, offset {offset}");
+        let wrong = |why: &dyn core::fmt::Display| Fault::Damaged(format!("{place}: {why}"));
         let Loading { stream, reader, targets, taken, taken_now, rows, .. } = loading;
         let block = match reader.read(stream.bytes()) {
             Ok(block) => block,
@@ -274,7 +321,7 @@ impl DataManager {
                         continue;
                     }
                     taken_now.insert(page);
-                    *rows += load_piece(store, table, partition, piece).map_err(|why| wrong(&why))?;
+                    *rows += load_piece(store, table, partition, piece).map_err(|why| why.at(&place))?;
                 }
                 stream.consume(bytes);
             }
@@ -289,7 +336,7 @@ impl DataManager {
                         end.epoch
                     )));
                 }
-                return self.end_file().map(Some);
+                return self.end_file().map(Some).map_err(Fault::Damaged);
             }
         }
         Ok(Some(Step::More))
@@ -376,6 +423,7 @@ impl DataManager {
         let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
         let incarnations = incarnations.into_iter().collect();
         self.restore
+            .asked
             .confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations });
     }
 
@@ -390,8 +438,8 @@ impl DataManager {
                 record.change.kind == RecordKind::Delete && cx.has_bug(InjectedBug::DeletesNotReplayed);
             if record.change.epoch <= last && !is_left_out {
                 self.epoch = self.epoch.max(record.change.epoch);
-                if let Err(reason) = self.replay(&record) {
-                    self.restore.refuse(cx, reason);
+                if self.restore.failed_replay.is_none() {
+                    self.restore.failed_replay = self.replay(&record).err();
                 }
             }
         }
@@ -401,7 +449,7 @@ impl DataManager {
     }
 
     /// Makes a row what a record says that it is.
-    fn replay(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn replay(&mut self, record: &Record<'_>) -> Result<(), Fault> {
         let change = &record.change;
         let table = self.store.tables.find_mut(change.table.0).filter(|table| {
             table.birth == change.birth && table.is_logged && table.has_fragment(change.partition)
@@ -410,7 +458,7 @@ impl DataManager {
         let mut hash = KeyHash(0);
         if change.kind == RecordKind::Write {
             table.layout.check_image(record.image).map_err(|why| {
-                format!("a record of the log has no row of table {}: {why:?}", change.table)
+                Fault::Damaged(format!("a record of the log has no row of table {}: {why:?}", change.table))
             })?;
             hash = KeyHash::of(&table.layout.key_of(record.image));
         }
@@ -429,9 +477,7 @@ impl DataManager {
         if is_there {
             let before = fragment.key_hash(pages, chunks, row);
             if before == hash {
-                fragment
-                    .store_image(pages, chunks, Purpose::Reserved, row, record.image)
-                    .map_err(no_memory)?;
+                fragment.store_image(pages, chunks, Purpose::Reserved, row, record.image)?;
                 fragment.rows().row_mut(pages, row).set_epoch(change.epoch);
                 return Ok(());
             }
@@ -439,11 +485,16 @@ impl DataManager {
         }
         let header = RowHeader { epoch: change.epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
         let new = NewRow { hash, image: record.image, header };
-        fragment.insert_row_at(pages, chunks, Purpose::Reserved, row, new).map_err(no_memory)
+        let place = || format!("a record of the log, row {row} of table {}", change.table);
+        let inserted = fragment.insert_row_at(pages, chunks, Purpose::Reserved, row, new);
+        inserted.map_err(|why| Fault::from(why).at(place()))
     }
 
     /// No more records come: builds the ordered indexes.
     fn end_restore(&mut self, cx: &mut Context<'_>) {
+        if let Some(fault) = self.restore.failed_replay.take() {
+            return self.restore.refuse(cx, fault);
+        }
         self.restore.building = 0;
         let tables: Vec<u32> = self.store.tables.iter().map(|(id, _)| id).collect();
         for id in tables {
@@ -466,13 +517,13 @@ impl DataManager {
             if built.result.is_err() {
                 // The node stops: what else is built does not matter.
                 self.restore.building = 0;
-                self.restore.refuse(cx, no_memory(()));
+                self.restore.refuse(cx, Fault::NoMemory);
                 return;
             }
         }
         if self.restore.building == 0 {
             let rows = self.table_usage().values().map(|usage| usage.rows).sum();
-            self.restore.confirm(cx, StartResult::Restored { rows });
+            self.restore.asked.confirm(cx, StartResult::Restored { rows });
         }
     }
 
@@ -488,7 +539,7 @@ fn load_piece(
     table: u32,
     partition: PartitionId,
     piece: &Piece<'_>,
-) -> Result<u64, String> {
+) -> Result<u64, Fault> {
     let crate::store::Store { pages, chunks, tables, .. } = store;
     let mut image = Vec::new();
     for row in piece.rows() {
@@ -498,17 +549,13 @@ fn load_piece(
         let layout = &tables.current(table).layout;
         layout
             .check_image(&image)
-            .map_err(|why| format!("a row does not fit the table's definition: {why:?}"))?;
+            .map_err(|why| Fault::Damaged(format!("a row does not fit the table's definition: {why:?}")))?;
         let hash = KeyHash::of(&layout.key_of(&image));
         let header = RowHeader { epoch: row.epoch, flags: RowFlags::NONE, operation: OperationRef::NONE };
         let new = NewRow { hash, image: &image, header };
         let place = RowId::new(piece.page, row.slot.into());
         let fragment = tables.current_mut(table).fragment_mut(partition);
-        fragment.insert_row_at(pages, chunks, Purpose::Reserved, place, new).map_err(no_memory)?;
+        fragment.insert_row_at(pages, chunks, Purpose::Reserved, place, new)?;
     }
     Ok(piece.rows.into())
-}
-
-fn no_memory<E>(_: E) -> String {
-    "the rows do not fit into DataMemory: it has to be as large as before".to_string()
 }

@@ -18,7 +18,7 @@ use vinga_format::block::Origin;
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::{SchemaEntry, SchemaPlace, append, rewrite};
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_kernel::{Context, FailedWrites, InjectedBug, LogLevel};
 use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::start::DefinitionsExtent;
 
@@ -139,6 +139,8 @@ pub struct SchemaFile {
     /// The epoch of the newest entry.
     newest: Epoch,
     work: Option<Work>,
+    /// Once a write or flush has failed, nothing comes to its end any more.
+    failed_writes: FailedWrites,
     /// The size at which the file is rewritten.
     rewrite_at: u64,
 }
@@ -146,7 +148,15 @@ pub struct SchemaFile {
 impl SchemaFile {
     /// There is no file, as far as is known.
     pub fn new(disk: Disk) -> Self {
-        SchemaFile { disk, incarnation: 0, place: None, newest: Epoch(0), work: None, rewrite_at: 0 }
+        SchemaFile {
+            disk,
+            incarnation: 0,
+            place: None,
+            newest: Epoch(0),
+            work: None,
+            failed_writes: FailedWrites::default(),
+            rewrite_at: 0,
+        }
     }
 
     /// How checksums are computed.
@@ -270,6 +280,9 @@ impl SchemaFile {
 
     /// A task is done.
     pub fn on_done(&mut self, cx: &mut Context<'_>, task: Task) -> Option<Progress> {
+        if self.failed_writes.is_any() {
+            return None;
+        }
         match task {
             Task::Allocate if self.work.as_ref().is_some_and(|work| work.is_rewriting) => {
                 self.write(cx);
@@ -278,7 +291,7 @@ impl SchemaFile {
             Task::Allocate => self.work.as_ref().map(|_| Progress::HasRoom),
             Task::Write(_) if !self.has_to_flush(cx) => self.on_done(cx, Task::Flush),
             Task::Flush => {
-                // Behind a write that has failed a flush means nothing.
+                // With the bug each write counts as a flush: behind the first there is nothing left to do.
                 let Work { is_rewriting, epoch, next, .. } = self.work.take()?;
                 (self.place, self.newest) = (Some(next), epoch);
                 if !is_rewriting {
@@ -306,10 +319,7 @@ impl SchemaFile {
             Task::Remove(_) => {
                 cx.log(LogLevel::Warning, format_args!("an old schema file stays: {}", refuse.text));
             }
-            _ => {
-                self.work = None;
-                cx.stop_node(format_args!("the schema file can't be written: {}", refuse.text));
-            }
+            _ => self.failed_writes.stop_node(cx, "the schema file", &refuse),
         }
         None
     }

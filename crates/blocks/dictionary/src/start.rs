@@ -24,10 +24,10 @@ use vinga_format::schema::SchemaExtent;
 use vinga_format::schema_choice::choose;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileTask};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
-use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::start::{StartResult, StartTask};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// Versions that are reserved at a time: none that is given is above what the schema file says, also if the change that
@@ -40,8 +40,8 @@ const FIRST_INCARNATION: u32 = 1;
 /// What is done of the start.
 #[derive(Default)]
 pub struct Start {
-    /// Who waits for the present task, and its step.
-    asked: Option<(Address, u32)>,
+    /// Who waits for the present task.
+    asked: AskedTask,
     reading: Option<Reading>,
     /// Tables that are still to be made.
     to_make: VecDeque<TableRecord>,
@@ -72,31 +72,15 @@ struct Making {
 }
 
 impl Start {
-    /// The task is done.
-    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
-        let (requester, step) = self.asked.take().expect("somebody waits for the task");
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
-    }
-
-    /// The node can't start. Whatever is answered later changes nothing.
-    fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
-        if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
-        }
-    }
-
     /// Whether a task of the start is being done.
     pub fn is_under_way(&self) -> bool {
-        self.asked.is_some()
+        self.asked.is_under_way()
     }
 }
 
 impl Dictionary {
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task } = cold::read(frame)?;
-        assert!(self.start.asked.is_none(), "one task at a time");
-        self.start.asked = Some((frame.sender(), step));
-        match task {
+        match self.start.asked.take_on(frame)? {
             StartTask::MakeFiles => {
                 self.schema_file_mut().begin(FIRST_INCARNATION);
                 self.rewrite_definitions(cx);
@@ -119,7 +103,7 @@ impl Dictionary {
             StartTask::Begin { epoch, durable, .. } => {
                 self.epoch = self.epoch.max(epoch);
                 self.durable = self.durable.max(durable);
-                self.start.confirm(cx, StartResult::Done);
+                self.start.asked.confirm(cx, StartResult::Done);
             }
             StartTask::ScanLog { .. }
             | StartTask::LoadCheckpoint { .. }
@@ -136,7 +120,7 @@ impl Dictionary {
     fn confirm_definitions(&mut self, cx: &mut Context<'_>) {
         let extent = self.schema_file_mut().extent();
         let greatest = self.start.greatest;
-        self.start.confirm(cx, StartResult::DefinitionsOnDisk { extent, greatest });
+        self.start.asked.confirm(cx, StartResult::DefinitionsOnDisk { extent, greatest });
     }
 
     /// Begins the next generation, of all definitions that there are, with versions reserved anew.
@@ -153,7 +137,9 @@ impl Dictionary {
         match progress {
             Progress::Rewritten => self.confirm_definitions(cx),
             Progress::DiskFull { text, .. } => {
-                self.start.refuse(cx, format!("there is no room for the definitions of tables: {text}"));
+                self.start
+                    .asked
+                    .refuse(cx, format!("there is no room for the definitions of tables: {text}"));
             }
             Progress::HasRoom | Progress::Appended => unreachable!("a start appends no entry"),
         }
@@ -187,7 +173,7 @@ impl Dictionary {
     /// A file can't be listed or read.
     pub(crate) fn refuse_restoring(&mut self, cx: &mut Context<'_>, reason: String) {
         self.start.reading = None;
-        self.start.refuse(cx, reason);
+        self.start.asked.refuse(cx, reason);
     }
 
     /// Goes on with reading; when both files have been read, with what is in them.
@@ -286,7 +272,7 @@ impl Dictionary {
         if let Some(Making { record, .. }) = self.start.making.take() {
             let code = ErrorCode::from_number(code).unwrap_or(ErrorCode::InternalError);
             let name = &record.definition.name;
-            self.start.refuse(cx, format!("{sender} can't make table '{name}' again: {code}"));
+            self.start.asked.refuse(cx, format!("{sender} can't make table '{name}' again: {code}"));
         }
     }
 }

@@ -24,11 +24,11 @@ pub use global_checkpoint::Statistics;
 use alloc::vec::Vec;
 use global_checkpoint::GlobalCheckpoints;
 use vinga_base::{Epoch, LiveParameter};
-use vinga_kernel::{Block, Context, Scrutiny, Span};
+use vinga_kernel::{AskedTask, Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
-use vinga_wire::start::{StartConfirm, StartRequest, StartResult, StartTask};
+use vinga_wire::start::{StartResult, StartTask};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 
 /// What distribution is configured with.
 #[derive(Clone, Copy, Debug)]
@@ -139,16 +139,13 @@ impl Distribution {
 
     /// Everything is restored.
     fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task: StartTask::Begin { epoch, limit, durable, .. } } = cold::read(frame)?
-        else {
-            return None;
-        };
+        let mut asked = AskedTask::default();
+        let StartTask::Begin { epoch, limit, durable, .. } = asked.take_on(frame)? else { return None };
         assert!(self.waits_for_begin, "epochs begin once");
         self.epoch = self.epoch.max(epoch);
         self.limit = limit;
         self.checkpoints.note_restored(durable);
-        let confirm = StartConfirm { step, result: StartResult::Done };
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, frame.sender()), &confirm);
+        asked.confirm(cx, StartResult::Done);
         self.begin(cx);
         Some(())
     }

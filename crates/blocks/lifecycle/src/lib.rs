@@ -403,9 +403,14 @@ impl Lifecycle {
     }
 
     fn on_start_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRefuse { step, reason } = cold::read(frame)?;
+        let StartRefuse { step, reason, error } = cold::read(frame)?;
         if step == self.step && self.phase != Phase::Refused {
             self.phase = Phase::Refused;
+            if error != 0 {
+                // The files are not to blame.
+                cx.stop_node_for(error, format_args!("the node can't start (error {error}): {reason}"));
+                return Some(());
+            }
             let mut why = reason;
             for rejected in &self.rejected {
                 why.push_str("; a checkpoint does not count: ");
@@ -471,8 +476,7 @@ impl Lifecycle {
 
     fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refuse: FileRefuse = cold::read(frame)?;
-        self.file.as_mut().expect("it has asked for the task").on_failed();
-        cx.stop_node(format_args!("the system file can't be written: {}", refuse.text));
+        self.file.as_mut().expect("it has asked for the task").on_failed(cx, &refuse);
         Some(())
     }
 

@@ -16,7 +16,8 @@ use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{SystemState, copy_of, encode};
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
-use vinga_kernel::{Context, Span, Tick};
+use vinga_kernel::{Context, FailedWrites, Span, Tick};
+use vinga_wire::file::FileRefuse;
 
 /// Durable epochs are written this often, at most. What a restart restores is in the log; the system file says at which
 /// epoch a log that ends before it is damaged (`docs/decisions/0022`).
@@ -44,8 +45,8 @@ pub struct SystemFile {
     /// The limit of epochs in what is written, and in what is on the disk.
     limit_under_way: Epoch,
     limit_on_disk: Epoch,
-    /// A write or flush has failed: nobody knows what is on disk, and nothing more is written.
-    has_failed: bool,
+    /// Once a write or flush has failed, nothing more is written.
+    failed_writes: FailedWrites,
 }
 
 /// What the answers of files are about.
@@ -91,7 +92,7 @@ impl SystemFile {
             has_changed: false,
             noted: None,
             is_timer_set: false,
-            has_failed: false,
+            failed_writes: FailedWrites::default(),
         }
     }
 
@@ -200,15 +201,14 @@ impl SystemFile {
         cx.file(name, Task::Flush.token(), FileTask::Flush);
     }
 
-    /// A task has failed.
-    pub fn on_failed(&mut self) {
-        self.has_failed = true;
+    /// A task has failed: the node is to stop.
+    pub fn on_failed(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        self.failed_writes.stop_node(cx, "the system file", refuse);
     }
 
     /// A task is done. Returns whether everything that was to be written is on disk now.
     pub fn on_done(&mut self, cx: &mut Context<'_>, task: Task) -> bool {
-        // A flush that succeeds behind a failed write means nothing.
-        if task != Task::Flush || self.has_failed {
+        if task != Task::Flush || self.failed_writes.is_any() {
             return false;
         }
         self.under_way = None;

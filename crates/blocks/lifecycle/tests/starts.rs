@@ -10,13 +10,13 @@ use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, Fi
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
-use vinga_wire::file::FileErrorKind;
+use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::start::{
     self, DefinitionsExtent, StartConfirm, StartProgressReport, StartRefuse, StartRequest, StartResult,
     StartTask,
 };
 use vinga_wire::view::{ClusterView, Member};
-use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 const NODE: NodeId = NodeId(1);
 
@@ -380,19 +380,41 @@ fn a_failed_write_of_the_system_file_ends_the_start_whatever_the_flush_says() {
     assert_eq!(node.harness.block().phase(), Phase::WritingSystemFile);
 }
 
+/// A block refuses a task; returns how the node stops.
+fn stop_by_refusal(
+    node: &mut Node,
+    (block, instance): (BlockNumber, u16),
+    refuse: &StartRefuse,
+) -> StopNodeOrder {
+    let sender = Address::new(NODE, block, instance);
+    node.harness
+        .send(sender, SignalNumber::StartRefuse, |writer| cold::write(writer, refuse))
+        .expect("a block may send this");
+    let sent = node.harness.take_sent();
+    let stop = sent.iter().find(|sent| sent.signal() == SignalNumber::StopNodeOrder).expect("the node stops");
+    cold::read(&stop.frame()).expect("a whole body")
+}
+
+#[test]
+fn a_refusal_for_want_of_memory_keeps_its_number_and_does_not_blame_the_files() {
+    let mut node = Node::new(disk(state(), 7));
+    let (_, receivers, step) = node.asked();
+    let full = ErrorCode::DataMemoryFull as u16;
+    let refuse = StartRefuse { step, reason: "the rows do not fit into DataMemory".to_string(), error: full };
+    let StopNodeOrder { reason, error } = stop_by_refusal(&mut node, receivers[1], &refuse);
+    assert_eq!((error, reason.contains("--initial")), (full, false), "{reason}");
+    assert!(reason.contains("error 827") && reason.contains("do not fit into DataMemory"), "{reason}");
+    assert_eq!(node.harness.block().phase(), Phase::Refused);
+}
+
 #[test]
 fn a_refusal_stops_the_node_with_its_reason() {
     let mut node = Node::new(disk(state(), 7));
     let (_, receivers, step) = node.asked();
-    let sender = Address::new(NODE, receivers[1].0, receivers[1].1);
     let reason = "redo/001-00000000.redo, offset 8192: damaged".to_string();
-    node.harness
-        .send(sender, SignalNumber::StartRefuse, |writer| cold::write(writer, &StartRefuse { step, reason }))
-        .expect("a block may send this");
-    let sent = node.harness.take_sent();
-    let stop = sent.iter().find(|sent| sent.signal() == SignalNumber::StopNodeOrder).expect("the node stops");
-    let order: vinga_wire::file::StopNodeOrder = cold::read(&stop.frame()).expect("a whole body");
+    let order = stop_by_refusal(&mut node, receivers[1], &StartRefuse { step, reason, error: 0 });
     assert!(order.reason.contains("offset 8192: damaged"), "{}", order.reason);
+    assert_eq!(order.error, 0);
     // The other stream's answer changes nothing any more.
     let result =
         StartResult::LogScanned { complete: Epoch(100), greatest: Epoch(100), incarnations: vec![1] };

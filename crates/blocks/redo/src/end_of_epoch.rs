@@ -114,8 +114,7 @@ impl Redo {
     }
 
     pub(crate) fn on_flushed(&mut self, cx: &mut Context<'_>, file: u32) {
-        // A flush that succeeds behind a failed write means nothing.
-        let Some(ending) = self.ending.as_mut().filter(|_| !self.has_failed) else { return };
+        let Some(ending) = self.ending.as_mut().filter(|_| !self.failed_writes.is_any()) else { return };
         ending.unflushed.remove(&file);
         if ending.written.is_some() && ending.unflushed.is_empty() {
             self.finish_epoch(cx);

@@ -49,7 +49,7 @@ use vinga_format::block::Origin;
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::Entry;
 use vinga_kernel::files::FileData;
-use vinga_kernel::{Block, Context, InjectedBug, Scrutiny};
+use vinga_kernel::{Block, Context, FailedWrites, InjectedBug, Scrutiny};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
@@ -98,8 +98,8 @@ pub struct Redo {
     ended: Epoch,
     /// The segment with its end record, until the epoch is durable in the whole cluster.
     end_mark: Option<(Epoch, u64)>,
-    /// A write or flush has failed: nobody knows what is on disk, and no epoch is confirmed any more.
-    has_failed: bool,
+    /// Once a write or flush has failed, no epoch is confirmed any more.
+    failed_writes: FailedWrites,
     checkpoints: Checkpoints,
     samples: Samples,
     statistics: Statistics,
@@ -145,7 +145,7 @@ impl Redo {
             is_end_held: false,
             ended: Epoch(0),
             end_mark: None,
-            has_failed: false,
+            failed_writes: FailedWrites::default(),
             checkpoints: Checkpoints::new(settings.checkpoints, participants, settings.data_managers),
             samples: Samples::default(),
             statistics: Statistics::default(),
@@ -331,8 +331,7 @@ impl Redo {
         let refuse: FileRefuse = cold::read(frame)?;
         match Task::from_token(refuse.token) {
             Task::Block(_) | Task::SegmentHead(_) | Task::Flush(_) => {
-                self.has_failed = true;
-                cx.stop_node(format_args!("the redo log can't be written: {}", refuse.text));
+                self.failed_writes.stop_node(cx, "the redo log", &refuse);
             }
             _ => self.refuse_start(cx, refuse.text),
         }

@@ -22,17 +22,17 @@ use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
-use vinga_kernel::Context;
+use vinga_kernel::{AskedTask, Context};
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
 use vinga_wire::redo::BatchBody;
-use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
+use vinga_wire::{ErrorCode, Frame};
 
 /// What a stream does of the start, and has found.
 #[derive(Default)]
 pub struct Start {
-    /// Who waits for the present task, and its step.
-    asked: Option<(Address, u32)>,
+    /// Who waits for the present task.
+    asked: AskedTask,
     scan: Option<Scan>,
     replay: Option<Replay>,
     found: Found,
@@ -48,28 +48,17 @@ pub struct Start {
 }
 
 impl Start {
-    /// The task is done.
-    fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
-        let (requester, step) = self.asked.take().expect("somebody waits for the task");
-        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
-    }
-
     /// The node can't start.
     pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
         (self.scan, self.replay) = (None, None);
         // Reads of a task that was refused before may be answered later.
-        if let Some((requester, step)) = self.asked.take() {
-            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &StartRefuse { step, reason });
-        }
+        self.asked.refuse(cx, reason);
     }
 }
 
 impl Redo {
     pub(crate) fn on_start_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let StartRequest { step, task } = cold::read(frame)?;
-        assert!(self.start.asked.is_none(), "one task at a time");
-        self.start.asked = Some((frame.sender(), step));
-        match task {
+        match self.start.asked.take_on(frame)? {
             StartTask::MakeFiles => {
                 self.start.missing = (0..self.settings.files).collect();
                 self.start.unfilled = self.start.missing.clone();
@@ -148,7 +137,7 @@ impl Redo {
             }
             None => match self.start.opening.take() {
                 Some(incarnation) => self.open(cx, incarnation),
-                None => self.start.confirm(cx, StartResult::Done),
+                None => self.start.asked.confirm(cx, StartResult::Done),
             },
         }
     }
@@ -211,7 +200,7 @@ impl Redo {
         let complete = self.start.found.ends.last().map_or(Epoch(0), |end| end.epoch);
         let greatest = self.start.found.greatest;
         let incarnations = self.start.found.incarnations.iter().copied().collect();
-        self.start.confirm(cx, StartResult::LogScanned { complete, greatest, incarnations });
+        self.start.asked.confirm(cx, StartResult::LogScanned { complete, greatest, incarnations });
         Ok(())
     }
 
@@ -229,7 +218,7 @@ impl Redo {
                     self.refuse_start(cx, reason);
                 }
             }
-            Ok(None) => self.start.confirm(cx, StartResult::LogReplayed { batches: 0 }),
+            Ok(None) => self.start.asked.confirm(cx, StartResult::LogReplayed { batches: 0 }),
             Err(reason) => self.refuse_start(cx, reason),
         }
     }
@@ -294,7 +283,7 @@ impl Redo {
         if replay.advance(cx)? && !replay.has_reads() {
             let batches = replay.batches();
             self.start.replay = None;
-            self.start.confirm(cx, StartResult::LogReplayed { batches });
+            self.start.asked.confirm(cx, StartResult::LogReplayed { batches });
         }
         Ok(())
     }
@@ -322,7 +311,7 @@ impl Redo {
         let used = self.room().used;
         self.writer.as_mut().expect("it was just made").note_used(used);
         self.checkpoints.note_open(self.segments.capacity(), used);
-        self.start.confirm(cx, StartResult::Done);
+        self.start.asked.confirm(cx, StartResult::Done);
         self.give_rest(cx, ErrorCode::RedoLogFull);
         self.fill_next_file(cx);
     }

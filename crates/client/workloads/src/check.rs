@@ -20,6 +20,7 @@ use crate::workload::Contents;
 use actions::Actions;
 use alloc::format;
 use alloc::string::String;
+use linear::Verdict;
 
 /// What was checked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Summary {
     pub actions: usize,
     /// Transactions of which nobody knows whether they are committed.
     pub unknown: usize,
+    /// Rows whose actions have so many orders that the search for one was given up.
+    pub undecided: usize,
 }
 
 /// Checks a whole history against the rows that are left at its end. `lock_timeout` is that of the data nodes.
@@ -48,7 +51,8 @@ pub fn check(
     actions.add_contents(contents);
     let mut summary = Summary { unknown: writers.unknown(history), ..Summary::default() };
     for (row, list) in actions.rows() {
-        linear::check(list).map_err(|what| format!("{}: {what}", describe(*row)))?;
+        let verdict = linear::check(list).map_err(|what| format!("{}: {what}", describe(*row)))?;
+        summary.undecided += usize::from(verdict == Verdict::Undecided);
         summary.rows += 1;
         summary.actions += list.len();
     }

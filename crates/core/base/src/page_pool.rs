@@ -10,10 +10,17 @@
 //!
 //! The last hundredth of the supply is reserved: [`Purpose::Ordinary`] requests are refused before it is touched, so
 //! that a full node can still delete rows, move them and finish work that has begun.
+//!
+//! **Restarts** may need more than the node needed before, at each step: a checkpoint has rows where they were when its scan
+//! passed them, and others where they were later, in memory that the first had left; rows that were deleted since are
+//! there until the log has been applied; variable parts and indexes are laid out in another order than the one in which
+//! they grew. So a supply may have pages beyond `DataMemory` ([`restart_pages`]), for [`Purpose::Reserved`] only. They
+//! cost address space until they are used.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 32 * 1024;
@@ -31,7 +38,7 @@ pub struct PageNumber(pub u32);
 pub enum Purpose {
     /// New rows and all other growth.
     Ordinary,
-    /// Work that must continue when memory is full: deletes, commits of prepared operations, restarts.
+    /// Work that must continue when memory is full: restarts.
     Reserved,
 }
 
@@ -45,7 +52,7 @@ pub trait PageSupply: Send {
     fn take(&self, purpose: Purpose) -> Option<PageNumber>;
     /// Returns a page.
     fn give_back(&self, page: PageNumber);
-    /// Pages in use and pages in total.
+    /// Pages in use and pages in total, without those beyond `DataMemory`: more may be in use after a restart.
     fn usage(&self) -> (u32, u32);
 }
 
@@ -123,7 +130,13 @@ impl PagePool {
 
     /// A pool with `pages` pages of its own on the heap: for tests, the simulator and tools.
     pub fn standalone(pages: u32) -> Self {
-        Self::new(Arc::new(HeapRegion::new(pages)), Box::new(LocalSupply::new(pages)))
+        Self::standalone_beyond(pages, 0)
+    }
+
+    /// The same, with pages beyond these for restarts.
+    pub fn standalone_beyond(pages: u32, beyond: u32) -> Self {
+        let supply = LocalSupply(RefCell::new(FreePages::beyond(pages, beyond)));
+        Self::new(Arc::new(HeapRegion::new(pages + beyond)), Box::new(supply))
     }
 
     /// Takes a page. It still contains the bytes that its last owner left.
@@ -185,6 +198,12 @@ pub fn reserved_pages(all: u32) -> u32 {
     if all < 10 { 0 } else { (all / 100).max(1) }
 }
 
+/// How many pages beyond `all` a restart may take: as many again. That is enough if all of the memory was used anew once
+/// while a checkpoint was written.
+pub fn restart_pages(all: u32) -> u32 {
+    all.min(u32::MAX - all)
+}
+
 /// The free pages of one region: the logic that a driver's supply wraps in whatever lock it needs. The lowest free page
 /// is not preferred; freed pages are used again first, while they are still in the caches.
 pub struct FreePages {
@@ -192,22 +211,28 @@ pub struct FreePages {
     /// Pages from here on have never been used.
     fresh: u32,
     all: u32,
+    /// Pages beyond these, for [`Purpose::Reserved`].
+    beyond: u32,
 }
 
 impl FreePages {
     /// A supply of `all` free pages.
     pub fn new(all: u32) -> Self {
-        FreePages { free: Vec::new(), fresh: 0, all }
+        Self::beyond(all, 0)
+    }
+
+    /// The same, with pages beyond these for restarts.
+    pub fn beyond(all: u32, beyond: u32) -> Self {
+        FreePages { free: Vec::new(), fresh: 0, all, beyond }
     }
 
     /// See [`PageSupply::take`].
     pub fn take(&mut self, purpose: Purpose) -> Option<PageNumber> {
-        let left = self.all - self.used();
-        let kept = match purpose {
-            Purpose::Ordinary => reserved_pages(self.all),
-            Purpose::Reserved => 0,
+        let limit = match purpose {
+            Purpose::Ordinary => self.all - reserved_pages(self.all),
+            Purpose::Reserved => self.all + self.beyond,
         };
-        if left <= kept {
+        if self.used() >= limit {
             return None;
         }
         self.free.pop().or_else(|| {
@@ -227,20 +252,14 @@ impl FreePages {
         self.fresh - self.free.len() as u32
     }
 
-    /// Number of pages in total.
+    /// Number of pages in total, without those beyond.
     pub fn all(&self) -> u32 {
         self.all
     }
 }
 
 /// A supply for one pool on one thread.
-struct LocalSupply(core::cell::RefCell<FreePages>);
-
-impl LocalSupply {
-    fn new(pages: u32) -> Self {
-        LocalSupply(core::cell::RefCell::new(FreePages::new(pages)))
-    }
-}
+struct LocalSupply(RefCell<FreePages>);
 
 impl PageSupply for LocalSupply {
     fn take(&self, purpose: Purpose) -> Option<PageNumber> {
@@ -276,5 +295,21 @@ mod tests {
         assert_eq!(pool.owned(), 199);
         assert_eq!(pool.allocate(Purpose::Ordinary), Err(OutOfPages));
         assert_eq!(pool.allocate(Purpose::Reserved), Ok(other));
+    }
+
+    #[test]
+    fn a_restart_may_take_more_and_others_wait_until_it_is_given_back() {
+        let mut pool = PagePool::standalone_beyond(20, restart_pages(20));
+        let mut pages: Vec<PageNumber> =
+            core::iter::from_fn(|| pool.allocate(Purpose::Reserved).ok()).collect();
+        assert_eq!((pages.len(), pool.usage()), (40, (40, 20)));
+        for page in pages.drain(..21) {
+            assert_eq!(pool.allocate(Purpose::Ordinary), Err(OutOfPages));
+            pool.free(page);
+        }
+        assert_eq!(pool.allocate(Purpose::Ordinary), Err(OutOfPages), "19 of 20 are in use");
+        pool.free(pages[0]);
+        assert!(pool.allocate(Purpose::Ordinary).is_ok());
+        assert_eq!(restart_pages(u32::MAX - 5), 5, "pages have numbers of 32 bits");
     }
 }

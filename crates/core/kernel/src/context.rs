@@ -154,8 +154,13 @@ impl Context<'_> {
 
     /// Has the driver end the process, with a reason for people: the node can't go on, but not because of an error in it.
     pub fn stop_node(&mut self, reason: fmt::Arguments<'_>) {
+        self.stop_node_for(0, reason);
+    }
+
+    /// The same, because of the error with this number; 0 for none.
+    pub fn stop_node_for(&mut self, error: u16, reason: fmt::Arguments<'_>) {
         let driver = self.driver();
-        let order = StopNodeOrder { reason: reason.to_string() };
+        let order = StopNodeOrder { reason: reason.to_string(), error };
         cold::write(&mut self.frame(SignalNumber::StopNodeOrder, driver), &order);
     }
 

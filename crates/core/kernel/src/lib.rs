@@ -11,9 +11,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod admitted;
+pub mod asked_task;
 pub mod block;
 pub mod context;
 pub mod executor;
+pub mod failed_writes;
 pub mod file_stream;
 pub mod files;
 pub mod injected_bug;
@@ -25,9 +27,11 @@ pub mod timers;
 pub mod trace_ring;
 
 pub use admitted::AdmittedNodes;
+pub use asked_task::AskedTask;
 pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
+pub use failed_writes::FailedWrites;
 pub use injected_bug::InjectedBug;
 pub use outbox::{LaneId, Outbox, Routes, link_between};
 pub use vinga_base::time::{Span, Tick};

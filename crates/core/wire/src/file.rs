@@ -51,4 +51,6 @@ pub struct FileRefuse {
 pub struct StopNodeOrder {
     /// For people: why the node can't go on, and what to do.
     pub reason: String,
+    /// The number of an error, if it is one that programs have to know; 0 if not.
+    pub error: u16,
 }

@@ -1,7 +1,8 @@
-//! `DataMemory`: one region, shared by all data managers of the node.
+//! `DataMemory`: one region, shared by all data managers of the node. Beyond it there are pages that only a restart may
+//! use (`vinga_base::page_pool`): address space, as long as it does not need them.
 
 use std::sync::Arc;
-use vinga_base::page_pool::{PAGE_BYTES, PagePool, PageRegion};
+use vinga_base::page_pool::{PAGE_BYTES, PagePool, PageRegion, restart_pages};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::memory::{MappedRegion, SharedPages};
@@ -23,19 +24,32 @@ impl DataMemory {
             .map_err(|_| format!("DataMemory: {bytes} bytes are more than {} pages of 32K", u32::MAX))?;
         let lock = configuration.parameters.integer(Parameter::LockPagesInMemory);
         let not_mapped = |error| format!("DataMemory: {bytes} bytes could not be mapped: {error}");
-        let region = MappedRegion::new(pages).map_err(not_mapped)?;
+        let beyond = restart_pages(pages);
+        let (region, beyond) = match MappedRegion::new(pages + beyond) {
+            Ok(region) => (region, beyond),
+            // Address space is limited (ulimit -v), or must be backed by memory (vm.overcommit_memory).
+            Err(why) => {
+                let region = MappedRegion::new(pages).map_err(not_mapped)?;
+                log::warn!(
+                    target: "memory",
+                    "there is no address space beyond DataMemory ({why}): a restart that needs more memory for a moment \
+                     is refused"
+                );
+                (region, 0)
+            }
+        };
         if lock > 0 {
-            region.touch().map_err(not_mapped)?;
+            region.touch(pages).map_err(not_mapped)?;
         }
         let locked = match lock {
             0 => Ok(()),
-            1 => region.lock(),
+            1 => region.lock(pages),
             _ => vinga_runtime::memory::lock_all(),
         };
         if let Err(why) = locked {
             log::warn!(target: "memory", "LockPagesInMemory: {why}");
         }
-        Ok(DataMemory { region: Arc::new(region), supply: SharedPages::new(pages) })
+        Ok(DataMemory { region: Arc::new(region), supply: SharedPages::new(pages, beyond) })
     }
 
     /// The pool of one data manager.

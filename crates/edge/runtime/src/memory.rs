@@ -2,7 +2,8 @@
 //!
 //! The mapping is reserved at the start and its pages are touched when they are used: a node with much memory starts as
 //! fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
-//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`).
+//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`). The pages beyond
+//! `DataMemory`, which only a restart uses, are neither touched nor locked.
 
 use rustix::mm::{
     Advice, MapFlags, MlockAllFlags, ProtFlags, madvise, mlock, mlockall, mmap_anonymous, munmap,
@@ -55,35 +56,37 @@ impl MappedRegion {
         let region =
             MappedRegion { mapping, mapping_bytes, base: mapping.cast::<u8>().wrapping_add(offset), pages };
         // If the kernel has no huge pages, small ones are used.
-        let _ = region.advise(Advice::LinuxHugepage);
+        let _ = region.advise(pages, Advice::LinuxHugepage);
         Ok(region)
     }
 
-    /// Has the system back all pages by memory.
+    /// Has the system back the first `pages` pages by memory.
     ///
     /// # Errors
     /// There is not so much memory.
-    pub fn touch(&self) -> io::Result<()> {
-        Ok(self.advise(Advice::LinuxPopulateWrite)?)
+    pub fn touch(&self, pages: u32) -> io::Result<()> {
+        Ok(self.advise(pages, Advice::LinuxPopulateWrite)?)
     }
 
-    /// Keeps the whole region in memory from now on, which also touches it.
+    /// Keeps the first `pages` pages in memory from now on, which also touches them.
     ///
     /// # Errors
     /// What was refused and what would help.
-    pub fn lock(&self) -> Result<(), String> {
+    pub fn lock(&self, pages: u32) -> Result<(), String> {
         raise_to_hard_limit(Resource::Memlock);
+        let bytes = self.bytes_of(pages);
         // SAFETY: locking changes neither content nor validity of the mapping.
-        unsafe { mlock(self.base.cast(), self.bytes()) }.map_err(|why| lock_refused(why, self.bytes()))
+        unsafe { mlock(self.base.cast(), bytes) }.map_err(|why| lock_refused(why, bytes))
     }
 
-    fn bytes(&self) -> usize {
-        self.pages as usize * PAGE_BYTES
+    fn bytes_of(&self, pages: u32) -> usize {
+        assert!(pages <= self.pages, "the region has these pages");
+        pages as usize * PAGE_BYTES
     }
 
-    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
+    fn advise(&self, pages: u32, advice: Advice) -> rustix::io::Result<()> {
         // SAFETY: both kinds of advice that are given here leave content and validity of the mapping as they are.
-        unsafe { madvise(self.base.cast(), self.bytes(), advice) }
+        unsafe { madvise(self.base.cast(), self.bytes_of(pages), advice) }
     }
 }
 
@@ -149,9 +152,9 @@ pub fn raise_to_hard_limit(resource: Resource) -> Option<u64> {
 pub struct SharedPages(Arc<Mutex<FreePages>>);
 
 impl SharedPages {
-    /// All `pages` pages are free.
-    pub fn new(pages: u32) -> Self {
-        SharedPages(Arc::new(Mutex::new(FreePages::new(pages))))
+    /// All `pages` pages are free, and so many beyond them, for restarts.
+    pub fn new(pages: u32, beyond: u32) -> Self {
+        SharedPages(Arc::new(Mutex::new(FreePages::beyond(pages, beyond))))
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut FreePages) -> R) -> R {
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn pools_of_two_threads_share_a_region() {
         let region = Arc::new(MappedRegion::new(100).unwrap());
-        let supply = SharedPages::new(region.pages());
+        let supply = SharedPages::new(region.pages(), 0);
         let threads: Vec<_> = (0..2u8)
             .map(|mark| {
                 let mut pool = PagePool::new(region.clone(), Box::new(supply.clone()));
@@ -206,9 +209,11 @@ mod tests {
 
     /// How many of the region's 4 KiB pages are backed by memory.
     fn present(region: &MappedRegion) -> usize {
-        let mut present = vec![0u8; region.bytes() / 4096];
+        let mut present = vec![0u8; region.bytes_of(region.pages) / 4096];
         // SAFETY: the range is mapped, and the vector has a byte for each of its 4096 bytes.
-        let result = unsafe { libc::mincore(region.base().cast(), region.bytes(), present.as_mut_ptr()) };
+        let result = unsafe {
+            libc::mincore(region.base().cast(), region.bytes_of(region.pages), present.as_mut_ptr())
+        };
         assert_eq!(result, 0);
         present.iter().filter(|&&page| page & 1 == 1).count()
     }
@@ -218,14 +223,14 @@ mod tests {
         let large = MappedRegion::new((2usize << 30).div_ceil(PAGE_BYTES) as u32).unwrap();
         assert_eq!(present(&large), 0);
         let touched = MappedRegion::new(128).unwrap();
-        touched.touch().unwrap();
-        assert_eq!(present(&touched), touched.bytes() / 4096);
+        touched.touch(128).unwrap();
+        assert_eq!(present(&touched), touched.bytes_of(128) / 4096);
     }
 
     #[test]
     fn a_refused_lock_says_what_would_help() {
         let text = lock_refused(rustix::io::Errno::NOMEM, 1 << 20);
         assert!(text.contains("1024 KiB of DataMemory") && text.contains("RLIMIT_MEMLOCK"), "{text}");
-        assert!(MappedRegion::new(16).unwrap().lock().is_ok());
+        assert!(MappedRegion::new(16).unwrap().lock(8).is_ok());
     }
 }

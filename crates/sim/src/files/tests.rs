@@ -61,10 +61,10 @@ fn nobody_is_answered_when_the_node_has_died() {
     let mut world = world();
     let id = world.thread_of(2, 0);
     ask(&mut world, id, 7, FileTask::Allocate { bytes: 4096 });
-    world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string() });
+    world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string(), error: 0 });
     assert!(!world.is_alive(2) && world.violations.is_empty());
     // A dead node says nothing any more.
-    world.on_stop_order(id, StopNodeOrder { reason: "again".to_string() });
+    world.on_stop_order(id, StopNodeOrder { reason: "again".to_string(), error: 0 });
     let until = world.now() + 1_000_000;
     while world.now() < until {
         world.step();
@@ -77,7 +77,7 @@ fn nobody_is_answered_when_the_node_has_died() {
 fn the_president_may_not_stop() {
     let mut world = world();
     let id = world.thread_of(PRESIDENT, 0);
-    world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string() });
+    world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string(), error: 0 });
     assert_eq!(
         world.violations,
         ["data node 1 can't be done without, and stops itself: the disk has failed"]

@@ -22,7 +22,7 @@ use vinga_wire::file::FileErrorKind;
 use vinga_wire::operation::{OperationHead, OperationKind};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
-use vinga_wire::start::{LogIncarnation, StartConfirm, StartRequest, StartResult, StartTask};
+use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::view::{ClusterView, Member, ReplicaGroup};
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, U16, U32, U64, cold};
 
@@ -57,7 +57,12 @@ pub struct Node {
     pub incarnations: Vec<LogIncarnation>,
     /// How often it has asked for credit.
     pub asked: u32,
+    /// Its memory, in pages, and how many beyond that are for restarts.
+    pub memory: (u32, u32),
 }
+
+/// Memory that is never full.
+pub const MUCH: (u32, u32) = (2000, 0);
 
 pub fn table(no_logging: bool) -> TableRecord {
     let definition = TableDefinition {
@@ -93,7 +98,7 @@ pub fn table(no_logging: bool) -> TableRecord {
     TableRecord::new(TABLE, VERSION, TablePartitions::first(1), definition)
 }
 
-fn data_manager() -> Harness<DataManager> {
+fn data_manager((pages, beyond): (u32, u32)) -> Harness<DataManager> {
     let settings = Settings {
         node: NODE,
         owner: ReplicaGroup::new(0, 0),
@@ -110,14 +115,19 @@ fn data_manager() -> Harness<DataManager> {
         redo_streams: 1,
         ..Member::started(NODE, Incarnation(1), 0, 1, 1)
     }]);
-    let block = DataManager::new(settings, PagePool::standalone(2000));
+    let block = DataManager::new(settings, PagePool::standalone_beyond(pages, beyond));
     Harness::new(address(BlockNumber::DataManager), 1, view, block)
 }
 
 impl Node {
     /// One that begins with an empty table.
     pub fn new(table: TableRecord) -> Self {
-        let mut node = Node::stopped(table, BTreeMap::new(), BTreeMap::new());
+        Node::with_memory(table, MUCH)
+    }
+
+    /// The same, with so much memory.
+    pub fn with_memory(table: TableRecord, memory: (u32, u32)) -> Self {
+        let mut node = Node::stopped_with(table, BTreeMap::new(), BTreeMap::new(), memory);
         node.start(StartTask::Begin {
             epoch: Epoch(1),
             limit: Epoch::MAX,
@@ -134,8 +144,17 @@ impl Node {
         files: BTreeMap<FileName, Vec<u8>>,
         log: BTreeMap<u64, Vec<u8>>,
     ) -> Self {
+        Node::stopped_with(table, files, log, MUCH)
+    }
+
+    fn stopped_with(
+        table: TableRecord,
+        files: BTreeMap<FileName, Vec<u8>>,
+        log: BTreeMap<u64, Vec<u8>>,
+        memory: (u32, u32),
+    ) -> Self {
         Node {
-            harness: data_manager(),
+            harness: data_manager(memory),
             files,
             log,
             trimmed: 1,
@@ -148,18 +167,19 @@ impl Node {
             held: Vec::new(),
             incarnations: vec![LogIncarnation { number: 1, last_valid: None }],
             asked: 0,
+            memory,
         }
     }
 
     /// Starts again from the files and what is left of the log, and restores an epoch.
     pub fn restart(self, epoch: u64) -> Result<Self, String> {
         let trimmed = self.trimmed;
-        let mut node = Node::stopped(self.table, self.files, self.log);
+        let mut node = Node::stopped_with(self.table, self.files, self.log, self.memory);
         node.make_table();
         node.incarnations = self.incarnations;
         node.incarnations.last_mut().expect("there is one").last_valid = Some(Epoch(epoch));
         let incarnations = node.incarnations.clone();
-        let loaded = node.start(StartTask::LoadCheckpoint { epoch: Epoch(epoch), incarnations });
+        let loaded = node.try_start(StartTask::LoadCheckpoint { epoch: Epoch(epoch), incarnations })?;
         let StartResult::CheckpointLoaded { batch, rejected, .. } = loaded else {
             panic!("a checkpoint is loaded: {loaded:?}")
         };
@@ -176,7 +196,7 @@ impl Node {
                     .bytes(bytes);
             });
         }
-        let restored = node.start(StartTask::EndRestore);
+        let restored = node.try_start(StartTask::EndRestore)?;
         assert!(matches!(restored, StartResult::Restored { .. }), "{restored:?}");
         let incarnation = node.incarnations.len() as u32 + 1;
         node.incarnations.push(LogIncarnation { number: incarnation, last_valid: None });
@@ -291,17 +311,34 @@ impl Node {
     }
 
     pub fn start(&mut self, task: StartTask) -> StartResult {
+        self.try_start(task).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same, if it may be refused: the number of the error, and why.
+    pub fn try_start(&mut self, task: StartTask) -> Result<StartResult, String> {
         self.step += 1;
         let step = self.step;
         self.send(address(BlockNumber::Lifecycle), SignalNumber::StartRequest, |writer| {
             cold::write(writer, &StartRequest { step, task });
         });
-        let sent = self.take_sent();
-        let confirm = sent.iter().find(|sent| sent.signal() == SignalNumber::StartConfirm);
-        let confirm = confirm.unwrap_or_else(|| {
-            panic!("{:?}", sent.iter().map(vinga_kernel::testkit::Sent::signal).collect::<Vec<_>>())
-        });
-        cold::read::<StartConfirm>(&confirm.frame()).expect("a whole body").result
+        // Indexes of many rows are built in more turns than one goes on without a task on a file.
+        for _ in 0..1000 {
+            for sent in self.take_sent() {
+                let frame = sent.frame();
+                match sent.signal() {
+                    SignalNumber::StartConfirm => {
+                        return Ok(cold::read::<StartConfirm>(&frame).expect("a whole body").result);
+                    }
+                    SignalNumber::StartRefuse => {
+                        let refuse: StartRefuse = cold::read(&frame).expect("a whole body");
+                        return Err(format!("{}: {}", refuse.error, refuse.reason));
+                    }
+                    _ => {}
+                }
+            }
+            self.go_on();
+        }
+        panic!("the request is not answered");
     }
 
     pub fn make_table(&mut self) {

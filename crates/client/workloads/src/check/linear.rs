@@ -15,6 +15,15 @@ use alloc::vec::Vec;
 /// States that are looked at, at most: histories are made so that far fewer are met.
 const STATES_MAX: usize = 200_000;
 
+/// What the search has found, if it is no violation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// There is an order.
+    Ordered,
+    /// So many orders are possible that the search was given up: nobody knows whether one fits.
+    Undecided,
+}
+
 /// Which actions are done: all below `all`, and those in the list.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct Done {
@@ -38,8 +47,13 @@ impl Done {
 /// Checks the actions on one row.
 ///
 /// # Errors
-/// What can't be fitted in, with the actions around it.
-pub fn check(actions: &[Action<'_>]) -> Result<(), String> {
+/// No order fits: what can't be fitted in, with the actions around it.
+pub fn check(actions: &[Action<'_>]) -> Result<Verdict, String> {
+    check_within(actions, STATES_MAX)
+}
+
+/// The same, with at most so many states.
+fn check_within(actions: &[Action<'_>], states_max: usize) -> Result<Verdict, String> {
     let mut sorted: Vec<&Action<'_>> = actions.iter().collect();
     sorted.sort_by_key(|action| (action.start, action.end));
     let mut visited = BTreeSet::new();
@@ -52,14 +66,13 @@ pub fn check(actions: &[Action<'_>]) -> Result<(), String> {
             furthest = (count, done.clone(), state);
         }
         if (done.all..sorted.len()).all(|at| done.contains(at) || !sorted[at].is_certain) {
-            return Ok(());
+            return Ok(Verdict::Ordered);
         }
         if !visited.insert((done.clone(), state)) {
             continue;
         }
-        if visited.len() > STATES_MAX {
-            let explained = explain(&sorted, &furthest.1, furthest.2);
-            return Err(format!("more than {STATES_MAX} orders were tried: {explained}"));
+        if visited.len() > states_max {
+            return Ok(Verdict::Undecided);
         }
         // What was decided first is put on top of the stack. If nobody knows that: answers come about in the order of
         // decisions, and what may not have happened at all is tried last.
@@ -127,4 +140,39 @@ fn explain(sorted: &[&Action<'_>], done: &Done, state: Option<Value>) -> String 
         text += &format!("\n    {:x?}", sorted[at]);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::actions::What;
+
+    fn action(start: Time, end: Time, what: What<'_>) -> Action<'_> {
+        Action { start, end, is_certain: true, what, transaction: None, decided: None }
+    }
+
+    /// So many changes at the same time, each of which leaves the row absent, and one that sees whether it is there.
+    fn actions(changes: usize, presence: What<'_>) -> Vec<Action<'_>> {
+        let changes = (0..changes).map(|_| action(0, 10, What::Changed(Vec::new())));
+        changes.chain([action(0, 10, presence)]).collect()
+    }
+
+    #[test]
+    fn what_can_not_be_decided_is_no_violation() {
+        let absent = || What::Saw(None, None);
+        assert_eq!(check(&actions(5, absent())), Ok(Verdict::Ordered));
+        let why = check(&actions(5, What::Exists)).expect_err("the row is never there");
+        assert!(why.contains("none of these fits"), "{why}");
+        // Nobody has seen the row, but there are 2^20 sets of changes to try before that is certain.
+        assert_eq!(check(&actions(20, What::Exists)), Ok(Verdict::Undecided));
+        // An order that is met early is found, however many there are.
+        assert_eq!(check(&actions(20, absent())), Ok(Verdict::Ordered));
+    }
+
+    #[test]
+    fn the_limit_is_on_states_that_differ() {
+        let impossible = actions(3, What::Exists);
+        assert_eq!(check_within(&impossible, 7), Ok(Verdict::Undecided));
+        assert!(check_within(&impossible, 8).is_err(), "three changes have eight sets");
+    }
 }

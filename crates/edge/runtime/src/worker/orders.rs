@@ -153,7 +153,7 @@ impl<H: Host> Worker<H> {
             }
             Some(SignalNumber::NodeStopConfirm) => self.switchboard.stop.note_on_disk(),
             Some(SignalNumber::StopNodeOrder) => {
-                let StopNodeOrder { reason } = cold::read(frame).expect("blocks send whole orders");
+                let StopNodeOrder { reason, .. } = cold::read(frame).expect("blocks send whole orders");
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
                 self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }

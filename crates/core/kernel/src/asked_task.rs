@@ -1,0 +1,54 @@
+//! A task of the node's start that a block was asked for, until it is answered.
+//!
+//! Each `StartRequest` is answered once, by `StartConfirm` or `StartRefuse` with its step. A block does one task at a
+//! time.
+
+use crate::Context;
+use alloc::string::String;
+use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
+
+/// Who waits for the present task of a block; nobody between tasks.
+#[derive(Default)]
+pub struct AskedTask {
+    /// The requester, and the step of its request.
+    asked: Option<(Address, u32)>,
+}
+
+impl AskedTask {
+    /// Takes a request on; returns what is to be done, `None` if the frame is malformed.
+    pub fn take_on(&mut self, frame: &Frame<'_>) -> Option<StartTask> {
+        let StartRequest { step, task } = cold::read(frame)?;
+        assert!(self.asked.is_none(), "one task at a time");
+        self.asked = Some((frame.sender(), step));
+        Some(task)
+    }
+
+    /// Whether somebody waits.
+    pub fn is_under_way(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The task is done.
+    pub fn confirm(&mut self, cx: &mut Context<'_>, result: StartResult) {
+        let (requester, step) = self.asked.take().expect("somebody waits for the task");
+        cold::write(&mut cx.frame(SignalNumber::StartConfirm, requester), &StartConfirm { step, result });
+    }
+
+    /// The task can't be done with these files. If it was refused before, what comes of it later changes nothing.
+    pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
+        self.refuse_with(cx, 0, reason);
+    }
+
+    /// The task can't be done, because of this error.
+    pub fn refuse_for(&mut self, cx: &mut Context<'_>, error: ErrorCode, reason: String) {
+        self.refuse_with(cx, error as u16, reason);
+    }
+
+    fn refuse_with(&mut self, cx: &mut Context<'_>, error: u16, reason: String) {
+        if let Some((requester, step)) = self.asked.take() {
+            let refuse = StartRefuse { step, reason, error };
+            cold::write(&mut cx.frame(SignalNumber::StartRefuse, requester), &refuse);
+        }
+    }
+}
