@@ -36,9 +36,11 @@ impl Format {
     /// The version that is written. Older ones, from 1 on, can be read.
     pub const fn version(self) -> u16 {
         match self {
-            Format::Redo | Format::Checkpoint | Format::System | Format::Backup => 1,
+            Format::Redo | Format::Checkpoint | Format::System => 1,
             // Since 2 a table may have `Durability::Disk`.
             Format::Schema => 2,
+            // Since 2 a statement has the character set and the collation under which it was entered.
+            Format::Backup => 2,
         }
     }
 
