@@ -22,8 +22,8 @@ use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
-use vinga_kernel::{AskedTask, Context};
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
+use vinga_kernel::{AskedTask, Context};
 use vinga_wire::redo::BatchBody;
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
 use vinga_wire::{ErrorCode, Frame};
@@ -53,6 +53,12 @@ impl Start {
         (self.scan, self.replay) = (None, None);
         // Reads of a task that was refused before may be answered later.
         self.asked.refuse(cx, reason);
+    }
+
+    /// The node can't start because of this error.
+    pub fn refuse_for(&mut self, cx: &mut Context<'_>, error: ErrorCode, reason: String) {
+        (self.scan, self.replay) = (None, None);
+        self.asked.refuse_for(cx, error, reason);
     }
 }
 
