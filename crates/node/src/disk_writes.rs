@@ -62,6 +62,7 @@ pub const LOG_COLUMNS: &[&str] = &[
     "last_lcp_ms",
     "last_lcp_ms_ago",
     "needed_bytes",
+    "lcps_given_up",
 ];
 
 /// The log streams of a thread.
@@ -130,6 +131,7 @@ impl Streams<'_> {
             });
             row.extend(last.unwrap_or_else(|| [nothing(), nothing(), nothing(), nothing()]));
             row.push(InfoValue::Number(log.needed(data)));
+            row.push(InfoValue::Number(stream.round_statistics().given_up_now));
             out.push(row);
         }
     }

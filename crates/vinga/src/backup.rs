@@ -7,7 +7,7 @@ mod definitions;
 pub mod input;
 mod output;
 mod partitions;
-mod sql;
+pub mod sql;
 
 use crate::sql_nodes;
 use crate::table::grouped;
@@ -21,7 +21,7 @@ use vinga::blocking::Cluster;
 use vinga::{ErrorCode, SchemaLock};
 use vinga_format::backup::{BackupContent, BackupFile, BackupHead, BackupManifest};
 use vinga_format::{Checksum, backup::BackupStatement};
-use vinga_runtime::say;
+use vinga_runtime::{complain, say};
 
 pub use definitions::OWN_DATABASE;
 
@@ -63,6 +63,7 @@ pub fn run(
     json: bool,
 ) -> Result<(), String> {
     let begun = Instant::now();
+    let folder = if arguments.no_sql { None } else { check_sql_nodes(folder)? };
     let target = Target::make(arguments.to.clone().unwrap_or_else(default_target))?;
     let made = make(arguments, cluster, folder, &target, json);
     let Outcome { manifest, tables, statements } = match made {
@@ -145,7 +146,7 @@ fn make(
     let (mut files, definitions) = running.finish()?;
     let tables = definitions.tables.len();
     files.push(definitions::write(definitions, target)?);
-    let statements = if arguments.no_sql { None } else { statements(folder)? };
+    let statements = folder.map(statements).transpose()?;
     let has_sql = statements.is_some();
     let statements = statements.unwrap_or_default();
     files.push(write_statements(target, &statements)?);
@@ -182,24 +183,37 @@ fn lock_schema(
     }
 }
 
-/// What belongs to the SQL nodes of a cluster on this machine; `None` if none of them runs.
-fn statements(folder: Option<&Path>) -> Result<Option<Vec<BackupStatement>>, String> {
+/// Whether the SQL nodes of a cluster on this machine can be asked, before rows are read. Says what will be missing.
+/// Returns the folder if any of them runs.
+fn check_sql_nodes(folder: Option<&Path>) -> Result<Option<&Path>, String> {
     let Some(folder) = folder else {
-        say!(
-            "note: the cluster was named by an address, so its SQL nodes are not known: accounts and views are not in it"
+        complain!(
+            "note: the cluster was named by an address, so its SQL nodes are not known: their accounts, views, routines, \
+             triggers and events are not in the backup"
         );
         return Ok(None);
     };
     let running = sql_nodes::running(folder)?;
-    if running.is_empty() {
-        return Ok(None);
+    let numbers = sql_nodes::numbers(folder)
+        .map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
+    for node in numbers.into_iter().filter(|number| running.iter().all(|(node, _)| node != number)) {
+        complain!(
+            "warning: SQL node {node} does not run: its accounts, views, routines, triggers and events are not in the backup"
+        );
     }
-    let mut all = Vec::new();
     for (node, running) in &running {
-        let statements = sql::read(*node, &running.socket);
-        all.extend(statements.map_err(|error| format!("SQL node {node}: {error}; --no-sql leaves it out"))?);
+        sql_nodes::log_in(*node, running)?.quit();
     }
-    Ok(Some(all))
+    Ok((!running.is_empty()).then_some(folder))
+}
+
+/// What belongs to the SQL nodes of a cluster on this machine.
+fn statements(folder: &Path) -> Result<Vec<BackupStatement>, String> {
+    let mut all = Vec::new();
+    for (node, running) in &sql_nodes::running(folder)? {
+        all.extend(sql::read(*node, running)?);
+    }
+    Ok(all)
 }
 
 fn write_statements(target: &Target, statements: &[BackupStatement]) -> Result<BackupFile, String> {

@@ -57,8 +57,8 @@ pub struct Fresh {
     pub warnings: Vec<String>,
     /// What it keeps, and what it has restored.
     pub data: KeptData,
-    /// `TimeBetweenGlobalCheckpoints`, in milliseconds.
-    pub checkpoint_interval: u64,
+    /// The milliseconds before a crash in which it may cost what was committed.
+    pub loss_max: u64,
     /// What was removed before.
     pub removed: Option<Removed>,
     /// The run before this one.
@@ -119,8 +119,12 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let address = address?;
     let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
     let data = folder.last_start().and_then(|start| start.data).unwrap_or(KeptData::InMemory);
-    let checkpoint_interval = configuration.parameters.integer(Parameter::TimeBetweenGlobalCheckpoints);
-    let fresh = Fresh { address, after, warnings, data, checkpoint_interval, removed, before };
+    // A commit waits for the end of its epoch, and then for the next global checkpoint.
+    let loss_max = [Parameter::TimeBetweenEpochs, Parameter::TimeBetweenGlobalCheckpoints]
+        .map(|parameter| configuration.parameters.integer(parameter))
+        .iter()
+        .sum();
+    let fresh = Fresh { address, after, warnings, data, loss_max, removed, before };
     Ok(Found::Fresh(Box::new(fresh)))
 }
 

@@ -150,7 +150,8 @@ fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
             continue;
         }
         let below = path.join(kind.folder());
-        let folder = if below.is_dir() { &below } else { path };
+        let in_cluster = path.join("node-1").join(kind.folder());
+        let folder = [&below, &in_cluster].into_iter().find(|folder| folder.is_dir()).unwrap_or(path);
         let failed = |error| format!("cannot look into {}: {error}", folder.display());
         let before = found.len();
         for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -162,7 +163,7 @@ fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
         }
         if found.len() == before {
             return Err(format!(
-                "there are no files of the kind '{}' in {}",
+                "there are no files of the kind '{}' in {}: name the node's folder, such as vinga-cluster/node-1",
                 kind.folder(),
                 folder.display()
             ));

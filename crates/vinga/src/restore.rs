@@ -40,7 +40,10 @@ pub struct RestoreArguments {
 /// A text that says what failed.
 pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
     let begun = Instant::now();
-    let refused = |why: String| format!("the backup can't be restored: {why}. Nothing was changed");
+    // Sentences of errors end with a full stop already.
+    let refused = |why: String| {
+        format!("the backup can't be restored: {}. Nothing was changed", why.trim_end_matches('.'))
+    };
     let backup = Backup::open(&arguments.backup).map_err(|problem| refused(problem.to_string()))?;
     let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
     tables::check_empty(&cluster)?;
@@ -49,6 +52,12 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
         refused(lines.join("; "))
     })?;
     let definitions = backup.definitions().map_err(|problem| refused(problem.to_string()))?;
+    tables::check_disk(&cluster, &definitions).map_err(refused)?;
+    let plan = if arguments.no_sql {
+        sql::Plan::nothing()
+    } else {
+        sql::Plan::make(&backup, &arguments.connect).map_err(refused)?
+    };
     if !is_json {
         say!(
             "{} is whole: a backup of epoch {}, complete since {}",
@@ -59,13 +68,19 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
             )
         );
     }
-    let made = tables::create(&cluster, &definitions)?;
+    let is_partial = |error: String| {
+        format!(
+            "{}. The cluster holds a part of the backup now: drop its tables before you try again",
+            error.trim_end_matches('.')
+        )
+    };
+    let made = tables::create(&cluster, &definitions).map_err(is_partial)?;
     let usual = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or_else(usual, usize::from);
-    let loaded = rows::load(&cluster, &backup, &made, threads, !is_json).map_err(|error| {
-        format!("{error}. The cluster holds a part of the backup now: drop its tables before you try again")
+    let loaded = rows::load(&cluster, &backup, &made, threads, !is_json).map_err(is_partial)?;
+    let nodes = plan.run().map_err(|error| {
+        format!("{error}; all tables and rows are restored, but not all that belongs to SQL nodes")
     })?;
-    let nodes = if arguments.no_sql { sql::Made::default() } else { sql::run(&backup, &arguments.connect)? };
     let seconds = begun.elapsed().as_secs_f64();
     if is_json {
         say!(

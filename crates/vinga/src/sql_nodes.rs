@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
-use vinga_sqlnode::{Installation, Running, Settings, SqlNode, StartError, Stopped};
+use vinga_sqlnode::{Connection, Installation, Running, Settings, SqlError, SqlNode, StartError, Stopped};
 
 /// The first SQL node's default port.
 const PORT: u16 = 3307;
@@ -240,6 +240,20 @@ pub fn running(cluster: &Path) -> Result<Vec<(u16, Running)>, String> {
         }
     }
     Ok(nodes)
+}
+
+/// A session as `root` at a SQL node, for a command that has no password.
+///
+/// # Errors
+/// A text that says what to do.
+pub fn log_in(node: u16, running: &Running) -> Result<Connection, String> {
+    Connection::open_socket(&running.socket).map_err(|error| match error {
+        SqlError::Server { number: 1045 | 1698, .. } => format!(
+            "SQL node {node} asks root for a password, and this command has none: let root@localhost in without one while \
+             it runs (SET PASSWORD = ''), or leave out what belongs to SQL nodes (--no-sql)"
+        ),
+        other => format!("SQL node {node}: {other}"),
+    })
 }
 
 /// The numbers of a cluster's SQL nodes, whether they run or not, ascending.

@@ -114,7 +114,7 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
 
 /// A data node was started.
 fn say_fresh(fresh: &Fresh) {
-    let Fresh { address, after, warnings, data, checkpoint_interval, removed, before } = fresh;
+    let Fresh { address, after, warnings, data, loss_max, removed, before } = fresh;
     if let Some(removed) = removed {
         say!("{removed}");
     }
@@ -122,17 +122,17 @@ fn say_fresh(fresh: &Fresh) {
     for warning in warnings {
         say!("warning of {warning}");
     }
-    say_what_is_kept(data, *checkpoint_interval);
+    say_what_is_kept(data, *loss_max);
     say_what_is_gone(data, before.as_ref());
 }
 
 /// What was restored, and what is promised.
-fn say_what_is_kept(data: &KeptData, checkpoint_interval: u64) {
+fn say_what_is_kept(data: &KeptData, loss_max: u64) {
     match data {
         KeptData::OnDisk { restored: Some(restored) } => say!("restored {restored}"),
         KeptData::OnDisk { restored: None } => say!(
             "data is kept on disk: 'vinga down' loses nothing, a crash only what was committed in the last \
-             {checkpoint_interval} ms"
+             {loss_max} ms"
         ),
         KeptData::InMemory => say!("data is kept in memory only: it is gone when the data node stops"),
     }

@@ -12,7 +12,7 @@ use support::folder::{said, vinga};
 use support::{Node, greet};
 use tempfile::TempDir;
 use vinga::blocking::Cluster;
-use vinga::{Durability, Epoch, ErrorCode};
+use vinga::{ColumnType, Durability, Epoch, ErrorCode, NewTable};
 use vinga_format::backup::BackupManifest;
 use vinga_format::{Checksum, Format};
 use vinga_wire::backup::{BackupNextBody, BackupOpenRequest};
@@ -173,6 +173,27 @@ fn only_an_empty_cluster_is_restored_into() {
     assert!(!is_well && text.contains("restored before"), "{text}");
     let cluster = connect(&empty);
     assert_eq!(support::durable::value(&cluster, &support::durable::table_of(&cluster), 42), Some(42));
+}
+
+#[test]
+fn a_table_that_waits_for_the_disk_needs_a_cluster_with_one() {
+    let mut node = DurableNode::new(&[]);
+    let cluster = node.start();
+    let u64 = ColumnType::Integer { bytes: 8, signed: false };
+    let usual = NewTable::new("test.a").column("id", u64).primary_key(&["id"]);
+    let durable = NewTable::new("test.t").column("id", u64).primary_key(&["id"]).durable();
+    for table in [usual, durable] {
+        cluster.create_table(table).expect("it is new");
+    }
+    let place = TempDir::new().expect("a folder can be made");
+    let folder = place.path().join("backup");
+    let mut command = vinga();
+    command.args(["admin", "--connect", &node.address(), "backup", "--to"]).arg(&folder);
+    assert!(said(command.output()).0);
+    let diskless = Node::start(&[SMALL]);
+    let (is_well, text) = restore(&folder, &diskless);
+    assert!(!is_well && text.contains("test.t") && text.contains("Nothing was changed"), "{text}");
+    assert!(connect(&diskless).tables().expect("it answers").is_empty(), "nothing was changed");
 }
 
 #[test]

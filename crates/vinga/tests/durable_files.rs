@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use support::durable::{DurableNode, make_table, refusal_of, row, table_of, value};
-use support::folder::Folder;
+use support::folder::{Folder, said, vinga};
 
 /// A stopped node with a row.
 fn with_a_row(parameters: &[&str]) -> DurableNode {
@@ -174,7 +174,7 @@ fn initial_removes_the_database_and_nothing_else() {
     node.stop();
     assert!(node.file("redo/notes.txt").exists());
     assert_whole(&mut node);
-    let mut without_folder = support::folder::vinga();
+    let mut without_folder = vinga();
     without_folder.args(["data", "--port", "0", "--initial"]);
     assert!(refusal_of(without_folder).contains("--folder"), "it has no folder");
 }
@@ -183,7 +183,7 @@ fn initial_removes_the_database_and_nothing_else() {
 fn up_and_down_keep_what_was_committed_and_say_so() {
     let folder = Folder::new();
     let (ok, text) = folder.up(&["--port", "0"]);
-    assert!(ok && text.contains("data is kept on disk") && text.contains("2000 ms"), "{text}");
+    assert!(ok && text.contains("data is kept on disk") && text.contains("2100 ms"), "{text}");
     let (ok, text) = folder.run("admin", &["create", "test.t", "id int, primary key (id)"]);
     assert!(ok, "{text}");
     let (ok, text) = folder.run("down", &[]);
@@ -209,4 +209,63 @@ fn up_and_down_keep_what_was_committed_and_say_so() {
     assert!(ok && text.contains("is removed: 2 copies of the system file"), "{text}");
     assert!(text.contains("data is kept on disk") && !text.contains("restored"), "{text}");
     assert!(!folder.run("admin", &["tables"]).1.contains("test.t"));
+}
+
+/// A checkpoint that was being written when the node stopped has no end. It is the newest one, and nothing needs it.
+#[test]
+fn an_unfinished_checkpoint_is_removed_without_a_warning() {
+    let mut node = with_a_row(&["NoOfFragmentLogParts=4"]);
+    let file = node.file("checkpoint/000-00000099.image");
+    fs::create_dir_all(file.parent().expect("it has one")).expect("a folder can be made");
+    fs::write(&file, []).expect("it can be written");
+    let inspected = inspect(&file);
+    assert!(inspected.0 && inspected.1.contains("not finished"), "{}", inspected.1);
+    let before = node.log().len();
+    assert_whole(&mut node);
+    let log = node.log().split_off(before);
+    assert!(log.contains("while a checkpoint was written") && !log.contains("does not count"), "{log}");
+    assert!(!file.exists(), "the start removes it");
+    // An older one that is cut off is damaged.
+    fs::write(&file, []).expect("it can be written");
+    fs::write(file.with_file_name("000-00000100.image"), [1; 4096]).expect("it can be written");
+    let inspected = inspect(&file);
+    assert!(!inspected.0 && inspected.1.contains("what to do"), "{}", inspected.1);
+    let before = node.log().len();
+    assert_whole(&mut node);
+    let log = node.log().split_off(before);
+    assert!(log.contains("a checkpoint does not count") && log.contains("Nothing is missing"), "{log}");
+}
+
+fn inspect(file: &Path) -> (bool, String) {
+    said(vinga().args(["inspect", "checkpoint"]).arg(file).output())
+}
+
+/// Nothing is damaged then: the advice is neither to restore files nor to remove the database.
+#[test]
+fn a_disk_without_room_is_not_taken_for_damage() {
+    let node = DurableNode::new(&[]);
+    let command = node.command();
+    let mut limited = Command::new("bash");
+    limited
+        .args(["-c", "ulimit -f 1000; exec \"$@\"", "bash"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    let sentence = refusal_of(limited);
+    for part in
+        ["error 20050", "redo/000-0000000", "NoOfFragmentLogFiles", "Nothing of the database is damaged"]
+    {
+        assert!(sentence.contains(part), "{part}: {sentence}");
+    }
+    assert!(!sentence.contains("--initial"), "{sentence}");
+}
+
+#[test]
+fn copies_of_the_system_file_that_are_only_zeros_are_not_called_missing_files() {
+    let node = with_a_row(&[]);
+    for copy in [0, 1] {
+        let file = node.file(&format!("system/000-0000000{copy}.sys"));
+        let bytes = fs::metadata(&file).expect("it is there").len();
+        fs::write(&file, vec![0; bytes as usize]).expect("it can be written");
+    }
+    assert_refused(&node, &["missing or nothing but zeros", "--initial"]);
 }

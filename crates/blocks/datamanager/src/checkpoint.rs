@@ -193,6 +193,11 @@ impl Checkpoints {
         }
     }
 
+    /// Whether there is a usable checkpoint.
+    pub fn has_chain(&self) -> bool {
+        !self.chain.is_empty()
+    }
+
     /// A checkpoint of these files was loaded, which does not contain `batch` and later ones; files with lower numbers
     /// than `next_number` may exist.
     pub fn note_loaded(&mut self, chain: Vec<u64>, batch: u64, next_number: u64) {

@@ -53,6 +53,8 @@ pub struct Restore {
     /// Checkpoints that were not tried yet; the next one is the last.
     candidates: Vec<u64>,
     rejected: Vec<String>,
+    /// The newest checkpoint, if it has no end: its number, and where the file ends.
+    unfinished: Option<(u64, String)>,
     greatest: Epoch,
     loading: Option<Loading>,
     next_read: u32,
@@ -88,6 +90,8 @@ struct Loading {
 enum Fault {
     /// A file is not what was written: file, place, what is wrong.
     Damaged(String),
+    /// The newest checkpoint has no end: the node has stopped while it was written.
+    Unfinished(String),
     /// The rows do not fit into the memory that a restart may use.
     NoMemory,
 }
@@ -113,7 +117,7 @@ impl Fault {
     fn at(self, place: impl core::fmt::Display) -> Self {
         match self {
             Fault::Damaged(why) => Fault::Damaged(format!("{place}: {why}")),
-            Fault::NoMemory => Fault::NoMemory,
+            other => other,
         }
     }
 }
@@ -128,13 +132,25 @@ impl Restore {
     /// The present task can't be done.
     fn refuse(&mut self, cx: &mut Context<'_>, fault: Fault) {
         match fault {
-            Fault::Damaged(reason) => self.asked.refuse(cx, reason),
+            Fault::Damaged(reason) | Fault::Unfinished(reason) => self.asked.refuse(cx, reason),
             Fault::NoMemory => {
                 let reason = "the rows do not fit into DataMemory, nor into as much again, which a restart may use: raise \
                               DataMemory";
                 self.asked.refuse_for(cx, ErrorCode::DataMemoryFull, reason.to_string());
             }
         }
+    }
+
+    /// Newer checkpoints than the one that counts, and those of them that were only not finished.
+    fn take_rejected(&mut self) -> (Vec<String>, Vec<String>) {
+        let unfinished = self.unfinished.iter().map(|(_, reason)| reason.clone()).collect();
+        (core::mem::take(&mut self.rejected), unfinished)
+    }
+
+    /// Whether what is read now is the newest of all files: what it builds on was complete once.
+    fn reads_newest(&self) -> bool {
+        let Some(loading) = &self.loading else { return false };
+        loading.files.front() == self.files.keys().next_back()
     }
 
     /// The last epoch that is valid in an incarnation.
@@ -212,7 +228,8 @@ impl DataManager {
     /// Begins to load the newest checkpoint that was not tried. If there is none, everything has to come from the log.
     fn try_next_checkpoint(&mut self, cx: &mut Context<'_>) {
         let Some(number) = self.restore.candidates.pop() else {
-            let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
+            let greatest = self.restore.greatest;
+            let (rejected, unfinished) = self.restore.take_rejected();
             let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
             if let Some(checkpoints) = &mut self.checkpoints {
                 checkpoints.note_loaded(Vec::new(), 1, next);
@@ -222,6 +239,7 @@ impl DataManager {
                 rows: 0,
                 greatest,
                 rejected,
+                unfinished,
                 incarnations: Vec::new(),
             };
             self.restore.asked.confirm(cx, result);
@@ -254,10 +272,20 @@ impl DataManager {
 
     /// The checkpoint that is being loaded does not count: what was loaded of it goes, and the next older one is tried.
     fn reject_checkpoint(&mut self, cx: &mut Context<'_>, reason: String) {
+        if self.restore.loading.is_none() {
+            return;
+        }
+        // Each checkpoint that builds on a damaged one has this reason.
+        if !self.restore.rejected.contains(&reason) {
+            self.restore.rejected.push(reason);
+        }
+        self.give_up_loading(cx);
+    }
+
+    fn give_up_loading(&mut self, cx: &mut Context<'_>) {
         let Some(loading) = self.restore.loading.take() else { return };
         cx.mark("checkpoint does not count");
         self.restore.next_read = loading.stream.next_read();
-        self.restore.rejected.push(reason);
         self.remove_all_rows();
         self.try_next_checkpoint(cx);
     }
@@ -284,6 +312,11 @@ impl DataManager {
                     return;
                 }
                 Err(Fault::Damaged(reason)) => return self.reject_checkpoint(cx, reason),
+                Err(Fault::Unfinished(reason)) => {
+                    let newest = self.restore.files.keys().next_back().copied();
+                    self.restore.unfinished = newest.map(|number| (number, reason));
+                    return self.give_up_loading(cx);
+                }
                 // An older one would need as much.
                 Err(Fault::NoMemory) => {
                     self.restore.loading = None;
@@ -295,6 +328,7 @@ impl DataManager {
 
     /// Loads the next block; `None` if it has not arrived.
     fn load_block(&mut self) -> Result<Option<Step>, Fault> {
+        let is_newest = self.restore.reads_newest();
         let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
         let path = loading.stream.file().path();
         let offset = loading.stream.offset();
@@ -304,6 +338,9 @@ impl DataManager {
         let block = match reader.read(stream.bytes()) {
             Ok(block) => block,
             Err(ImageError::Block(BlockError::NeedsMore(_))) if !stream.has_arrived() => return Ok(None),
+            Err(ImageError::Block(why)) if is_newest && why.is_unwritten(stream.bytes()) => {
+                return Err(Fault::Unfinished(format!("{place}: nothing was written here")));
+            }
             Err(why) => return Err(wrong(&why)),
         };
         let bytes = block.bytes;
@@ -420,11 +457,13 @@ impl DataManager {
             checkpoints.note_loaded(chain, batch, next);
         }
         self.store.listener.note_replayed(batch - 1);
-        let (greatest, rejected) = (self.restore.greatest, core::mem::take(&mut self.restore.rejected));
+        let greatest = self.restore.greatest;
+        let (rejected, unfinished) = self.restore.take_rejected();
         let incarnations = incarnations.into_iter().collect();
-        self.restore
-            .asked
-            .confirm(cx, StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations });
+        self.restore.asked.confirm(
+            cx,
+            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, unfinished, incarnations },
+        );
     }
 
     /// Records of the log, to be applied up to an epoch.
@@ -522,6 +561,12 @@ impl DataManager {
             }
         }
         if self.restore.building == 0 {
+            // If another checkpoint counts it is gone already.
+            if let Some((number, _)) = self.restore.unfinished.take()
+                && self.checkpoints.as_ref().is_some_and(|checkpoints| !checkpoints.has_chain())
+            {
+                cx.file(self.checkpoint_file(number), Task::Remove.token(), FileTask::Remove);
+            }
             let rows = self.table_usage().values().map(|usage| usage.rows).sum();
             self.restore.asked.confirm(cx, StartResult::Restored { rows });
         }

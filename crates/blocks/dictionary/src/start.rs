@@ -28,7 +28,7 @@ use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::start::{StartResult, StartTask};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, ErrorClass, ErrorCode, Frame, SignalNumber, cold};
 
 /// Versions that are reserved at a time: none that is given is above what the schema file says, also if the change that
 /// gets it fails. At 65,536 a millisecond these are four hours, so a clock is usually ahead of them at the next start.
@@ -137,9 +137,9 @@ impl Dictionary {
         match progress {
             Progress::Rewritten => self.confirm_definitions(cx),
             Progress::DiskFull { text, .. } => {
-                self.start
-                    .asked
-                    .refuse(cx, format!("there is no room for the definitions of tables: {text}"));
+                let reason =
+                    format!("there is no room for the definitions of tables: {text}. Make room on the disk");
+                self.start.asked.refuse_for(cx, ErrorCode::DiskFull, reason);
             }
             Progress::HasRoom | Progress::Appended => unreachable!("a start appends no entry"),
         }
@@ -272,7 +272,11 @@ impl Dictionary {
         if let Some(Making { record, .. }) = self.start.making.take() {
             let code = ErrorCode::from_number(code).unwrap_or(ErrorCode::InternalError);
             let name = &record.definition.name;
-            self.start.asked.refuse(cx, format!("{sender} can't make table '{name}' again: {code}"));
+            let reason = format!("{sender} can't make table '{name}' again: {code}");
+            match code.class() {
+                ErrorClass::Resources => self.start.asked.refuse_for(cx, code, reason),
+                _ => self.start.asked.refuse(cx, reason),
+            }
         }
     }
 }

@@ -99,6 +99,8 @@ pub struct Lifecycle {
     replayed: u64,
     /// Checkpoints that don't count, and why: they explain what is missing later.
     rejected: Vec<String>,
+    /// Checkpoints that were being written when the node stopped.
+    unfinished: Vec<String>,
     /// Log incarnations of which something is left: in a stream, or in a checkpoint that counts.
     needed_incarnations: BTreeSet<u32>,
     since: Tick,
@@ -144,6 +146,7 @@ impl Lifecycle {
             rows: 0,
             replayed: 0,
             rejected: Vec::new(),
+            unfinished: Vec::new(),
             needed_incarnations: BTreeSet::new(),
             since: Tick(0),
             entered: Tick(0),
@@ -343,8 +346,22 @@ impl Lifecycle {
                 ),
             );
             cx.log(LogLevel::Info, format_args!("phases of the start: {}", Times(&self.times)));
+            for unfinished in &self.unfinished {
+                cx.log(
+                    LogLevel::Info,
+                    format_args!(
+                        "the node stopped while a checkpoint was written, which was removed: {unfinished}"
+                    ),
+                );
+            }
             for rejected in &self.rejected {
-                cx.log(LogLevel::Warning, format_args!("a checkpoint does not count: {rejected}"));
+                cx.log(
+                    LogLevel::Warning,
+                    format_args!(
+                        "a checkpoint does not count: {rejected}. Nothing is missing: all rows came from older checkpoints \
+                         and the log"
+                    ),
+                );
             }
         } else if self.file.is_some() {
             cx.log(LogLevel::Info, format_args!("first start: the files were made in {millis} ms"));
@@ -381,7 +398,8 @@ impl Lifecycle {
                     file.note_definitions(cx, self.definitions);
                 }
             }
-            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, incarnations } => {
+            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, unfinished, incarnations } => {
+                self.unfinished.extend(unfinished);
                 self.needed_incarnations.extend(incarnations);
                 self.batches.push((frame.sender().instance(), batch));
                 self.loaded += rows;
@@ -408,11 +426,16 @@ impl Lifecycle {
             self.phase = Phase::Refused;
             if error != 0 {
                 // The files are not to blame.
-                cx.stop_node_for(error, format_args!("the node can't start (error {error}): {reason}"));
+                cx.stop_node_for(
+                    error,
+                    format_args!(
+                        "the node can't start (error {error}): {reason}. Nothing of the database is damaged or missing"
+                    ),
+                );
                 return Some(());
             }
             let mut why = reason;
-            for rejected in &self.rejected {
+            for rejected in self.rejected.iter().chain(&self.unfinished) {
                 why.push_str("; a checkpoint does not count: ");
                 why.push_str(rejected);
             }

@@ -136,8 +136,8 @@ impl fmt::Display for Unfit {
         match self {
             Unfit::OnlyOtherFiles { files } => write!(
                 f,
-                "both copies of the system file are missing, but {files} other files of a node are there: restore one \
-                 copy, or begin anew with --initial, which removes everything"
+                "both copies of the system file are missing or nothing but zeros, but {files} other files of a node are \
+                 there: restore one copy, or begin anew with --initial, which removes everything"
             ),
             Unfit::NoCopy(why) => why.fmt(f),
             Unfit::OtherCluster { found, configured } => {

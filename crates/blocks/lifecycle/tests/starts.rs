@@ -309,6 +309,7 @@ fn a_restart_restores_what_all_streams_reach() {
             rows: 1000,
             greatest: Epoch(120),
             rejected: Vec::new(),
+            unfinished: Vec::new(),
             incarnations: vec![],
         };
         node.answer(receiver, step, result);
@@ -354,6 +355,7 @@ fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
             rows: 0,
             greatest: Epoch(0),
             rejected: vec![],
+            unfinished: vec![],
             incarnations: vec![],
         };
         node.answer(receiver, step, result);
@@ -565,6 +567,7 @@ fn log_incarnations_of_which_nothing_is_left_are_forgotten() {
         rows: 0,
         greatest: Epoch(0),
         rejected: vec![],
+        unfinished: vec![],
         incarnations: files.next().expect("two data managers"),
     });
     node.answer_all(|| StartResult::LogReplayed { batches: 0 });

@@ -138,6 +138,8 @@ pub struct RoundStatistics {
     pub for_room: u64,
     /// Rounds that were given up.
     pub given_up: u64,
+    /// The last of them, one behind the other: 0 if the last round became usable.
+    pub given_up_now: u64,
 }
 
 impl Checkpoints {
@@ -468,6 +470,7 @@ impl Redo {
                 ),
             );
             checkpoints.statistics.given_up += 1;
+            checkpoints.statistics.given_up_now += 1;
             checkpoints.has_changes = true;
             checkpoints.backs_off = true;
             let span = checkpoints.backoff;
@@ -476,6 +479,7 @@ impl Redo {
             return;
         }
         checkpoints.statistics.rounds += 1;
+        checkpoints.statistics.given_up_now = 0;
         checkpoints.last = Some(LastRound {
             ended: cx.now(),
             bytes: round.bytes,

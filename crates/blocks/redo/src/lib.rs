@@ -34,6 +34,7 @@ pub use samples::{Sample, Written};
 pub use sizing::{LastRound, Log, Place};
 pub use write_speed::{Reason, Slowdowns, SpeedLimits};
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
@@ -51,7 +52,7 @@ use vinga_format::redo::Entry;
 use vinga_kernel::files::FileData;
 use vinga_kernel::{Block, Context, FailedWrites, InjectedBug, Scrutiny};
 use vinga_wire::epoch::EpochBody;
-use vinga_wire::file::{FileConfirm, FileRefuse};
+use vinga_wire::file::{FileConfirm, FileErrorKind, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U64, cold};
 use writer::Writer;
@@ -332,6 +333,15 @@ impl Redo {
         match Task::from_token(refuse.token) {
             Task::Block(_) | Task::SegmentHead(_) | Task::Flush(_) => {
                 self.failed_writes.stop_node(cx, "the redo log", &refuse);
+            }
+            // Only files that are made need room; the node has them from then on.
+            Task::Allocate(_) if refuse.kind == FileErrorKind::DiskFull => {
+                let reason = format!(
+                    "there is no room for the files of the redo log: {}. Make room, or let there be fewer files \
+                     (NoOfFragmentLogFiles) or smaller ones (FragmentLogFileSize)",
+                    refuse.text
+                );
+                self.start.refuse_for(cx, ErrorCode::DiskFull, reason);
             }
             _ => self.refuse_start(cx, refuse.text),
         }

@@ -58,6 +58,12 @@ impl Start {
         // Reads of a task that was refused before may be answered later.
         self.asked.refuse(cx, reason);
     }
+
+    /// The node can't start because of this error.
+    pub fn refuse_for(&mut self, cx: &mut Context<'_>, error: ErrorCode, reason: String) {
+        (self.scan, self.replay) = (None, None);
+        self.asked.refuse_for(cx, error, reason);
+    }
 }
 
 impl Redo {

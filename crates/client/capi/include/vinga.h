@@ -118,7 +118,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_INACTIVE_TIMEOUT 277
 /** A data node failed during the transaction, which was rolled back: retry it. */
 #define VINGA_ERROR_NODE_FAILURE 286
-/** The redo log is full: a checkpoint is making room; try again. If it lasts, raise NoOfFragmentLogFiles. */
+/** The redo log is full: try again. If that lasts, see in 'vinga admin redo' whether checkpoints fail because the disk is full; else raise NoOfFragmentLogFiles. */
 #define VINGA_ERROR_REDO_LOG_FULL 410
 /** All scan records are in use: close some scans, or raise MaxNoOfConcurrentScans. */
 #define VINGA_ERROR_OUT_OF_SCANS 489

@@ -78,7 +78,8 @@ errors! {
     NodeFailure = 286, Temporary,
         "A data node failed during the transaction, which was rolled back: retry it.";
     RedoLogFull = 410, Temporary,
-        "The redo log is full: a checkpoint is making room; try again. If it lasts, raise NoOfFragmentLogFiles.";
+        "The redo log is full: try again. If that lasts, see in 'vinga admin redo' whether checkpoints fail because the disk is \
+         full; else raise NoOfFragmentLogFiles.";
     OutOfScans = 489, Resources,
         "All scan records are in use: close some scans, or raise MaxNoOfConcurrentScans.";
     NoSuchRow = 626, Application,

@@ -132,6 +132,9 @@ pub enum StartResult {
         greatest: Epoch,
         /// Newer checkpoints that don't count, and why.
         rejected: Vec<String>,
+        /// The same for those without an end: unless something has cut them off later, the node stopped while they were
+        /// written, which is no damage.
+        unfinished: Vec<String>,
         /// The log incarnations in which its files were written, ascending.
         incarnations: Vec<u32>,
     },

@@ -69,6 +69,8 @@ pub fn install(settings: CrashSettings) -> Result<(), String> {
         let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_fatal_signal;
         set_handler(signal, handler as *const () as usize, libc::SA_SIGINFO | libc::SA_ONSTACK);
     }
+    // A file that may not grow further (`ulimit -f`) is a write that fails, and is reported with the file's name.
+    set_handler(libc::SIGXFSZ, libc::SIG_IGN, 0);
     Ok(())
 }
 

@@ -234,11 +234,12 @@ parameters! {
     /// Time between heartbeats with clients; after three in a row are missed the client counts as dead.
     HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500);
 
-    /// Length of an epoch, the group of transactions that become durable together.
+    /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are brought
+    /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints.
     TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
 
-    /// Time between global checkpoints: how much of what was committed a crash of the whole cluster can cost, unless a
-    /// commit waits for the disk.
+    /// Time between global checkpoints: how much of what was committed a crash of the whole cluster can cost, beside
+    /// TimeBetweenEpochs, unless a commit waits for the disk.
     TimeBetweenGlobalCheckpoints: milliseconds(20, 32_000),
         Default::Integer(2_000), placed(Place::AllDataNodes), live();
 

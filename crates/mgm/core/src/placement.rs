@@ -305,7 +305,7 @@ fn check_spread(
         };
         let problem = format!(
             "{data_managers} data managers on {threads} {name} threads are uneven; NoOfFragmentLogParts={} spreads \
-             them evenly",
+             them evenly (only a new database can have another number than now)",
             enumerate(&even, "or")
         );
         notes.push(parameters.refuse(source, problem));

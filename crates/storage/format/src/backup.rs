@@ -114,6 +114,30 @@ pub struct BackupStatement {
     pub settings: String,
     /// The statement.
     pub text: String,
+    /// The character set in which it was entered, and which the server keeps with it; empty: that of the session. The
+    /// text here is UTF-8 all the same.
+    pub character_set: String,
+    /// The collation that the database had when the statement was entered: texts in routines, triggers and events have
+    /// it. Empty: the statement does not depend on it.
+    pub collation: String,
+}
+
+/// A statement in version 1 of the format.
+#[derive(Deserialize)]
+struct BackupStatement1 {
+    node: u16,
+    what: String,
+    database: String,
+    settings: String,
+    text: String,
+}
+
+impl From<BackupStatement1> for BackupStatement {
+    fn from(old: BackupStatement1) -> Self {
+        let BackupStatement1 { node, what, database, settings, text } = old;
+        let (character_set, collation) = (String::new(), String::new());
+        BackupStatement { node, what, database, settings, text, character_set, collation }
+    }
 }
 
 /// The payload of the manifest.
@@ -320,8 +344,8 @@ pub enum BackupBlock<'a> {
     Head(BackupHead),
     /// Records of the redo log: [`redo::records`].
     Records(&'a [u8]),
-    /// Definitions or statements: [`definitions`], [`statements`].
-    Items(&'a [u8]),
+    /// Definitions or statements.
+    Items(BackupItems<'a>),
     /// The last one: the file is complete, and all of it is as it was written.
     End(BackupEnd),
 }
@@ -387,16 +411,17 @@ impl BackupReader {
                     Ok(BackupBlock::Records(block.payload))
                 }
                 BackupContent::Definitions | BackupContent::Statements => {
+                    let all = BackupItems { version: block.version, bytes: block.payload };
                     for item in items(block.payload) {
                         let item = item?;
                         match head.content {
                             BackupContent::Definitions => drop(cold::decode::<BackupDefinition>(item)?),
-                            _ => drop(cold::decode::<BackupStatement>(item)?),
+                            _ => drop(all.statement(item)?),
                         }
                         self.end.items += 1;
                         self.end.bytes += item.len() as u64;
                     }
-                    Ok(BackupBlock::Items(block.payload))
+                    Ok(BackupBlock::Items(all))
                 }
             },
             other => Err(BackupError::Other(other)),
@@ -425,18 +450,35 @@ fn items(payload: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
     })
 }
 
-/// The definitions of a block that was read.
-///
-/// # Errors
-/// If one can't be read.
-pub fn definitions(items_of_block: &[u8]) -> Result<Vec<BackupDefinition>, Malformed> {
-    items(items_of_block).map(|item| cold::decode(item?)).collect()
+/// What a block of definitions or statements contains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackupItems<'a> {
+    /// The version of the format in which the block was written.
+    version: u16,
+    bytes: &'a [u8],
 }
 
-/// The statements of a block that was read.
-///
-/// # Errors
-/// If one can't be read.
-pub fn statements(items_of_block: &[u8]) -> Result<Vec<BackupStatement>, Malformed> {
-    items(items_of_block).map(|item| cold::decode(item?)).collect()
+impl BackupItems<'_> {
+    /// The definitions.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    pub fn definitions(&self) -> Result<Vec<BackupDefinition>, Malformed> {
+        items(self.bytes).map(|item| cold::decode(item?)).collect()
+    }
+
+    /// The statements.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    pub fn statements(&self) -> Result<Vec<BackupStatement>, Malformed> {
+        items(self.bytes).map(|item| self.statement(item?)).collect()
+    }
+
+    fn statement(&self, item: &[u8]) -> Result<BackupStatement, Malformed> {
+        match self.version {
+            1 => cold::decode::<BackupStatement1>(item).map(BackupStatement::from),
+            _ => cold::decode(item),
+        }
+    }
 }

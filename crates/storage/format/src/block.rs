@@ -191,6 +191,16 @@ impl fmt::Display for BlockError {
 impl core::error::Error for BlockError {}
 
 impl BlockError {
+    /// Whether these bytes, which could not be read as a block, look as if no block was ever written there: the file ends, or
+    /// there are only zeros. Writes under way are done in any order, so others may stand behind.
+    pub fn is_unwritten(&self, bytes: &[u8]) -> bool {
+        match self {
+            BlockError::NeedsMore(_) => true,
+            BlockError::NotABlock => bytes.iter().take(SECTOR_BYTES).all(|&byte| byte == 0),
+            _ => false,
+        }
+    }
+
     /// Whether the block is what its writer has made, but this program does not understand it. All other errors say
     /// that the bytes are not what was written, or that nothing was written here.
     pub fn is_of_writer(&self) -> bool {

@@ -36,11 +36,13 @@ impl Format {
     /// The version that is written. Older ones, from 1 on, can be read.
     pub const fn version(self) -> u16 {
         match self {
-            Format::Checkpoint | Format::System | Format::Backup => 1,
+            Format::Checkpoint | Format::System => 1,
             // Since 2 the head of a segment says from where on batches are needed.
             Format::Redo => 2,
             // Since 2 a table may have `Durability::Disk`.
             Format::Schema => 2,
+            // Since 2 a statement has the character set and the collation under which it was entered.
+            Format::Backup => 2,
         }
     }
 

@@ -94,7 +94,7 @@ pub struct SystemCopy {
 /// Why a copy of the system file can't be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SystemError {
-    /// There is no file, or nothing was written to it.
+    /// There is no file, or nothing was written to it: it is empty, or only zeros.
     Missing,
     /// The bytes are no block.
     Block(BlockError),
@@ -233,7 +233,7 @@ impl SystemError {
 impl fmt::Display for SystemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SystemError::Missing => f.write_str("there is no such file, or it is empty"),
+            SystemError::Missing => f.write_str("there is no such file, or nothing but zeros is in it"),
             SystemError::Block(error) => error.fmt(f),
             SystemError::OtherFormat(format) => write!(f, "this is a {format}, not a {}", Format::System),
             SystemError::Malformed(malformed) => malformed.fmt(f),

@@ -90,6 +90,17 @@ impl Stream<'_> {
                 None => " none since the start".to_owned(),
             },
         );
+        let given_up = self.number("lcps_given_up");
+        if given_up > 0 {
+            let tries = if given_up == 1 { "once".to_owned() } else { format!("{given_up} times") };
+            line(
+                "FAILING",
+                format!(
+                    "checkpoints could not be written since ({tries}): the disk is full; the log of the node has the file. \
+                     Until there is room, the redo log can't be cut, and changes get 410 when it is full"
+                ),
+            );
+        }
         text
     }
 }

@@ -9,9 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vinga_format::BlockError;
 use vinga_format::backup::{
-    BackupBlock, BackupContent, BackupDefinition, BackupError, BackupFile, BackupManifest, BackupReader,
-    BackupStatement, definitions, statements,
+    BackupBlock, BackupContent, BackupDefinition, BackupError, BackupFile, BackupItems, BackupManifest,
+    BackupReader, BackupStatement,
 };
+
+/// Why the items of a block that was read can be taken apart.
+const CHECKED: &str = "the reader has checked them";
 
 /// What is wrong with a file of a backup.
 #[derive(Debug)]
@@ -168,7 +171,9 @@ impl Backup {
     /// # Errors
     /// What is wrong with the file.
     pub fn definitions(&self) -> Result<Vec<BackupDefinition>, Problem> {
-        self.items(BackupContent::Definitions, definitions)
+        let mut all = Vec::new();
+        self.items(BackupContent::Definitions, |items| all.extend(items.definitions().expect(CHECKED)))?;
+        Ok(all)
     }
 
     /// All statements for SQL nodes.
@@ -176,23 +181,20 @@ impl Backup {
     /// # Errors
     /// What is wrong with the file.
     pub fn statements(&self) -> Result<Vec<BackupStatement>, Problem> {
-        self.items(BackupContent::Statements, statements)
+        let mut all = Vec::new();
+        self.items(BackupContent::Statements, |items| all.extend(items.statements().expect(CHECKED)))?;
+        Ok(all)
     }
 
-    fn items<T>(
-        &self,
-        content: BackupContent,
-        read: fn(&[u8]) -> Result<Vec<T>, vinga_format::Malformed>,
-    ) -> Result<Vec<T>, Problem> {
-        let mut all = Vec::new();
+    fn items(&self, content: BackupContent, mut take: impl FnMut(&BackupItems<'_>)) -> Result<(), Problem> {
         for file in self.files(content) {
             self.read::<Problem>(file, |block| {
                 if let BackupBlock::Items(items) = block {
-                    all.extend(read(items).expect("the reader has checked them"));
+                    take(&items);
                 }
                 Ok(())
             })?;
         }
-        Ok(all)
+        Ok(())
     }
 }

@@ -1,29 +1,32 @@
 //! What belongs to a SQL node and not to the data nodes: accounts with their privileges, views, routines, triggers and
 //! events, as statements that make them again.
 
-use std::path::Path;
+use crate::sql_nodes;
 use vinga_format::backup::BackupStatement;
-use vinga_sqlnode::{Connection, SqlError};
+use vinga_sqlnode::{Connection, Running, SqlError};
 
 /// Databases of the server itself.
 const OWN_DATABASES: &str = "('mysql','information_schema','performance_schema','sys')";
 /// Accounts of the server itself.
-const OWN_ACCOUNTS: &str = "('mariadb.sys','mysql','PUBLIC','')";
+const OWN_ACCOUNTS: &str = "('mariadb.sys','mysql')";
+/// The role that everybody has. It comes into being with the first privilege that is granted to it.
+const PUBLIC: &str = "PUBLIC";
+/// Statements are read and made again under this mode, unless they have one of their own: names stand between
+/// backquotes then, texts between single quotes, with escapes.
+const PLAIN_MODE: &str = "sql_mode = ''";
 
 /// Reads all of it from a SQL node, in an order in which it can be made again.
 ///
 /// # Errors
 /// A text: the server can't be asked.
-pub fn read(node: u16, socket: &Path) -> Result<Vec<BackupStatement>, String> {
-    let failed = |error: SqlError| match error {
-        SqlError::Server { number: 1045 | 1698, .. } => {
-            "root has a password, so accounts and views can't be read".to_owned()
-        }
-        other => other.to_string(),
-    };
-    let mut session = Connection::open_socket(socket).map_err(failed)?;
+pub fn read(node: u16, running: &Running) -> Result<Vec<BackupStatement>, String> {
+    let mut session = sql_nodes::log_in(node, running)?;
     let mut reader = Reader { node, session: &mut session, found: Vec::new() };
-    reader.read().map_err(failed)?;
+    reader.read().map_err(|error| {
+        format!(
+            "SQL node {node}: what belongs to it can't be read: {error}; --no-sql leaves out what belongs to SQL nodes"
+        )
+    })?;
     let found = reader.found;
     session.quit();
     Ok(found)
@@ -35,7 +38,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A name between backquotes.
-fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     format!("`{}`", text.replace('`', "``"))
 }
 
@@ -47,7 +50,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&mut self) -> Result<(), SqlError> {
-        for setting in ["NAMES utf8mb4", "SESSION sql_quote_show_create = 1", "SESSION time_zone = '+00:00'"]
+        let plain = format!("SESSION {PLAIN_MODE}");
+        for setting in
+            ["NAMES utf8mb4", &plain, "SESSION sql_quote_show_create = 1", "SESSION time_zone = '+00:00'"]
         {
             self.session.query(format!("SET {setting}"))?;
         }
@@ -61,9 +66,26 @@ impl Reader<'_> {
         self.grants()
     }
 
-    fn add(&mut self, what: String, database: &str, settings: String, text: String) {
+    /// A statement about accounts.
+    fn add_account(&mut self, what: String, text: String) {
+        let settings = PLAIN_MODE.to_owned();
+        self.found.push(BackupStatement {
+            node: self.node,
+            what,
+            settings,
+            text,
+            ..BackupStatement::default()
+        });
+    }
+
+    /// A statement that belongs to a database, with settings of the session for it. `kept` is what the server shows behind
+    /// the statement: character set, collation of the session, collation of the database (a view has none).
+    fn add(&mut self, what: String, database: &str, mut settings: String, text: String, kept: &[String]) {
+        let field = |at: usize| kept.get(at).cloned().unwrap_or_default();
+        settings.push_str(&format!(", collation_connection = {}", quoted(&field(1))));
         let (node, database) = (self.node, database.to_owned());
-        self.found.push(BackupStatement { node, what, database, settings, text });
+        let (character_set, collation) = (field(0), field(2));
+        self.found.push(BackupStatement { node, what, database, settings, text, character_set, collation });
     }
 
     /// Users and roles: `user`, `host`, whether it is a role.
@@ -78,8 +100,10 @@ impl Reader<'_> {
     fn accounts(&mut self) -> Result<(), SqlError> {
         for (user, host, is_role) in self.account_names()? {
             if is_role {
-                let text = format!("CREATE ROLE IF NOT EXISTS {}", quoted(&user));
-                self.add(format!("role {user}"), "", String::new(), text);
+                if user != PUBLIC {
+                    let text = format!("CREATE ROLE IF NOT EXISTS {}", quoted(&user));
+                    self.add_account(format!("role {user}"), text);
+                }
                 continue;
             }
             let account = format!("{}@{}", quoted(&user), quoted(&host));
@@ -87,7 +111,7 @@ impl Reader<'_> {
             // Not CREATE OR REPLACE, which would take all privileges from the account that restores.
             for form in ["CREATE USER IF NOT EXISTS", "ALTER USER"] {
                 let text = rows[0][0].replacen("CREATE USER", form, 1);
-                self.add(format!("user {user}@{host}"), "", String::new(), text);
+                self.add_account(format!("user {user}@{host}"), text);
             }
         }
         Ok(())
@@ -95,14 +119,18 @@ impl Reader<'_> {
 
     fn grants(&mut self) -> Result<(), SqlError> {
         for (user, host, is_role) in self.account_names()? {
-            let account =
-                if is_role { quoted(&user) } else { format!("{}@{}", quoted(&user), quoted(&host)) };
+            let account = match is_role {
+                true if user == PUBLIC => user.clone(),
+                true => quoted(&user),
+                false => format!("{}@{}", quoted(&user), quoted(&host)),
+            };
             for row in self.session.rows(format!("SHOW GRANTS FOR {account}"))? {
                 // Every new SQL node has it, and the server would note it once more.
                 if user == "root" && row[0].starts_with("GRANT PROXY ON ''@'%'") {
                     continue;
                 }
-                self.add(format!("privileges of {user}@{host}"), "", String::new(), row[0].clone());
+                let what = if is_role { user.clone() } else { format!("{user}@{host}") };
+                self.add_account(format!("privileges of {what}"), row[0].clone());
             }
         }
         Ok(())
@@ -117,13 +145,10 @@ impl Reader<'_> {
             let (database, routine) = (&row[0], &row[1]);
             let shown =
                 self.session.rows(format!("SHOW CREATE {what} {}.{}", name(database), name(routine)))?;
-            // Name, SQL mode, statement, character sets.
-            self.add(
-                format!("{kind} {database}.{routine}"),
-                database,
-                settings(&shown[0][1]),
-                shown[0][2].clone(),
-            );
+            // Name, SQL mode, statement, character set and collations.
+            let shown = &shown[0];
+            let what = format!("{kind} {database}.{routine}");
+            self.add(what, database, settings(&shown[1]), shown[2].clone(), &shown[3..]);
         }
         Ok(())
     }
@@ -138,7 +163,8 @@ impl Reader<'_> {
             let (database, view) = (&row[0], &row[1]);
             let shown = self.session.rows(format!("SHOW CREATE VIEW {}.{}", name(database), name(view)))?;
             let text = shown[0][1].replacen("CREATE ", "CREATE OR REPLACE ", 1);
-            self.add(format!("view {database}.{view}"), database, String::new(), text);
+            let what = format!("view {database}.{view}");
+            self.add(what, database, PLAIN_MODE.to_owned(), text, &shown[0][2..]);
         }
         Ok(())
     }
@@ -152,12 +178,10 @@ impl Reader<'_> {
             let (database, trigger) = (&row[0], &row[1]);
             let shown =
                 self.session.rows(format!("SHOW CREATE TRIGGER {}.{}", name(database), name(trigger)))?;
-            self.add(
-                format!("trigger {database}.{trigger}"),
-                database,
-                settings(&shown[0][1]),
-                shown[0][2].clone(),
-            );
+            // As of a routine, and behind it when it was made.
+            let shown = &shown[0];
+            let what = format!("trigger {database}.{trigger}");
+            self.add(what, database, settings(&shown[1]), shown[2].clone(), &shown[3..6]);
         }
         Ok(())
     }
@@ -170,8 +194,11 @@ impl Reader<'_> {
         for row in listed {
             let (database, event) = (&row[0], &row[1]);
             let shown = self.session.rows(format!("SHOW CREATE EVENT {}.{}", name(database), name(event)))?;
-            let settings = format!("{}, time_zone = {}", settings(&shown[0][1]), quoted(&shown[0][2]));
-            self.add(format!("event {database}.{event}"), database, settings, shown[0][3].clone());
+            // Name, SQL mode, time zone, statement, character set and collations.
+            let shown = &shown[0];
+            let settings = format!("{}, time_zone = {}", settings(&shown[1]), quoted(&shown[2]));
+            let what = format!("event {database}.{event}");
+            self.add(what, database, settings, shown[3].clone(), &shown[4..]);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use vinga_format::image::{ImageEnd, ImageFragment, ImageHead};
 use vinga_format::image_reader::{ImageContent, ImageError, ImageReader};
 use vinga_format::{BlockError, Origin};
+use vinga_kernel::files::{FileKind, FileName};
 
 /// What was read of a fragment: pieces, rows, bytes.
 type Sums = [u64; 3];
@@ -57,12 +58,30 @@ pub(super) fn inspect(path: &Path, report: &mut Report) -> Result<(), String> {
             grouped(totals.rows),
             grouped(totals.bytes)
         )),
+        Err(ImageError::Block(why)) if why.is_unwritten(&bytes) && is_newest(path) => report.line(format_args!(
+            "not finished: nothing was written at byte {} and behind. The node has stopped while it wrote this checkpoint, which is no damage; \
+             it uses the one before, or the redo log alone, and removes this file at its next start",
+            grouped(offset)
+        )),
         Err(error) => report.problems.push(problem(path, offset, error)),
     }
     if report.is_json {
         report.values.push(as_json(path, reader.head(), &sums, outcome.ok()));
     }
     Ok(())
+}
+
+/// Whether a data manager has made no checkpoint behind this one. Only such a one may be without its end.
+fn is_newest(path: &Path) -> bool {
+    let name = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        FileName::from_path(&format!("{}/{name}", FileKind::Checkpoint.folder()))
+    };
+    let Some(own) = name(path) else { return false };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    let mut others = entries.flatten().filter_map(|entry| name(&entry.path()));
+    !others.any(|other| other.owner == own.owner && other.number > own.number)
 }
 
 fn problem(path: &Path, offset: u64, error: ImageError) -> Problem {

@@ -3,7 +3,7 @@
 use crate::backup::OWN_DATABASE;
 use std::collections::HashMap;
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, Table};
+use vinga::{Durability, ErrorCode, InfoTable, Table};
 use vinga_format::backup::{BackupDefinition, BackupTable};
 use vinga_wire::dictionary::TableRecord;
 
@@ -49,10 +49,32 @@ pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
         [] => Ok(()),
         [first, ..] => Err(format!(
             "the cluster is not empty: it has {} tables, {first} among them (was this backup restored before?). A \
-             backup is restored into a cluster without tables: drop these, or start another one ('vinga data --initial')",
+             backup is restored into a cluster without tables: drop these, or begin anew ('vinga up --initial', which removes \
+             the database)",
             others.len()
         )),
     }
+}
+
+/// Refuses tables whose commits wait for the disk if the cluster has none.
+///
+/// # Errors
+/// A text with one of them.
+pub fn check_disk(cluster: &Cluster, definitions: &[BackupDefinition]) -> Result<(), String> {
+    let mut tables = definitions.iter().filter_map(|definition| match definition {
+        BackupDefinition::Table(table) => Some(&table.definition),
+        BackupDefinition::Database(_) => None,
+    });
+    let Some(table) = tables.find(|table| table.durability == Durability::Disk) else { return Ok(()) };
+    let streams = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+    if streams.rows.is_empty() {
+        return Err(format!(
+            "commits to table {} wait for the disk (DURABILITY=disk), and this cluster keeps nothing on disk (Diskless=yes, \
+             or no folder): restore it into another one",
+            table.name
+        ));
+    }
+    Ok(())
 }
 
 /// Creates all databases and tables.

@@ -41,7 +41,8 @@ impl FileSystem {
     pub fn error(&self, task: &FileTask, file: FileName, why: Errno) -> FileError {
         let kind = match why {
             Errno::NOENT => FileErrorKind::NotFound,
-            Errno::NOSPC | Errno::DQUOT => FileErrorKind::DiskFull,
+            // A limit of the size of files (`ulimit -f`) is no room either.
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileErrorKind::DiskFull,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => FileErrorKind::NotPermitted,
             _ => FileErrorKind::Failed,
         };

@@ -4,7 +4,7 @@ use vinga_base::schema::TableDefinition;
 use vinga_base::{Epoch, NodeId, PartitionId, RowId, TableId, TableVersion};
 use vinga_format::backup::{
     BackupBlock, BackupContent, BackupDatabase, BackupDefinition, BackupFile, BackupHead, BackupManifest,
-    BackupReader, BackupStatement, BackupTable, BackupWriter, definitions, statements,
+    BackupReader, BackupStatement, BackupTable, BackupWriter,
 };
 use vinga_format::block::{BlockSearch, Origin, read_block};
 use vinga_format::image::{ImageFragment, ImageHead};
@@ -250,6 +250,8 @@ pub fn backup_file(content: BackupContent) -> (Vec<u8>, BackupFile) {
                 database: "shop".into(),
                 settings: "sql_mode = ''".into(),
                 text: "CREATE VIEW v AS SELECT 1".into(),
+                character_set: "latin1".into(),
+                collation: "utf8mb4_bin".into(),
             };
             full.extend(writer.statement(&statement));
             // Longer than a usual block.
@@ -292,10 +294,10 @@ pub fn read_backup(file: &[u8]) -> Result<String, String> {
             BackupBlock::Head(head) => content = head.content,
             BackupBlock::Records(_) => {}
             BackupBlock::Items(items) if content == BackupContent::Definitions => {
-                text += &format!("{:?}", definitions(items).expect("the reader has checked them"));
+                text += &format!("{:?}", items.definitions().expect("the reader has checked them"));
             }
             BackupBlock::Items(items) => {
-                text += &format!("{:?}", statements(items).expect("the reader has checked them"));
+                text += &format!("{:?}", items.statements().expect("the reader has checked them"));
             }
             BackupBlock::End(_) if at == file.len() => return Ok(text),
             BackupBlock::End(_) => return Err("something stands behind the last block".into()),
