@@ -80,7 +80,7 @@ impl World {
                 Command::Close(link) => {
                     self.check_reason(api, link);
                     if LinkKey::from(link).node == PRESIDENT {
-                        self.apis[api].caller.watching.forget();
+                        self.apis[api].caller.on_notifier_lost();
                     }
                     let Some(closed) = self.apis[api].links.list.remove(&link) else { continue };
                     if closed.is_open {

@@ -224,8 +224,8 @@ impl Watching {
         self.suspicions.first()
     }
 
-    /// The connection to the data node that notifies is lost: it may have given this client up before.
-    pub fn forget(&mut self) {
+    /// What was received may have been waited for no longer when it was: it says nothing any more.
+    fn forget(&mut self) {
         self.unconfirmed.clear();
         self.suspicions.clear();
     }
@@ -245,6 +245,17 @@ impl Caller {
         if self.watching.due.is_some_and(|due| due <= cx.now) {
             self.confirm_schema_news(cx);
         }
+    }
+
+    /// The connection to the data node that notifies is lost: it may have given this client up before. That holds for
+    /// events, too, that have come by it and were not looked at.
+    pub(crate) fn on_notifier_lost(&mut self) {
+        if let Some(token) = self.watching.token {
+            while let Some((id, _)) = self.client.take_schema_news(token) {
+                self.watching.newest = Some(id);
+            }
+        }
+        self.watching.forget();
     }
 
     /// Watches no more.
