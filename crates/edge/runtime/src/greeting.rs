@@ -146,9 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_greeting_is_told_so() {
+    fn what_is_no_greeting_is_refused() {
         assert_eq!(refused(&HelloRequest { magic: 1, ..hello() }), ErrorCode::BadHandshake);
-        assert_eq!(refused(&HelloRequest { version: 9, ..hello() }), ErrorCode::WrongProtocol);
+        assert_eq!(
+            refused(&HelloRequest { version: PROTOCOL_VERSION + 1, ..hello() }),
+            ErrorCode::WrongProtocol
+        );
         assert_eq!(refused(&HelloRequest { cluster: "south".into(), ..hello() }), ErrorCode::WrongCluster);
         assert_eq!(refused(&HelloRequest { connection: 2, ..hello() }), ErrorCode::BadHandshake);
         assert_eq!(refused(&HelloRequest { connected: vec![6, 7], ..hello() }), ErrorCode::SameDataNode);
