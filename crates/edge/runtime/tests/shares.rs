@@ -10,9 +10,17 @@ use vinga_wire::SignalNumber;
 /// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.
 const WORK: u64 = 20_000;
 
+/// How often it is tried, if the machine is so busy with other things that a client does not run beside the work at all.
+const ATTEMPTS: usize = 50;
+
 /// A client sends these frames at once, which is much work, while another one asks for little again and again: returns
-/// how many answers that one gets before the work is done.
-fn answers_beside(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
+/// how many pieces of the work are done while that one waits for an answer, at least. It does not matter how often it
+/// asks: other processes may keep it from running.
+fn work_beside_an_answer(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
+    (0..ATTEMPTS).find_map(|_| attempt(&make)).expect("a client runs at least once while there is work")
+}
+
+fn attempt(make: impl Fn(&Client, &mut Vec<u8>)) -> Option<u64> {
     let (node, records) = start(settings(1));
     let mut little = connect(node.address());
     let mut busy = connect(node.address());
@@ -20,41 +28,48 @@ fn answers_beside(make: impl Fn(&Client, &mut Vec<u8>)) -> u64 {
     make(&busy, &mut bytes);
     let done = |records: &Records| records.work.load(Ordering::Relaxed);
     let may_begin = AtomicBool::new(false);
-    let answers = std::thread::scope(|scope| {
+    let least = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !may_begin.load(Ordering::Acquire) {
                 std::hint::spin_loop();
             }
             busy.stream.write_all(&bytes).unwrap();
         });
-        let mut answers = 0;
-        while done(&records) < WORK {
+        let mut least = None;
+        loop {
+            let before = done(&records);
+            if before == WORK {
+                return least;
+            }
             little.echo(0, 1, b"little");
-            answers += u64::from(done(&records) > 0);
             may_begin.store(true, Ordering::Release);
+            // Only if much is left: whoever answers when all is done is not to pass.
+            if before > 0 && before < WORK / 2 {
+                let meanwhile = done(&records) - before;
+                least = Some(least.map_or(meanwhile, |least: u64| least.min(meanwhile)));
+            }
         }
-        answers
     });
     node.stop();
-    answers
+    least
 }
 
 #[test]
 fn many_requests_of_one_client_do_not_stand_before_those_of_another() {
-    let answers = answers_beside(|busy, bytes| {
+    let work = work_beside_an_answer(|busy, bytes| {
         for trace in 0..WORK as u32 {
             busy.request(bytes, SignalNumber::IndexStatisticsRequest, 0, trace, b"");
         }
     });
-    assert!(answers >= 100, "{answers} answers beside {WORK} requests");
+    assert!(work <= WORK / 50, "{work} of {WORK} requests beside an answer");
 }
 
 #[test]
 fn what_follows_from_one_request_does_not_stand_before_those_of_another_client() {
-    let answers = answers_beside(|busy, bytes| {
+    let work = work_beside_an_answer(|busy, bytes| {
         busy.request(bytes, SignalNumber::TransactionRequest, 0, 1, &number(WORK as u32));
     });
-    assert!(answers >= 50, "{answers} answers beside {WORK} signals");
+    assert!(work <= WORK / 25, "{work} of {WORK} signals beside an answer");
 }
 
 #[test]
