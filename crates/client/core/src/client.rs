@@ -266,15 +266,24 @@ impl Client {
         self.writes.asking() + self.transactions.asking()
     }
 
-    /// Whether nothing at all is under way; what must hold when all tokens have been taken or cancelled and answered.
+    /// The parts that still have something under way. There are none when all tokens have been taken or cancelled and
+    /// answered.
+    pub fn left_over(&self) -> impl Iterator<Item = &'static str> {
+        let parts = [
+            ("reads", self.reads.is_at_rest()),
+            ("writes", self.writes.is_at_rest()),
+            ("transactions", self.transactions.is_at_rest()),
+            ("scans", self.scans.is_at_rest()),
+            ("requests", self.requests.is_at_rest()),
+            ("statistics", self.statistics.is_at_rest()),
+            ("schema events", self.schema_events.is_at_rest()),
+        ];
+        parts.into_iter().filter(|(_, is_at_rest)| !is_at_rest).map(|(name, _)| name)
+    }
+
+    /// Whether no part has anything under way.
     pub fn is_at_rest(&self) -> bool {
-        self.reads.is_at_rest()
-            && self.writes.is_at_rest()
-            && self.transactions.is_at_rest()
-            && self.scans.is_at_rest()
-            && self.requests.is_at_rest()
-            && self.statistics.is_at_rest()
-            && self.schema_events.is_at_rest()
+        self.left_over().next().is_none()
     }
 
     /// This client's node id, 0 before it has one.

@@ -246,12 +246,12 @@ impl Caller {
             && self.is_connected()
     }
 
-    /// Gives everything up that does not belong to a session, after all sessions have come to their end; whether
-    /// nothing at all is left then.
-    pub fn leaves_nothing(&mut self, cx: &mut Surroundings<'_>) -> bool {
+    /// Gives everything up that does not belong to a session, after all sessions have come to their end; what
+    /// the client has left then.
+    pub fn left_over(&mut self, cx: &mut Surroundings<'_>) -> Vec<&'static str> {
         self.forget_sessions(cx);
         self.stop_watching();
-        self.client.is_at_rest()
+        self.client.left_over().collect()
     }
 
     pub(super) fn fail(&mut self, session: usize, error: ErrorCode) {
