@@ -135,8 +135,8 @@ int ha_vinga::external_lock(THD *thd, int type) try {
   if (!connection) return HA_ERR_NO_CONNECTION;
   if (type == F_UNLCK) {
     if (connection->locks) connection->locks--;
-    /* A copy has failed. */
-    if (unlikely(connection->copies) && (thd->is_error() || thd->killed)) lift_fences(connection);
+    /* A copy has failed. One that is killed behind its last row is completed by the server all the same. */
+    if (unlikely(connection->copies) && thd->is_error()) lift_fences(connection);
     if (has_file) forget_file(table->s->normalized_path.str);
     has_file= false;
     return 0;

@@ -231,6 +231,44 @@ fn while_definitions_change() {
     assert!(good > 0 && killed > 0, "{good} succeeded, {killed} were killed");
 }
 
+/// Whenever a statement that copies a table is interrupted, it ends or is completed; others may change the rows
+/// afterwards, though its session does nothing more.
+#[test]
+fn a_table_is_free_when_its_copy_was_not_made() {
+    const TIMES: u32 = 200;
+    let servers = Servers::start(PROGRAM, 2, &[]);
+    let (mut session, mut other) = (servers.connect(0), servers.connect(1));
+    session.query(TABLE);
+    session.query("INSERT INTO t SELECT seq, seq, REPEAT('x', 50) FROM seq_1_to_500");
+    let copy = "ALTER TABLE t FORCE, ALGORITHM = COPY";
+    let began = Instant::now();
+    for _ in 0..10 {
+        session.query(copy);
+    }
+    let longest = 1.2 * (began.elapsed() / 10).as_secs_f64();
+    let (mut good, mut killed) = (0, 0);
+    for time in 1..=TIMES {
+        let limit = longest * f64::from(time) / f64::from(TIMES);
+        match session.try_query(&format!("SET STATEMENT max_statement_time = {limit:.6} FOR {copy}")) {
+            Ok(_) => good += 1,
+            Err(error) => {
+                assert_eq!(error.number(), Some(1969), "{error}");
+                killed += 1;
+            }
+        }
+        let change = "UPDATE t SET a = a + 1 WHERE id = 1";
+        // The first use of the new definition may say that it has changed.
+        if let Err(error) = other.try_query(change) {
+            assert_eq!(error.number(), Some(1412), "{error}");
+            other.query(change);
+        }
+    }
+    println!("{good} went well, {killed} were killed");
+    assert!(good > 0 && killed > 0, "{good} succeeded, {killed} were killed");
+    assert_eq!(session.lines("SELECT COUNT(*), SUM(a) FROM t"), [format!("500 {}", 500 * 501 / 2 + TIMES)]);
+    assert_eq!(session.lines("SHOW TABLES"), ["t"]);
+}
+
 /// The server opens the new table of `CREATE TABLE … SELECT` before it copies; if the statement is killed at that
 /// moment it has cached a definition that stays when the table is dropped again.
 #[test]
