@@ -5,6 +5,7 @@
 //! a second test breaks the rule that the scenario is about, and expects the scenario to fail.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
+#[macro_use]
 mod support;
 
 use support::ranges::Ask;
@@ -33,34 +34,6 @@ fn three_with_two_coordinators(bug: Option<InjectedBug>) -> Cluster {
 fn keys<const N: usize>(c: &Cluster) -> [u64; N] {
     let mut keys = c.keys_at(2);
     std::array::from_fn(|_| keys.next().expect("there are keys without end"))
-}
-
-/// The scenario is run twice: with all rules, and with one broken, which it must notice.
-macro_rules! hazards {
-    ($($(#[$doc:meta])* $name:ident breaks $($bug:ident),+;)*) => {
-        $(
-            $(#[$doc])*
-            #[test]
-            fn $name() {
-                scenarios::$name(None);
-            }
-        )*
-
-        #[cfg(feature = "injected-bugs")]
-        mod is_noticed_if_broken {
-            use super::{InjectedBug, scenarios};
-
-            $(
-                #[test]
-                fn $name() {
-                    for bug in [$(InjectedBug::$bug),+] {
-                        let received = std::panic::catch_unwind(|| scenarios::$name(Some(bug)));
-                        assert!(received.is_err(), "nobody notices {}", bug.name());
-                    }
-                }
-            )*
-        }
-    };
 }
 
 hazards! {

@@ -52,6 +52,15 @@ pub const EXPECTED: &[&str] = &[
     "operation that may not wait finds its row locked",
     "operation waits for an earlier one of its transaction",
     "partial rollback keeps the lock",
+    "dead coordinator is released before its take-over is done",
+    "question about a dead coordinator waits",
+    "schema change waits for transactions of a failed coordinator",
+    "successor answers for a dead coordinator",
+    "successor commits a transaction",
+    "successor finds only the marker of a transaction",
+    "successor rolls a transaction back",
+    "take-over goes on without the report of a failed data manager",
+    "take-over of a coordinator is done",
     "promoted backup locks a prepared row",
     "promoted backup shows a committed version",
     "read of a batch refused because too many rows wait for its API node",
@@ -99,6 +108,10 @@ pub const RARE: &[&str] = &[
     "disconnecting goes on without a failed data node",
     "forwarded prepare undoes an earlier prepare",
     "late report of a broken connection",
+    "data manager reports to a successor in several signals",
+    "signal for a coordinator that acts no more is dropped",
+    "successor chooses where the marker is left",
+    "successor repeats its order without a failed replica",
 ];
 
 /// Branches that seeds don't meet, each with the reason.

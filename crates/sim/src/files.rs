@@ -2,7 +2,7 @@
 
 use crate::agenda::Time;
 use crate::failure::FailureMarker;
-use crate::profile::{Coordinators, Fault};
+use crate::profile::Fault;
 use crate::thread::ThreadId;
 use crate::topology::PRESIDENT;
 use crate::world::{Event, World};
@@ -15,10 +15,9 @@ impl World {
     /// Faults of disks begin. A node that can't be done without has a disk that does not fail.
     pub(crate) fn begin_disk_faults(&mut self, until: Time) {
         let (now, interval) = (self.now(), self.profile.fault_interval);
-        let can_die = self.profile.coordinators == Coordinators::AtPresident;
         let comes_back = self.profile.log.is_some();
         for (node, disk) in (1..).zip(&mut self.disks) {
-            let may_die = can_die && node != PRESIDENT || comes_back;
+            let may_die = node != PRESIDENT || comes_back;
             let kinds = Fault::OF_DISKS.into_iter().filter(|kind| {
                 self.profile.faults.contains(kind) && (may_die || *kind != Fault::FailingDisk)
             });
@@ -101,8 +100,7 @@ impl World {
             self.on_stopped(node, &reason, error);
             return;
         }
-        let can_die = self.profile.coordinators == Coordinators::AtPresident;
-        if can_die && self.victims().contains(&node) {
+        if self.victims().contains(&node) {
             self.kill_node(node);
         } else {
             let text = format!("data node {node} can't be done without, and stops itself: {reason}");

@@ -84,7 +84,7 @@ fn coordinator_of(frame: &Frame<'_>) -> Option<Address> {
 
 /// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
 /// done, so these are chosen more often.
-const CRASH_SIGNALS: [SignalNumber; 11] = [
+const CRASH_SIGNALS: [SignalNumber; 14] = [
     SignalNumber::PrepareRequest,
     SignalNumber::PrepareConfirm,
     SignalNumber::CommitRequest,
@@ -96,6 +96,9 @@ const CRASH_SIGNALS: [SignalNumber; 11] = [
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
+    SignalNumber::TakeOverRequest,
+    SignalNumber::TakeOverConfirm,
+    SignalNumber::TakeOverConfirm,
 ];
 
 impl Nemesis {
@@ -326,7 +329,7 @@ impl World {
         self.nemesis.random.bool().then(|| usize::from(owner.0 - API_FIRST))
     }
 
-    /// Data nodes that the cluster can do without: no coordinator is on them, and their groups keep another.
+    /// Data nodes that the cluster can do without: their groups keep another. The president's can't be done without yet.
     pub(crate) fn victims(&self) -> Vec<u8> {
         let groups = self.profile.groups.list();
         (1..=groups.len() as u8)
@@ -352,10 +355,15 @@ impl World {
         self.kill_node(crash.victim);
         match crash.aftermath {
             Aftermath::None => {}
-            Aftermath::Silence(span) => self.cut_links(|from, _| from == PRESIDENT, span),
+            Aftermath::Silence(span) => {
+                let silent = crash.coordinator.map_or(PRESIDENT, |coordinator| coordinator.node().0);
+                // What a dead coordinator's transactions have caused stays on its way between the others for a while.
+                let is_dead = silent == crash.victim;
+                self.cut_links(|from, _| is_dead || from == silent, span);
+            }
             Aftermath::LateCoordinator(span) => {
-                // Each thread of the coordinators' node hosts one of them.
-                let thread = crash.coordinator.map(|c| self.thread_of(PRESIDENT, c.instance()));
+                // Each thread of a node with coordinators hosts one of them.
+                let thread = crash.coordinator.map(|c| self.thread_of(c.node().0, c.instance()));
                 self.failures.last_mut().expect("somebody has just died").late = thread.map(|t| (t, span));
             }
         }

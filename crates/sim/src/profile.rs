@@ -339,17 +339,16 @@ fn uses_disks(seed: u64) -> bool {
 /// Which data nodes have coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coordinators {
-    /// The president alone, so that all others may die: nobody takes over from a coordinator yet.
+    /// The president alone, which never dies.
     AtPresident,
-    /// Each data node; none dies.
+    /// Each data node.
     Everywhere,
 }
 
 impl Coordinators {
-    /// That of a seed, by numbers of its own; `faults` are all that the seed has, those included that are left out.
-    fn of(seed: u64, faults: &BTreeSet<Fault>) -> Self {
-        let kills = faults.contains(&Fault::KillNode) || faults.contains(&Fault::CrashPoint);
-        if !kills && Rng::with_seed(seed.wrapping_mul(17)).bool() {
+    /// That of a seed, by numbers of its own.
+    fn of(seed: u64) -> Self {
+        if Rng::with_seed(seed.wrapping_mul(17)).u8(..4) > 0 {
             Coordinators::Everywhere
         } else {
             Coordinators::AtPresident
@@ -458,7 +457,7 @@ impl Profile {
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
-            coordinators: Coordinators::of(seed, &without_nothing),
+            coordinators: Coordinators::of(seed),
             disk: DiskProfile::of(seed),
             log: None,
             // By numbers of its own, too.

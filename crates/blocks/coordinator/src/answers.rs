@@ -9,7 +9,7 @@ use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::Frame;
 use vinga_wire::commit::{
     ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
-    PREPARED_COMMITTED, PREPARED_REPLICATED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
+    PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
 use vinga_wire::unique::IndexChange;
 use vinga_wire::view::ReplicaGroup;
@@ -105,7 +105,6 @@ impl Coordinator {
         let list = self.transactions[handle].participants;
         if let Some(participant) = self.participants.find_mut(list, head.owner) {
             participant.holds = true;
-            participant.is_replicated |= head.flags.get() & PREPARED_REPLICATED != 0;
         }
     }
 
@@ -127,6 +126,7 @@ impl Coordinator {
         let (body, _) = frame.head::<CommitBody>()?;
         let id = TransactionId(body.transaction.get());
         let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else {
+            self.inherited_ended(cx, body.actor.coordinator_name(), id, body.owner);
             return Some(());
         };
         if let State::Committing { outstanding } = self.transactions[handle].state
@@ -145,6 +145,7 @@ impl Coordinator {
         let (body, _) = frame.head::<AbortBody>()?;
         let id = TransactionId(body.transaction.get());
         let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else {
+            self.inherited_ended(cx, body.actor.coordinator_name(), id, body.owner);
             return Some(());
         };
         match self.transactions[handle].state {

@@ -192,7 +192,7 @@ impl Coordinator {
     }
 
     /// Whether the sender of a signal about a transaction may send it. If not, it is closed, or is so already.
-    fn is_owner(&self, cx: &mut Context<'_>, frame: &Frame<'_>, id: TransactionId) -> bool {
+    pub(crate) fn is_owner(&self, cx: &mut Context<'_>, frame: &Frame<'_>, id: TransactionId) -> bool {
         match self.clients.standing(frame.sender().node(), id) {
             Standing::Owner => true,
             Standing::OtherIncarnation => {

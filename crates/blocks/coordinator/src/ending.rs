@@ -72,7 +72,8 @@ impl Coordinator {
         let mut outstanding = 0;
         for participant in self.participants.of(transaction.participants).filter(|p| p.holds) {
             outstanding += 1;
-            orders.commit(cx, participant, transaction.epoch, transaction.marker_at(participant));
+            let marker = transaction.marker_at(cx.view(), participant);
+            orders.commit(cx, participant, transaction.epoch, marker);
         }
         transaction.state = State::Committing { outstanding };
         if outstanding == 0 {
@@ -116,11 +117,13 @@ impl Coordinator {
 
     /// All primaries have committed: notes that the replicas can drop their records.
     pub(crate) fn complete(&mut self, view: &ClusterView, handle: Handle) {
+        // Data managers keep no records where coordinators have no successors.
+        if !view.is_replicated() {
+            return;
+        }
         let transaction = &self.transactions[handle];
         for participant in self.participants.of(transaction.participants) {
-            // A replica group that is only on this node drops its records at commit: a successor that would need them
-            // can exist only after this node has failed, and then they are lost as well.
-            if participant.holds && participant.changes && participant.is_replicated {
+            if participant.holds && participant.changes {
                 let replicas = participant.replicas(view);
                 self.lazy_orders.complete(participant.owner, replicas, transaction.id);
             }
@@ -149,11 +152,7 @@ impl Coordinator {
     pub(crate) fn finish_on_disk(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let transaction = &self.transactions[handle];
         let epoch = transaction.epoch;
-        let marker = transaction
-            .first_change
-            .and_then(|(_, owner)| self.participants.find(transaction.participants, owner))
-            .filter(|participant| participant.is_replicated)
-            .map(|participant| participant.owner);
+        let marker = transaction.marker(cx.view()).map(|(_, owner)| owner);
         let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch, marker });
         self.statistics.committed += 1;
         self.finish(cx, handle, Outcome::Committed, number);

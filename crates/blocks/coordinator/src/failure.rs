@@ -6,8 +6,8 @@ use crate::participants::{Participant, Undo};
 use crate::transaction::{State, Transaction};
 use crate::{CHECK_INTERVAL, CHECK_TIMER, Coordinator};
 use alloc::vec::Vec;
-use vinga_base::TransactionId;
 use vinga_base::pool::Handle;
+use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::view::ViewChange;
@@ -36,6 +36,7 @@ impl Coordinator {
     /// Ends what an API node has under way, and confirms an order when nothing is left.
     fn end_client(&mut self, cx: &mut Context<'_>, closing: Closing) {
         let owner = closing.order.owner();
+        self.forget_questions(NodeId(closing.order.api));
         let Some(client) = self.clients.get_mut(owner) else { return self.confirm_closing(cx, closing) };
         client.close();
         if client.open == 0 || cx.has_bug(InjectedBug::ApiFailureKeepsLocks) {
@@ -53,6 +54,7 @@ impl Coordinator {
             cx.frame(SignalNumber::ApiConnectionClosedConfirm, requester).put(&order);
             return;
         }
+        self.forget_inherited_of(cx, order.owner());
         if let Some(client) = self.clients.remove(order.owner()) {
             for ended in client.outcomes {
                 if let Some(marker) = ended.marker {
@@ -116,7 +118,8 @@ impl Coordinator {
             match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
-                    orders.commit(cx, participant, transaction.epoch, transaction.marker_at(participant));
+                    let marker = transaction.marker_at(cx.view(), participant);
+                    orders.commit(cx, participant, transaction.epoch, marker);
                 }
                 State::RollingBack { .. } => {
                     cx.mark("abort sent again without a failed replica");

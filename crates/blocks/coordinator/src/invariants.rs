@@ -11,6 +11,7 @@ impl Coordinator {
         self.transactions.check_ids();
         self.epochs.check();
         self.disk_waits.check();
+        self.take_overs.check();
         if scrutiny < Scrutiny::Full {
             return;
         }

@@ -3,8 +3,8 @@
 //! An API node sends a *batch*: operations, and whether to commit behind them. The coordinator finds out which data
 //! managers own the rows, sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
 //! (`unique`), gathers the answers (`answers`), and ends the transaction on request or when it has to (`ending`). It
-//! keeps outcomes until the API node has confirmed them (`clients`), and continues when data nodes or API nodes fail
-//! (`failure`). What it has: `transactions`, their `participants`, `clients` with their outcomes, `tables`, and
+//! keeps outcomes until the API node has confirmed them (`clients`), continues when data nodes or API nodes fail
+//! (`failure`), and ends the transactions of coordinators that have failed (`take_over`). What it has: `transactions`, their `participants`, `clients` with their outcomes, `tables`, and
 //! `lazy_orders` that are sent once a turn. The signals are described in `vinga_wire::{transaction,
 //! commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
@@ -42,6 +42,7 @@ mod lazy_orders;
 mod participants;
 mod stages;
 mod tables;
+mod take_over;
 mod transaction;
 mod transactions;
 mod unique;
@@ -52,6 +53,7 @@ use epochs::Epochs;
 use lazy_orders::LazyOrders;
 use participants::Participants;
 use tables::Tables;
+use take_over::TakeOvers;
 use transactions::Transactions;
 use vinga_base::{Epoch, Incarnation, LiveParameter, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
@@ -105,6 +107,7 @@ pub struct Coordinator {
     clients: Clients,
     tables: Tables,
     lazy_orders: LazyOrders,
+    take_overs: TakeOvers,
     statistics: Statistics,
 }
 
@@ -133,6 +136,7 @@ impl Coordinator {
             clients: Clients::default(),
             tables: Tables::default(),
             lazy_orders: LazyOrders::default(),
+            take_overs: TakeOvers::default(),
             statistics: Statistics::default(),
             settings,
         }
@@ -144,11 +148,12 @@ impl Coordinator {
             && self.participants.used() == 0
             && self.lazy_orders.is_empty()
             && self.epochs.committing() == 0
+            && self.take_overs.is_at_rest()
     }
 
     /// Outcomes that API nodes have not confirmed yet.
     pub fn unconfirmed_outcomes(&self) -> usize {
-        self.clients.unconfirmed()
+        self.clients.unconfirmed() + self.take_overs.unreleased()
     }
 
     /// Transaction records in use, the highest number ever in use, and the capacity.
@@ -212,6 +217,9 @@ impl Block for Coordinator {
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),
             Some(SignalNumber::OutcomesSeenOrder) => self.on_outcomes_seen_order(cx, frame),
+            Some(SignalNumber::TakeOverConfirm) => self.on_take_over_confirm(cx, frame),
+            Some(SignalNumber::InheritedOutcomeRequest) => self.on_inherited_outcome_request(cx, frame),
+            Some(SignalNumber::OutcomesReleasedOrder) => self.on_outcomes_released_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(frame),
@@ -233,6 +241,7 @@ impl Block for Coordinator {
             self.greet_president(cx);
         }
         self.go_on_in(cx, change);
+        self.take_over_in(cx, change);
     }
 
     /// Sends what was gathered lazily.

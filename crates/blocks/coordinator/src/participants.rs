@@ -21,9 +21,6 @@ pub struct Participant {
     pub changes: bool,
     /// Whether it holds records of the transaction.
     pub holds: bool,
-    /// Whether other nodes than the coordinator's may have records of the transaction, so that those of changes stay
-    /// after the commit until all replicas are notified that it is complete. Once true, it stays so.
-    pub is_replicated: bool,
     /// Whether it has confirmed the end of the transaction.
     pub ended: bool,
     next: Option<Handle>,
@@ -99,14 +96,7 @@ impl Participants {
             }
             next = self.pool[at].next;
         }
-        let made = Participant {
-            owner,
-            changes: false,
-            holds: false,
-            is_replicated: false,
-            ended: false,
-            next: list.0,
-        };
+        let made = Participant { owner, changes: false, holds: false, ended: false, next: list.0 };
         let made = self.pool.insert(made).ok()?;
         list.0 = Some(made);
         Some(&mut self.pool[made])
@@ -172,7 +162,19 @@ impl Orders {
     /// Has a participant commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0
     /// for none.
     pub fn commit(self, cx: &mut Context<'_>, participant: &Participant, epoch: Epoch, marker: u32) {
-        let (owner, replicas) = (participant.owner, participant.replicas(cx.view()));
+        let replicas = participant.replicas(cx.view());
+        self.commit_at(cx, participant.owner, replicas, epoch, marker);
+    }
+
+    /// The same for these replicas of a replica group.
+    pub fn commit_at(
+        self,
+        cx: &mut Context<'_>,
+        owner: ReplicaGroup,
+        replicas: Chain,
+        epoch: Epoch,
+        marker: u32,
+    ) {
         cx.frame(SignalNumber::CommitRequest, owner.at(replicas.last())).put(&CommitBody {
             transaction: U64::new(self.transaction.0),
             epoch: U64::new(epoch.0),
@@ -186,7 +188,12 @@ impl Orders {
 
     /// Has a participant undo: begins at its primary.
     pub fn undo(self, cx: &mut Context<'_>, participant: &Participant, undo: Undo) {
-        let (owner, replicas) = (participant.owner, participant.replicas(cx.view()));
+        let replicas = participant.replicas(cx.view());
+        self.undo_at(cx, participant.owner, replicas, undo);
+    }
+
+    /// The same for these replicas of a replica group.
+    pub fn undo_at(self, cx: &mut Context<'_>, owner: ReplicaGroup, replicas: Chain, undo: Undo) {
         let (from, flags) = match undo {
             Undo::Everything => (WHOLE_TRANSACTION, 0),
             Undo::From(number) => (number, 0),

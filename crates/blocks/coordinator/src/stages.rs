@@ -173,7 +173,8 @@ impl Coordinator {
             && before == 0
             && rest.is_empty()
             && transaction.participants.is_empty()
-            && same_owner.is_some_and(|(first, _)| first.partition.is_only_on(self.settings.node));
+            && same_owner.is_some()
+            && !cx.view().is_replicated();
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_owner {
             let whole = WholeShare { owner: first.owner(), count: stage.len(), is_last: last };
@@ -267,7 +268,6 @@ impl Coordinator {
         let participant = self.participants.find_or_add(&mut transaction.participants, owner)?;
         let partition = cx.view().owned_by(owner);
         participant.changes |= share.has_changes;
-        participant.is_replicated |= !partition.is_only_on(self.settings.node);
         transaction.has_changes |= share.has_changes;
         let epoch = self.epochs.current().max(transaction.epoch);
         if share.is_last {

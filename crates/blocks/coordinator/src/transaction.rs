@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::Tick;
-use vinga_wire::view::ReplicaGroup;
+use vinga_wire::view::{ClusterView, ReplicaGroup};
 use vinga_wire::{Address, ErrorCode};
 
 /// Where a transaction stands; see the head of the crate.
@@ -186,13 +186,15 @@ impl Transaction {
         }
     }
 
-    /// Number of the operation that leaves a marker at a participant; 0 if none does: only the owner of the first
-    /// change keeps one, and none that is on the coordinator's node alone.
-    pub fn marker_at(&self, participant: &Participant) -> u32 {
-        match self.first_change {
-            Some((number, owner)) if owner == participant.owner && participant.is_replicated => number,
-            _ => 0,
-        }
+    /// Where a marker is left when it is complete: by the first change, unless the cluster is configured with one
+    /// replica, as coordinators have no successors then.
+    pub fn marker(&self, view: &ClusterView) -> Option<(u32, ReplicaGroup)> {
+        self.first_change.filter(|_| view.is_replicated())
+    }
+
+    /// Number of the operation that leaves the marker, if it is one of this participant's, else 0.
+    pub fn marker_at(&self, view: &ClusterView, participant: &Participant) -> u32 {
+        self.marker(view).filter(|&(_, owner)| owner == participant.owner).map_or(0, |(number, _)| number)
     }
 
     /// Whether it has neither been decided nor may be decided by a data manager.

@@ -12,6 +12,9 @@ use vinga_wire::{Address, Frame, SignalNumber};
 impl DataManager {
     pub(crate) fn on_abort_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<AbortBody>()?;
+        if !Self::is_acting(cx, &body.actor) {
+            return Some(());
+        }
         if let Some(transaction) = self.versions.find_transaction(TransactionId(body.transaction.get()))
             && self.check_coordinator(transaction, &body.actor).is_ok()
         {

@@ -16,8 +16,8 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
-    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PREPARED_REPLICATED, PrepareHead,
-    PreparedHead, PreparedOperation,
+    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
+    PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
@@ -299,14 +299,12 @@ impl DataManager {
     ) {
         let committed = answers.committed.take();
         let all_wait = core::mem::take(&mut answers.all_wait);
-        let is_replicated = core::mem::take(&mut answers.is_replicated);
         let mut send = |signal, list: &[PreparedOperation], changes: IndexChangesPart<'_>, epoch: Epoch| {
             let may_be_empty = all_wait && signal == SignalNumber::PrepareConfirm;
             if list.is_empty() && changes.count == 0 && !may_be_empty {
                 return;
             }
-            let flags = (if committed.is_some() { PREPARED_COMMITTED } else { 0 })
-                | (if is_replicated { PREPARED_REPLICATED } else { 0 });
+            let flags = if committed.is_some() { PREPARED_COMMITTED } else { 0 };
             let mut writer = cx.frame(signal, Address(actor.acting.get()));
             writer.put(&PreparedHead {
                 transaction: U64::new(id.0),

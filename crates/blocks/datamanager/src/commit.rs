@@ -11,6 +11,9 @@ use vinga_wire::{Address, Frame, SignalNumber, U64};
 impl DataManager {
     pub(crate) fn on_commit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<CommitBody>()?;
+        if !Self::is_acting(cx, &body.actor) {
+            return Some(());
+        }
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
         let before = body.replicas.previous(own);
@@ -38,12 +41,11 @@ impl DataManager {
         Some(())
     }
 
-    /// Shows the new versions and lets the locks go. What a successor may need to know stays until the transaction is
-    /// complete; nothing stays if the successor would have died with us.
+    /// Shows the new versions and lets the locks go. What a successor of the coordinator may need to know stays until the
+    /// transaction is complete; nothing stays where coordinators have no successors.
     pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
-        let own = self.settings.node;
-        let coordinator = Address(self.versions.transactions[transaction].actor.coordinator.get()).node();
+        let has_successors = cx.view().is_replicated();
         let operations = self.versions.operations_of(transaction);
         operations.iter().for_each(|&handle| self.release_reserved(handle));
         for &handle in &operations {
@@ -55,8 +57,9 @@ impl DataManager {
         }
         for handle in operations {
             let record = &self.versions.operations[handle];
-            let dies_with_coordinator = record.chain.is_only(own) && coordinator == own;
-            if record.kind.is_change() && !dies_with_coordinator {
+            let is_spared =
+                record.chain.is_only(self.settings.node) && cx.has_bug(InjectedBug::RecordSparedOnShortChain);
+            if record.kind.is_change() && has_successors && !is_spared {
                 self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
                 self.versions.operations[handle].state = State::Committed { epoch, shown: true };
@@ -131,7 +134,7 @@ impl DataManager {
                     self.install(cx, state, epoch);
                 }
                 if self.versions.operations[handle].number == marker {
-                    self.markers.insert(id, epoch);
+                    self.leave_marker(transaction, epoch);
                 }
                 self.drop_operation(handle);
             }
@@ -141,7 +144,7 @@ impl DataManager {
 
     pub(crate) fn on_markers_drop_order(&mut self, frame: &Frame<'_>) -> Option<()> {
         for id in transactions_of(frame)? {
-            self.markers.remove(&id);
+            self.drop_marker(id);
         }
         Some(())
     }

@@ -67,6 +67,7 @@ mod schema;
 mod store;
 pub mod table_usage;
 mod tables;
+mod take_over;
 mod unique;
 mod versions;
 mod waiting;
@@ -90,6 +91,7 @@ use restore::Restore;
 use scan::Scans;
 use schema::Building;
 use store::Store;
+use take_over::Marker;
 use versions::Versions;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
@@ -154,7 +156,7 @@ pub struct DataManager {
     versions: Versions,
     locks: Locks,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
-    markers: BTreeMap<TransactionId, Epoch>,
+    markers: BTreeMap<TransactionId, Marker>,
     scans: Scans,
     schema: Schema,
     /// `None` if nothing is kept on disk.
@@ -432,6 +434,7 @@ impl Block for DataManager {
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),
+            Some(SignalNumber::TakeOverRequest) => self.on_take_over_request(cx, frame),
             Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),

@@ -2,9 +2,8 @@
 //!
 //! Such an operation is prepared and committed in one step, in the later of the epoch that it carries and the newest
 //! one here. No record is made and no lock is taken: between the check and the change nothing else runs. It is allowed
-//! if the data manager alone is the chain and shares its node with the coordinator: then whoever would need a record of
-//! it dies with it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the
-//! ordinary way.
+//! in a cluster that is configured with one replica: no coordinator has a successor there that would need a record of
+//! it. If anything stands in its way, or has to follow it in a unique index, it is prepared in the ordinary way.
 
 use crate::apply::Insert;
 use crate::prepare::{Answers, image_error, run_update, send_row};
@@ -45,9 +44,7 @@ impl From<ErrorCode> for Obstacle {
 impl DataManager {
     /// Whether the last operations of a transaction may be committed with their prepare.
     pub(crate) fn may_commit_in_one_phase(&self, cx: &Context<'_>, head: &PrepareHead, view: u8) -> bool {
-        let own = self.settings.node;
-        cx.view().owned_by(self.settings.owner).is_only_on(own)
-            && Address(head.actor.coordinator.get()).node() == own
+        !cx.view().is_replicated()
             && view == cx.view().number().0 as u8
             && self.versions.find_transaction(TransactionId(head.transaction.get())).is_none()
     }

@@ -52,8 +52,6 @@ pub struct Answers {
     pub refused: Vec<PreparedOperation>,
     /// What has to follow the confirmed ones in unique indexes.
     pub changes: IndexChanges,
-    /// Other replicas have records of some of them.
-    pub is_replicated: bool,
     /// The confirmed ones are committed already, in this epoch.
     pub committed: Option<Epoch>,
     /// There is nothing to say but that nothing is committed, which the coordinator wants to know.
@@ -94,6 +92,9 @@ impl DataManager {
 
     pub(crate) fn on_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (head, rest) = frame.head::<PrepareHead>()?;
+        if !Self::is_acting(cx, &head.actor) {
+            return Some(());
+        }
         if !head.chain.is_empty() {
             let sent_in = cx.view_of(frame);
             return self.on_forwarded_prepare(cx, head, rest, sent_in);

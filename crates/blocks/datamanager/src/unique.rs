@@ -192,7 +192,6 @@ impl DataManager {
         if record.change == Change::None {
             return;
         }
-        answers.is_replicated |= !record.chain.is_only(self.settings.node);
         let table = self.store.tables.current(record.table);
         if table.unique.0.is_empty() {
             return;

@@ -342,6 +342,7 @@ impl Dictionary {
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
         while let Some(change) = &self.change
             && change.is_round_over()
+            && !self.awaits_orphans(cx)
         {
             match change.round.next(change.refused.is_some(), change.is_kept) {
                 Some(round) => {
@@ -353,6 +354,28 @@ impl Dictionary {
                 None => self.finish(cx),
             }
         }
+    }
+
+    /// Whether the present round has to wait for transactions of coordinators that have failed: a dead coordinator has
+    /// answered when its take-over is done.
+    fn awaits_orphans(&self, cx: &mut Context<'_>) -> bool {
+        let waits_for_transactions =
+            self.change.as_ref().is_some_and(|change| matches!(change.round, Round::Switch | Round::Fence));
+        if !waits_for_transactions || self.take_overs.is_empty() {
+            return false;
+        }
+        cx.mark("schema change waits for transactions of a failed coordinator");
+        !cx.has_bug(InjectedBug::SchemaForgetsOrphans)
+    }
+
+    /// All transactions of a coordinator that has failed have ended.
+    pub(crate) fn on_take_over_done_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let newest = self.take_overs.on_done(frame)?;
+        if let Some(change) = &mut self.change {
+            change.newest = change.newest.max(newest);
+            self.go_on(cx);
+        }
+        Some(())
     }
 
     /// From now on the change is carried out whatever happens.

@@ -48,7 +48,7 @@ use schema_file::SchemaFile;
 use start::Start;
 use tables::Tables;
 use vinga_base::{Epoch, NodeId, TableVersion};
-use vinga_kernel::{AdmittedNodes, Block, Context, Scrutiny};
+use vinga_kernel::{AdmittedNodes, Block, Context, PendingTakeOvers, Scrutiny};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::membership::ApiNodeBody;
@@ -120,6 +120,8 @@ pub struct Dictionary {
     fences: BTreeMap<u32, NodeId>,
     lock: SchemaLock,
     subscribers: Subscribers,
+    /// Transactions of coordinators that have failed: they use tables until they have ended.
+    take_overs: PendingTakeOvers,
     /// The change under way.
     change: Option<Change>,
     /// Changes that wait. Empty if none is under way.
@@ -149,6 +151,7 @@ impl Dictionary {
             lock: SchemaLock::default(),
             subscribers: Subscribers::default(),
             change: None,
+            take_overs: PendingTakeOvers::default(),
             queue: VecDeque::new(),
             changes: 0,
             epoch: Epoch(0),
@@ -290,6 +293,7 @@ impl Block for Dictionary {
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
+            Some(SignalNumber::TakeOverDoneReport) => self.on_take_over_done_report(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer(cx, frame),
@@ -307,6 +311,7 @@ impl Block for Dictionary {
 
     /// Nothing is sent to members that are lost, nor awaited from them.
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.take_overs.note_lost(change);
         let Some(under_way) = &mut self.change else { return };
         for member in change.lost() {
             under_way.forget_node(cx, member.node);

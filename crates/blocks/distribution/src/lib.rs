@@ -24,7 +24,7 @@ pub use global_checkpoint::Statistics;
 use alloc::vec::Vec;
 use global_checkpoint::GlobalCheckpoints;
 use vinga_base::{Epoch, LiveParameter};
-use vinga_kernel::{AskedTask, Block, Context, Scrutiny, Span};
+use vinga_kernel::{AskedTask, Block, Context, PendingTakeOvers, Scrutiny, Span};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::start::{StartResult, StartTask};
 use vinga_wire::view::ViewChange;
@@ -54,6 +54,8 @@ pub struct Distribution {
     epoch_end: Periodic,
     checkpoint: Periodic,
     checkpoints: GlobalCheckpoints,
+    /// No epoch closes as long as transactions of a dead coordinator may be committed in it.
+    take_overs: PendingTakeOvers,
 }
 
 /// Something that is due again and again.
@@ -112,6 +114,7 @@ impl Distribution {
             checkpoint: Periodic::new(CHECKPOINT, settings.time_between_checkpoints),
             limit: Epoch::MAX,
             checkpoints: GlobalCheckpoints::default(),
+            take_overs: PendingTakeOvers::default(),
         }
     }
 
@@ -266,6 +269,7 @@ impl Block for Distribution {
             Some(SignalNumber::EpochEndConfirm) => self.on_epoch_end_confirm(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(cx, frame),
+            Some(SignalNumber::TakeOverDoneReport) => self.on_take_over_done_report(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
         if handled.is_none() {
@@ -278,6 +282,7 @@ impl Block for Distribution {
         if change.old.president() != own && change.new.president() == own {
             cx.mark("next president goes on with the epochs");
         }
+        self.take_overs.note_lost(change);
         self.forget_lost(cx, change);
     }
 

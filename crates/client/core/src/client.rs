@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Command, Net, Token, TokenKind};
 use crate::operation_batch::OperationBatch;
+use crate::outcomes::Coordinator;
 use crate::read_batch::{ReadBatch, ShapeId};
 use crate::reads::{Reads, Urgency, Within};
 use crate::request::{BATCH_TAG, write_question};
@@ -24,6 +25,7 @@ use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId, TransactionId};
 use vinga_wire::handshake::{HelloConfirm, Refusal};
 use vinga_wire::membership::HeartbeatBody;
+use vinga_wire::take_over::OutcomesReleasedOrder;
 use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
@@ -123,6 +125,11 @@ impl Client {
                 .put(&OutcomesSeenOrder { owner: U64::new(owner.0), outcomes_seen: U32::new(seen) });
             self.net.link(link).hurry();
         }
+        for (link, successor, name) in self.net.outcomes.take_released() {
+            let order = OutcomesReleasedOrder { owner: U64::new(owner.0), coordinator: name.into() };
+            self.net.frame(link, SignalNumber::OutcomesReleasedOrder, successor).put(&order);
+            self.net.link(link).hurry();
+        }
         self.reads.resend(&mut self.net);
         self.scans.resend(&mut self.net);
         let is_too_late = |net: &Net, _, until| net.now > until;
@@ -148,7 +155,10 @@ impl Client {
         let sessions = self.sessions.next_deadline(&self.net);
         let questions = (self.asking() > 0).then(|| self.net.now + Span::from_millis(100));
         let resend = self.resend_at();
-        let checks = [sessions, self.net.outcomes.idle_at(), questions, resend].into_iter().flatten().min();
+        let checks = [sessions, self.net.outcomes.idle_at(self.net.now), questions, resend]
+            .into_iter()
+            .flatten()
+            .min();
         [held, checks.map(|at| at.max(self.next_check))].into_iter().flatten().min()
     }
 
@@ -344,7 +354,7 @@ impl Client {
             SignalNumber::OutcomeConfirm => {
                 let (confirm, _) = frame.head::<OutcomeConfirm>()?;
                 let (id, number) = (TransactionId(confirm.transaction.get()), confirm.outcome_number.get());
-                if net.outcomes.take_unanswered(frame.sender(), id, number) {
+                if net.outcomes.take_unanswered(id, number) {
                     return Some(());
                 }
                 if confirm.request.get() & BATCH_TAG != 0 {
@@ -437,14 +447,20 @@ impl Client {
             return;
         }
         self.net.turnovers.note(endpoint);
-        self.sessions.rebuild_routes(&mut self.net);
-        self.writes.ask(&mut self.net, endpoint);
-        self.transactions.ask(&mut self.net, endpoint);
-        for (coordinator, transaction) in self.net.outcomes.unanswered(endpoint) {
-            write_question(&mut self.net, coordinator, transaction, BATCH_TAG);
-        }
+        self.rebuild_routes();
+        self.ask(|coordinator| coordinator.is_reached_by(endpoint));
         let president = self.president();
         self.schema_events.subscribe(&mut self.net, president);
+    }
+
+    /// Asks for the outcomes that are not known, of transactions of these coordinators.
+    fn ask(&mut self, of: impl Fn(&Coordinator) -> bool) {
+        let net = &mut self.net;
+        self.writes.ask(net, &of);
+        self.transactions.ask(net, &of);
+        for (coordinator, transaction) in net.outcomes.unanswered(&of) {
+            write_question(net, coordinator, transaction, BATCH_TAG);
+        }
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
@@ -492,8 +508,19 @@ impl Client {
                 self.lose(endpoint, Error::new(ErrorCode::NodeFailure));
             }
         }
-        self.sessions.rebuild_routes(&mut self.net);
+        self.rebuild_routes();
         self.transactions.finish_without_rows(&mut self.net);
+    }
+
+    /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once.
+    fn rebuild_routes(&mut self) {
+        self.sessions.rebuild_routes(&mut self.net);
+        let inherited = self.sessions.find_successors(&mut self.net);
+        if !inherited.is_empty() {
+            let names: Vec<_> = inherited.iter().map(|&index| self.net.outcomes.get(index).name).collect();
+            self.ask(|coordinator| names.contains(&coordinator.name));
+            self.next_check = self.next_check.min(self.net.now);
+        }
     }
 
     /// Where the dictionary is that answers; `None` while it is not connected.

@@ -14,6 +14,10 @@
 //!
 //! A question that nobody waits for any more is *unanswered*: it is asked all the same when its coordinator is connected
 //! again, so that this can forget the outcome.
+//!
+//! A coordinator whose node has failed has a *successor*, which the view names: questions go there. When all are
+//! answered the client *releases* the dead coordinator: it says that it will ask nothing more of it, so that the
+//! outcomes can be forgotten. It does so again at the next successor, if that fails, too.
 
 use crate::link::LinkId;
 use crate::routes::CoordinatorIndex;
@@ -21,16 +25,21 @@ use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_base::time::{Span, Tick};
 use vinga_wire::Address;
+use vinga_wire::take_over::CoordinatorName;
 
 /// Outcomes that no batch confirms are confirmed by an order of their own after this time.
 const IDLE: Span = Span::from_millis(200);
 
 /// One coordinator.
 pub struct Coordinator {
-    /// Where it is.
-    pub address: Address,
-    /// How it is reached; `None` while its node is not connected.
+    /// Which one it is.
+    pub name: CoordinatorName,
+    /// Who acts for it: itself, or its successor.
+    pub acting: Address,
+    /// How the one who acts is reached; `None` while its node is not connected.
     pub link: Option<LinkId>,
+    /// The successor that knows that nothing will be asked any more.
+    released_to: Option<Address>,
     /// The greatest number that has come.
     seen: u32,
     /// All outcomes up to this number are known: the greatest that had come when the first of the open questions arose.
@@ -45,6 +54,16 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
+    /// Whether another one acts for it, as its node has failed.
+    pub fn is_dead(&self) -> bool {
+        self.acting != self.name.address
+    }
+
+    /// Whether its successor can be told that nothing will be asked.
+    fn can_be_released(&self) -> bool {
+        self.is_dead() && self.link.is_some() && self.questions == 0 && self.released_to != Some(self.acting)
+    }
+
     /// Whether it is reached by a connection to this endpoint.
     pub fn is_reached_by(&self, endpoint: u16) -> bool {
         self.link.is_some_and(|link| link.endpoint() == endpoint)
@@ -62,16 +81,18 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// The index of a coordinator, which is now reached by this connection.
-    pub fn coordinator(&mut self, address: Address, link: LinkId) -> CoordinatorIndex {
-        match self.coordinators.iter().position(|c| c.address == address) {
+    pub fn coordinator(&mut self, name: CoordinatorName, link: LinkId) -> CoordinatorIndex {
+        match self.coordinators.iter().position(|c| c.name == name) {
             Some(at) => {
                 self.coordinators[at].link = Some(link);
                 CoordinatorIndex(at as u16)
             }
             None => {
                 self.coordinators.push(Coordinator {
-                    address,
+                    name,
+                    acting: name.address,
                     link: Some(link),
+                    released_to: None,
                     seen: 0,
                     known: 0,
                     questions: 0,
@@ -89,13 +110,50 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
+    /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator, `link`
+    /// how that one is reached. Returns those who have another successor than before, which can be reached.
+    pub fn find_successors(
+        &mut self,
+        acts_for: impl Fn(CoordinatorName) -> Option<Address>,
+        link: impl Fn(Address) -> Option<LinkId>,
+    ) -> Vec<CoordinatorIndex> {
+        let mut changed = Vec::new();
+        for (index, coordinator) in (0..).map(CoordinatorIndex).zip(&mut self.coordinators) {
+            // Nobody is known for one of another incarnation of the cluster: it is asked nothing.
+            let Some(acting) = acts_for(coordinator.name) else {
+                coordinator.link = None;
+                continue;
+            };
+            if acting == coordinator.name.address {
+                continue;
+            }
+            let was_acting = core::mem::replace(&mut coordinator.acting, acting);
+            coordinator.link = link(acting);
+            if acting != was_acting && coordinator.link.is_some() {
+                changed.push(index);
+            }
+        }
+        changed
+    }
+
+    /// Dead coordinators of which nothing will be asked any more, with their successors, which don't know it yet.
+    pub fn take_released(&mut self) -> Vec<(LinkId, Address, CoordinatorName)> {
+        let releasable = self.coordinators.iter_mut().filter(|coordinator| coordinator.can_be_released());
+        let release = |coordinator: &mut Coordinator| {
+            coordinator.released_to = Some(coordinator.acting);
+            Some((coordinator.link?, coordinator.acting, coordinator.name))
+        };
+        releasable.filter_map(release).collect()
+    }
+
     /// No coordinator of this endpoint can be reached now. What was confirmed last may have been lost with the
-    /// connection.
+    /// connection, and so may what was released.
     pub fn unlink(&mut self, endpoint: u16) {
         for coordinator in &mut self.coordinators {
             if coordinator.is_reached_by(endpoint) {
                 coordinator.link = None;
                 coordinator.confirmed = 0;
+                coordinator.released_to = None;
             }
         }
     }
@@ -149,40 +207,44 @@ impl Outcomes {
         self.open_question(index);
     }
 
-    /// What is to be asked for when an endpoint is connected again: coordinators and transactions.
-    pub fn unanswered(&self, endpoint: u16) -> Vec<(CoordinatorIndex, TransactionId)> {
-        let reached = (0..).map(CoordinatorIndex).zip(&self.coordinators);
-        let reached = reached.filter(|(_, coordinator)| coordinator.is_reached_by(endpoint));
-        reached.flat_map(|(index, c)| c.unanswered.iter().map(move |&id| (index, id))).collect()
+    /// What nobody waits for any more, of these coordinators: coordinators and transactions.
+    pub fn unanswered(&self, of: impl Fn(&Coordinator) -> bool) -> Vec<(CoordinatorIndex, TransactionId)> {
+        let all = (0..).map(CoordinatorIndex).zip(&self.coordinators);
+        let asked = all.filter(|(_, coordinator)| of(coordinator));
+        asked.flat_map(|(index, c)| c.unanswered.iter().map(move |&id| (index, id))).collect()
     }
 
-    /// A coordinator has answered a question; false if somebody else waits for that.
-    pub fn take_unanswered(&mut self, address: Address, transaction: TransactionId, number: u32) -> bool {
-        let Some(at) = self.coordinators.iter().position(|c| c.address == address) else { return false };
-        let unanswered = &mut self.coordinators[at].unanswered;
-        let Some(found) = unanswered.iter().position(|&id| id == transaction) else { return false };
-        unanswered.swap_remove(found);
+    /// A coordinator, or its successor, has answered a question; false if somebody else waits for that.
+    pub fn take_unanswered(&mut self, transaction: TransactionId, number: u32) -> bool {
+        let asked = |c: &Coordinator| c.unanswered.contains(&transaction);
+        let Some(at) = self.coordinators.iter().position(asked) else { return false };
+        self.coordinators[at].unanswered.retain(|&id| id != transaction);
         self.close_question(CoordinatorIndex(at as u16), number);
         true
     }
 
     /// Coordinators that have waited long enough for word of which outcomes are known: connection, address, number.
     pub fn take_idle(&mut self, now: Tick) -> impl Iterator<Item = (LinkId, Address, u32)> {
-        self.coordinators.iter_mut().filter_map(move |coordinator| {
-            let link = coordinator.link?;
-            if coordinator.confirmed == coordinator.known || now < coordinator.confirmed_at + IDLE {
-                return None;
-            }
-            coordinator.confirmed = coordinator.known;
-            coordinator.confirmed_at = now;
-            Some((link, coordinator.address, coordinator.known))
-        })
+        self.coordinators.iter_mut().filter(|coordinator| !coordinator.is_dead()).filter_map(
+            move |coordinator| {
+                let link = coordinator.link?;
+                if coordinator.confirmed == coordinator.known || now < coordinator.confirmed_at + IDLE {
+                    return None;
+                }
+                coordinator.confirmed = coordinator.known;
+                coordinator.confirmed_at = now;
+                Some((link, coordinator.acting, coordinator.known))
+            },
+        )
     }
 
-    /// When [`Outcomes::take_idle`] has something to give.
-    pub fn idle_at(&self) -> Option<Tick> {
-        let waiting = self.coordinators.iter().filter(|c| c.link.is_some() && c.confirmed != c.known);
-        waiting.map(|c| c.confirmed_at + IDLE).min()
+    /// When [`Outcomes::take_idle`] or [`Outcomes::take_released`] has something to give.
+    pub fn idle_at(&self, now: Tick) -> Option<Tick> {
+        if self.coordinators.iter().any(Coordinator::can_be_released) {
+            return Some(now);
+        }
+        let is_waiting = |c: &&Coordinator| !c.is_dead() && c.link.is_some() && c.confirmed != c.known;
+        self.coordinators.iter().filter(is_waiting).map(|c| c.confirmed_at + IDLE).min()
     }
 
     /// The client begins a new incarnation: coordinators count from 1 again, and nobody asks any more.
@@ -194,6 +256,7 @@ impl Outcomes {
             );
             (coordinator.seen, coordinator.known, coordinator.confirmed) = (0, 0, 0);
             coordinator.questions = 0;
+            coordinator.released_to = None;
             coordinator.unanswered.clear();
         }
     }
@@ -202,30 +265,56 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_base::Incarnation;
 
     const START: Tick = Tick(0);
+
+    fn name(address: u32) -> CoordinatorName {
+        CoordinatorName { address: Address(address), incarnation: Incarnation(1) }
+    }
+
+    #[test]
+    fn a_dead_coordinator_is_released_when_its_successor_has_answered() {
+        let mut outcomes = Outcomes::default();
+        let (one, other) = (name(7), Address(8));
+        let index = outcomes.coordinator(one, LinkId(0));
+        outcomes.note_unanswered(index, TransactionId(77));
+        outcomes.unlink(0);
+        let nobody = outcomes.find_successors(|_| Some(other), |_| None);
+        assert_eq!(nobody, [], "the successor is not connected");
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [index]);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [], "it is the same");
+        assert_eq!((outcomes.take_released(), outcomes.idle_at(START)), (Vec::new(), None));
+        assert!(outcomes.take_unanswered(TransactionId(77), 0));
+        assert_eq!(outcomes.idle_at(START), Some(START));
+        assert_eq!(outcomes.take_released(), [(LinkId(1), Address(9), one)]);
+        assert_eq!(outcomes.take_released(), []);
+        // It fails, too: the next one has to know it again.
+        outcomes.find_successors(|_| Some(other), |_| Some(LinkId(2)));
+        assert_eq!(outcomes.take_released(), [(LinkId(2), other, one)]);
+    }
 
     #[test]
     fn outcomes_are_confirmed_with_batches_or_when_idle() {
         let mut outcomes = Outcomes::default();
-        let one = outcomes.coordinator(Address(7), LinkId(0));
+        let one = outcomes.coordinator(name(7), LinkId(0));
         outcomes.note(one, 1);
         outcomes.note(one, 2);
         outcomes.note(one, 0);
         assert_eq!(outcomes.seen_for_batch(one, START), 2);
-        assert!(outcomes.idle_at().is_none());
+        assert!(outcomes.idle_at(START).is_none());
         outcomes.note(one, 7);
-        assert_eq!(outcomes.idle_at(), Some(START + IDLE));
+        assert_eq!(outcomes.idle_at(START), Some(START + IDLE));
         assert_eq!(outcomes.take_idle(START).count(), 0);
         assert_eq!(outcomes.take_idle(START + IDLE).next(), Some((LinkId(0), Address(7), 7)));
         assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0);
         outcomes.unlink(0);
         outcomes.note(one, 9);
         assert_eq!(outcomes.take_idle(START + IDLE + IDLE).count(), 0, "nobody can be reached");
-        outcomes.coordinator(Address(7), LinkId(1));
+        outcomes.coordinator(name(7), LinkId(1));
         assert_eq!(outcomes.take_idle(START + IDLE + IDLE).next(), Some((LinkId(1), Address(7), 9)));
         outcomes.unlink(0);
-        outcomes.coordinator(Address(7), LinkId(1));
+        outcomes.coordinator(name(7), LinkId(1));
         let later = START + IDLE + IDLE + IDLE;
         assert_eq!(
             outcomes.take_idle(later).next(),
@@ -237,8 +326,8 @@ mod tests {
     #[test]
     fn nothing_is_known_beyond_open_questions() {
         let mut outcomes = Outcomes::default();
-        let one = outcomes.coordinator(Address(7), LinkId(0));
-        let other = outcomes.coordinator(Address(8), LinkId(0));
+        let one = outcomes.coordinator(name(7), LinkId(0));
+        let other = outcomes.coordinator(name(8), LinkId(0));
         outcomes.note(one, 3);
         outcomes.open_question(one);
         outcomes.open_question(one);
@@ -250,8 +339,8 @@ mod tests {
         outcomes.note_unanswered(one, TransactionId(77));
         outcomes.close_question(one, 0);
         assert_eq!(outcomes.seen_for_batch(one, START), 3);
-        assert!(!outcomes.take_unanswered(Address(8), TransactionId(77), 4));
-        assert!(outcomes.take_unanswered(Address(7), TransactionId(77), 4));
+        assert!(!outcomes.take_unanswered(TransactionId(78), 4));
+        assert!(outcomes.take_unanswered(TransactionId(77), 4));
         assert_eq!(outcomes.seen_for_batch(one, START), 8);
     }
 }

@@ -3,6 +3,7 @@
 use crate::net::Net;
 use crate::routes::CoordinatorIndex;
 use vinga_base::TransactionId;
+use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{OutcomeRequest, TransactionHead};
 use vinga_wire::{SignalNumber, U16, U32, U64};
 
@@ -23,7 +24,7 @@ pub struct Head {
 #[inline]
 pub fn write_batch_of_operations(net: &mut Net, head: &Head, operations: &[u8]) {
     let coordinator = net.outcomes.get(head.coordinator);
-    let (address, link) = (coordinator.address, coordinator.link.expect("the caller has checked it"));
+    let (address, link) = (coordinator.acting, coordinator.link.expect("the caller has checked it"));
     let outcomes_seen = net.outcomes.seen_for_batch(head.coordinator, net.now);
     let epoch_seen = net.epoch_seen;
     net.frame(link, SignalNumber::TransactionRequest, address)
@@ -39,11 +40,21 @@ pub fn write_batch_of_operations(net: &mut Net, head: &Head, operations: &[u8]) 
         .bytes(operations);
 }
 
-/// Asks for the outcome of a transaction, if its coordinator is reachable.
+/// Asks for the outcome of a transaction, if its coordinator, or who acts for that, is reachable.
 pub fn write_question(net: &mut Net, coordinator: CoordinatorIndex, id: TransactionId, tag: u32) {
-    let to = net.outcomes.get(coordinator);
-    let (address, Some(link)) = (to.address, to.link) else { return };
-    net.frame(link, SignalNumber::OutcomeRequest, address)
-        .put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(tag) });
+    let asked = net.outcomes.get(coordinator);
+    let (name, acting, is_dead, Some(link)) = (asked.name, asked.acting, asked.is_dead(), asked.link) else {
+        return;
+    };
+    let (transaction, request) = (U64::new(id.0), U32::new(tag));
+    if is_dead {
+        net.frame(link, SignalNumber::InheritedOutcomeRequest, acting).put(&InheritedOutcomeRequest {
+            transaction,
+            request,
+            coordinator: name.into(),
+        });
+    } else {
+        net.frame(link, SignalNumber::OutcomeRequest, acting).put(&OutcomeRequest { transaction, request });
+    }
     net.link(link).hurry();
 }

@@ -4,6 +4,7 @@
 use crate::link::LinkId;
 use alloc::vec::Vec;
 use vinga_base::{NodeId, PartitionId};
+use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber};
 
@@ -51,7 +52,7 @@ impl PartitionRoutes {
     pub fn rebuild(
         &mut self,
         mut link: impl FnMut(NodeId, u16) -> Option<LinkId>,
-        mut coordinator: impl FnMut(Address, LinkId) -> CoordinatorIndex,
+        mut coordinator: impl FnMut(CoordinatorName, LinkId) -> CoordinatorIndex,
     ) {
         self.partitions.clear();
         self.reachable.clear();
@@ -62,7 +63,7 @@ impl PartitionRoutes {
                 let Some(to) = link(id, connection as u16) else { continue };
                 for &instance in &hosts.coordinators {
                     let address = Address::new(id, BlockNumber::Coordinator, instance);
-                    let index = coordinator(address, to);
+                    let index = coordinator(CoordinatorName { address, incarnation: member.incarnation }, to);
                     coordinators.push((id, connection as u16, index));
                     self.reachable.push(index);
                 }
@@ -86,6 +87,14 @@ impl PartitionRoutes {
             });
         }
         self.is_whole = self.partitions.iter().all(|route| route.link.is_some());
+    }
+
+    /// The connection of its node that leads to a coordinator.
+    pub fn connection_to(&self, coordinator: Address) -> Option<u16> {
+        let connections = &self.view.member(coordinator.node())?.connections;
+        let leads_there =
+            connections.iter().position(|hosts| hosts.coordinators.contains(&coordinator.instance()));
+        leads_there.map(|connection| connection as u16)
     }
 
     fn connection_of(&self, data_manager: Address) -> Option<u16> {
@@ -159,7 +168,10 @@ mod tests {
         let member = Member::started(NodeId(3), Incarnation(1), 0, 4, 1).with_connections(connections);
         let mut routes = PartitionRoutes::default();
         routes.adopt(ClusterView::first(vec![member]));
-        routes.rebuild(|node, c| Some(LinkId::new(node.0.into(), c)), |a, _| CoordinatorIndex(a.instance()));
+        routes.rebuild(
+            |node, c| Some(LinkId::new(node.0.into(), c)),
+            |name, _| CoordinatorIndex(name.address.instance()),
+        );
         let links: Vec<_> =
             (0..4).map(|p| routes.partition(PartitionId(p)).unwrap().link.unwrap().connection()).collect();
         assert_eq!(links, [0, 0, 1, 1]);

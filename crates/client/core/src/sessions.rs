@@ -23,10 +23,11 @@
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Command, Net};
+use crate::routes::CoordinatorIndex;
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::view::{ClusterView, Member};
@@ -390,13 +391,27 @@ impl Sessions {
     /// Finds the ways to all partitions and coordinators again.
     pub fn rebuild_routes(&self, net: &mut Net) {
         let mut routes = core::mem::take(&mut net.routes);
-        let link = |node: NodeId, connection: u16| {
-            let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.is_ready())?;
-            let is_open = self.list[endpoint].opened & 1 << connection != 0;
-            is_open.then(|| LinkId::new(endpoint as u16, connection))
-        };
-        routes.rebuild(link, |address, link| net.outcomes.coordinator(address, link));
+        let link = |node, connection| self.link(node, connection);
+        routes.rebuild(link, |name, link| net.outcomes.coordinator(name, link));
         net.routes = routes;
+    }
+
+    /// Finds the successors of coordinators that have failed; all endpoints that are lost in this view were given up
+    /// before. Returns the coordinators that have another successor than before, which is connected.
+    pub fn find_successors(&self, net: &mut Net) -> Vec<CoordinatorIndex> {
+        let (view, routes) = (net.routes.view(), &net.routes);
+        if view.number() == ViewNumber(0) {
+            return Vec::new();
+        }
+        let link = |acting: Address| self.link(acting.node(), routes.connection_to(acting)?);
+        net.outcomes.find_successors(|name| view.acts_for(name), link)
+    }
+
+    /// A connection of a node, if it is open.
+    fn link(&self, node: NodeId, connection: u16) -> Option<LinkId> {
+        let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.is_ready())?;
+        let is_open = self.list[endpoint].opened & 1 << connection != 0;
+        is_open.then(|| LinkId::new(endpoint as u16, connection))
     }
 
     /// The data node that leads the cluster in a view, with a connection to it; `None` while it is not connected. Its

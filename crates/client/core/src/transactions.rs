@@ -21,6 +21,7 @@
 use crate::error::{Error, Result};
 use crate::net::{Moment, Net, TokenKind};
 use crate::operation_batch::{OperationBatch, Standing};
+use crate::outcomes::Coordinator;
 use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
 use crate::settings::TRANSACTIONS_MAX;
@@ -539,11 +540,11 @@ impl Transactions {
         }
     }
 
-    /// An endpoint is connected again.
-    pub fn ask(&mut self, net: &mut Net, endpoint: u16) {
+    /// Asks for outcomes that are not known, of transactions of these coordinators.
+    pub fn ask(&mut self, net: &mut Net, of: impl Fn(&Coordinator) -> bool) {
         for (handle, transaction) in self.pool.iter() {
             if matches!(transaction.state, State::Asking { .. })
-                && net.outcomes.get(transaction.coordinator).is_reached_by(endpoint)
+                && of(net.outcomes.get(transaction.coordinator))
             {
                 write_question(net, transaction.coordinator, transaction.id, handle.index() | BATCH_TAG);
             }

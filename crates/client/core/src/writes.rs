@@ -5,6 +5,7 @@
 
 use crate::error::Result;
 use crate::net::{Net, TokenKind};
+use crate::outcomes::Coordinator;
 use crate::reads::Urgency;
 use crate::request::{Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
@@ -167,13 +168,13 @@ impl Writes {
         }
     }
 
-    /// An endpoint is connected again.
-    pub fn ask(&mut self, net: &mut Net, endpoint: u16) {
+    /// Asks for outcomes that are not known, of transactions of these coordinators.
+    pub fn ask(&mut self, net: &mut Net, of: impl Fn(&Coordinator) -> bool) {
         if self.asking == 0 {
             return;
         }
         for (handle, single) in self.singles.iter() {
-            if single.asked_until.is_some() && net.outcomes.get(single.coordinator).is_reached_by(endpoint) {
+            if single.asked_until.is_some() && of(net.outcomes.get(single.coordinator)) {
                 write_question(net, single.coordinator, single.id, handle.index());
             }
         }

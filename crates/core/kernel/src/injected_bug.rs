@@ -29,6 +29,26 @@ macro_rules! injected_bugs {
 }
 
 injected_bugs! {
+    /// A data manager goes on obeying a coordinator that has failed, by way of survivors.
+    DeadCoordinatorGoesOn = "dead-coordinator-goes-on";
+    /// A data manager does not report its markers to a successor.
+    TakeOverForgetsMarkers = "take-over-forgets-markers";
+    /// A successor rolls back what one replica has committed.
+    TakeOverIgnoresCommits = "take-over-ignores-commits";
+    /// A successor has the primary commit first.
+    TakeOverCommitsForwards = "take-over-commits-forwards";
+    /// A successor does not have the records of what it has committed dropped.
+    TakeOverLeavesRecords = "take-over-leaves-records";
+    /// A successor answers before it has all reports.
+    TakeOverAnswersEarly = "take-over-answers-early";
+    /// A successor decides when the first data manager has reported everything.
+    TakeOverDecidesEarly = "take-over-decides-early";
+    /// Epochs close although transactions of a dead coordinator are being ended in them.
+    EpochClosesBeforeTakeOver = "epoch-closes-before-take-over";
+    /// A schema change goes on although transactions of a dead coordinator still use its table.
+    SchemaForgetsOrphans = "schema-forgets-orphans";
+    /// A primary drops the records of a commit at once where it happens to be the only replica.
+    RecordSparedOnShortChain = "record-spared-on-short-chain";
     /// The coordinator confirms the commit to the API node when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
     /// The coordinator sends `Abort` to every replica at once instead of along the chain.

@@ -20,6 +20,7 @@ pub mod file_stream;
 pub mod files;
 pub mod injected_bug;
 pub mod outbox;
+pub mod pending_take_overs;
 pub mod rejection;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -34,4 +35,5 @@ pub use executor::{Executor, Host, Origin, Prefetch, Rejected};
 pub use failed_writes::FailedWrites;
 pub use injected_bug::InjectedBug;
 pub use outbox::{LaneId, Outbox, Routes, link_between};
+pub use pending_take_overs::PendingTakeOvers;
 pub use vinga_base::time::{Span, Tick};

@@ -499,6 +499,11 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::AbortConfirm
         | S::CompleteOrder
         | S::MarkersDropOrder
+        | S::TakeOverRequest
+        | S::TakeOverConfirm
+        | S::TakeOverDoneReport
+        | S::OutcomesReleasedOrder
+        | S::InheritedOutcomeRequest
         | S::DeadlockProbeOrder
         | S::DeadlockOrder
         | S::ScanOpenRequest

@@ -16,9 +16,11 @@
 //! (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to
 //! (address and incarnation) and the one that acts for it (the same, or its successor).
 
+use crate::address::Address;
+use crate::take_over::CoordinatorName;
 use crate::view::ReplicaGroup;
 use serde::{Deserialize, Serialize};
-use vinga_base::NodeId;
+use vinga_base::{Incarnation, NodeId};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -158,6 +160,15 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// The coordinator that the transaction belongs to.
+    #[inline]
+    pub fn coordinator_name(&self) -> CoordinatorName {
+        CoordinatorName {
+            address: Address(self.coordinator.get()),
+            incarnation: Incarnation(self.incarnation.get()),
+        }
+    }
+
     /// Whether both act for the same coordinator's transactions, itself or a successor.
     pub fn has_same_coordinator(&self, other: &Actor) -> bool {
         self.coordinator == other.coordinator && self.incarnation == other.incarnation
@@ -193,9 +204,6 @@ pub struct PrepareHead {
 
 /// With [`PreparedHead::flags`]: the operations are committed already, in `epoch`.
 pub const PREPARED_COMMITTED: u16 = 1;
-/// With [`PreparedHead::flags`]: other replicas than the sender may have records of the operations, so that those of
-/// changes are kept after the commit, until `CompleteOrder`.
-pub const PREPARED_REPLICATED: u16 = 2;
 
 /// Beginning of `PrepareConfirm` and `PrepareRefuse`; [`PreparedOperation`]s follow. In a confirm, the changes of
 /// unique indexes that follow from the operations come after them ([`crate::unique::IndexChange`]). If these are too

@@ -34,6 +34,7 @@ pub mod schema;
 pub mod schema_round;
 pub mod signal;
 pub mod start;
+pub mod take_over;
 pub mod transaction;
 pub mod unique;
 pub mod view;

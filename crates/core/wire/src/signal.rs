@@ -102,6 +102,12 @@ signals! {
     AbortConfirm = 66, Node;
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
+    // take_over.rs
+    TakeOverRequest = 72, Node;
+    TakeOverConfirm = 73, Node;
+    TakeOverDoneReport = 74, Node;
+    OutcomesReleasedOrder = 75, Api;
+    InheritedOutcomeRequest = 76, Api;
     // deadlock.rs
     DeadlockProbeOrder = 70, Node;
     DeadlockOrder = 71, Node;

@@ -21,6 +21,7 @@ mod layout;
 
 use crate::address::{Address, BlockNumber};
 use crate::commit::Chain;
+use crate::take_over::CoordinatorName;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -178,12 +179,6 @@ impl Partition {
         }
         self.copying.nodes().fold(self.chain, |all, node| all.with(node))
     }
-
-    /// Whether no other node than this one may hold a row of it.
-    #[inline]
-    pub fn is_only_on(&self, node: NodeId) -> bool {
-        self.chain.is_only(node) && self.copying.is_empty()
-    }
 }
 
 /// Who acts for the coordinators of a node that has failed.
@@ -193,8 +188,24 @@ pub struct Succession {
     pub failed: NodeId,
     /// Which start of it.
     pub incarnation: Incarnation,
-    /// The member whose coordinators act for those of the failed node, instance for instance.
+    /// Coordinators that it had.
+    pub coordinators: u16,
+    /// The member whose coordinators act for those of the failed node.
     pub successor: NodeId,
+    /// Coordinators of the successor.
+    pub successors: u16,
+}
+
+impl Succession {
+    /// The coordinators that have failed, and who acts for each: instances in turn, as the successor may have fewer.
+    pub fn coordinators(&self) -> impl Iterator<Item = (CoordinatorName, Address)> + use<> {
+        let Succession { failed, incarnation, coordinators, successor, successors } = *self;
+        (0..coordinators).map(move |instance| {
+            let address = Address::new(failed, BlockNumber::Coordinator, instance);
+            let acting = Address::new(successor, BlockNumber::Coordinator, instance % successors);
+            (CoordinatorName { address, incarnation }, acting)
+        })
+    }
 }
 
 /// The state of the cluster that all members have agreed on.
@@ -206,6 +217,8 @@ pub struct ClusterView {
     /// By number.
     partitions: Vec<Partition>,
     groups: u16,
+    /// Nodes of a node group, as configured.
+    replicas: u8,
     successions: Vec<Succession>,
 }
 
@@ -246,6 +259,14 @@ impl ClusterView {
         self.groups
     }
 
+    /// Whether the cluster is configured with several replicas (`NoOfReplicas`), so that it goes on when a data node
+    /// fails: somebody may then need to know what the coordinators of that node were doing. That only one replica of
+    /// something is left at present does not count: others may return.
+    #[inline]
+    pub fn is_replicated(&self) -> bool {
+        self.replicas > 1
+    }
+
     /// Who owns a partition.
     #[inline]
     pub fn partition(&self, partition: PartitionId) -> &Partition {
@@ -273,13 +294,27 @@ impl ClusterView {
             .flat_map(move |m| (0..m.instances(block)).map(move |i| Address::new(m.node, block, i)))
     }
 
-    /// Who acts for the coordinators of a node that has failed; `None` if the node has not failed in that incarnation
-    /// or the cluster has forgotten it.
-    pub fn successor(&self, failed: NodeId, incarnation: Incarnation) -> Option<NodeId> {
-        self.successions
-            .iter()
-            .find(|one| (one.failed, one.incarnation) == (failed, incarnation))
-            .map(|one| one.successor)
+    /// Who acts for a coordinator: itself while its node is a member, else its successor; `None` if it is not known (any
+    /// more).
+    #[inline]
+    pub fn acts_for(&self, name: CoordinatorName) -> Option<Address> {
+        let node = name.address.node();
+        if self.member(node).is_some_and(|member| member.incarnation == name.incarnation) {
+            return Some(name.address);
+        }
+        self.successor(name)
+    }
+
+    #[cold]
+    fn successor(&self, name: CoordinatorName) -> Option<Address> {
+        let failed = |one: &&Succession| one.coordinators().any(|(failed, _)| failed == name);
+        let succession = self.successions.iter().find(failed)?;
+        succession.coordinators().find(|(failed, _)| *failed == name).map(|(_, acting)| acting)
+    }
+
+    /// Who acts for the coordinators of which nodes that have failed.
+    pub fn successions(&self) -> &[Succession] {
+        &self.successions
     }
 
     /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
@@ -298,24 +333,29 @@ impl ClusterView {
             assert!(!partition.chain.is_empty(), "the cluster stops before a partition has no replica");
         }
         let dead = self.members.iter().filter(|member| lost(member.node));
-        next.successions.extend(dead.map(|member| Succession {
+        next.successions.extend(dead.filter(|member| member.coordinators > 0).map(|member| Succession {
             failed: member.node,
             incarnation: member.incarnation,
+            coordinators: member.coordinators,
             successor: member.node,
+            successors: 0,
         }));
         for at in 0..next.successions.len() {
             if lost(next.successions[at].successor) {
-                next.successions[at].successor = next.follower(next.successions[at].successor);
+                let (successor, successors) = next.follower(next.successions[at].successor);
+                next.successions[at] = Succession { successor, successors, ..next.successions[at] };
             }
         }
         next
     }
 
-    /// The started member with the next higher id, or the lowest if there is none.
-    fn follower(&self, node: NodeId) -> NodeId {
-        let started = || self.members.iter().filter(|m| m.state == MemberState::Started).map(|m| m.node);
-        let next = started().filter(|&other| other > node).min();
-        next.or_else(|| started().min()).expect("a view has a started member")
+    /// The started member with coordinators that has the next higher id, or the lowest if there is none, and how many
+    /// coordinators it has.
+    fn follower(&self, node: NodeId) -> (NodeId, u16) {
+        let may_follow = |m: &&Member| m.state == MemberState::Started && m.coordinators > 0;
+        let started = || self.members.iter().filter(may_follow).map(|m| (m.node, m.coordinators));
+        let next = started().filter(|&(other, _)| other > node).min();
+        next.or_else(|| started().min()).expect("a view has a started member with coordinators")
     }
 }
 
@@ -359,12 +399,17 @@ mod tests {
         let second = first.without(&[NodeId(1)]);
         assert_eq!((second.number(), second.president()), (ViewNumber(2), Some(NodeId(2))));
         assert_eq!(second.owned_by(ReplicaGroup::new(0, 0)).chain, Chain::new(&[NodeId(2), NodeId(3)]));
-        assert_eq!(second.successor(NodeId(1), Incarnation(7)), Some(NodeId(2)));
-        assert_eq!(second.successor(NodeId(1), Incarnation(8)), None);
+        let coordinator = |node, incarnation| CoordinatorName {
+            address: Address::new(NodeId(node), BlockNumber::Coordinator, 0),
+            incarnation: Incarnation(incarnation),
+        };
+        assert_eq!(first.acts_for(coordinator(1, 7)), Some(coordinator(1, 7).address));
+        assert_eq!(second.acts_for(coordinator(1, 7)), Some(coordinator(2, 7).address));
+        assert_eq!(second.acts_for(coordinator(1, 8)), None);
         let third = second.without(&[NodeId(2)]);
         assert_eq!(third.owned_by(ReplicaGroup::new(0, 1)).primary(), ReplicaGroup::new(0, 1).at(NodeId(3)));
         for failed in [1, 2] {
-            assert_eq!(third.successor(NodeId(failed), Incarnation(7)), Some(NodeId(3)));
+            assert_eq!(third.acts_for(coordinator(failed, 7)), Some(coordinator(3, 7).address));
         }
         assert_eq!(third.addresses(BlockNumber::DataManager).count(), 2);
     }

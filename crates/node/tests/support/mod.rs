@@ -3,6 +3,35 @@
 //! connections of the API node (`connections`); `batches` and `reads` are what that sends, `received` is what it
 //! receives. (The simulator is for everything that can go wrong.)
 
+/// The scenario is run twice: with all rules, and with one broken, which it must notice.
+#[allow(unused_macros, reason = "each test uses its part of it")]
+macro_rules! hazards {
+    ($($(#[$doc:meta])* $name:ident breaks $($bug:ident),+;)*) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $name() {
+                scenarios::$name(None);
+            }
+        )*
+
+        #[cfg(feature = "injected-bugs")]
+        mod is_noticed_if_broken {
+            use super::{InjectedBug, scenarios};
+
+            $(
+                #[test]
+                fn $name() {
+                    for bug in [$(InjectedBug::$bug),+] {
+                        let received = std::panic::catch_unwind(|| scenarios::$name(Some(bug)));
+                        assert!(received.is_err(), "nobody notices {}", bug.name());
+                    }
+                }
+            )*
+        }
+    };
+}
+
 mod batches;
 mod connections;
 pub mod disk;
@@ -37,6 +66,9 @@ use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::operation::{ALL_COLUMNS, LockWait, OperationKind};
 use vinga_wire::schema::{SchemaChange, SchemaChangeConfirm, SchemaChangeRequest};
+use vinga_wire::take_over::{
+    CoordinatorBody, CoordinatorName, InheritedOutcomeRequest, OutcomesReleasedOrder,
+};
 use vinga_wire::transaction::{
     OperationError, OutcomeConfirm, OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionRow,
 };
@@ -454,6 +486,9 @@ impl Cluster {
     /// The API node has seen all outcomes.
     pub fn forget_all_outcomes(&mut self) {
         for (coordinator, seen) in self.outcomes.clone() {
+            if !self.executors.contains_key(&coordinator.node().0) {
+                continue;
+            }
             self.forget_outcomes_of(coordinator, seen);
         }
     }
@@ -476,6 +511,31 @@ impl Cluster {
             w.put(&OutcomeRequest { transaction: U64::new(id.0), request: U32::new(1) });
         });
         self.received()
+    }
+
+    /// Asks a successor what became of a transaction of a coordinator that has failed.
+    pub fn ask_successor(&mut self, successor: Address, id: TransactionId, failed: Address) -> Vec<Received> {
+        let coordinator = self.name_of(failed);
+        self.received();
+        self.send(SignalNumber::InheritedOutcomeRequest, successor, |w| {
+            let (transaction, request) = (U64::new(id.0), U32::new(1));
+            w.put(&InheritedOutcomeRequest { transaction, request, coordinator });
+        });
+        self.received()
+    }
+
+    /// The API node has nothing to ask of a coordinator that has failed.
+    pub fn release_coordinator(&mut self, successor: Address, failed: Address) {
+        let coordinator = self.name_of(failed);
+        let owner = U64::new(TransactionId::new(API.node(), self.incarnation, 1).0);
+        self.send(SignalNumber::OutcomesReleasedOrder, successor, |w| {
+            w.put(&OutcomesReleasedOrder { owner, coordinator });
+        });
+    }
+
+    fn name_of(&self, coordinator: Address) -> CoordinatorBody {
+        let incarnation = self.settings(coordinator.node().0).incarnation;
+        CoordinatorName { address: coordinator, incarnation }.into()
     }
 
     /// What the API node has received since the last call.

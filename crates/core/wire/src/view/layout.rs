@@ -66,6 +66,7 @@ impl ClusterView {
             members.iter().all(|member| member.data_managers == instances),
             "all data nodes have the same number of data managers"
         );
+        let replicas = groups.values().map(Vec::len).max().expect("a cluster has a node group") as u8;
         let partitions = (0..instances)
             .flat_map(|instance| {
                 groups.iter().map(move |(&group, nodes)| first_owners(group, instance, nodes))
@@ -76,6 +77,7 @@ impl ClusterView {
             members,
             partitions,
             groups: groups.len() as u16,
+            replicas,
             successions: Vec::new(),
         }
     }

@@ -1,0 +1,116 @@
+//! What this data manager reports of a coordinator that has failed, and from then on refuses of it.
+//!
+//! **Freeze rule.** Once this thread has adopted a view without a coordinator's node, it drops every signal about its
+//! transactions that was not sent for the one who acts for it now: neither what survivors pass along the chains on
+//! behalf of the dead coordinator, nor what a successor has sent that is dead too. So what it reports stays true until
+//! the present successor changes it.
+
+use crate::DataManager;
+use crate::operation::State;
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Epoch, TransactionId};
+use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::commit::Actor;
+use vinga_wire::take_over::{
+    CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverConfirm, TransactionTrace,
+};
+use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
+
+/// What is left of a committed transaction until its API node knows the outcome.
+pub struct Marker {
+    pub epoch: Epoch,
+    /// The operation that has left it.
+    pub number: u32,
+    /// Whose transaction it was.
+    pub coordinator: CoordinatorName,
+}
+
+impl DataManager {
+    /// Whether a signal is sent for the coordinator that acts for a transaction; see the freeze rule.
+    pub(crate) fn is_acting(cx: &mut Context<'_>, actor: &Actor) -> bool {
+        let acting = cx.view().acts_for(actor.coordinator_name());
+        if acting == Some(Address(actor.acting.get())) {
+            return true;
+        }
+        cx.mark("signal for a coordinator that acts no more is dropped");
+        cx.has_bug(InjectedBug::DeadCoordinatorGoesOn)
+    }
+
+    /// Reports everything of a coordinator's transactions to the one who acts for it now.
+    pub(crate) fn on_take_over_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<CoordinatorBody>()?;
+        let name = body.name();
+        if cx.view().acts_for(name) != Some(frame.sender()) {
+            return Some(());
+        }
+        let open = self.versions.transactions.iter();
+        let mut traces: Vec<TransactionTrace> = open
+            .filter(|(_, transaction)| transaction.actor.coordinator_name() == name)
+            .map(|(handle, _)| self.trace_of(handle))
+            .collect();
+        if !cx.has_bug(InjectedBug::TakeOverForgetsMarkers) {
+            let markers = self.markers.iter().filter(|(_, marker)| marker.coordinator == name);
+            traces.extend(markers.map(|(id, marker)| TransactionTrace {
+                transaction: U64::new(id.0),
+                epoch: U64::new(marker.epoch.0),
+                marker: U32::new(marker.number),
+                first_change: U32::ZERO,
+                flags: U32::ZERO,
+            }));
+        }
+        let mut parts = traces.chunks(TRANSACTIONS_MAX).peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let is_last = parts.peek().is_none();
+            let mut writer = cx.frame(SignalNumber::TakeOverConfirm, frame.sender());
+            writer.put(&TakeOverConfirm {
+                coordinator: *body,
+                owner: self.settings.owner,
+                count: U16::new(part.len() as u16),
+                is_last: U16::new(is_last.into()),
+            });
+            for trace in part {
+                writer.put(trace);
+            }
+            if is_last {
+                return Some(());
+            }
+        }
+    }
+
+    fn trace_of(&self, handle: Handle) -> TransactionTrace {
+        let transaction = &self.versions.transactions[handle];
+        let (mut epoch, mut first_change) = (Epoch(0), 0);
+        let mut next = transaction.operations;
+        while let Some(at) = next {
+            let record = &self.versions.operations[at];
+            next = record.next;
+            if record.kind.is_change() && (first_change == 0 || record.number < first_change) {
+                first_change = record.number;
+            }
+            if let State::Committed { epoch: committed, .. } = record.state {
+                epoch = committed;
+            }
+        }
+        TransactionTrace {
+            transaction: U64::new(transaction.id.0),
+            epoch: U64::new(epoch.0),
+            marker: U32::new(transaction.marker),
+            first_change: U32::new(first_change),
+            flags: U32::new(TRACE_HOLDS),
+        }
+    }
+
+    /// Leaves a marker for a transaction that is complete.
+    pub(crate) fn leave_marker(&mut self, transaction: Handle, epoch: Epoch) {
+        let record = &self.versions.transactions[transaction];
+        let marker = Marker { epoch, number: record.marker, coordinator: record.actor.coordinator_name() };
+        self.markers.insert(record.id, marker);
+    }
+
+    /// Nobody will ask for the outcome of a transaction any more.
+    pub(crate) fn drop_marker(&mut self, id: TransactionId) {
+        self.markers.remove(&id);
+    }
+}

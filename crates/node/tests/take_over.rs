@@ -1,0 +1,184 @@
+//! Take-over of coordinators, signal by signal: what goes wrong with simpler rules, and does not here. Like `hazards`,
+//! each scenario is run with all rules and, with the feature `injected-bugs`, with one broken, which it must notice.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+#[macro_use]
+mod support;
+
+use support::{ALL, Cluster, Op, Received, Setup, TC, committed, dm, row, strict, tc};
+use vinga_kernel::InjectedBug;
+use vinga_wire::transaction::FLAG_START;
+
+/// Nodes that hold all rows and have coordinators. With three, rows with their primary at node 2 have the chain 2, 3, 1;
+/// with four 2, 3, 4, 1.
+fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
+    Cluster::with(&Setup { nodes, coordinators: nodes, bug, ..Setup::default() })
+}
+
+fn key_at(c: &Cluster, node: u8) -> u64 {
+    c.keys_at(node).next().expect("there are keys without end")
+}
+
+const COMMITTED: Received = Received::Outcome(1);
+const NOT_FOUND: Received = Received::Outcome(3);
+
+hazards! {
+    /// The last backup has committed when the coordinator dies, together with the replica to which it has passed the
+    /// commit on. The primary has not committed; a successor that asks it alone rolls back what is committed.
+    what_one_replica_has_committed_is_committed_everywhere breaks TakeOverIgnoresCommits, TakeOverDecidesEarly;
+
+    /// The last backup has committed and passes that on, slowly. The coordinator dies, then this backup, before it has
+    /// reported: nobody knows of the commit, so it is rolled back. Now what was passed on arrives: the transaction must
+    /// not be committed where it has been rolled back elsewhere.
+    what_survivors_pass_on_for_a_dead_coordinator_changes_nothing breaks DeadCoordinatorGoesOn;
+
+    /// A transaction is complete when its coordinator dies: only its marker is left. The answer to the API node was
+    /// lost with the coordinator, so it asks the successor.
+    a_marker_says_that_a_complete_transaction_is_committed breaks TakeOverForgetsMarkers;
+
+    /// The API node asks before all data managers have reported.
+    the_successor_answers_when_it_has_ended_the_transaction breaks TakeOverAnswersEarly;
+
+    /// What a successor has committed is complete, and nobody else will say so.
+    a_successor_leaves_no_records breaks TakeOverLeavesRecords;
+
+    /// The successor has the commit go along the chain, and dies with the coordinator and the one replica that has
+    /// committed. If the primary had been first, somebody would have seen what is rolled back now.
+    a_second_successor_takes_nothing_back_that_was_seen breaks TakeOverCommitsForwards;
+}
+
+mod scenarios {
+    use super::*;
+
+    pub fn what_one_replica_has_committed_is_committed_everywhere(bug: Option<InjectedBug>) {
+        let mut c = cluster(4, bug);
+        let key = key_at(&c, 2);
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        // Node 1 is the last replica of the chain 2, 3, 4, 1.
+        c.hold(dm(1, 1), dm(4, 1));
+        let id = c.begin();
+        c.batch_at(tc(4), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.held(dm(1, 1), dm(4, 1)), 1, "the last replica has passed the commit on");
+        assert_eq!(c.received(), []);
+        // Its node has died with the commit, and the successor is on node 1.
+        c.kill(4);
+        assert_eq!(c.ask_successor(TC, id, tc(4)), [COMMITTED]);
+        assert_eq!(c.read(&[key], None), [Some(row(key, 2))]);
+        c.release_coordinator(TC, tc(4));
+        ends_well(c);
+    }
+
+    pub fn what_survivors_pass_on_for_a_dead_coordinator_changes_nothing(bug: Option<InjectedBug>) {
+        let mut c = cluster(4, bug);
+        let key = key_at(&c, 2);
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        c.hold(dm(1, 1), dm(4, 1));
+        let id = c.begin();
+        c.batch_at(tc(3), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.held(dm(1, 1), dm(4, 1)), 1, "the last replica has passed the commit on");
+        // The successor is on node 4; it gets no report from the only one that has committed.
+        c.hold(dm(1, 1), tc(4));
+        c.kill(3);
+        c.release(dm(1, 1), dm(4, 1));
+        c.kill(1);
+        assert_eq!(c.ask_successor(tc(4), id, tc(3)), [NOT_FOUND]);
+        assert_eq!(c.read(&[key], None), [Some(row(key, 1))]);
+        c.release_coordinator(tc(4), tc(3));
+        // Node 2 follows node 1 in the order of ids.
+        c.release_coordinator(tc(2), TC);
+        ends_well(c);
+    }
+
+    pub fn a_marker_says_that_a_complete_transaction_is_committed(bug: Option<InjectedBug>) {
+        let mut c = cluster(3, bug);
+        let (near, far) = (key_at(&c, 2), key_at(&c, 1));
+        let id = c.begin();
+        c.batch_at(tc(2), id, ALL, 1, 0, &strict(&[Op::Insert(row(near, 1)), Op::Insert(row(far, 1))]));
+        assert_eq!(c.received(), [committed(1)]);
+        c.kill(2);
+        assert_eq!(c.ask_successor(tc(3), id, tc(2)), [COMMITTED]);
+        // It may ask again, until it says that it won't.
+        assert_eq!(c.ask_successor(tc(3), id, tc(2)), [COMMITTED]);
+        c.release_coordinator(tc(3), tc(2));
+        assert_eq!(c.ask_successor(tc(3), id, tc(2)), [NOT_FOUND]);
+        ends_well(c);
+    }
+
+    pub fn the_successor_answers_when_it_has_ended_the_transaction(bug: Option<InjectedBug>) {
+        let mut c = cluster(3, bug);
+        let key = key_at(&c, 1);
+        let id = c.begin();
+        c.batch_at(tc(2), id, ALL, 1, 0, &strict(&[Op::Insert(row(key, 1))]));
+        assert_eq!(c.received(), [committed(1)]);
+        c.hold(dm(1, 0), tc(3));
+        c.kill(2);
+        assert_eq!(c.ask_successor(tc(3), id, tc(2)), []);
+        c.release(dm(1, 0), tc(3));
+        assert_eq!(c.received(), [COMMITTED]);
+        c.release_coordinator(tc(3), tc(2));
+        ends_well(c);
+    }
+
+    pub fn a_successor_leaves_no_records(bug: Option<InjectedBug>) {
+        let mut c = cluster(3, bug);
+        let (key, other) = (key_at(&c, 2), key_at(&c, 1));
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        // Committed at node 1, the last replica; what it passes on is lost with node 2, which is the coordinator's, too.
+        c.hold(dm(1, 1), dm(3, 1));
+        let id = c.begin();
+        c.batch_at(tc(2), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        let open = c.begin();
+        c.batch_at(tc(2), open, FLAG_START, 1, 0, &strict(&[Op::Insert(row(other, 1))]));
+        assert_eq!(c.held(dm(1, 1), dm(3, 1)), 1);
+        c.received();
+        c.kill(2);
+        c.release(dm(1, 1), dm(3, 1));
+        assert_eq!(c.ask_successor(tc(3), id, tc(2)), [COMMITTED]);
+        assert_eq!(c.ask_successor(tc(3), open, tc(2)), [NOT_FOUND]);
+        assert_eq!(c.read(&[key, other], None), [Some(row(key, 2)), None]);
+        // Both rows are free.
+        assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Insert(row(other, 2))]), [committed(1)]);
+        c.release_coordinator(tc(3), tc(2));
+        ends_well(c);
+    }
+
+    pub fn a_second_successor_takes_nothing_back_that_was_seen(bug: Option<InjectedBug>) {
+        let mut c = cluster(4, bug);
+        // The chain is 1, 2, 3, 4.
+        let key = key_at(&c, 1);
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        // Node 4, the last replica, has committed; the coordinator on node 3 dies.
+        c.hold(dm(4, 0), dm(3, 0));
+        let id = c.begin();
+        c.batch_at(tc(3), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.held(dm(4, 0), dm(3, 0)), 1);
+        // The successor on node 4 has the rest commit: what it orders reaches node 1 only, if at all.
+        c.hold(dm(1, 0), tc(4));
+        c.kill(3);
+        c.hold(tc(4), dm(2, 0));
+        c.hold(dm(4, 0), dm(2, 0));
+        c.release(dm(1, 0), tc(4));
+        let seen = c.read(&[key], None);
+        // The successor dies, with the replica that has committed, and so does the primary, before its coordinator knows
+        // what node 2 has.
+        c.hold(TC, dm(2, 0));
+        c.kill(4);
+        c.kill(1);
+        assert_eq!(c.read(&[key], None), seen, "what was seen stays");
+        assert_eq!(c.ask_successor(tc(2), id, tc(3)), [NOT_FOUND]);
+        for coordinator in [TC, tc(3), tc(4)] {
+            c.release_coordinator(tc(2), coordinator);
+        }
+        ends_well(c);
+    }
+
+    /// At the end everything must be finished, and the replicas equal.
+    fn ends_well(mut c: Cluster) {
+        c.forget_all_outcomes();
+        assert!(c.is_at_rest(), "something is left");
+        let replicas: Vec<_> = c.live_nodes().into_iter().map(|node| c.contents(node)).collect();
+        for pair in replicas.windows(2) {
+            assert_eq!(pair[0], pair[1], "replicas differ");
+        }
+    }
+}
