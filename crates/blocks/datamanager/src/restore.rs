@@ -174,6 +174,7 @@ impl DataManager {
             StartTask::Begin { durable, incarnation, .. } => {
                 self.durable = durable;
                 self.epoch = self.epoch.max(durable);
+                self.store.listener.note_epoch(durable);
                 self.has_begun = true;
                 if let Some(checkpoints) = &mut self.checkpoints {
                     checkpoints.begin(incarnation);
