@@ -74,10 +74,18 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
             error.trim_end_matches('.')
         )
     };
+    let incarnation = cluster.incarnation();
     let made = tables::create(&cluster, &definitions).map_err(is_partial)?;
     let usual = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or_else(usual, usize::from);
     let loaded = rows::load(&cluster, &backup, &made, threads, !is_json).map_err(is_partial)?;
+    // What was acknowledged before a crash, and was not on disk, is gone, though all that came later was written.
+    if cluster.incarnation() != incarnation {
+        return Err(is_partial(
+            "the data nodes were started again while rows were loaded, so some of them may be lost"
+                .to_owned(),
+        ));
+    }
     let nodes = plan.run().map_err(|error| {
         format!("{error}; all tables and rows are restored, but not all that belongs to SQL nodes")
     })?;

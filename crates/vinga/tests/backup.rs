@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use support::backups::{Load, Tables, back_up, inspect, restore};
 use support::durable::DurableNode;
 use support::folder::{said, vinga};
@@ -86,6 +86,45 @@ fn what_is_restored_is_on_disk() {
     let cluster = target.start();
     let table = support::durable::table_of(&cluster);
     assert_eq!(cluster.count(&table, |scan| scan).expect("it can be counted"), 100);
+}
+
+#[test]
+fn a_restore_is_no_success_if_the_data_nodes_are_killed_meanwhile() {
+    const ROWS: u64 = 150_000;
+    let node = Node::start(&[SMALL, "NoOfFragmentLogParts=4"]);
+    let cluster = connect(&node);
+    let table = support::durable::make_table(&cluster);
+    for first in (0..ROWS).step_by(5000) {
+        let mut batch = vinga::WriteBatch::new();
+        (first..first + 5000)
+            .for_each(|id| batch.insert(&table, &support::durable::row(id, id)).expect("a row"));
+        let batch = cluster.start_writes(batch).expect("it is sent").wait();
+        assert!(batch.endings().all(|ending| ending.is_ok()));
+    }
+    let place = TempDir::new().expect("a folder can be made");
+    let folder = place.path().join("backup");
+    let (is_well, text) = back_up(&node, &folder);
+    assert!(is_well, "{text}");
+    // Nothing of what is loaded is on disk by itself; the socket has the same name when the node is started again.
+    let mut target = DurableNode::new(&["TimeBetweenGlobalCheckpoints=32000", "FragmentLogFileSize=32M"]);
+    let cluster = target.start();
+    let socket = format!("unix:{}", target.file("vinga.sock").display());
+    let mut command = vinga();
+    command.arg("restore").arg(&folder).args(["--threads", "1", "--connect", &socket]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let has_begun = || {
+        let found = cluster.table_of("test.t");
+        found.is_ok_and(|table: vinga::Table<support::durable::Row>| {
+            cluster.count(&table, |scan| scan).is_ok_and(|rows| rows > 1000)
+        })
+    };
+    while !has_begun() {}
+    target.kill();
+    let cluster = target.start();
+    let (is_well, text) = said(running.wait_with_output());
+    let table = support::durable::table_of(&cluster);
+    let rows = cluster.count(&table, |scan| scan).expect("it can be counted");
+    assert!(!is_well || rows == ROWS, "{rows} of {ROWS} rows are there: {text}");
 }
 
 /// Restores what must be refused into an empty cluster, and inspects it; both say this.

@@ -482,3 +482,40 @@ fn status_says_how_long_each_phase_of_the_start_took() {
     assert!(folder.run("down", &[]).0);
     assert!(status()[0]["start"].is_null());
 }
+
+#[test]
+fn commits_without_changes_do_not_keep_a_checkpoint_from_counting() {
+    let mut node = DurableNode::new(&[
+        "NoOfFragmentLogParts=4",
+        "NoOfFragmentLogFiles=8",
+        "TimeBetweenGlobalCheckpoints=1000",
+        "TimeBetweenEpochs=5",
+        "MinDiskWriteSpeed=6M",
+        "MaxDiskWriteSpeed=6M",
+        "MaxDiskWriteSpeedOwnRestart=6M",
+    ]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    let insert = |ids: std::ops::Range<u64>| {
+        for first in ids.step_by(3000) {
+            let mut batch = vinga::WriteBatch::new();
+            (first..first + 3000).for_each(|id| batch.insert(&table, &row(id, id)).expect("it is a row"));
+            let batch = cluster.start_writes(batch).expect("it is sent").wait();
+            assert!(batch.endings().all(|ending| ending.is_ok()));
+        }
+    };
+    insert(0..150_000);
+    // Meanwhile a checkpoint is written, ends, and counts: no epoch of these commits gets an end record.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let locked = cluster.run(|tx| {
+            (0..8u64).try_for_each(|id| tx.read_locked(&table, id, vinga::Lock::Exclusive).map(|_| ()))
+        });
+        locked.expect("they are there");
+    }
+    // A segment begins, which says that the log is needed from the checkpoint on.
+    insert(150_000..225_000);
+    node.kill();
+    let cluster = node.start();
+    assert!(cluster.count(&table_of(&cluster), |scan| scan).expect("it can be counted") >= 150_000);
+}

@@ -13,9 +13,10 @@
 //! A file contains all pages, or those that have changed since the file before, on which it builds then. A page counts as
 //! changed from its first change after it was visited; the mark is taken when it is visited.
 //!
-//! The trailer has the newest epoch of *any* commit here until the scan ended. It may be that of a delete, which leaves
-//! nothing in the file that would show it. When that epoch is durable, the file is usable: files that it does not build
-//! on are removed, and the log may forget batches before the first one that the file does not contain.
+//! The trailer has the newest epoch of *any* change here until the scan ended. It may be that of a delete, or of a table
+//! that was dropped, which leaves nothing in the file that would show it. When any restart restores that epoch, the file
+//! is usable: files that it does not build on are removed, and the log may forget batches before the first one that the
+//! file does not contain. Epochs of commits that have changed nothing don't count: they need no end record in the log.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -347,7 +348,7 @@ impl DataManager {
             }
         }
         if running.at == running.fragments.len() {
-            let mut epoch = self.epoch;
+            let mut epoch = self.store.listener.newest();
             if cx.has_bug(InjectedBug::CheckpointForgetsDeletes) {
                 epoch = self.durable.min(epoch);
             }

@@ -150,7 +150,7 @@ pub struct DataManager {
     admitted: AdmittedNodes,
     /// Newest epoch of any commit here.
     epoch: Epoch,
-    /// Everything up to this epoch is on disk.
+    /// Everything up to this epoch is on disk, and any restart restores it.
     durable: Epoch,
     store: Store,
     versions: Versions,

@@ -44,6 +44,9 @@ pub struct RedoLog {
     has_asked: bool,
     /// A change was refused since.
     has_refused: bool,
+    /// The newest epoch of any change that is logged, or of a table that has gone: commits that have changed nothing don't
+    /// count, as no restart goes back to one.
+    newest: Epoch,
     /// What a backup notes, while one is being made.
     notes: Option<Box<ChangeNotes>>,
 }
@@ -61,6 +64,7 @@ impl RedoLog {
             shortage: ErrorCode::RedoLogFull,
             has_asked: false,
             has_refused: false,
+            newest: Epoch(0),
             notes: None,
         }
     }
@@ -128,6 +132,16 @@ impl RedoLog {
         self.notes = None;
     }
 
+    /// The newest epoch of any change that a checkpoint may contain, or leave out because it removed something.
+    pub fn newest(&self) -> Epoch {
+        self.newest
+    }
+
+    /// Something has changed in this epoch.
+    pub fn note_epoch(&mut self, epoch: Epoch) {
+        self.newest = self.newest.max(epoch);
+    }
+
     /// The log stream of this thread.
     pub fn stream(&self) -> Option<Address> {
         self.stream
@@ -163,6 +177,7 @@ impl RedoLog {
             epoch,
         };
         append_record(&mut self.records, &change, fixed, variable);
+        self.newest = self.newest.max(epoch);
         self.credit = self.credit.checked_sub(bytes as u64).expect("the room of a record was reserved");
     }
 }

@@ -58,6 +58,9 @@ pub struct Restore {
     greatest: Epoch,
     loading: Option<Loading>,
     next_read: u32,
+    /// Files that are removed when the start can't be refused any more: until then it changes nothing, as the one that
+    /// could not be read may be whole.
+    surplus: Vec<u64>,
     /// Indexes that are built: how many are left.
     building: usize,
     /// A record could not be applied: nobody waits for the data manager then, and it refuses its next task.
@@ -171,9 +174,13 @@ impl DataManager {
             StartTask::Begin { durable, incarnation, .. } => {
                 self.durable = durable;
                 self.epoch = self.epoch.max(durable);
+                self.store.listener.note_epoch(durable);
                 self.has_begun = true;
                 if let Some(checkpoints) = &mut self.checkpoints {
                     checkpoints.begin(incarnation);
+                }
+                for number in core::mem::take(&mut self.restore.surplus) {
+                    cx.file(self.checkpoint_file(number), Task::Remove.token(), FileTask::Remove);
                 }
                 self.restore.asked.confirm(cx, StartResult::Done);
                 self.restore = Restore::default();
@@ -444,15 +451,13 @@ impl DataManager {
         Ok(Step::More)
     }
 
-    /// The checkpoint counts. Files that it does not build on are removed.
+    /// The checkpoint counts. Files that it does not build on are of no use any more.
     fn finish_loading(&mut self, cx: &mut Context<'_>) {
         let Loading { chain, batch, rows, incarnations, .. } =
             self.restore.loading.take().expect("it was loaded");
         let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
-        for &number in self.restore.files.keys().filter(|number| !chain.contains(number)) {
-            let name = FileName::new(FileKind::Checkpoint, self.settings.owner.instance().into(), number);
-            cx.file(name, Task::Remove.token(), FileTask::Remove);
-        }
+        let surplus = self.restore.files.keys().copied().filter(|number| !chain.contains(number));
+        self.restore.surplus = surplus.collect();
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.note_loaded(chain, batch, next);
         }
@@ -561,11 +566,11 @@ impl DataManager {
             }
         }
         if self.restore.building == 0 {
-            // If another checkpoint counts it is gone already.
+            // If another checkpoint counts it is among the others already.
             if let Some((number, _)) = self.restore.unfinished.take()
                 && self.checkpoints.as_ref().is_some_and(|checkpoints| !checkpoints.has_chain())
             {
-                cx.file(self.checkpoint_file(number), Task::Remove.token(), FileTask::Remove);
+                self.restore.surplus.push(number);
             }
             let rows = self.table_usage().values().map(|usage| usage.rows).sum();
             self.restore.asked.confirm(cx, StartResult::Restored { rows });

@@ -58,6 +58,9 @@ impl DataManager {
                 if let Some(record) = record {
                     self.complete_table(cx, &record);
                 }
+                if !gone.is_empty() {
+                    self.store.listener.note_epoch(self.epoch);
+                }
                 for name in gone {
                     self.declare_gone(cx, name);
                 }

@@ -10,7 +10,7 @@ use vinga_base::Epoch;
 use vinga_format::redo::records;
 use vinga_wire::file::FileErrorKind;
 use vinga_wire::operation::OperationKind;
-use vinga_wire::start::StartTask;
+use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
 
 #[test]
 fn any_epoch_since_the_last_usable_checkpoint_can_be_restored() {
@@ -98,6 +98,31 @@ fn a_damaged_checkpoint_is_replaced_by_the_older_one_or_refused() {
     }
     let why = node.restart(12).err().expect("the log was cut behind the checkpoint");
     assert!(why.contains("checkpoint/000-") && why.contains("offset 4096"), "{why}");
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_the_checkpoint_that_could_not_be_read() {
+    let mut node = Node::new(table(false));
+    for key in 1..200 {
+        node.change(OperationKind::Insert, key, &[1; 1000], 10).expect("it is new");
+    }
+    node.durable(10);
+    node.order_checkpoint(1 << 30);
+    node.change(OperationKind::Insert, 1000, b"later", 11).expect("it is new");
+    node.durable(11);
+    node.order_checkpoint(1 << 30);
+    assert_eq!(node.files.len(), 2, "the newer file builds on the older one");
+    let newest = *node.files.keys().last().expect("there are two");
+    // Whoever has restored the folder from a copy has left this file to another user, or the disk fails for a moment.
+    let (table, trimmed) = (node.table.clone(), node.trimmed);
+    let mut node = Node::stopped(table, node.files, node.log);
+    node.unreadable = Some(newest);
+    node.make_table();
+    let incarnations = vec![LogIncarnation { number: 1, last_valid: Some(Epoch(11)) }];
+    let loaded = node.start(StartTask::LoadCheckpoint { epoch: Epoch(11), incarnations });
+    let StartResult::CheckpointLoaded { batch, .. } = loaded else { panic!("one is loaded: {loaded:?}") };
+    assert!(batch < trimmed, "the log refuses this start");
+    assert!(node.files.contains_key(&newest), "it may be whole");
 }
 
 #[test]

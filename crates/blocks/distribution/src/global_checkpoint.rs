@@ -16,7 +16,8 @@
 //!
 //! Nothing is written for epochs without changes: they are durable as soon as they are closed. A restart goes back to
 //! the newest end record all the same, so whoever has changed definitions in an epoch asks for an end record
-//! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one.
+//! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one. For the same reason data managers
+//! learn of end records only: a checkpoint that counts up to an epoch without one would not count after a restart.
 
 use crate::Distribution;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -203,7 +204,7 @@ impl Distribution {
         self.checkpoints.is_due = false;
         if self.checkpoints.changed <= self.checkpoints.logged {
             cx.mark("epochs without changes are durable as they are");
-            self.become_durable(cx, closed);
+            self.become_durable(cx, closed, false);
             return;
         }
         self.checkpoints.statistics.asked += u64::from(is_wanted);
@@ -254,7 +255,7 @@ impl Distribution {
         statistics.micros += micros;
         statistics.micros_max = statistics.micros_max.max(micros);
         self.checkpoints.logged = epoch;
-        self.become_durable(cx, epoch);
+        self.become_durable(cx, epoch, true);
         // System files record what the log reaches: an epoch without an end record would be missed at the next start.
         let lifecycles: Vec<Address> = cx.view().addresses(BlockNumber::Lifecycle).collect();
         for lifecycle in lifecycles {
@@ -265,7 +266,7 @@ impl Distribution {
     }
 
     /// Everything up to this epoch is on disk: everybody who waits for that is notified.
-    fn become_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
+    fn become_durable(&mut self, cx: &mut Context<'_>, epoch: Epoch, has_end_record: bool) {
         assert!(epoch > self.checkpoints.durable, "epochs become durable in their order");
         self.checkpoints.durable = epoch;
         let (view, own) = (cx.view(), cx.own());
@@ -277,6 +278,7 @@ impl Distribution {
             BlockNumber::Distribution,
         ]
         .into_iter()
+        .filter(|&block| has_end_record || block != BlockNumber::DataManager)
         .flat_map(|block| view.addresses(block))
         .filter(|&listener| listener != own)
         .collect();

@@ -319,6 +319,8 @@ impl Redo {
                 }
             }
             Task::Flush(file) => self.on_flushed(cx, file),
+            // What is written behind it is in the same file, whose tasks are done in their order.
+            Task::FlushHead(_) => {}
             task => {
                 let data = cx.take_file_data(token);
                 self.on_start_task_done(cx, task, data);
@@ -331,7 +333,7 @@ impl Redo {
     fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refuse: FileRefuse = cold::read(frame)?;
         match Task::from_token(refuse.token) {
-            Task::Block(_) | Task::SegmentHead(_) | Task::Flush(_) => {
+            Task::Block(_) | Task::SegmentHead(_) | Task::Flush(_) | Task::FlushHead(_) => {
                 self.failed_writes.stop_node(cx, "the redo log", &refuse);
             }
             // Only files that are made need room; the node has them from then on.

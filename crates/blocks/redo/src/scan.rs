@@ -61,6 +61,8 @@ pub struct Scan {
     heads_left: usize,
     /// Files that hold no segment, and have less room than they should: to be named if a segment is missed.
     unfinished: Vec<String>,
+    /// A segment of the present incarnation that is in no file, though a later one is.
+    missing: Option<u64>,
     found: Found,
     /// Segments with the batches that were met so far.
     batches: Vec<(u64, Vec<u64>)>,
@@ -84,6 +86,7 @@ impl Scan {
             participants,
             heads_left: 0,
             unfinished: Vec::new(),
+            missing: None,
             found: Found::default(),
             batches: Vec::new(),
             reader: None,
@@ -171,19 +174,26 @@ impl Scan {
         // Of an incarnation that has ended, segments behind the restore point are dead; their files may have been used
         // again, or removed, in any order. If one is missing that is not dead, the end record of the restore point is, too.
         let has_ended = self.incarnations.iter().any(|one| one.number > incarnation);
-        if let Some(number) = missing.filter(|&number| has_ended && number > tail) {
-            segments.retain(|found| found.number < number);
-        } else if let Some(number) = missing {
-            return Err(format!(
-                "segment {number} of stream {} of the redo log is missing, or its head is damaged{}",
-                self.origin.owner,
-                self.describe_unfinished()
-            ));
+        // Of the present one, the head of a segment may have come to the disk before that of the one before it: the log
+        // ends in front of the gap, if what stands behind does not prove that there was more.
+        match missing {
+            Some(number) if number > tail && has_ended => segments.retain(|found| found.number < number),
+            Some(number) if number > tail => self.missing = Some(number),
+            Some(number) => return Err(self.describe_missing(number)),
+            None => {}
         }
         self.found.segments.clone_from(&segments);
         let (stream, checksum) = (self.origin.owner, self.checksum);
         self.reader = Some(LogReader::new(stream, checksum, self.incarnations.clone(), segments)?);
         Ok(true)
+    }
+
+    fn describe_missing(&self, segment: u64) -> String {
+        format!(
+            "segment {segment} of stream {} of the redo log is missing, or its head is damaged{}",
+            self.origin.owner,
+            self.describe_unfinished()
+        )
     }
 
     fn describe_unfinished(&self) -> String {
@@ -217,7 +227,10 @@ impl Scan {
             Progress::Reading | Progress::Paused => Ok(false),
             Progress::Stopped => Err(format!("{}, {}", reader.path(), malformed.unwrap_or_default())),
             Progress::Ended(_) => Ok(!reader.has_reads()),
-            Progress::Damaged(reason) => Err(reason),
+            Progress::Damaged(reason) => Err(match self.missing {
+                Some(segment) => format!("{reason}; {}", self.describe_missing(segment)),
+                None => reason,
+            }),
         }
     }
 
@@ -228,11 +241,14 @@ impl Scan {
     pub fn finish(self) -> Result<Found, String> {
         let complete = self.found.ends.last().map_or(Epoch(0), |end| end.epoch);
         if complete < self.durable {
-            let place = self.reader.map(|reader| format!(" ({})", reader.end())).unwrap_or_default();
+            let place = self.reader.as_ref().map(|reader| format!(" ({})", reader.end())).unwrap_or_default();
+            let missing = self.missing.map(|segment| format!("; {}", self.describe_missing(segment)));
             return Err(format!(
                 "stream {} of the redo log ends with epoch {complete}{place}, but epoch {} was on disk: its end is \
-                 damaged or missing",
-                self.origin.owner, self.durable
+                 damaged or missing{}",
+                self.origin.owner,
+                self.durable,
+                missing.unwrap_or_default()
             ));
         }
         Ok(self.found)

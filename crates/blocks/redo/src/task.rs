@@ -9,6 +9,8 @@ pub enum Task {
     SegmentHead(u32),
     /// This file is flushed.
     Flush(u32),
+    /// The head of the segment in this file is flushed, before anything is written behind it.
+    FlushHead(u32),
     /// The files of the stream are listed.
     List,
     /// This file is made.
@@ -36,6 +38,7 @@ impl Task {
             Task::ReadHead(file) => (6, file),
             Task::Read(count) => (7, count),
             Task::Remove(file) => (8, file),
+            Task::FlushHead(file) => (9, file),
         };
         kind << 32 | u64::from(number)
     }
@@ -53,6 +56,7 @@ impl Task {
             6 => Task::ReadHead(number),
             7 => Task::Read(number),
             8 => Task::Remove(number),
+            9 => Task::FlushHead(number),
             kind => unreachable!("no file task has kind {kind}"),
         }
     }
@@ -68,6 +72,7 @@ mod tests {
             Task::Block(4096),
             Task::SegmentHead(4096),
             Task::Flush(3),
+            Task::FlushHead(4),
             Task::List,
             Task::Allocate(u32::MAX),
             Task::Fill(0),

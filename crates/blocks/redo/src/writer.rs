@@ -116,7 +116,9 @@ impl Writer {
         begin_entries(&mut self.block, self.number, self.origin, room - room % SECTOR_BYTES);
     }
 
-    /// Begins the next segment in a file that is free.
+    /// Begins the next segment in a file that is free. The head is forced to the disk before anything is written behind
+    /// it: the newest head that is there may still say that the segment which was in this file is needed, so that has
+    /// to be whole as long as its own head is.
     fn begin_segment(&mut self, cx: &mut Context<'_>, segments: &mut Segments) {
         let number = segments.newest().map_or(1, |newest| newest.number + 1);
         let file = segments.free_file().expect("credit was given only for what the log has room for");
@@ -130,6 +132,7 @@ impl Writer {
         segment.write(&mut self.block, self.origin, self.flushed, segments.needed_from(), self.checksum);
         self.offset = 0;
         self.write(cx, file, Task::SegmentHead);
+        cx.file(self.name(file), Task::FlushHead(file).token(), FileTask::Flush);
     }
 
     /// Ends the open block and hands it over to be written.

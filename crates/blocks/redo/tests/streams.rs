@@ -240,3 +240,41 @@ fn any_part_of_unflushed_writes_may_be_lost() {
         }
     }
 }
+
+#[test]
+fn any_part_of_segments_may_be_lost_that_are_begun_in_used_files() {
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut log = Log::new(1);
+        log.make(1);
+        while log.segments() < 3 {
+            log.append(0, &large_batch(60_000, 10));
+        }
+        log.end_epoch(10);
+        // The head of the newest segment says that the log begins with segment 1; now nothing before the third is needed,
+        // and the next segments are begun in the files of the first two.
+        let from = log.next_batch(0);
+        log.trim(0, from);
+        log.hold_writes(true);
+        for _ in 0..random.u32(1..20) {
+            log.append(0, &large_batch(60_000, 11));
+        }
+        let mut keeps = fastrand::Rng::with_seed(seed);
+        log.crash_while_held(|tasks| random.usize(..=tasks), |_| keeps.bool());
+        let scanned = log.scan(&[(1, None)], 10).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(scanned.complete, Epoch(10), "seed {seed}");
+        let applied = log.replay(10, &[(0, from)]).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!(applied.is_empty(), "seed {seed}: nothing of a later epoch counts");
+        // The log goes on, and all of it is found again.
+        log.open(2);
+        log.trim(0, from);
+        for _ in 0..15 {
+            log.append(0, &large_batch(60_000, 12));
+        }
+        log.end_epoch(12);
+        log.crash(|_| true);
+        log.scan(&[(1, Some(10)), (2, None)], 12).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let applied = log.replay(12, &[(0, from)]).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(applied.len(), 15, "seed {seed}");
+    }
+}

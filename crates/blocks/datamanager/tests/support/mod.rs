@@ -52,6 +52,8 @@ pub struct Node {
     pub is_full: bool,
     /// How writes behind the first block fail.
     pub failing_writes: Option<FileErrorKind>,
+    /// A file that can't be read.
+    pub unreadable: Option<FileName>,
     pub holds_flushes: bool,
     pub held: Vec<FileRequest>,
     pub incarnations: Vec<LogIncarnation>,
@@ -164,6 +166,7 @@ impl Node {
             transactions: 0,
             is_full: false,
             failing_writes: None,
+            unreadable: None,
             holds_flushes: false,
             held: Vec::new(),
             incarnations: vec![LogIncarnation { number: 1, last_valid: None }],
@@ -270,6 +273,9 @@ impl Node {
                 let end = offset as usize + data.len();
                 file.resize(file.len().max(end), 0);
                 file[offset as usize..end].copy_from_slice(&data);
+            }
+            FileTask::Read { .. } if self.unreadable == Some(request.file) => {
+                return Err(FileError { kind: FileErrorKind::NotPermitted, text: "it can't be read".into() });
             }
             FileTask::Read { offset, bytes } => {
                 let file = file.expect("it is there");

@@ -510,6 +510,26 @@ impl Log {
         });
     }
 
+    /// The machine stops while tasks wait: of those of each file, which are done in their order, so many are done as
+    /// `done` says of their number. Of what was not flushed then those writes stay that `keeps` says.
+    pub fn crash_while_held(
+        &mut self,
+        mut done: impl FnMut(usize) -> usize,
+        keeps: impl FnMut(usize) -> bool,
+    ) {
+        let mut queues: BTreeMap<FileName, Vec<FileRequest>> = BTreeMap::new();
+        for request in std::mem::take(&mut self.held) {
+            queues.entry(request.file).or_default().push(request);
+        }
+        for requests in queues.values() {
+            for request in &requests[..done(requests.len())] {
+                self.carry_out(request);
+            }
+        }
+        self.holds = false;
+        self.crash(keeps);
+    }
+
     /// The machine stops: of what was not flushed those writes stay that `keeps` says; then the node starts again.
     pub fn crash(&mut self, mut keeps: impl FnMut(usize) -> bool) {
         for file in self.files.values_mut() {
@@ -559,6 +579,9 @@ impl Log {
                         confirms.push((instance, head.batch));
                     }
                     SignalNumber::StartConfirm => {
+                        for &(instance, batch) in from {
+                            self.batches[usize::from(instance)] = batch;
+                        }
                         for &(instance, batch, _) in &applied {
                             self.batches[usize::from(instance)] = batch + 1;
                         }
