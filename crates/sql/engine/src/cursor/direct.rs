@@ -236,7 +236,7 @@ impl Cursor {
         keys.dedup();
         let mut all = Touched::default();
         for some in keys.chunks(KEYS_AT_ONCE) {
-            match self.change_some(session, prepared, some, some.len() == keys.len())? {
+            match self.change_some(session, prepared, some)? {
                 Some(touched) => all.add(touched),
                 None => return Ok(None),
             }
@@ -270,7 +270,7 @@ impl Cursor {
             }
             if !keys.is_empty() && (is_over || keys.len() >= KEYS_AT_ONCE) {
                 for some in keys.chunks(KEYS_AT_ONCE) {
-                    match self.change_some(session, prepared, some, false)? {
+                    match self.change_some(session, prepared, some)? {
                         Some(touched) => all.add(touched),
                         None => return Ok(None),
                     }
@@ -297,16 +297,15 @@ impl Cursor {
 
     /// Changes the rows with these keys, with one request. `None` if a sum did not fit.
     ///
-    /// `are_all`: it is known that there are no others.
+    /// It commits, too, if this is all of the transaction. A single key without operations before it has no others behind
+    /// it, as only the last chunk can be that short: the others have [`KEYS_AT_ONCE`].
     fn change_some(
         &mut self,
         session: &mut Session,
         prepared: &mut Prepared<'_>,
         keys: &[Vec<u8>],
-        are_all: bool,
     ) -> Result<Option<Touched>> {
-        let commits =
-            are_all && keys.len() == 1 && prepared.share == Share::Whole && !session.has_operations();
+        let commits = keys.len() == 1 && prepared.share == Share::Whole && !session.has_operations();
         let table = Arc::clone(&self.table);
         let handle = table.table(session)?;
         let seen: Option<&Table> = match &prepared.seen {
