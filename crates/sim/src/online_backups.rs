@@ -15,7 +15,7 @@ use crate::agenda::Time;
 use crate::world::World;
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, NodeId};
-use vinga_client_core::backup::Definitions;
+use vinga_client_core::backup_steps::Definitions;
 use vinga_format::backup_rows::{BackupChanges, RowPlace};
 use vinga_format::redo::{Record, records};
 use vinga_kernel::InjectedBug;
