@@ -5,7 +5,7 @@
 //! schema has confirmed the change by then.
 //!
 //! A copy that takes the place of a table has its rows. So the history goes on with them under the same names
-//! ([`Changes::rows_of`]), and the checks of answers notice when one was changed that the copy has not, or the other way.
+//! ([`Changes::rows_of`]), and the checks of answers notice when one was changed that the copy has not.
 
 use crate::agenda::Time;
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ impl Changes {
         self.answered.insert(version, (asked, now));
     }
 
-    /// A complete copy is going to take the place of a table, if that can be done: its rows are those of this birth, with
-    /// all that was done with them.
+    /// A complete copy is going to take the place of a table, if that can be done: its rows are those of this birth,
+    /// with all that was done with them.
     pub fn note_copy(&mut self, copy: u64, birth: u64) {
         self.copied.insert(copy, birth);
     }

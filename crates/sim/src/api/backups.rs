@@ -1,6 +1,6 @@
 //! Backups that an API node makes while others work: the steps are those of the client that users have
-//! (`vinga_client_core::backup_steps`), the requests go through the same connections as all others. What came is kept for
-//! `online_backups`, which checks it.
+//! (`vinga_client_core::backup_steps`), the requests go through the same connections as all others. What came is kept
+//! for `online_backups`, which checks it.
 
 use crate::agenda::Time;
 use crate::api::caller::{Call, Caller, Surroundings};
