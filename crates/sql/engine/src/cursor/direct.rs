@@ -297,8 +297,8 @@ impl Cursor {
 
     /// Changes the rows with these keys, with one request. `None` if a sum did not fit.
     ///
-    /// It commits, too, if this is all of the transaction. A single key without operations before it has no others behind
-    /// it, as only the last chunk can be that short: the others have [`KEYS_AT_ONCE`].
+    /// It commits, too, if this is all of the transaction. A single key without operations before it has no others
+    /// behind it, as only the last chunk can be that short: the others have [`KEYS_AT_ONCE`].
     fn change_some(
         &mut self,
         session: &mut Session,
