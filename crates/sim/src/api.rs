@@ -10,6 +10,7 @@
 
 mod backups;
 mod caller;
+mod copying;
 mod links;
 mod reads;
 mod scans;
@@ -354,10 +355,13 @@ impl World {
                 self.note(|| format!("API node {api}, session {session}: {answer:?} -> {step:?}"));
             }
             let is_ending = self.stage == Stage::Ending;
+            let is_copying = self.apis[api].caller.is_copying(session);
             let slot = &mut self.apis[api].sessions[session];
             match step {
                 // When the end has come nothing is begun any more.
-                step if is_ending && session > 0 && begins_something(&step) => slot.state = SlotState::Ended,
+                step if is_ending && session > 0 && begins_something(&step) && !is_copying => {
+                    slot.state = SlotState::Ended;
+                }
                 Step::Wait(span) => slot.state = SlotState::Pausing(now + span),
                 Step::End => slot.state = SlotState::Ended,
                 step => {

@@ -20,8 +20,6 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is
 ///   answered.
 /// - For `entries-go-at-commit` a backup must be asked; clients of the simulator scan at primaries.
-/// - For `switch-does-not-wait` somebody must look at the rows behind a write fence, or data managers must not wait
-///   themselves until nobody uses what they change; the sessions that set a write fence in the simulator don't look.
 /// - `claimed-epoch-not-reported` needs a client with epochs that its coordinator has not received, at the moment of a
 ///   crash; `replay-stops-at-later-record` commits of an epoch behind those of the next one in the same log stream;
 ///   `checkpoint-packs-shown-version` backups with a disk;
@@ -35,7 +33,6 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::ResolveShowsPrepared,
     InjectedBug::ReconnectDoesNotWait,
     InjectedBug::EntriesGoAtCommit,
-    InjectedBug::SwitchDoesNotWait,
     InjectedBug::ClaimedEpochNotReported,
     InjectedBug::ReplayStopsAtLaterRecord,
     InjectedBug::CheckpointPacksShownVersion,

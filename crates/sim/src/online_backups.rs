@@ -15,7 +15,7 @@ use crate::agenda::Time;
 use crate::world::World;
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, NodeId};
-use vinga_client_core::backup::Definitions;
+use vinga_client_core::backup_steps::Definitions;
 use vinga_format::backup_rows::{BackupChanges, RowPlace};
 use vinga_format::redo::{Record, records};
 use vinga_kernel::InjectedBug;
@@ -100,7 +100,10 @@ impl World {
             let name = &table.definition.name;
             let at = self.shapes.iter().position(|shape| shape.name() == name);
             let at = TableRef(at.ok_or_else(|| format!("nobody has made table {name}"))? as u16);
-            if contents.versions.insert(at, table.birth).is_some() {
+            if !self.shapes[usize::from(at.0)].is_recorded() {
+                continue;
+            }
+            if contents.versions.insert(at, self.changes.rows_of(table.birth)).is_some() {
                 return Err(format!("it has two tables {name}"));
             }
             tables.insert((table.table, table.birth), at);

@@ -151,8 +151,11 @@ impl World {
                 continue;
             }
             let name = self.names.get(version).ok_or_else(|| format!("nobody knows version {version}"))?;
-            contents.versions.insert(*name, *version);
             let shape = &self.shapes[usize::from(name.0)];
+            if !shape.is_recorded() {
+                continue;
+            }
+            contents.versions.insert(*name, self.changes.rows_of(*version));
             for (row, (epoch, image)) in rows {
                 let (key, value) = shape.read_image(image)?;
                 if contents.rows.insert((*name, key), (value, *epoch)).is_some() {

@@ -373,8 +373,8 @@ impl World {
     pub(crate) fn history_after(&self, losses: &[Loss]) -> History {
         let mut history = self.history.surviving(losses);
         history.empty(|table| self.shapes[usize::from(table.0)].is_unlogged());
-        // Rows of hidden tables are not written by anybody whom the history knows.
-        history.leave_out(|table| self.shapes[usize::from(table.0)].holds_places());
+        // Rows of hidden tables are not written by anybody whom the history knows, those of copies are not new.
+        history.leave_out(|table| !self.shapes[usize::from(table.0)].is_recorded());
         history
     }
 

@@ -3,6 +3,9 @@
 //! When a client has been answered that a table has a new version, nobody gets anything done under an older one that is
 //! asked for later: no write, no locking read, no committed read, no batch of a scan. And everybody who watches the
 //! schema has confirmed the change by then.
+//!
+//! A copy that takes the place of a table has its rows. So the history goes on with them under the same names
+//! ([`Changes::rows_of`]), and the checks of answers notice when one was changed that the copy has not.
 
 use crate::agenda::Time;
 use std::collections::BTreeMap;
@@ -21,6 +24,8 @@ pub struct Changes {
     voided: BTreeMap<TableRef, Vec<(Time, u64)>>,
     /// Versions whose requesters were answered: when they asked, and when they were answered.
     answered: BTreeMap<u64, (Time, Time)>,
+    /// Of copies that were to take the place of a table: the birth whose rows are theirs.
+    copied: BTreeMap<u64, u64>,
 }
 
 impl Changes {
@@ -28,6 +33,17 @@ impl Changes {
     pub fn note(&mut self, asked: Time, now: Time, table: TableRef, version: u64) {
         self.voided.entry(table).or_default().push((now, version));
         self.answered.insert(version, (asked, now));
+    }
+
+    /// A complete copy is going to take the place of a table, if that can be done: its rows are those of this birth,
+    /// with all that was done with them.
+    pub fn note_copy(&mut self, copy: u64, birth: u64) {
+        self.copied.insert(copy, birth);
+    }
+
+    /// The birth that names the rows of a table with this one.
+    pub fn rows_of(&self, birth: u64) -> u64 {
+        self.copied.get(&birth).copied().unwrap_or(birth)
     }
 
     /// Something was done that was asked for at a time, under a version.

@@ -21,6 +21,7 @@ fn broken_rules_of_schema_changes_are_noticed() {
         InjectedBug::FenceOutlivesOwner,
         InjectedBug::LockOutlivesOwner,
         InjectedBug::UndoForgetsPrepared,
+        InjectedBug::CopyReplacesUnfenced,
     ];
     let verdicts = rules.map(|rule| hunt(rule, 1, SEEDS_MAX));
     for verdict in &verdicts {

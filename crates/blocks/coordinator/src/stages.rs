@@ -47,16 +47,16 @@ pub struct Routed<'a> {
 
 /// The operations of a stage that go to one data manager.
 #[derive(Clone, Copy, Debug)]
-struct WholeShare {
+struct StageShare {
     owner: ReplicaGroup,
     count: usize,
-    /// See [`Share::is_last`].
+    /// See [`SignalShare::is_last`].
     is_last: bool,
 }
 
 /// The operations that go to one data manager in one signal.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct SignalShare {
     /// How many they are.
     pub count: usize,
     /// Whether one of them changes its row.
@@ -177,7 +177,7 @@ impl Coordinator {
             && !cx.view().is_replicated();
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_owner {
-            let whole = WholeShare { owner: first.owner(), count: stage.len(), is_last: last };
+            let whole = StageShare { owner: first.owner(), count: stage.len(), is_last: last };
             self.send_share(cx, handle, stage, whole);
         } else {
             let mut owners: Vec<(ReplicaGroup, usize)> = Vec::new();
@@ -188,7 +188,7 @@ impl Coordinator {
                 }
             }
             for (owner, count) in owners {
-                if !self.send_share(cx, handle, stage, WholeShare { owner, count, is_last: false }) {
+                if !self.send_share(cx, handle, stage, StageShare { owner, count, is_last: false }) {
                     return;
                 }
             }
@@ -226,9 +226,9 @@ impl Coordinator {
         cx: &mut Context<'_>,
         handle: Handle,
         stage: &[Routed<'_>],
-        whole: WholeShare,
+        whole: StageShare,
     ) -> bool {
-        let WholeShare { owner, count, is_last } = whole;
+        let StageShare { owner, count, is_last } = whole;
         let mut share = stage.iter().filter(|one| one.owner() == owner);
         // A one-phase commit needs all operations in one signal.
         let together = if is_last { count } else { usize::from(self.settings.operations_together) };
@@ -239,9 +239,8 @@ impl Coordinator {
         while left > 0 {
             let some = left.min(together);
             let changes = share.clone().take(some).any(Routed::is_change);
-            let Some(mut writer) =
-                self.begin_prepare(cx, handle, owner, Share { count: some, has_changes: changes, is_last })
-            else {
+            let signal = SignalShare { count: some, has_changes: changes, is_last };
+            let Some(mut writer) = self.begin_prepare(cx, handle, owner, signal) else {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
                 return false;
             };
@@ -261,7 +260,7 @@ impl Coordinator {
         cx: &'a mut Context<'_>,
         handle: Handle,
         owner: ReplicaGroup,
-        share: Share,
+        share: SignalShare,
     ) -> Option<FrameWriter<'a>> {
         let actor = self.actor(cx, handle);
         let transaction = &mut self.transactions[handle];

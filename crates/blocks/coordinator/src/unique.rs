@@ -20,7 +20,7 @@
 use crate::Coordinator;
 use crate::ending::Cause;
 use crate::participants::Undo;
-use crate::stages::{Rest, Share};
+use crate::stages::{Rest, SignalShare};
 use crate::transaction::{Failure, State};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -318,7 +318,7 @@ impl Coordinator {
             }
         }
         for (owner, count, bytes) in signals {
-            let share = Share { count, has_changes: true, is_last: false };
+            let share = SignalShare { count, has_changes: true, is_last: false };
             let Some(mut writer) = self.begin_prepare(cx, handle, owner, share) else {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::OutOfTransactions));
                 return false;

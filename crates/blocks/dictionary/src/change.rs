@@ -262,7 +262,7 @@ impl Dictionary {
         requester: Requester,
         change: ChangeRequest,
     ) -> Result<(), Refused> {
-        let plan = self.plan(cx.view(), requester, change)?;
+        let plan = self.plan(cx, requester, change)?;
         let is_kept = self.file.is_some() && plan.fence.is_none();
         self.changes += 1;
         self.change = Some(Change {

@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_base::schema::{ATTACHMENT_BYTES_MAX, Durability, IndexKind, TableDefinition, check_database_name};
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, UniqueTable, VersionedTable};
 use vinga_wire::schema::{Database, SchemaChange, SchemaEvent, SchemaEventKind};
 use vinga_wire::view::ClusterView;
@@ -93,12 +94,8 @@ pub fn refuse<T>(code: ErrorCode, detail: impl Into<String>) -> Result<T, Refuse
 
 impl Dictionary {
     /// Makes a plan of a request whose turn has come. Ids that it needs are in use from now on.
-    pub(crate) fn plan(
-        &mut self,
-        view: &ClusterView,
-        requester: Requester,
-        change: ChangeRequest,
-    ) -> Planned {
+    pub(crate) fn plan(&mut self, cx: &Context<'_>, requester: Requester, change: ChangeRequest) -> Planned {
+        let view = cx.view();
         match change {
             ChangeRequest::Create(definition) => self.plan_create(view, requester, definition),
             ChangeRequest::Drop(name) => self.plan_drop(requester, &name),
@@ -108,7 +105,8 @@ impl Dictionary {
                 self.plan_alter(requester, before, definition, None)
             }
             ChangeRequest::Change(SchemaChange::RenameCopy { name, new_name, fenced }) => {
-                self.plan_rename_copy(requester, &name, new_name, fenced)
+                let must_be_fenced = !cx.has_bug(InjectedBug::CopyReplacesUnfenced);
+                self.plan_rename_copy(requester, &name, new_name, fenced, must_be_fenced)
             }
             ChangeRequest::Change(SchemaChange::AlterTable { name, definition, pinned }) => {
                 let before = self.table_for(requester, &name, pinned)?;
@@ -279,9 +277,10 @@ impl Dictionary {
         name: &str,
         new_name: String,
         fenced: u32,
+        must_be_fenced: bool,
     ) -> Planned {
         let before = self.table_for(requester, name, None)?;
-        if self.fences.get(&fenced) != Some(&requester.address.node()) {
+        if must_be_fenced && self.fences.get(&fenced) != Some(&requester.address.node()) {
             return refuse(
                 ErrorCode::StaleTable,
                 format!("'{name}' is a copy of table {fenced}, whose write fence has ended"),

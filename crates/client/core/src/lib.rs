@@ -22,7 +22,7 @@
 //! | `schema_events` | who is notified of schema changes |
 //! | `scans` | all rows, or ranges of an index |
 //! | `statistics`, `requests` | the rest |
-//! | `backup` | the steps of an on-line backup, for whoever makes one with such requests |
+//! | `backup_steps` | the steps of an on-line backup, for whoever makes one with such requests |
 //! | `table`, `value` | rows and values to bytes and back |
 #![no_std]
 
@@ -30,7 +30,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod backup;
+pub mod backup_steps;
 mod client;
 mod error;
 mod link;

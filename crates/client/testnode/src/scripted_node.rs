@@ -3,26 +3,24 @@
 //! Answers wait in one queue for each sender (a data manager, a coordinator, the rest) and connection; within a queue
 //! they keep their order, between queues there is none: exactly what a client may rely on.
 
+mod dictionary;
 mod ranges;
+mod scans;
+mod transactions;
 
 use crate::store::{Changes, Store, filter, partition, passes, row, select};
 use ranges::RangeScan;
+use scans::Scan;
 use std::collections::{BTreeMap, VecDeque};
+use transactions::refusal;
 use vinga_base::{Incarnation, NodeId, TransactionId};
-use vinga_wire::dictionary::{
-    CreateTableRequest, DropTableConfirm, ListTablesConfirm, ListTablesRequest, NamedTableRequest,
-    TableConfirm,
-};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoValue};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
-use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation};
-use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanOpenHead, ScanRefusal};
-use vinga_wire::transaction::{
-    FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, OutcomeConfirm,
-    OutcomeRequest, OutcomesSeenOrder, TransactionAnswer, TransactionHead, TransactionRow,
-};
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::scan::ScanBody;
+use vinga_wire::transaction::OutcomesSeenOrder;
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U16, U32, U64, cold};
 use zerocopy::FromBytes;
@@ -80,24 +78,6 @@ impl Outcomes {
         self.newest += 1;
         self.newest
     }
-}
-
-struct Scan {
-    head: ScanOpenHead,
-    columns: Option<Vec<u16>>,
-    filter: Vec<u8>,
-    next: u32,
-    given: u32,
-}
-
-/// What the operations of a batch have led to.
-struct Done {
-    /// Rows that were sent.
-    rows: u16,
-    /// Those that have failed alone.
-    errors: Vec<OperationError>,
-    /// Why the transaction fails, and with which operation.
-    failed: Option<(ErrorCode, u32)>,
 }
 
 /// Frames of one sender on one connection.
@@ -524,314 +504,6 @@ impl ScriptedNode {
         while (outcomes.newest.wrapping_sub(seen) as usize) < outcomes.kept.len() {
             outcomes.kept.pop_front();
         }
-    }
-
-    fn on_transaction(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
-        let (head, operations) = frame.head::<TransactionHead>()?;
-        let id = head.transaction.get();
-        let flags = head.flags.get();
-        assert_eq!(TransactionId(id).api(), NodeId(api));
-        assert!(head.epoch_seen.get() <= self.epoch, "nobody has seen a later epoch");
-        self.confirm_outcomes(api, at.instance(), head.outcomes_seen.get());
-        let session = self.sessions.get_mut(&api)?;
-        let mut answer = TransactionAnswer {
-            transaction: head.transaction,
-            epoch: U64::new(self.epoch),
-            request: head.request,
-            outcome_number: U32::ZERO,
-            failed_operation: U32::ZERO,
-            error: U16::ZERO,
-            errors: U16::ZERO,
-            rows: U16::ZERO,
-            outcome: Outcome::RolledBack as u8,
-            view: 1,
-            failed_index: U16::ZERO,
-        };
-        if flags & FLAG_START != 0 {
-            let open = Open { coordinator: at.instance(), changes: Changes::new(), request: 0 };
-            assert!(session.open.insert(id, open).is_none(), "it starts once");
-        }
-        let Some(Open { coordinator, mut changes, .. }) = session.open.remove(&id) else {
-            answer.error = U16::new(ErrorCode::TransactionAborted as u16);
-            self.send(api, at, SignalNumber::TransactionRefuse, |w| {
-                w.put(&answer);
-            });
-            return Some(());
-        };
-        assert_eq!(coordinator, at.instance(), "a transaction stays with its coordinator");
-        if flags & FLAG_ROLLBACK_TO != 0 {
-            changes.retain(|(number, ..)| *number < head.rollback_from.get());
-        }
-        let Done { rows, errors, failed } = self.run_operations(api, head, operations, &mut changes)?;
-        answer.rows = U16::new(rows);
-        answer.errors = U16::new(errors.len() as u16);
-        let mut signal = SignalNumber::TransactionConfirm;
-        let ended = if let Some((code, number)) = failed {
-            answer.error = U16::new(code as u16);
-            answer.failed_operation = U32::new(number);
-            signal = SignalNumber::TransactionRefuse;
-            Some(None)
-        } else if flags & FLAG_ROLLBACK != 0 {
-            Some(None)
-        } else if flags & FLAG_COMMIT != 0 {
-            self.epoch += 1;
-            answer.epoch = U64::new(self.epoch);
-            answer.outcome = Outcome::Committed as u8;
-            self.store.commit(std::mem::take(&mut changes));
-            Some(Some(self.epoch))
-        } else {
-            answer.outcome = Outcome::Open as u8;
-            None
-        };
-        let session = self.sessions.get_mut(&api)?;
-        match ended {
-            Some(epoch) => {
-                let number = session.outcomes[usize::from(coordinator)].push(id, epoch);
-                answer.outcome_number = U32::new(number);
-            }
-            None => {
-                let request = head.request.get();
-                session.open.insert(id, Open { coordinator, changes, request });
-            }
-        }
-        self.send(api, at, signal, |w| {
-            w.put(&answer);
-            for error in &errors {
-                w.put(error);
-            }
-        });
-        Some(())
-    }
-
-    /// Runs the operations of a batch, up to the first that fails the transaction.
-    fn run_operations(
-        &mut self,
-        api: u8,
-        head: &TransactionHead,
-        mut operations: &[u8],
-        changes: &mut Changes,
-    ) -> Option<Done> {
-        let mut done = Done { rows: 0, errors: Vec::new(), failed: None };
-        for _ in 0..head.count.get() {
-            let operation = Operation::take(&mut operations)?;
-            let number = operation.head.number.get();
-            match self.store.run(changes, &operation) {
-                Ok(None) => {}
-                Ok(Some(row)) => {
-                    done.rows += 1;
-                    self.send_row(api, head.transaction.get(), &operation, row);
-                }
-                Err(code) if operation.head.flags & FLAG_ERROR_IS_LOCAL != 0 => {
-                    done.errors.push(OperationError {
-                        operation: U32::new(number),
-                        code: U16::new(code as u16),
-                        index: U16::ZERO,
-                    });
-                }
-                Err(code) => {
-                    done.failed = Some((code, number));
-                    break;
-                }
-            }
-        }
-        Some(done)
-    }
-
-    fn send_row(&mut self, api: u8, id: u64, operation: &Operation<'_>, row: Option<Vec<u8>>) {
-        let instance = partition(operation.key, self.layout.data_managers);
-        let data_manager = Address::new(NODE, BlockNumber::DataManager, instance);
-        let body = TransactionRow {
-            transaction: U64::new(id),
-            epoch: U64::new(self.epoch),
-            operation: operation.head.number,
-            row_bytes: U16::new(row.as_ref().map_or(NO_ROW, |row| row.len() as u16)),
-            unused: U16::ZERO,
-        };
-        self.send(api, data_manager, SignalNumber::TransactionRowReport, |w| {
-            w.put(&body).bytes(&row.unwrap_or_default());
-        });
-    }
-
-    fn on_outcome_request(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
-        let (question, _) = frame.head::<OutcomeRequest>()?;
-        let id = question.transaction.get();
-        let Outcomes { kept: outcomes, newest } =
-            &self.sessions.get(&api)?.outcomes[usize::from(at.instance())];
-        let found = outcomes.iter().position(|(of, _)| *of == id);
-        let (outcome, epoch, number) = match found.map(|index| (outcomes[index].1, index)) {
-            Some((epoch, index)) => {
-                let number = *newest - (outcomes.len() - 1 - index) as u32;
-                let outcome = if epoch.is_some() { Outcome::Committed } else { Outcome::RolledBack };
-                (outcome, epoch.unwrap_or(0), number)
-            }
-            None => (Outcome::NotFound, 0, 0),
-        };
-        let body = OutcomeConfirm {
-            transaction: question.transaction,
-            epoch: U64::new(epoch),
-            request: question.request,
-            outcome_number: U32::new(number),
-            outcome: outcome as u8,
-            unused: [0; 3],
-        };
-        self.send(api, at, SignalNumber::OutcomeConfirm, |w| {
-            w.put(&body);
-        });
-        Some(())
-    }
-
-    fn on_scan_open(&mut self, api: u8, at: Address, frame: &Frame<'_>) -> Option<()> {
-        let (head, mut rest) = frame.head::<ScanOpenHead>()?;
-        let columns = take_columns(head.columns.get(), &mut rest)?;
-        let program = rest.get(..usize::from(head.filter_bytes.get()))?;
-        assert_eq!(head.partition.get(), at.instance(), "each data manager has one partition");
-        let table = self.store.table(head.table.get(), head.version.get());
-        if let Err(code) = table.and_then(|table| filter(table, program)) {
-            let body = ScanRefusal {
-                scan: head.scan,
-                next_row: head.from_row,
-                code: U16::new(code as u16),
-                unused: U16::ZERO,
-            };
-            self.send(api, at, SignalNumber::ScanRefuse, |w| {
-                w.put(&body);
-            });
-            return Some(());
-        }
-        let scan =
-            Scan { head: *head, columns, filter: program.to_vec(), next: head.from_row.get(), given: 0 };
-        self.sessions.get_mut(&api)?.scans.insert(head.scan.get(), scan);
-        self.scan_batch(api, at, head.scan.get());
-        Some(())
-    }
-
-    /// One batch, each in two frames.
-    fn scan_batch(&mut self, api: u8, at: Address, scan_id: u32) {
-        let session = self.sessions.get_mut(&api).expect("it has sent a frame");
-        let Some(scan) = session.scans.get(&scan_id) else { return };
-        let none = Changes::new();
-        let changes = session.open.get(&scan.head.transaction.get()).map_or(&none, |open| &open.changes);
-        let Ok(table) = self.store.table(scan.head.table.get(), scan.head.version.get()) else { return };
-        let filter = filter(table, &scan.filter).expect("checked when it was opened");
-        let mut keys: Vec<&Vec<u8>> = table.rows.keys().collect();
-        keys.extend(
-            changes.iter().filter(|(n, ..)| *n < scan.head.operation.get()).map(|(_, _, key, _)| key),
-        );
-        keys.sort();
-        keys.dedup();
-        keys.retain(|key| partition(key, self.layout.data_managers) == at.instance());
-        let mut rows: Vec<Vec<u8>> = Vec::new();
-        let (mut next, mut given, mut bytes) = (scan.next, scan.given, 0);
-        let limit = match scan.head.limit.get() {
-            0 => u32::MAX,
-            limit => limit,
-        };
-        while rows.len() < usize::from(scan.head.batch_rows.get())
-            && bytes < scan.head.batch_bytes.get() as usize
-            && given < limit
-        {
-            let Some(key) = keys.get(next as usize) else { break };
-            next += 1;
-            let image = row(table, changes, scan.head.operation.get(), key)
-                .filter(|image| filter.as_ref().is_none_or(|filter| passes(table, filter, image)));
-            if let Some(image) = image {
-                let selected = select(table, image, scan.columns.as_ref());
-                bytes += selected.len();
-                given += 1;
-                rows.push(selected);
-            }
-        }
-        let ends = next as usize >= keys.len() || given >= limit;
-        let scan = session.scans.get_mut(&scan_id).expect("found before");
-        (scan.next, scan.given) = (next, given);
-        if ends {
-            session.scans.remove(&scan_id);
-        }
-        let epoch = self.epoch;
-        let (first, second) = rows.split_at(rows.len() / 2);
-        for (part, flags) in [(first, 0), (second, SCAN_BATCH_END | if ends { SCAN_END } else { 0 })] {
-            self.send(api, at, SignalNumber::ScanConfirm, |w| {
-                w.put(&ScanAnswer {
-                    epoch: U64::new(epoch),
-                    scan: U32::new(scan_id),
-                    next_row: U32::new(next),
-                    count: U16::new(part.len() as u16),
-                    flags: U16::new(flags),
-                });
-                for row in part {
-                    w.bytes(&(row.len() as u16).to_le_bytes()).bytes(row);
-                }
-            });
-        }
-    }
-
-    fn on_dictionary(&mut self, api: u8, at: Address, signal: SignalNumber, frame: &Frame<'_>) -> Option<()> {
-        let (request, refusal, answer): (u32, SignalNumber, Result<_, (ErrorCode, String)>) = match signal {
-            SignalNumber::CreateTableRequest => {
-                let body: CreateTableRequest = cold::read(frame)?;
-                let made = self.store.create(body.definition, self.layout.data_managers);
-                let answer = made.map(|table| (SignalNumber::CreateTableConfirm, Some(table)));
-                (body.request, SignalNumber::CreateTableRefuse, answer)
-            }
-            SignalNumber::DropTableRequest => {
-                let body: NamedTableRequest = cold::read(frame)?;
-                let dropped = self.store.drop_table(&body.name);
-                let answer = dropped.map(|()| (SignalNumber::DropTableConfirm, None));
-                (body.request, SignalNumber::DropTableRefuse, answer)
-            }
-            SignalNumber::DescribeTableRequest => {
-                let body: NamedTableRequest = cold::read(frame)?;
-                let found = self.store.by_name(&body.name).map(|table| table.record.clone());
-                let answer = found
-                    .map(|table| (SignalNumber::DescribeTableConfirm, Some(table)))
-                    .ok_or((ErrorCode::NoSuchTable, body.name));
-                (body.request, SignalNumber::DescribeTableRefuse, answer)
-            }
-            SignalNumber::ListTablesRequest => {
-                let body: ListTablesRequest = cold::read(frame)?;
-                let after = self.store.tables().filter(|table| table.record.table > body.after);
-                let mut tables: Vec<_> = after
-                    .map(|t| (t.record.table, t.record.version, t.record.definition.name.clone()))
-                    .collect();
-                // A short list comes in pieces, too, so that somebody has to put them together.
-                let more = tables.len() > 2;
-                tables.truncate(2);
-                let body = ListTablesConfirm { request: body.request, tables, more };
-                self.send(api, at, SignalNumber::ListTablesConfirm, |w| cold::write(w, &body));
-                return Some(());
-            }
-            _ => return None,
-        };
-        match answer {
-            Ok((signal, Some(table))) => {
-                self.send(api, at, signal, |w| cold::write(w, &TableConfirm { request, table }));
-            }
-            Ok((signal, None)) => {
-                self.send(api, at, signal, |w| cold::write(w, &DropTableConfirm { request }));
-            }
-            Err((code, detail)) => {
-                let body = Refusal { request, code: code as u16, detail };
-                self.send(api, at, refusal, |w| cold::write(w, &body));
-            }
-        }
-        Some(())
-    }
-}
-
-/// What a client gets whose transaction was idle for too long.
-fn refusal(id: u64, request: u32, number: u32) -> TransactionAnswer {
-    TransactionAnswer {
-        transaction: U64::new(id),
-        epoch: U64::ZERO,
-        request: U32::new(request),
-        outcome_number: U32::new(number),
-        failed_operation: U32::ZERO,
-        error: U16::new(ErrorCode::InactiveTimeout as u16),
-        errors: U16::ZERO,
-        rows: U16::ZERO,
-        outcome: Outcome::RolledBack as u8,
-        view: 1,
-        failed_index: U16::ZERO,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::engine::Handle;
 use crate::pending::Pending;
 use std::sync::Arc;
 use vinga_base::{Epoch, PartitionId};
-use vinga_client_core::backup::{Definitions, DefinitionsReader};
+use vinga_client_core::backup_steps::{Definitions, DefinitionsReader};
 use vinga_client_core::{Answer, BackupBatch, Client, Request, Result, Token};
 
 /// A backup of one partition that is being made: its rows, and what is changed while they are read. Ends when it is

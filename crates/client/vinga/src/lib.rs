@@ -368,7 +368,7 @@ pub use vinga_base::schema::{
     ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
 };
 pub use vinga_base::{ColumnId, Epoch, LiveParameter, LiveUnit, NodeId, OperationNumber};
-pub use vinga_client_core::backup as backup_steps;
+pub use vinga_client_core::backup_steps;
 pub use vinga_client_core::{
     BackupBatch, EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value,
     sql_rules, value,

@@ -1,21 +1,26 @@
 //! Transactions.
 
+mod results;
+
+pub use results::{Committed, Reading};
+
 use crate::batch::take_read;
 use crate::engine::Handle;
 use crate::lock::{Found, Lock, LockRequest, LockWait};
 use crate::locking_scan::LockingScan;
 use crate::pending::Pending;
 use crate::program::Update;
-use crate::row::{ReadRow, Record, WriteRow};
+use crate::row::{ReadRow, WriteRow};
 use crate::scan::{RowCount, Scan, ScanRequest};
 use crate::spare::{self, Scratch};
 use crate::table::Table;
 use crate::unique::LockedRead;
+use results::{bytes_of, result_of, row_of};
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use vinga_base::{ColumnId, Epoch, OperationNumber};
+use vinga_base::{ColumnId, OperationNumber};
 use vinga_client_core::value::Key;
 use vinga_client_core::{BatchEnd, Error, OperationBatch, OperationSpec, ReadBatch, Result, Standing, Token};
 use vinga_wire::ErrorCode;
@@ -24,24 +29,6 @@ use vinga_wire::operation::OperationKind;
 /// Where a transaction can go back to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Savepoint(OperationNumber);
-
-/// A read that was defined; its row is there when it has been executed.
-pub struct Reading<R = Record> {
-    number: OperationNumber,
-    table: Table<R>,
-}
-
-impl<R> Reading<R> {
-    /// Which of the transaction's operations it is.
-    pub fn operation(&self) -> OperationNumber {
-        self.number
-    }
-
-    /// The table that is read.
-    pub fn table(&self) -> &Table<R> {
-        &self.table
-    }
-}
 
 /// An open transaction.
 ///
@@ -762,24 +749,6 @@ fn open<'a>(batch: &'a mut Option<OperationBatch>, is_executed: &mut bool) -> Re
     Ok(batch)
 }
 
-fn row_of<R: ReadRow>(batch: Option<&OperationBatch>, reading: &Reading<R>) -> Result<Option<R>> {
-    bytes_of(batch, reading.number)?.map(|bytes| reading.table.read(bytes)).transpose()
-}
-
-fn bytes_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<Option<&[u8]>> {
-    let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
-    batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
-}
-
-fn result_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<()> {
-    let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
-    let failed = |code| {
-        let index = batch.failed_index(operation).unwrap_or(0);
-        Error::new(code).at_operation(Some(operation)).at_index(index)
-    };
-    batch.result(operation).map(|_| ()).map_err(failed)
-}
-
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.handle.engine.cancel(self.token);
@@ -788,41 +757,4 @@ impl Drop for Transaction {
 
 fn take_operations(client: &mut vinga_client_core::Client, token: Token) -> Option<OperationBatch> {
     client.take_operations(token)
-}
-
-/// A committed transaction.
-pub struct Committed {
-    epoch: Epoch,
-    batch: Option<OperationBatch>,
-}
-
-impl Committed {
-    /// The group of transactions that it becomes durable with; 0 if it did nothing.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The row of a read that was executed with the commit.
-    ///
-    /// # Errors
-    /// Why it was not read.
-    pub fn row<R: ReadRow>(&self, reading: &Reading<R>) -> Result<Option<R>> {
-        row_of(self.batch.as_ref(), reading)
-    }
-
-    /// The bytes of that row, by the read's number, as [`Transaction::row_bytes`].
-    ///
-    /// # Errors
-    /// Why it was not read.
-    pub fn row_bytes(&self, operation: OperationNumber) -> Result<Option<&[u8]>> {
-        bytes_of(self.batch.as_ref(), operation)
-    }
-
-    /// How an operation ended that was executed with the commit: one whose error undoes only itself may have failed.
-    ///
-    /// # Errors
-    /// Why it failed.
-    pub fn result(&self, operation: OperationNumber) -> Result<()> {
-        result_of(self.batch.as_ref(), operation)
-    }
 }

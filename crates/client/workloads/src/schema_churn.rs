@@ -3,18 +3,21 @@
 //! Sessions whose definition is refused as stale read it again sooner or later. The first two sessions churn,
 //! without regard to each other, the others work. Rows of each birth of the table are rows of their own
 //! ([`crate::history::RowName`]): they stay when it is renamed or altered, and are gone when it is truncated or
-//! dropped.
+//! dropped. They stay, too, when a copy takes its place ([`copier`]): what was acknowledged before is in the copy.
+
+mod copier;
 
 use crate::history::History;
 use crate::shape::{KeyForm, Shape, Value};
 use crate::step::{
-    Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch, Read, Scan, Step, TableChange,
+    Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch, Read, Scan, Step, TableChange, TableRef,
 };
 use crate::workload::{Contents, Ids, Session, Workload};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use copier::Copier;
 use fastrand::Rng;
 use vinga_wire::ErrorClass;
 use vinga_wire::operation::{LockWait, OperationKind};
@@ -50,7 +53,12 @@ impl SchemaChurn {
 
 impl Workload for SchemaChurn {
     fn tables(&self) -> Vec<Shape> {
-        vec![Shape::new("schema_churn.table", KeyForm::Number, true)]
+        let shape = |name| Shape::new(name, KeyForm::Number, true);
+        vec![
+            shape("schema_churn.table"),
+            shape("schema_churn.copy_1").copy(),
+            shape("schema_churn.copy_2").copy(),
+        ]
     }
 
     fn loader(&self, _: Ids) -> Box<dyn Session> {
@@ -69,7 +77,8 @@ impl Workload for SchemaChurn {
             });
         }
         self.churners += 1;
-        Box::new(Churner { settings, ids, left: settings.rounds * 3, next: Vec::new() })
+        let copy = ids.table(self.churners as u16);
+        Box::new(Churner { settings, ids, copy, copier: None, left: settings.rounds * 3, next: Vec::new() })
     }
 
     fn check(&self, _: &Contents, _: &History) -> Result<(), String> {
@@ -89,13 +98,20 @@ impl Session for NoLoader {
 struct Churner {
     settings: Settings,
     ids: Ids,
+    /// Its copies of the table, while they are made.
+    copy: TableRef,
+    copier: Option<Copier>,
     left: u32,
     /// What is to be done next, last first.
     next: Vec<Step>,
 }
 
 impl Session for Churner {
-    fn next(&mut self, random: &mut Rng, _: &Answer) -> Step {
+    fn next(&mut self, random: &mut Rng, last: &Answer) -> Step {
+        if let Some(step) = self.copier.as_mut().and_then(|copier| copier.next(random, last)) {
+            return step;
+        }
+        self.copier = None;
         if let Some(step) = self.next.pop() {
             return step;
         }
@@ -106,7 +122,7 @@ impl Session for Churner {
         }
         self.left -= 1;
         let change = |what| vec![Step::Change(table, what)];
-        self.next = match random.u8(..12) {
+        self.next = match random.u8(..15) {
             0 | 1 => vec![Step::Create(table), Step::Wait(pause / 4), Step::Drop(table)],
             2 | 3 => change(TableChange::Rename),
             4 | 5 => change(TableChange::Truncate),
@@ -118,6 +134,10 @@ impl Session for Churner {
                 Step::Change(table, TableChange::Fence),
             ],
             10 => vec![Step::Unlock, Step::Wait(pause), Step::Lock],
+            11..=13 => {
+                self.copier = Some(Copier::new(table, self.copy, self.settings.pause * 20, random.bool()));
+                Vec::new()
+            }
             // Somebody else may have dropped it.
             _ => vec![Step::Create(table)],
         };

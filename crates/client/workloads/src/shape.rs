@@ -49,6 +49,8 @@ pub struct Shape {
     noted: bool,
     /// It is a hidden table: a row's key is a count, its value the key of the row that has it.
     holds_places: bool,
+    /// It is being filled with rows of another table.
+    is_copy: bool,
 }
 
 const ID: ColumnId = ColumnId(0);
@@ -103,7 +105,7 @@ impl Shape {
             ..TableDefinition::default()
         };
         let layout = RowLayout::new(&definition);
-        Shape { definition, layout, key_form, noted, holds_places: false }
+        Shape { definition, layout, key_form, noted, holds_places: false, is_copy: false }
     }
 
     /// The same with unique indexes: on the count, and if it is noted on the note.
@@ -155,7 +157,25 @@ impl Shape {
         let index = self.definition.indexes.iter().find(is_it).expect("there is such an index");
         let definition = self.definition.unique_table(0, index);
         let layout = RowLayout::new(&definition);
-        Shape { definition, layout, key_form: KeyForm::Number, noted: false, holds_places: true }
+        let (key_form, noted) = (KeyForm::Number, false);
+        Shape { definition, layout, key_form, noted, holds_places: true, is_copy: false }
+    }
+
+    /// The same as the name of copies until they are complete: nobody but who makes one writes or reads its rows.
+    #[must_use]
+    pub fn copy(mut self) -> Self {
+        self.is_copy = true;
+        self
+    }
+
+    /// Whether it is such a name.
+    pub fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
+    /// Whether histories say what its rows are: those of hidden tables and of incomplete copies follow from others.
+    pub fn is_recorded(&self) -> bool {
+        !self.holds_places && !self.is_copy
     }
 
     /// Whether it is such a table.

@@ -65,8 +65,13 @@ pub enum TableChange {
     Attachment,
     /// Only this client may change its rows.
     Fence,
+    /// The same, so that this session copies it: no other session of this client changes it or its rows, until this one
+    /// lifts the fence. Fails if any of them may have changed rows and has not ended.
+    FenceToCopy,
     /// Everybody may again.
     LiftFence,
+    /// It is the complete copy of the table that this session has fenced to copy it, and takes its place.
+    TakePlace,
 }
 
 /// Operations that travel together.

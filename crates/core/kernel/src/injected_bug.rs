@@ -170,6 +170,8 @@ injected_bugs! {
     ChangeAnsweredTooEarly = "change-answered-too-early";
     /// A restart carries out schema changes of epochs beyond the restore point.
     DeadDefinitionsRestored = "dead-definitions-restored";
+    /// A copy takes the place of its table though the write fence on that has ended.
+    CopyReplacesUnfenced = "copy-replaces-unfenced";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
     /// A backup leaves out what is changed while the rows are read.

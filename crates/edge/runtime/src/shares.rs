@@ -66,7 +66,7 @@ impl Allowance {
 }
 
 /// The shares of the parties of one thread.
-pub(crate) struct Shares {
+pub(crate) struct FairShares {
     /// By party: where its last piece ended.
     finish: [u64; 256],
     /// Where the last piece began.
@@ -79,13 +79,13 @@ pub(crate) struct Shares {
     brief_until: u64,
 }
 
-impl Default for Shares {
+impl Default for FairShares {
     fn default() -> Self {
-        Shares { finish: [0; 256], clock: 0, alone: LONG_WORK, shared_until: 0, brief_until: 0 }
+        FairShares { finish: [0; 256], clock: 0, alone: LONG_WORK, shared_until: 0, brief_until: 0 }
     }
 }
 
-impl Shares {
+impl FairShares {
     /// Notes which nodes have work to offer; returns how much may be done at a time, if time is to be shared.
     #[inline]
     pub fn begin(&mut self, queue: &[NodeId], now: u64) -> Option<Allowance> {
@@ -160,14 +160,14 @@ mod tests {
 
     /// A thread on a virtual clock, whose clients share it. It counts the work that was done, and its time.
     struct Thread {
-        shares: Shares,
+        shares: FairShares,
         clients: Vec<Client>,
         now: u64,
     }
 
     impl Thread {
         fn of(clients: &[Client]) -> Self {
-            Thread { shares: Shares::default(), clients: clients.to_vec(), now: 0 }
+            Thread { shares: FairShares::default(), clients: clients.to_vec(), now: 0 }
         }
 
         fn party(at: usize) -> NodeId {
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn pieces_are_long_as_long_as_everybody_asks_for_much() {
         let (one, other) = ([NodeId(150)], [NodeId(150), NodeId(151)]);
-        let mut shares = Shares::default();
+        let mut shares = FairShares::default();
         assert_eq!(shares.begin(&other, 0), Some(Allowance::LONG));
         shares.serve(150, 50_000, Left::Nothing, 50_000);
         assert_eq!(shares.begin(&other, 50_000), Some(Allowance::LONG));
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn who_is_alone_is_not_bounded() {
         let one = [NodeId(150)];
-        let mut shares = Shares::default();
+        let mut shares = FairShares::default();
         assert!(shares.begin(&one, 10).is_some(), "the other parties are not known yet");
         assert_eq!(shares.begin(&one, 10 + SHARED_NANOS), None);
         assert_eq!(shares.begin(&[], 10 + SHARED_NANOS), None);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn long_work_is_one_more_party() {
-        let mut shares = Shares::default();
+        let mut shares = FairShares::default();
         let (mut long, mut others) = (0, 0);
         for _ in 0..1_000 {
             let first = shares.start_of(150);

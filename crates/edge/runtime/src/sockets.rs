@@ -14,7 +14,7 @@ use crate::log::RateLimit;
 use crate::poller::{Interest, Poller, Ready};
 use crate::relay::relay;
 use crate::settings::Limits;
-use crate::shares::{Allowance, Left, Shares};
+use crate::shares::{Allowance, FairShares, Left};
 use crate::statistics::ThreadStatistics;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
@@ -46,7 +46,7 @@ pub(crate) struct Sockets {
     lanes: [Option<LaneId>; NODE_IDS],
     /// API nodes whose connection may have something to do.
     queue: Vec<NodeId>,
-    pub shares: Shares,
+    pub shares: FairShares,
     /// What may be done at a time in this turn, if time is shared.
     pub allowance: Option<Allowance>,
     /// Where the first piece of this turn started on the clock of shares, if there was one.
@@ -63,7 +63,7 @@ impl Sockets {
     /// Without any connection yet, for a thread of a node with `threads` threads, of which `senders` write for it.
     pub fn new(threads: u16, senders: Vec<u16>, clock: Clock) -> Self {
         Sockets {
-            shares: Shares::default(),
+            shares: FairShares::default(),
             allowance: None,
             turn_started: None,
             followed_up: Vec::new(),

@@ -1,6 +1,6 @@
 //! Backups that an API node makes while others work: the steps are those of the client that users have
-//! (`vinga_client_core::backup`), the requests go through the same connections as all others. What came is kept for
-//! `online_backups`, which checks it.
+//! (`vinga_client_core::backup_steps`), the requests go through the same connections as all others. What came is kept
+//! for `online_backups`, which checks it.
 
 use crate::agenda::Time;
 use crate::api::caller::{Call, Caller, Surroundings};
@@ -9,7 +9,7 @@ use crate::profile::BackupProfile;
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use vinga_base::{Epoch, PartitionId};
-use vinga_client_core::backup::{Backup, DefinitionsReader, Task};
+use vinga_client_core::backup_steps::{Backup, DefinitionsReader, Task};
 use vinga_client_core::{Answer as ClientAnswer, Error, Request, Result, Span, Token};
 use vinga_kernel::InjectedBug;
 use vinga_kernel::injected_bug::is_on;

@@ -7,6 +7,7 @@
 
 use crate::agenda::Time;
 use crate::api::backups::{BackupCall, OpenBackup};
+use crate::api::copying::Copying;
 use crate::api::reads::{ReadCall, Search};
 use crate::api::scans::OpenScan;
 use crate::api::schema::{SchemaCall, Watching};
@@ -92,6 +93,8 @@ pub struct Caller {
     pub(super) watching: Watching,
     pub(super) calls: BTreeMap<Token, Call>,
     pub(super) sessions: Vec<SessionState>,
+    /// What one of them copies.
+    pub(super) copying: Option<Copying>,
     /// Steps that wait until the client is connected.
     waiting: VecDeque<(usize, Step)>,
     /// Whether steps wait for a connection; else they are tried at once, and fail.
@@ -125,6 +128,7 @@ impl Caller {
             watching: Watching::new(node, start, profile),
             calls: BTreeMap::new(),
             sessions: Vec::new(),
+            copying: None,
             waiting: VecDeque::new(),
             is_patient,
             answers: VecDeque::new(),
@@ -159,6 +163,7 @@ impl Caller {
             self.client.cancel(token);
         }
         self.sessions.clear();
+        self.copying = None;
         self.waiting.clear();
         self.answers.clear();
     }
@@ -184,6 +189,9 @@ impl Caller {
     pub fn submit(&mut self, cx: &mut Surroundings<'_>, session: usize, step: Step) {
         if self.is_patient && !self.is_connected() {
             self.waiting.push_back((session, step));
+            return;
+        }
+        if self.refuse_beside_copying(cx, session, &step) {
             return;
         }
         match step {

@@ -37,7 +37,7 @@ impl Caller {
         table: TableRef,
         count: u64,
     ) {
-        let search = Search { table, version: self.birth(table), count, begun: cx.now };
+        let search = Search { table, version: cx.changes.rows_of(self.birth(table)), count, begun: cx.now };
         self.sessions[session].search = Some(search);
         self.answers.push_back((session, Answer::Done));
     }
@@ -69,7 +69,7 @@ impl Caller {
             (Some(_), None) => return Err(ErrorCode::ConnectionLost),
         };
         let looks = cx.shape(read.table);
-        let (version, birth) = (table.version().0, table.birth().0);
+        let (version, birth) = (table.version().0, cx.changes.rows_of(table.birth().0));
         let columns = read.selects.then(|| looks.selection());
         let filter = looks.filter(read.condition.as_ref());
         let shape = self.client.add_shape(table, columns, &filter).map_err(|error| error.code())?;

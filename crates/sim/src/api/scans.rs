@@ -109,7 +109,7 @@ impl Caller {
         let index = cx.history.scans.len();
         cx.history.scans.push(ScanRecord {
             scan: scan.clone(),
-            version: table.birth().0,
+            version: cx.changes.rows_of(table.birth().0),
             transaction: transaction.map(|(transaction, _)| transaction.index()),
             opened: cx.now,
             ended: None,

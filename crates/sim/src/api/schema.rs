@@ -51,7 +51,7 @@ impl Caller {
 
     pub(super) fn send_change(
         &mut self,
-        cx: &Surroundings<'_>,
+        cx: &mut Surroundings<'_>,
         session: usize,
         table: TableRef,
         change: TableChange,
@@ -62,6 +62,7 @@ impl Caller {
         let name = cx.shape(table).name().to_string();
         let pinned = Some(known.record().own());
         let mut definition = known.definition().clone();
+        let (mut id, birth, mut changed) = (known.id().0, known.birth().0, table);
         let change = match change {
             // To the name that it has: it gets another version, and all clients go on finding it.
             TableChange::Rename => SchemaChange::RenameTable { new_name: name.clone(), name, pinned: None },
@@ -81,10 +82,31 @@ impl Caller {
                 SchemaChange::AlterTable { name, definition, pinned }
             }
             TableChange::Fence => SchemaChange::FenceTable { name, pinned: None },
-            TableChange::LiftFence => SchemaChange::LiftFence { table: known.id().0 },
+            TableChange::FenceToCopy => {
+                if let Err(code) = self.begin_copying(cx, session, table) {
+                    return self.fail(session, code);
+                }
+                SchemaChange::FenceTable { name, pinned }
+            }
+            TableChange::LiftFence => {
+                if self.is_copying(session) {
+                    id = self.copying.take().map_or(id, |copying| copying.id);
+                }
+                SchemaChange::LiftFence { table: id }
+            }
+            TableChange::TakePlace => {
+                let Some(copying) = self.copying_of(session) else {
+                    return self.fail(session, ErrorCode::StaleTable);
+                };
+                // Whatever becomes of the request: if it gets the name, it has these rows.
+                cx.changes.note_copy(birth, copying.birth);
+                changed = copying.table;
+                let new_name = cx.shape(changed).name().to_string();
+                SchemaChange::RenameCopy { name, new_name, fenced: copying.id }
+            }
         };
         let has_event = !matches!(change, SchemaChange::FenceTable { .. });
-        self.send_schema(cx, session, table, &Request::ChangeSchema(change), has_event);
+        self.send_schema(cx, session, changed, &Request::ChangeSchema(change), has_event);
     }
 
     fn send_schema(
@@ -150,7 +172,10 @@ impl Caller {
         if call.has_event {
             cx.changes.note(call.sent, cx.now, table, record.version);
         }
-        cx.names.insert(record.birth, table);
+        // A copy may have got its table's name before this answer arrived.
+        if !cx.shape(table).is_copy() || !cx.names.contains_key(&record.birth) {
+            cx.names.insert(record.birth, table);
+        }
         match Table::new(record) {
             Ok(known) => {
                 self.learn_hidden(cx, table, &known);

@@ -158,7 +158,7 @@ impl Caller {
             sent.push(Sent { number: operation.number, own, place, version });
             record.events.push(Event::Operation(OperationRecord {
                 operation: operation.clone(),
-                version: table.birth().0,
+                version: cx.changes.rows_of(table.birth().0),
                 sent: cx.now,
                 answered: None,
                 result: OperationResult::Unknown,
@@ -442,7 +442,7 @@ fn push_unlock(
 }
 
 /// The answer to a batch of a transaction that is over.
-fn rolled_back(error: Option<ErrorCode>, operation: u32) -> Answer {
+pub(super) fn rolled_back(error: Option<ErrorCode>, operation: u32) -> Answer {
     let fate = Fate::RolledBack { error, operation };
     Answer::Executed(BatchAnswer { fate, rows: Vec::new(), errors: Vec::new() })
 }

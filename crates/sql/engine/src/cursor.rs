@@ -15,7 +15,7 @@ mod scans;
 
 pub use ahead::Ahead;
 pub use deferred::Deferral;
-pub use direct::{Addition, Candidates, DirectChange, Share, Touched};
+pub use direct::{Addition, Candidates, DirectChange, Touched, TransactionShare};
 pub use kept_rows::set_temporary_folder;
 
 use crate::condition::Condition;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use support::{
     SOFTWARE, backup_file, backup_manifest, image_file, read_backup, read_redo, redo_file, schema_file,
-    system_state,
+    system_state, view_statement,
 };
 use vinga_base::{Epoch, PartitionId, TableId, TableVersion};
 use vinga_format::backup::{
@@ -213,14 +213,7 @@ fn statements_of_version_1_are_read() {
     let block = read_block(old, SOFTWARE).expect("it is whole");
     assert_eq!(block.version, 1);
     let text = read_backup(old).expect("it is whole");
-    let statement = BackupStatement {
-        node: 1,
-        what: "view shop.v".into(),
-        database: "shop".into(),
-        settings: "sql_mode = ''".into(),
-        text: "CREATE VIEW v AS SELECT 1".into(),
-        ..BackupStatement::default()
-    };
+    let statement = view_statement();
     assert!(text.contains(&format!("{:?}", [statement])), "{text}");
 }
 

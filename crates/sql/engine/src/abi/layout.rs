@@ -4,7 +4,7 @@
 //! Only the C side creates the pointers in these; they are valid during the call to which they are passed.
 
 use crate::auto_increment;
-use crate::cursor::{self, Candidates, Share};
+use crate::cursor::{self, Candidates, TransactionShare};
 use crate::definition::{self, Description, Form};
 use crate::failure::{Failure, Result};
 use crate::plan::End;
@@ -150,11 +150,11 @@ pub struct DirectChange {
 
 impl DirectChange {
     /// What it is of the transaction.
-    pub fn share(&self) -> Share {
+    pub fn share(&self) -> TransactionShare {
         match self.share {
-            1 => Share::PartThatLocksAll,
-            2 => Share::Whole,
-            _ => Share::Part,
+            1 => TransactionShare::PartThatLocksAll,
+            2 => TransactionShare::Whole,
+            _ => TransactionShare::Part,
         }
     }
 

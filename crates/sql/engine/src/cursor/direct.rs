@@ -70,7 +70,7 @@ pub enum DirectChange<'a> {
 
 /// What a direct change is of the transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
+pub enum TransactionShare {
     /// A part.
     Part,
     /// A part; rows that do not fulfil the condition stay locked, too.
@@ -96,7 +96,7 @@ struct Prepared<'a> {
     filter: Vec<u8>,
     /// The columns that are read before the change: to compare them, or only to lock the row.
     seen: Option<Arc<Projection>>,
-    share: Share,
+    share: TransactionShare,
     /// Buffer for the row before the change.
     before: Vec<u8>,
 }
@@ -115,7 +115,7 @@ impl Cursor {
         session: &mut Session,
         candidates: Candidates,
         change: DirectChange<'_>,
-        share: Share,
+        share: TransactionShare,
     ) -> Result<Option<Touched>> {
         let place = session.next_number();
         // SAFETY: as the caller promises.
@@ -146,7 +146,7 @@ impl Cursor {
         &mut self,
         session: &mut Session,
         change: DirectChange<'a>,
-        share: Share,
+        share: TransactionShare,
     ) -> Result<Prepared<'a>> {
         let filter = match &self.condition {
             Some(condition) if !condition.is_whole => {
@@ -169,7 +169,7 @@ impl Cursor {
                 (OperationKind::Update, program, self.columns_to_compare(places, additions))
             }
         };
-        let locks_all = share == Share::PartThatLocksAll;
+        let locks_all = share == TransactionShare::PartThatLocksAll;
         let nothing = || locks_all.then(|| self.table.projection(&[], None));
         let seen = looked_at.map(|places| self.table.projection(&places, None)).or_else(nothing);
         Ok(Prepared { change, kind, program, filter, seen, share, before: Vec::new() })
@@ -236,7 +236,7 @@ impl Cursor {
         keys.dedup();
         let mut all = Touched::default();
         for some in keys.chunks(KEYS_AT_ONCE) {
-            match self.change_some(session, prepared, some, some.len() == keys.len())? {
+            match self.change_some(session, prepared, some)? {
                 Some(touched) => all.add(touched),
                 None => return Ok(None),
             }
@@ -270,7 +270,7 @@ impl Cursor {
             }
             if !keys.is_empty() && (is_over || keys.len() >= KEYS_AT_ONCE) {
                 for some in keys.chunks(KEYS_AT_ONCE) {
-                    match self.change_some(session, prepared, some, false)? {
+                    match self.change_some(session, prepared, some)? {
                         Some(touched) => all.add(touched),
                         None => return Ok(None),
                     }
@@ -297,16 +297,16 @@ impl Cursor {
 
     /// Changes the rows with these keys, with one request. `None` if a sum did not fit.
     ///
-    /// `are_all`: it is known that there are no others.
+    /// It commits, too, if this is all of the transaction. A single key without operations before it has no others
+    /// behind it, as only the last chunk can be that short: the others have [`KEYS_AT_ONCE`].
     fn change_some(
         &mut self,
         session: &mut Session,
         prepared: &mut Prepared<'_>,
         keys: &[Vec<u8>],
-        are_all: bool,
     ) -> Result<Option<Touched>> {
         let commits =
-            are_all && keys.len() == 1 && prepared.share == Share::Whole && !session.has_operations();
+            keys.len() == 1 && prepared.share == TransactionShare::Whole && !session.has_operations();
         let table = Arc::clone(&self.table);
         let handle = table.table(session)?;
         let seen: Option<&Table> = match &prepared.seen {
@@ -318,7 +318,7 @@ impl Cursor {
             kind: prepared.kind,
             program: &prepared.program,
             filter: &prepared.filter,
-            locks_all: prepared.share == Share::PartThatLocksAll,
+            locks_all: prepared.share == TransactionShare::PartThatLocksAll,
             wait,
         };
         let mut numbers: Vec<(Option<OperationNumber>, OperationNumber)> = Vec::with_capacity(keys.len());

@@ -34,6 +34,7 @@ impl Session {
     /// # Errors
     /// As of [`Session::commit`].
     pub fn commit_with_results(&mut self) -> Result<()> {
+        debug_assert!(!self.has_pending(), "nobody would look at the results of changes that wait");
         self.check_lost()?;
         self.committed = self.end_by_commit(self.stands_alone)?;
         Ok(())

@@ -245,13 +245,9 @@ pub fn backup_file(content: BackupContent) -> (Vec<u8>, BackupFile) {
         }
         BackupContent::Statements => {
             let statement = BackupStatement {
-                node: 1,
-                what: "view shop.v".into(),
-                database: "shop".into(),
-                settings: "sql_mode = ''".into(),
-                text: "CREATE VIEW v AS SELECT 1".into(),
                 character_set: "latin1".into(),
                 collation: "utf8mb4_bin".into(),
+                ..view_statement()
             };
             full.extend(writer.statement(&statement));
             // Longer than a usual block.
@@ -263,6 +259,18 @@ pub fn backup_file(content: BackupContent) -> (Vec<u8>, BackupFile) {
     full.iter().for_each(|block| file.extend_from_slice(block));
     let bytes = file.len() as u64;
     (file, BackupFile { name: format!("{content:?}.backup"), head, bytes, end })
+}
+
+/// What makes a view again, without the fields that version 1 did not have.
+pub fn view_statement() -> BackupStatement {
+    BackupStatement {
+        node: 1,
+        what: "view shop.v".into(),
+        database: "shop".into(),
+        settings: "sql_mode = ''".into(),
+        text: "CREATE VIEW v AS SELECT 1".into(),
+        ..BackupStatement::default()
+    }
 }
 
 /// A manifest.

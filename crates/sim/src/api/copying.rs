@@ -1,0 +1,83 @@
+//! A session that copies a table keeps the other sessions of its program from changing it. (Those of other programs are
+//! kept out by the write fence, which is one of the whole API node.)
+
+use crate::api::caller::{Caller, Surroundings};
+use crate::api::transactions::rolled_back;
+use vinga_wire::ErrorCode;
+use vinga_workloads::history::Event;
+use vinga_workloads::step::{Fate, Step, TableRef};
+
+/// A table that a session has fenced, or is fencing, to copy it.
+pub struct Copying {
+    session: usize,
+    pub table: TableRef,
+    /// Its id, and the birth that names its rows.
+    pub id: u32,
+    pub birth: u64,
+}
+
+impl Caller {
+    /// Whether a session copies a table: it lifts the write fence before it ends.
+    pub fn is_copying(&self, session: usize) -> bool {
+        self.copying_of(session).is_some()
+    }
+
+    pub(super) fn copying_of(&self, session: usize) -> Option<&Copying> {
+        self.copying.as_ref().filter(|copying| copying.session == session)
+    }
+
+    /// A session begins to copy a table.
+    ///
+    /// # Errors
+    /// If a transaction of this API node may still be going to change rows: the write fence waits for others only.
+    pub(super) fn begin_copying(
+        &mut self,
+        cx: &Surroundings<'_>,
+        session: usize,
+        table: TableRef,
+    ) -> Result<(), ErrorCode> {
+        let known = self.tables.get(&table).ok_or(ErrorCode::NoSuchTable)?;
+        let changes = |event: &Event| match event {
+            Event::Operation(record) => record.operation.table == table && record.operation.kind.is_change(),
+            Event::OwnRead(..) | Event::RollbackTo(_) => false,
+        };
+        let is_in_the_way = cx.history.transactions.iter().any(|transaction| {
+            matches!(transaction.fate, Fate::Open | Fate::Unknown)
+                && transaction.session >> 16 == u32::from(self.node.0)
+                && transaction.events.iter().any(changes)
+        });
+        if self.copying.is_some() || is_in_the_way {
+            return Err(ErrorCode::SchemaBusy);
+        }
+        let birth = cx.changes.rows_of(known.birth().0);
+        self.copying = Some(Copying { session, table, id: known.id().0, birth });
+        Ok(())
+    }
+
+    /// Refuses what a session is not to do while another one copies a table; says whether it has.
+    pub(super) fn refuse_beside_copying(
+        &mut self,
+        cx: &mut Surroundings<'_>,
+        session: usize,
+        step: &Step,
+    ) -> bool {
+        let Some(copying) = self.copying.as_ref().filter(|copying| copying.session != session) else {
+            return false;
+        };
+        let copied = copying.table;
+        match step {
+            Step::Create(table) | Step::Drop(table) | Step::Change(table, _) if *table == copied => {
+                self.fail(session, ErrorCode::SchemaBusy);
+                true
+            }
+            Step::Execute(batch)
+                if batch.operations.iter().any(|one| one.table == copied && one.kind.is_change()) =>
+            {
+                self.abandon_transaction(cx, session);
+                self.answers.push_back((session, rolled_back(Some(ErrorCode::SchemaBusy), 0)));
+                true
+            }
+            _ => false,
+        }
+    }
+}
