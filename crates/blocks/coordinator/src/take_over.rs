@@ -29,7 +29,7 @@ use vinga_wire::take_over::{
     TakeOverConfirm, TakeOverDoneReport, TransactionTrace,
 };
 use vinga_wire::transaction::Outcome;
-use vinga_wire::view::{ClusterView, ReplicaGroup, ViewChange};
+use vinga_wire::view::{ClusterView, ReplicaGroup, Succession, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64};
 
 /// Questions of API nodes that wait at one coordinator, at most.
@@ -174,7 +174,7 @@ impl Coordinator {
     /// The view has changed: begins take-overs that fall to this coordinator, goes on with those under way.
     pub(crate) fn take_over_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         let own = cx.own();
-        let inherited = change.new.successions().iter().flat_map(|succession| succession.coordinators());
+        let inherited = change.new.successions().iter().flat_map(Succession::coordinators);
         for (coordinator, acting) in inherited.collect::<Vec<_>>() {
             if acting == own && self.take_overs.find(coordinator).is_none() {
                 self.begin_take_over(cx, coordinator);

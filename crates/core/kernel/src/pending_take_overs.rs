@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use vinga_base::Epoch;
 use vinga_wire::Frame;
 use vinga_wire::take_over::{CoordinatorName, TakeOverDoneReport};
-use vinga_wire::view::ViewChange;
+use vinga_wire::view::{Succession, ViewChange};
 
 /// The take-overs that a block has to wait for before it believes that transactions of coordinators which have failed
 /// are over. Every block that asks keeps its own, from the views and from `TakeOverDoneReport`, which goes to all
@@ -17,7 +17,7 @@ impl PendingTakeOvers {
     pub fn note_lost(&mut self, change: &ViewChange) {
         let was_known =
             |name| change.old.successions().iter().any(|one| one.coordinators().any(|(n, _)| n == name));
-        let all = change.new.successions().iter().flat_map(|succession| succession.coordinators());
+        let all = change.new.successions().iter().flat_map(Succession::coordinators);
         self.0.extend(all.map(|(name, _)| name).filter(|&name| !was_known(name)));
     }
 
