@@ -220,7 +220,7 @@ fn a_stop_in_order_loses_nothing_that_was_committed() {
 
 #[test]
 fn what_waits_for_no_disk_is_there_soon_and_definitions_at_once() {
-    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=20"]);
+    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=20", "TimeBetweenEpochs=20"]);
     let cluster = node.start();
     let table = make_table(&cluster);
     node.kill();
