@@ -230,7 +230,7 @@ fn one_backup_is_made_at_a_time() {
     let held = cluster.back_up_partition(1).expect("none is made");
     let (is_well, text) = back_up(&node, &place.path().join("second"));
     assert!(
-        !is_well && text.contains("20070") && text.contains(&format!("client {}", cluster.node())),
+        !is_well && text.contains("20073") && text.contains(&format!("client {}", cluster.node())),
         "{text}"
     );
     assert!(!place.path().join("second").exists());
