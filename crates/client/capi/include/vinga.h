@@ -216,6 +216,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_EPOCH_NOT_KNOWN 20049
 /** The disk of a data node is full, so that the change can't be kept: make room on it. */
 #define VINGA_ERROR_DISK_FULL 20050
+/** The data node may not use one of its files: give its user permission to read and write it. */
+#define VINGA_ERROR_FILE_NOT_PERMITTED 20052
 /** The parameter can't have this value, or can't change while data nodes run. */
 #define VINGA_ERROR_BAD_PARAMETER 20051
 /** The rows of a unique index change with those of its table: change these. */

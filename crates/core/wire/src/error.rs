@@ -176,6 +176,8 @@ errors! {
         "The client has seen an epoch that this data node has not received yet.";
     DiskFull = 20050, Resources,
         "The disk of a data node is full, so that the change can't be kept: make room on it.";
+    FileNotPermitted = 20052, Usage,
+        "The data node may not use one of its files: give its user permission to read and write it.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,
