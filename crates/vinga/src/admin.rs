@@ -1,7 +1,7 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
 mod parameters;
-mod redo;
+pub mod redo;
 mod tables;
 
 use crate::arguments::ConnectArguments;
@@ -123,8 +123,17 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Nodes => show(InfoTable::Nodes),
         AdminCommand::Transactions => show(InfoTable::Transactions),
         AdminCommand::Locks => show(InfoTable::Locks),
-        AdminCommand::DiskWrites { seconds: false } => show(InfoTable::DiskWriteSpeedAggregate),
-        AdminCommand::DiskWrites { seconds: true } => show(InfoTable::DiskWriteSpeedBase),
+        AdminCommand::DiskWrites { seconds } => {
+            let table =
+                if *seconds { InfoTable::DiskWriteSpeedBase } else { InfoTable::DiskWriteSpeedAggregate };
+            let ask = |table| cluster.info(table).map_err(|error| error.to_string());
+            let mut rows = ask(table)?;
+            if let Some(failure) = redo::failure(&ask(InfoTable::RedoLogs)?) {
+                add_note(&mut rows, format!("FAILING: {failure}"));
+            }
+            console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
+            Ok(())
+        }
         AdminCommand::Parameters => show(InfoTable::Parameters),
         AdminCommand::Set { change } => {
             cluster.set_parameter(change.parameter, change.value).map_err(|error| error.to_string())?;
@@ -201,6 +210,15 @@ fn cell(column: &str, value: &InfoValue) -> String {
 fn is_note(row: &[InfoValue]) -> bool {
     let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
     row.len() > 1 && matches!(row[0], InfoValue::Text(_)) && row[1..].iter().all(is_empty)
+}
+
+/// Puts a note behind the rows.
+fn add_note(info: &mut InfoRows, note: String) {
+    let mut row = vec![InfoValue::Text(String::new()); info.columns.len()];
+    if let Some(first) = row.first_mut() {
+        *first = InfoValue::Text(note);
+    }
+    info.rows.push(row);
 }
 
 /// Aligned columns, numbers to the right, notes below.

@@ -3,13 +3,14 @@
 use crate::arguments::name_and_value;
 use crate::version::VERSION;
 use clap::Args;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use vinga_config::configuration::Configuration;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::{Assembly, DatabaseFiles, this_machine};
+use vinga_datanode::{Assembly, DatabaseFiles, this_machine, why_refused};
 use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::heap;
@@ -94,7 +95,7 @@ pub struct DataOptions {
     pub parameters: Vec<(String, String)>,
 }
 
-fn cannot_read(file: &Path, error: &std::io::Error) -> String {
+fn cannot_read(file: &Path, error: &io::Error) -> String {
     format!("cannot read the configuration file {}: {error}", file.display())
 }
 
@@ -175,8 +176,10 @@ fn run_node(
         None => None,
         Some(folder) => {
             let place = folder.path().display();
-            folder.create().map_err(|error| format!("cannot make the folder {place}: {error}"))?;
-            let lock = folder.occupy().map_err(|error| format!("cannot use the folder {place}: {error}"))?;
+            let fail =
+                |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
+            folder.create().map_err(|why| fail("cannot make", &why))?;
+            let lock = folder.occupy().map_err(|why| fail("cannot use", &why))?;
             Some(lock.ok_or_else(|| format!("another data node runs in {place}"))?)
         }
     };

@@ -1,5 +1,6 @@
 //! The data node of a cluster on this machine, for development and tests: started, found, stopped.
 
+use crate::admin::redo;
 use crate::arguments::nearest_address;
 use crate::data::{self, DataOptions};
 use std::fs::File;
@@ -263,6 +264,12 @@ pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
         Err(error) if error.code() == ErrorCode::NoFreeNodeId => Ok(Sign::Refuses(error.to_string())),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// That a data node which serves clients can't write checkpoints, as a sentence, if that is so and it says it.
+pub fn failure(folder: &NodeFolder) -> Option<String> {
+    let cluster = Cluster::connect(&nearest_address(folder)?).ok()?;
+    redo::failure(&cluster.info(InfoTable::RedoLogs).ok()?)
 }
 
 /// How many clients a process has at the data node by the Unix socket, according to the data node.

@@ -19,6 +19,8 @@ struct Node {
     start: Option<LastStart>,
     /// How far the start of a data node with a disk is, or how it went.
     progress: Option<StartProgress>,
+    /// What fails at a data node that serves clients.
+    failure: Option<String>,
 }
 
 enum State {
@@ -107,7 +109,11 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
             Sign::Serves(_) => Ok(None),
             Sign::Refuses(why) => Ok(Some(why)),
         };
-        nodes.push(look("data node 1".to_owned(), &folder, sign)?);
+        let mut node = look("data node 1".to_owned(), &folder, sign)?;
+        if node.state.is_running() {
+            node.failure = data_node::failure(&folder);
+        }
+        nodes.push(node);
     }
     for number in sql_nodes::numbers(cluster)? {
         let path = sql_nodes::folder(cluster, number);
@@ -140,7 +146,7 @@ fn look(
         None => State::Stopped,
     };
     let progress = folder.start_progress().filter(|_| state.pid().is_some());
-    Ok(Node { name, state, start: folder.last_start(), progress })
+    Ok(Node { name, state, start: folder.last_start(), progress, failure: None })
 }
 
 /// Whether a data node that has a process restores what is on its disk.
@@ -228,6 +234,9 @@ fn as_table(nodes: &[Node]) -> String {
         if let Some((trouble, why)) = node.state.trouble() {
             text.push_str(&format!("{} {trouble}: {why}\n", node.name));
         }
+        if let Some(failure) = &node.failure {
+            text.push_str(&format!("{} FAILING: {failure}\n", node.name));
+        }
     }
     text
 }
@@ -251,6 +260,9 @@ fn as_json(nodes: &[Node]) -> serde_json::Value {
         if let Some((_, why)) = node.state.trouble() {
             fields["why"] = why.into();
         }
+        if let Some(failure) = &node.failure {
+            fields["failing"] = failure.as_str().into();
+        }
         fields
     };
     nodes.iter().map(node).collect()
@@ -269,9 +281,14 @@ mod tests {
             version: "1".into(),
             data: None,
         };
-        let node =
-            |name: &str, state| Node { name: name.into(), state, start: Some(start.clone()), progress: None };
-        let nodes = [
+        let node = |name: &str, state| Node {
+            name: name.into(),
+            state,
+            start: Some(start.clone()),
+            progress: None,
+            failure: None,
+        };
+        let mut nodes = [
             node("data node 1", State::Running { pid: 7 }),
             node("SQL node 1", State::CutOff),
             node("SQL node 2", State::Silent { pid: 8, why: "nothing came".into() }),
@@ -288,6 +305,11 @@ mod tests {
         let json = as_json(&nodes);
         assert_eq!((&json[0]["pid"], &json[0]["running"]), (&7.into(), &true.into()));
         assert!(json[1]["address"].is_null() && json[2]["why"] == "nothing came", "{json}");
+        assert!(json[0]["failing"].is_null(), "{json}");
+        nodes[0].failure = Some("the disk is full".into());
+        let text = as_table(&nodes);
+        assert!(text.contains("\ndata node 1 FAILING: the disk is full\n"), "{text}");
+        assert_eq!(as_json(&nodes)[0]["failing"], "the disk is full");
     }
 
     #[test]
@@ -307,6 +329,7 @@ mod tests {
             state: State::Starting { pid: 7 },
             start: None,
             progress: Some(StartProgress { report, since: "then".into() }),
+            failure: None,
         };
         let nodes = std::slice::from_ref(&node);
         assert_eq!(

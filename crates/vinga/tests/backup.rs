@@ -4,15 +4,17 @@
 mod support;
 
 use std::fs;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::task::{Context, Waker};
 use support::backups::{Load, Tables, back_up, inspect, restore};
 use support::durable::DurableNode;
 use support::folder::{said, vinga};
 use support::{Node, greet};
 use tempfile::TempDir;
 use vinga::blocking::Cluster;
-use vinga::{ColumnType, Durability, Epoch, ErrorCode, NewTable};
+use vinga::{ColumnType, Durability, Epoch, ErrorCode, InfoTable, NewTable};
 use vinga_format::backup::BackupManifest;
 use vinga_format::{Checksum, Format};
 use vinga_wire::backup::{BackupNextBody, BackupOpenRequest};
@@ -269,13 +271,40 @@ fn one_backup_is_made_at_a_time() {
     let held = cluster.back_up_partition(1).expect("none is made");
     let (is_well, text) = back_up(&node, &place.path().join("second"));
     assert!(
-        !is_well && text.contains("20070") && text.contains(&format!("client {}", cluster.node())),
+        !is_well && text.contains("20073") && text.contains(&format!("client {}", cluster.node())),
         "{text}"
     );
     assert!(!place.path().join("second").exists());
     drop(held);
     let (is_well, text) = back_up(&node, &place.path().join("third"));
     assert!(is_well, "{text}");
+}
+
+#[test]
+fn a_future_that_is_dropped_leaves_no_backup_behind() {
+    let node = Node::start(&[SMALL, "PartitionsPerNode=1"]);
+    let (cluster, other) = (connect(&node), connect(&node));
+    // Dropped before the answer has come, and after.
+    for waits_for_answer in [false, true] {
+        let mut opening = Box::pin(cluster.as_async().back_up_partition(0));
+        drop(opening.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        if waits_for_answer {
+            cluster.info(InfoTable::Nodes).expect("it answers");
+        }
+        drop(opening);
+        while other.back_up_partition(0).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    // One that is refused ends nothing.
+    let held = cluster.back_up_partition(0).expect("none is made");
+    let mut opening = Box::pin(cluster.as_async().back_up_partition(0));
+    drop(opening.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+    drop(opening);
+    cluster.info(InfoTable::Nodes).expect("it answers");
+    let refused = other.back_up_partition(0).err().expect("the first one goes on");
+    assert_eq!(refused.code(), ErrorCode::BackupRunning);
+    assert!(held.request(Epoch(0)).expect("it is sent").wait().is_ok());
 }
 
 #[test]

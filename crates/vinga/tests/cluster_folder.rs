@@ -122,6 +122,8 @@ fn parameters_change_while_the_node_runs() {
     // What the present values do not allow, what no running node can change, what nobody knows.
     for (change, reason) in [
         ("MinDiskWriteSpeed=13M", "would be greater than MaxDiskWriteSpeed"),
+        ("TimeBetweenEpochs=2001", "(2001 ms) would be greater than TimeBetweenGlobalCheckpoints (2000 ms)"),
+        ("TimeBetweenGlobalCheckpoints=49", "TimeBetweenEpochs (50 ms) would be greater"),
         ("DataMemory=1G", "holds from the start of a node to its stop"),
         ("TimeBetweenEpoch=50", "did you mean TimeBetweenEpochs?"),
     ] {

@@ -6,6 +6,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,7 +15,7 @@ use support::durable::{DurableNode, Row, make_table, row, table_of, value};
 use support::folder::{Folder, said, vinga};
 use support::number;
 use vinga::blocking::Cluster;
-use vinga::{ColumnType, ErrorClass, NewTable, Table};
+use vinga::{ColumnType, ErrorClass, NewTable, Record, Table, Value};
 
 /// Rows of a client.
 const ROWS: u64 = 20;
@@ -220,7 +221,7 @@ fn a_stop_in_order_loses_nothing_that_was_committed() {
 
 #[test]
 fn what_waits_for_no_disk_is_there_soon_and_definitions_at_once() {
-    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=20"]);
+    let mut node = DurableNode::new(&["TimeBetweenGlobalCheckpoints=20", "TimeBetweenEpochs=20"]);
     let cluster = node.start();
     let table = make_table(&cluster);
     node.kill();
@@ -454,6 +455,57 @@ fn people_see_how_full_the_log_is() {
     let mut node = DurableNode::new(&["Diskless=yes"]);
     node.start();
     assert!(redo(&node, &[]).contains("Diskless=yes"));
+}
+
+/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not.
+#[test]
+fn people_see_that_checkpoints_fail() {
+    let folder = Folder::new();
+    let up = folder.command("up");
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "ulimit -f 4100; exec \"$@\"", "bash"]).arg(up.get_program()).args(up.get_args());
+    for parameter in [
+        "DataMemory=64M",
+        "NoOfFragmentLogFiles=8",
+        "FragmentLogFileSize=4M",
+        "PartitionsPerNode=1",
+        "TimeBetweenLocalCheckpoints=14",
+    ] {
+        limited.args(["--set", parameter]);
+    }
+    let (ok, text) = said(limited.args(["--port", "0"]).output());
+    assert!(ok, "{text}");
+    let json = |what: &str, more: &[&str]| -> serde_json::Value {
+        let (ok, text) = folder.run(what, &[more, &["--json"]].concat());
+        assert!(ok, "{text}");
+        serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
+    };
+    assert!(json("status", &[])[0]["failing"].is_null());
+    let cluster = Cluster::connect(&format!("127.0.0.1:{}", folder.port())).expect("it runs");
+    let bytes = ColumnType::VarBinary { bytes_max: 20_000 };
+    let id = ColumnType::Integer { bytes: 8, signed: false };
+    let definition = NewTable::new("test.t").column("id", id).column("v", bytes).primary_key(&["id"]);
+    let table = cluster.create_table(definition).expect("a table can be created");
+    for id in 0..400_u64 {
+        let row = Record::new([("id", Value::from(id)), ("v", Value::from(vec![7_u8; 20_000]))]);
+        cluster.write(&table, &row).expect("it can be written");
+    }
+    // Until a checkpoint has met the limit.
+    while json("status", &[])[0]["failing"].is_null() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let status = json("status", &[]);
+    assert!(status[0]["failing"].as_str().expect("a text").contains("the disk is full"), "{status}");
+    assert_eq!(status[0]["running"], true, "{status}");
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("data node 1 FAILING: checkpoints could not be written"), "{text}");
+    for more in [&["disk-writes"][..], &["disk-writes", "--seconds"], &["redo"]] {
+        let (ok, text) = folder.run("admin", more);
+        assert!(ok && text.contains("FAILING") && text.contains("the disk is full"), "{text}");
+    }
+    let writes = json("admin", &["disk-writes"]);
+    let text = writes.to_string();
+    assert!(text.contains("FAILING: checkpoints could not be written"), "{text}");
 }
 
 #[test]

@@ -130,22 +130,32 @@ fn what_can_not_be_used_now_is_left_as_it_is() {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", right, "--inh-caps", right]);
     let works = command.arg("true").output().is_ok_and(|output| output.status.success());
-    let before = fs::metadata(node.folder()).expect("it is there").permissions();
-    for folder in [node.folder().to_owned(), node.file("system"), node.file("redo")] {
+    let checkpoint = node.file("checkpoint/000-00000099.image");
+    fs::create_dir_all(checkpoint.parent().expect("it has one")).expect("a folder can be made");
+    fs::write(&checkpoint, [1; 4096]).expect("it can be written");
+    let first_of = |folder: &str| {
+        let mut entries = fs::read_dir(node.file(folder)).expect("it is there");
+        entries.next().expect("a file").expect("it can be listed").path()
+    };
+    let files = ["system", "redo", "schema"].map(first_of);
+    let folders = ["", "system", "redo", "schema", "checkpoint"].map(|name| node.file(name));
+    for place in folders.into_iter().chain(files).chain([checkpoint]) {
         if !works {
             println!("skipped: setpriv can't take rights away here");
             break;
         }
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).expect("it is ours");
+        let before = fs::metadata(&place).expect("it is there").permissions();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o000)).expect("it is ours");
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set", right, "--inh-caps", right]).arg(node_command.get_program());
         let sentence = refusal_of({
             command.args(node_command.get_args());
             command
         });
-        fs::set_permissions(&folder, before.clone()).expect("it is ours");
-        assert!(sentence.contains("Permission denied"), "{sentence}");
-        assert!(sentence.contains(&folder.display().to_string()), "{sentence}");
+        fs::set_permissions(&place, before).expect("it is ours");
+        assert!(sentence.contains("Permission denied") && !sentence.contains("--initial"), "{sentence}");
+        assert!(sentence.contains(place.display().to_string().trim_end_matches('/')), "{sentence}");
+        assert!(sentence.contains("permission to read and write it"), "{sentence}");
     }
     assert_whole(&mut node);
 }

@@ -305,7 +305,7 @@ impl DataManager {
     fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refuse: FileRefuse = cold::read(frame)?;
         match Task::from_token(refuse.token)? {
-            task @ (Task::List | Task::Read(_)) => self.on_restore_file_refuse(cx, task, refuse.text),
+            task @ (Task::List | Task::Read(_)) => self.on_restore_file_refuse(cx, task, &refuse),
             task => self.on_checkpoint_file_refuse(cx, task, &refuse),
         }
         Some(())

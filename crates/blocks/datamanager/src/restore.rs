@@ -36,6 +36,7 @@ use vinga_fragment::row_store::PlaceError;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
 use vinga_kernel::{AskedTask, Context, InjectedBug};
+use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead};
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
 use vinga_wire::{ErrorCode, Frame, SignalNumber};
@@ -222,13 +223,20 @@ impl DataManager {
         }
     }
 
-    pub(crate) fn on_restore_file_refuse(&mut self, cx: &mut Context<'_>, task: Task, reason: String) {
+    pub(crate) fn on_restore_file_refuse(&mut self, cx: &mut Context<'_>, task: Task, refuse: &FileRefuse) {
         match (task, &self.restore.loading) {
-            (Task::Read(number), Some(loading)) if loading.stream.awaits(number) => {
-                self.reject_checkpoint(cx, reason);
-            }
+            (Task::Read(number), Some(loading)) if loading.stream.awaits(number) => match refuse.kind {
+                // Whether it can be used is known only when it may be read.
+                FileErrorKind::NotPermitted => {
+                    self.restore.loading = None;
+                    self.restore.asked.refuse_for_file(cx, refuse);
+                }
+                FileErrorKind::NotFound | FileErrorKind::DiskFull | FileErrorKind::Failed => {
+                    self.reject_checkpoint(cx, refuse.text.clone());
+                }
+            },
             (Task::Read(_), _) => {}
-            _ => self.restore.refuse(cx, Fault::Damaged(reason)),
+            _ => self.restore.asked.refuse_for_file(cx, refuse),
         }
     }
 

@@ -55,7 +55,7 @@ impl Dictionary {
     pub(crate) fn on_file_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let refuse: FileRefuse = cold::read(frame)?;
         if let Task::List | Task::Read(_) = Task::from_token(refuse.token) {
-            self.refuse_restoring(cx, refuse.text);
+            self.refuse_restoring_for_file(cx, &refuse);
         } else if let Some(file) = &mut self.file
             && let Some(progress) = file.on_failed(cx, refuse)
         {

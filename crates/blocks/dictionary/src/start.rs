@@ -26,6 +26,7 @@ use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileTask};
 use vinga_kernel::{AskedTask, Context, InjectedBug};
 use vinga_wire::dictionary::TableRecord;
+use vinga_wire::file::FileRefuse;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
 use vinga_wire::start::{StartResult, StartTask};
 use vinga_wire::{Address, BlockNumber, ErrorClass, ErrorCode, Frame, SignalNumber, cold};
@@ -171,7 +172,13 @@ impl Dictionary {
     }
 
     /// A file can't be listed or read.
-    pub(crate) fn refuse_restoring(&mut self, cx: &mut Context<'_>, reason: String) {
+    pub(crate) fn refuse_restoring_for_file(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        self.start.reading = None;
+        self.start.asked.refuse_for_file(cx, refuse);
+    }
+
+    /// What is in a file makes no sense.
+    fn refuse_restoring(&mut self, cx: &mut Context<'_>, reason: String) {
         self.start.reading = None;
         self.start.asked.refuse(cx, reason);
     }

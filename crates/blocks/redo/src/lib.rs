@@ -345,7 +345,7 @@ impl Redo {
                 );
                 self.start.refuse_for(cx, ErrorCode::DiskFull, reason);
             }
-            _ => self.refuse_start(cx, refuse.text),
+            _ => self.start.refuse_for_file(cx, &refuse),
         }
         Some(())
     }

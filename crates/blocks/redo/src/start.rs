@@ -28,6 +28,7 @@ use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
 use vinga_kernel::{AskedTask, Context};
+use vinga_wire::file::FileRefuse;
 use vinga_wire::redo::BatchBody;
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
 use vinga_wire::{ErrorCode, Frame};
@@ -57,6 +58,12 @@ impl Start {
         (self.scan, self.replay) = (None, None);
         // Reads of a task that was refused before may be answered later.
         self.asked.refuse(cx, reason);
+    }
+
+    /// The node can't start because of a file.
+    pub fn refuse_for_file(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        (self.scan, self.replay) = (None, None);
+        self.asked.refuse_for_file(cx, refuse);
     }
 
     /// The node can't start because of this error.

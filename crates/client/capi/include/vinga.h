@@ -216,16 +216,18 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_EPOCH_NOT_KNOWN 20049
 /** The disk of a data node is full, so that the change can't be kept: make room on it. */
 #define VINGA_ERROR_DISK_FULL 20050
+/** The data node may not use one of its files: give its user permission to read and write it. */
+#define VINGA_ERROR_FILE_NOT_PERMITTED 20052
 /** The parameter can't have this value, or can't change while data nodes run. */
 #define VINGA_ERROR_BAD_PARAMETER 20051
 /** The rows of a unique index change with those of its table: change these. */
 #define VINGA_ERROR_HIDDEN_TABLE 20060
 /** A backup is being made by another client already: wait until it has ended. */
-#define VINGA_ERROR_BACKUP_RUNNING 20070
+#define VINGA_ERROR_BACKUP_RUNNING 20073
 /** The client makes no backup here: it has ended, or was never begun. */
-#define VINGA_ERROR_NO_SUCH_BACKUP 20071
+#define VINGA_ERROR_NO_SUCH_BACKUP 20074
 /** The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed. */
-#define VINGA_ERROR_BACKUP_BUFFER_FULL 20072
+#define VINGA_ERROR_BACKUP_BUFFER_FULL 20075
 /** There is a database of this name already. */
 #define VINGA_ERROR_DATABASE_EXISTS 20040
 /** There is no such database. */

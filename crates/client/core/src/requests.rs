@@ -142,12 +142,22 @@ struct Waiting {
     link: LinkId,
     lock: Lock,
     fence: Fence,
+    /// The data manager that is to begin a backup.
+    opens_backup: Option<Address>,
+    /// Whether nobody waits for the answer any more, and what has begun by then is to be ended.
+    is_abandoned: bool,
     /// Whether it may have been carried out although no answer came.
     changes: bool,
     answer: Option<Result<Answer>>,
 }
 
 impl Waiting {
+    /// Nobody wants the backup that has begun.
+    fn close_backup(&self, net: &mut Net, data_manager: Address) {
+        net.frame(self.link, SignalNumber::BackupCloseOrder, data_manager);
+        net.link(self.link).hurry();
+    }
+
     /// Nobody wants the write fence that it has got.
     fn lift_fence(&mut self, net: &mut Net, request: u32, table: u32) {
         self.fence = Fence::Lifted;
@@ -188,7 +198,9 @@ impl Requests {
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
         let is_fence = matches!(request, Request::ChangeSchema(SchemaChange::FenceTable { .. }));
         let fence = if is_fence { Fence::Wanted } else { Fence::None };
-        let waiting = Waiting { node, link, lock, fence, changes, answer: None };
+        let opens_backup = matches!(request, Request::BackupOpen(_)).then_some(to);
+        let waiting =
+            Waiting { node, link, lock, fence, opens_backup, is_abandoned: false, changes, answer: None };
         check_length(request)?;
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
         let request_tag = tag(handle);
@@ -287,6 +299,19 @@ impl Requests {
                 Some(_) => {}
             }
         }
+        if let Some(waiting) = self.pool.get_mut(handle)
+            && let Some(data_manager) = waiting.opens_backup
+        {
+            match &waiting.answer {
+                // A backup of this client that was opened before is not to be ended, so the answer is waited for.
+                None => {
+                    waiting.is_abandoned = true;
+                    return;
+                }
+                Some(Ok(_)) => waiting.close_backup(net, data_manager),
+                Some(Err(_)) => {}
+            }
+        }
         let Some(Waiting { node, link, lock, .. }) = self.pool.remove(handle) else { return };
         match lock {
             Lock::None => {}
@@ -367,6 +392,13 @@ impl Requests {
             return Some(());
         }
         let waiting = &mut self.pool[handle];
+        if waiting.is_abandoned {
+            if let (Ok(_), Some(data_manager)) = (&answer, waiting.opens_backup) {
+                waiting.close_backup(net, data_manager);
+            }
+            self.pool.remove(handle);
+            return Some(());
+        }
         match waiting.fence {
             Fence::None | Fence::Wanted => {}
             Fence::Abandoned => {
@@ -400,7 +432,7 @@ impl Requests {
             self.pool.iter().filter(|(_, waiting)| of_endpoint(waiting)).map(|(handle, _)| handle).collect();
         for handle in lost {
             let waiting = &mut self.pool[handle];
-            if matches!(waiting.fence, Fence::Abandoned | Fence::Lifted) {
+            if waiting.is_abandoned || matches!(waiting.fence, Fence::Abandoned | Fence::Lifted) {
                 // It goes with the connection.
                 self.pool.remove(handle);
                 continue;

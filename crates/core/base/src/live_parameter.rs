@@ -126,7 +126,21 @@ impl LiveValues {
         }
         let mut next = self.clone();
         next.set(parameter, value);
-        next.check_speeds()
+        next.check_speeds()?;
+        next.check_epochs()
+    }
+
+    /// An epoch is not longer than the time between global checkpoints.
+    fn check_epochs(&self) -> Result<(), String> {
+        use LiveParameter as P;
+        let (epoch, between) = (self.get(P::TimeBetweenEpochs), self.get(P::TimeBetweenGlobalCheckpoints));
+        match (epoch, between) {
+            (Some(epoch), Some(between)) if epoch > between => Err(format!(
+                "TimeBetweenEpochs ({epoch} ms) would be greater than TimeBetweenGlobalCheckpoints ({between} ms): a \
+                 global checkpoint brings whole epochs to the disk; allowed: at most as much"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The least speed is not above one of the greatest.
@@ -178,6 +192,20 @@ mod tests {
             values.check(P::MaxDiskWriteSpeedOwnRestart, 5 << 20),
             Err("MinDiskWriteSpeed (1099511627776) would be greater than MaxDiskWriteSpeedOwnRestart (5242880)".into())
         );
+        let mut values = values;
+        values.set(P::TimeBetweenGlobalCheckpoints, 200);
+        values.set(P::TimeBetweenEpochs, 100);
+        assert_eq!(values.check(P::TimeBetweenEpochs, 200), Ok(()));
+        assert_eq!(values.check(P::TimeBetweenGlobalCheckpoints, 100), Ok(()));
+        for (parameter, value, epoch, between) in
+            [(P::TimeBetweenEpochs, 201, 201, 200), (P::TimeBetweenGlobalCheckpoints, 99, 100, 99)]
+        {
+            let why = values.check(parameter, value).expect_err("an epoch would be longer");
+            assert!(
+                why.contains(&format!("({epoch} ms)")) && why.contains(&format!("({between} ms)")),
+                "{why}"
+            );
+        }
         assert_eq!(
             LiveValues::default().check(P::MinDiskWriteSpeed, 2 << 20),
             Err("MinDiskWriteSpeed has no effect: the data nodes keep nothing on disk".into())

@@ -5,6 +5,7 @@
 
 use crate::Context;
 use alloc::string::String;
+use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
@@ -43,6 +44,18 @@ impl AskedTask {
     /// The task can't be done, because of this error.
     pub fn refuse_for(&mut self, cx: &mut Context<'_>, error: ErrorCode, reason: String) {
         self.refuse_with(cx, error as u16, reason);
+    }
+
+    /// The task can't be done, because of a file. Where the system does not permit it, the files are not to blame.
+    pub fn refuse_for_file(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
+        match refuse.kind {
+            FileErrorKind::NotPermitted => {
+                self.refuse_for(cx, ErrorCode::FileNotPermitted, refuse.describe());
+            }
+            FileErrorKind::NotFound | FileErrorKind::DiskFull | FileErrorKind::Failed => {
+                self.refuse(cx, refuse.text.clone());
+            }
+        }
     }
 
     fn refuse_with(&mut self, cx: &mut Context<'_>, error: u16, reason: String) {

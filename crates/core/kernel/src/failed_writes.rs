@@ -18,7 +18,7 @@ impl FailedWrites {
     /// One has failed: the node is to stop. `what` names what was to be written.
     pub fn stop_node(&mut self, cx: &mut Context<'_>, what: &str, refuse: &FileRefuse) {
         self.has_failed = true;
-        cx.stop_node(format_args!("{what} can't be written: {}", refuse.text));
+        cx.stop_node(format_args!("{what} can't be written: {}", refuse.describe()));
     }
 
     /// Whether one has failed: then no answer about files counts.

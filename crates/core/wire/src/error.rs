@@ -176,15 +176,17 @@ errors! {
         "The client has seen an epoch that this data node has not received yet.";
     DiskFull = 20050, Resources,
         "The disk of a data node is full, so that the change can't be kept: make room on it.";
+    FileNotPermitted = 20052, Usage,
+        "The data node may not use one of its files: give its user permission to read and write it.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,
         "The rows of a unique index change with those of its table: change these.";
-    BackupRunning = 20070, Application,
+    BackupRunning = 20073, Application,
         "A backup is being made by another client already: wait until it has ended.";
-    NoSuchBackup = 20071, Usage,
+    NoSuchBackup = 20074, Usage,
         "The client makes no backup here: it has ended, or was never begun.";
-    BackupBufferFull = 20072, Resources,
+    BackupBufferFull = 20075, Resources,
         "The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";

@@ -9,6 +9,7 @@
 //! Each task is answered once. A block that asks for several tasks on the same file gets them done, and answered, in
 //! their order.
 
+use alloc::format;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U64;
@@ -44,6 +45,20 @@ pub struct FileRefuse {
     pub kind: FileErrorKind,
     /// For people: task, path and the system's reason.
     pub text: String,
+}
+
+/// What to do when the system does not permit a node to use its files.
+pub const NEEDS_PERMISSION: &str =
+    "the user that runs the data node needs permission to read and write it and the folder that it is in";
+
+impl FileRefuse {
+    /// What has failed, for people, and what to do if that was not permitted.
+    pub fn describe(&self) -> String {
+        match self.kind {
+            FileErrorKind::NotPermitted => format!("{}: {NEEDS_PERMISSION}", self.text),
+            FileErrorKind::NotFound | FileErrorKind::DiskFull | FileErrorKind::Failed => self.text.clone(),
+        }
+    }
 }
 
 /// Body of `StopNodeOrder` (cold).

@@ -21,6 +21,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_runtime::files::flush_folder;
+use vinga_wire::file::NEEDS_PERMISSION;
 
 /// Kinds of files that are the database's, in the order in which they are removed. Backups are not: they are made to be
 /// kept.
@@ -69,7 +70,7 @@ impl<'a> DatabaseFiles<'a> {
                 File::open(&path).and_then(|file| file.take(SYSTEM_BYTES_MAX).read_to_end(&mut bytes));
             match result {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                    Err(format!("the system file {} can't be read: {why}", path.display()))
+                    Err(format!("the system file {} can't be read: {}", path.display(), why_refused(&why)))
                 }
                 _ => Ok(bytes),
             }
@@ -101,7 +102,7 @@ impl<'a> DatabaseFiles<'a> {
         let written = fs::write(&mark, text).and_then(|()| File::open(&mark)?.sync_all());
         written
             .and_then(|()| flush_folder(self.folder))
-            .map_err(|why| format!("can't write {}: {why}", mark.display()))
+            .map_err(|why| format!("can't write {}: {}", mark.display(), why_refused(&why)))
     }
 
     /// Removes all files of the database; other files in the folder stay.
@@ -113,7 +114,8 @@ impl<'a> DatabaseFiles<'a> {
         for (kind, what) in KINDS {
             let files = self.list(kind)?;
             for file in &files {
-                fs::remove_file(file).map_err(|why| format!("can't remove {}: {why}", file.display()))?;
+                fs::remove_file(file)
+                    .map_err(|why| format!("can't remove {}: {}", file.display(), why_refused(&why)))?;
             }
             if !files.is_empty() {
                 let folder = self.folder.join(kind.folder());
@@ -127,7 +129,8 @@ impl<'a> DatabaseFiles<'a> {
     /// The files of a kind.
     fn list(&self, kind: FileKind) -> Result<Vec<PathBuf>, String> {
         let folder = self.folder.join(kind.folder());
-        let failed = |why: io::Error| format!("the folder {} can't be read: {why}", folder.display());
+        let failed =
+            |why: io::Error| format!("the folder {} can't be read: {}", folder.display(), why_refused(&why));
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -142,6 +145,16 @@ impl<'a> DatabaseFiles<'a> {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// Why the system refuses something, and what to do if it does not permit it.
+pub fn why_refused(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            format!("{why}: {NEEDS_PERMISSION}")
+        }
+        _ => why.to_string(),
     }
 }
 

@@ -13,7 +13,7 @@ mod local_node;
 mod machine;
 mod settings;
 
-pub use database_files::{DatabaseFiles, Removed};
+pub use database_files::{DatabaseFiles, Removed, why_refused};
 pub use local_node::LocalNode;
 pub use machine::this_machine;
 

@@ -142,7 +142,29 @@ fn check(parameters: &Parameters) -> Vec<ParameterError> {
             "this version keeps one copy of the data only; allowed now: 1 (the table's 1 to 4 come later)";
         wrong_values.push(parameters.refuse(Parameter::NoOfReplicas, problem));
     }
+    wrong_values.extend(check_epochs(parameters));
     wrong_values
+}
+
+/// An epoch is not longer than the time between global checkpoints, which bring whole epochs to the disk.
+fn check_epochs(parameters: &Parameters) -> Option<ParameterError> {
+    let (epochs, checkpoints) = (Parameter::TimeBetweenEpochs, Parameter::TimeBetweenGlobalCheckpoints);
+    let [epoch, between] = [epochs, checkpoints].map(|parameter| parameters.integer(parameter));
+    if epoch <= between {
+        return None;
+    }
+    // What was given is refused, and not a default that the user has never seen.
+    let refused = if *parameters.origin(epochs) == Origin::Default {
+        let problem =
+            format!("less than TimeBetweenEpochs, which is {epoch} ms; allowed: {epoch} ms and more");
+        parameters.refuse(checkpoints, problem)
+    } else {
+        let problem = format!(
+            "more than TimeBetweenGlobalCheckpoints, which is {between} ms; allowed: at most {between} ms"
+        );
+        parameters.refuse(epochs, problem)
+    };
+    Some(refused)
 }
 
 /// Remarks on unusual but allowed settings.

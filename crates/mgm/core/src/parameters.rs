@@ -235,7 +235,8 @@ parameters! {
     HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500);
 
     /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are brought
-    /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints.
+    /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints. It may not be
+    /// longer than that.
     TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
 
     /// Time between global checkpoints: how much of what was committed a crash of the whole cluster can cost, beside

@@ -195,6 +195,14 @@ mod tests {
     const MESSAGE_MAX: usize = 200;
 
     #[test]
+    fn numbers_of_the_sql_node_are_no_others() {
+        for own in [TEMPORARY_FILE_FAILED, VALUE_TOO_LONG, DEFINITION_TOO_LONG] {
+            let number = u16::try_from(own).expect("one of Vinga's numbers");
+            assert_eq!(ErrorCode::from_number(number), None, "{own}");
+        }
+    }
+
+    #[test]
     fn an_outage_is_told_in_full_with_a_long_address() {
         let address = format!("unix:/{}", "x".repeat(70));
         let cause = format!("can't connect to {address}: Connection refused (os error 111)");

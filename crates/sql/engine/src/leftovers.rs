@@ -3,12 +3,20 @@
 //!
 //! A table is known by more than its name: another one may have the name by then. A thread does it, which exists as
 //! long as there are such tables; a statement that needs one of the names does it itself.
+//!
+//! New tables that were to replace others (`#sql-alter-…`) are also in a file of the server's data folder, so that they
+//! are dropped even if the SQL node stops before: the data nodes don't know whose they are, and those of another SQL
+//! node may be in use. Others are in memory only: a table under a name that users have chosen is theirs after a restart.
 
+use crate::copying::is_copy;
 use crate::definition::split_own_part;
 use crate::failure::{Failure, Result, ha};
 use crate::native_tables;
 use crate::node::Node;
 use crate::schema::carry_out_over;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +27,10 @@ use vinga::blocking::Cluster;
 const PAUSE: Duration = Duration::from_millis(200);
 /// How often a table is looked up that is not there: a change whose outcome was not reported may be under way.
 const LOOKS: u32 = 5;
+
+/// The file, in the server's data folder, which is its working directory. A line is the name of a table and the
+/// server's version of its definition, both in hexadecimal digits.
+const FILE: &str = "vinga-leftovers";
 
 const NO_PANIC: &str = "nothing panics while it holds the leftovers";
 
@@ -47,6 +59,8 @@ struct Leftover {
     name: String,
     which: Which,
     looks: u32,
+    /// Whether an earlier run of the server has left it: this one has never seen it.
+    is_recalled: bool,
 }
 
 #[derive(Default)]
@@ -63,12 +77,57 @@ pub struct Leftovers {
     work: Mutex<()>,
 }
 
+impl List {
+    /// Brings the file up to date. A failure is only noted: the tables are dropped if the SQL node goes on.
+    fn save(&self, node: &Node) {
+        let known = self.leftovers.iter().filter(|leftover| is_copy(&leftover.name));
+        let lines = known.filter_map(|leftover| match &leftover.which {
+            Which::Version(version) => Some(line(&leftover.name, version)),
+            Which::Birth(_) => None,
+        });
+        if let Err(why) = write(Path::new(FILE), &lines.collect::<String>()) {
+            node.server
+                .note(&format!("the list of tables that are still to be dropped can't be written: {why}"));
+        }
+    }
+}
+
 impl Leftovers {
     /// This table is to be dropped.
     pub fn add(&self, node: &Arc<Node>, name: &str, which: Which) {
+        self.take_on(node, [Leftover { name: name.to_owned(), which, looks: 0, is_recalled: false }]);
+    }
+
+    /// What an earlier run of this server has left is to be dropped.
+    pub fn recall(&self, node: &Arc<Node>) {
+        let text = match fs::read_to_string(FILE) {
+            Ok(text) => text,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return,
+            Err(why) => {
+                return node.server.note(&format!("the list of tables to be dropped can't be read: {why}"));
+            }
+        };
+        self.take_on(
+            node,
+            text.lines().filter_map(read_line).map(|(name, version)| Leftover {
+                name,
+                which: Which::Version(version),
+                looks: 0,
+                is_recalled: true,
+            }),
+        );
+    }
+
+    fn take_on(&self, node: &Arc<Node>, new: impl IntoIterator<Item = Leftover>) {
         let mut list = self.list.lock().expect(NO_PANIC);
-        list.leftovers.retain(|leftover| leftover.name != name);
-        list.leftovers.push(Leftover { name: name.to_owned(), which, looks: 0 });
+        for one in new {
+            list.leftovers.retain(|leftover| leftover.name != one.name);
+            list.leftovers.push(one);
+        }
+        if list.leftovers.is_empty() {
+            return;
+        }
+        list.save(node);
         if !list.has_thread {
             let node = Arc::clone(node);
             let thread = thread::Builder::new().name("vinga-leftovers".into()).spawn(move || run(&node));
@@ -93,7 +152,9 @@ impl Leftovers {
         // The thread may have been faster.
         let Some(leftover) = self.find(name) else { return Ok(()) };
         remove(node, cluster, &leftover)?;
-        self.list.lock().expect(NO_PANIC).leftovers.retain(|leftover| leftover.name != name);
+        let mut list = self.list.lock().expect(NO_PANIC);
+        list.leftovers.retain(|leftover| leftover.name != name);
+        list.save(node);
         Ok(())
     }
 
@@ -112,11 +173,13 @@ impl Leftovers {
             let Some(leftover) = self.find(&name) else { continue };
             let Ok((_, cluster)) = node.cluster(0, None) else { return };
             let removed = remove(node, &cluster, &leftover);
-            if removed == Ok(true) {
+            if removed == Ok(true) && !leftover.is_recalled {
                 // Only a thread that is not the server's may do this. A statement that needs the name sees to it itself.
                 node.server.forget(&leftover.name);
             }
-            self.list.lock().expect(NO_PANIC).leftovers.retain_mut(|other| {
+            let mut list = self.list.lock().expect(NO_PANIC);
+            let before = list.leftovers.len();
+            list.leftovers.retain_mut(|other| {
                 // A statement may have left another one meanwhile.
                 if other.name != leftover.name || other.which != leftover.which {
                     return true;
@@ -124,6 +187,9 @@ impl Leftovers {
                 other.looks += u32::from(removed == Ok(false));
                 removed != Ok(true) && other.looks < LOOKS
             });
+            if list.leftovers.len() != before {
+                list.save(node);
+            }
         }
     }
 }
@@ -159,4 +225,55 @@ fn remove(node: &Arc<Node>, cluster: &Cluster, Leftover { name, which, .. }: &Le
         "table {name}, which a statement had left when the data nodes were lost, was dropped"
     ));
     Ok(true)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+fn line(name: &str, version: &[u8]) -> String {
+    format!("{} {}\n", hex(name.as_bytes()), hex(version))
+}
+
+/// A table of the file. Only passing names without doubt are read: nothing else may be dropped.
+fn read_line(line: &str) -> Option<(String, Vec<u8>)> {
+    let (name, version) = line.split_once(' ')?;
+    let (name, version) = (String::from_utf8(from_hex(name)?).ok()?, from_hex(version)?);
+    (is_copy(&name) && !version.is_empty()).then_some((name, version))
+}
+
+/// Replaces the file as a whole; none is there if there is nothing to write.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return match fs::remove_file(path) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+            _ => Ok(()),
+        };
+    }
+    let unfinished = path.with_extension("new");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_read_as_they_were_written_and_others_are_not() {
+        let name = "test.#sql-alter-1f-7";
+        assert_eq!(read_line(line(name, &[0, 255, 7]).trim_end()), Some((name.to_owned(), vec![0, 255, 7])));
+        for wrong in
+            [line("test.t", &[1]), line(name, &[]), "zz 00".to_owned(), "00".to_owned(), String::new()]
+        {
+            assert_eq!(read_line(wrong.trim_end_matches('\n')), None, "{wrong}");
+        }
+    }
 }

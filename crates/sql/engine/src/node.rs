@@ -149,6 +149,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     run("vinga-schema", |node, _| schema_watch::run(node))?;
     run("vinga-databases", |node, _| databases::run(node))?;
     run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
+    node.leftovers.recall(&node);
     *NODE.write().expect(NO_PANIC) = Some(node);
     Ok(())
 }

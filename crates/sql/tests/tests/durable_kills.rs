@@ -204,7 +204,7 @@ struct Definitions {
     tables: Tables,
     /// The tables as they would be after the statement that was not answered.
     open: Option<(String, Tables)>,
-    /// Statements that were not answered, by their first word and the outcome.
+    /// Statements that were not answered, by their kind and the outcome.
     outcomes: BTreeMap<(String, &'static str), u32>,
 }
 
@@ -232,7 +232,7 @@ impl Definitions {
         let new = format!("made_{:06}", self.count);
         let names: Vec<&String> = self.tables.keys().collect();
         let chosen = self.random.choice(&names).map(|&name| (name.clone(), self.tables[name]));
-        let (kind, Some((table, Made { columns, rows }))) = (self.random.u8(..16), chosen) else {
+        let (kind, Some((table, Made { columns, rows }))) = (self.random.u8(..20), chosen) else {
             after.insert(new.clone(), Made { columns: 1, rows: 0 });
             return (format!("CREATE TABLE {new} (id INT PRIMARY KEY) ENGINE=VINGA"), after);
         };
@@ -262,6 +262,16 @@ impl Definitions {
             12 => {
                 after.insert(table.clone(), Made { columns, rows: 0 });
                 format!("TRUNCATE TABLE {table}")
+            }
+            13..=15 if rows > 0 => {
+                after.insert(new.clone(), Made { columns, rows });
+                format!("CREATE TABLE {new} (PRIMARY KEY (id)) ENGINE=VINGA SELECT * FROM {table}")
+            }
+            13..=15 => {
+                after.insert(new.clone(), Made { columns: 1, rows: ROWS_MADE });
+                format!(
+                    "CREATE TABLE {new} (id INT PRIMARY KEY) ENGINE=VINGA SELECT seq AS id FROM seq_1_to_{ROWS_MADE}"
+                )
             }
             _ => {
                 after.remove(&table);
@@ -308,7 +318,12 @@ impl Definitions {
             if is_done || found == self.tables {
                 let outcome = if is_done { "done" } else { "not done" };
                 if let Some((statement, _)) = &open {
-                    let word = statement.split(' ').next().expect("a statement").to_owned();
+                    let word = statement.split(' ').next().expect("a statement");
+                    let word = if statement.contains("SELECT") {
+                        format!("{word} … SELECT")
+                    } else {
+                        word.to_owned()
+                    };
                     *self.outcomes.entry((word, outcome)).or_default() += 1;
                 }
                 self.tables = found;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
+use vinga::{ColumnType, NewTable};
 use vinga_sql_tests::servers::Servers;
 use vinga_sql_tests::{HANG_GUARD, Session, eventually};
 use vinga_sqlnode::SqlError;
@@ -168,6 +169,47 @@ fn the_old_table_is_there() {
             session.query("ALTER TABLE t DROP COLUMN b");
         }
     }
+}
+
+/// What the statement could not drop is known to the next run of the SQL node.
+#[test]
+fn a_copy_is_dropped_even_if_the_sql_node_is_killed_before() {
+    let mut world = World::new("copying-killed");
+    let sessions = [0; 3].map(|node| world.servers.connect(node));
+    let [mut session, mut reader, mut other] = sessions;
+    reader.query("BEGIN");
+    reader.query("SELECT COUNT(*) FROM t");
+    let waits = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE state = '{WAITS}'");
+    thread::scope(|threads| {
+        let running = threads.spawn(|| session.try_query(ALTER));
+        eventually("the statement waits", || other.lines(&waits) == ["1"]);
+        world.servers.data.kill();
+        _ = reader.try_query("ROLLBACK");
+        running.join().expect("it does not panic").expect_err("the data node is gone");
+    });
+    world.servers.sql_nodes[0].kill().expect("it can be killed");
+    world.servers.data.restart();
+    let native = Cluster::connect(&world.servers.data.address()).expect("the data node answers");
+    let has_copy = || {
+        let names = native.tables().expect("the data node answers");
+        names.iter().any(|name| name.starts_with("test.#sql"))
+    };
+    assert!(has_copy(), "nobody has dropped it yet");
+    // One of another SQL node, for all that is known.
+    let id = ColumnType::Integer { bytes: 8, signed: false };
+    let foreign = NewTable::new("test.#sql-alter-1-1").column("id", id).primary_key(&["id"]);
+    native.create_table(foreign).expect("it can be created");
+    world.servers.sql_nodes[0].restart().expect("it starts again");
+    eventually("only the other one is there", || {
+        let names = native.tables().expect("the data node answers");
+        let copies: Vec<&String> = names.iter().filter(|name| name.starts_with("test.#sql")).collect();
+        copies == ["test.#sql-alter-1-1"]
+    });
+    native.drop_table("test.#sql-alter-1-1").expect("it stays");
+    let mut session = world.servers.connect(0);
+    succeeds_soon(&mut session, ALTER);
+    is_whole(&mut session, "t");
+    world.await_rest();
 }
 
 #[test]

@@ -42,6 +42,20 @@ impl Stream<'_> {
         grouped(self.number(column))
     }
 
+    /// That its checkpoints can't be written, if that is so.
+    fn failure(&self) -> Option<String> {
+        let given_up = self.number("lcps_given_up");
+        let tries = match given_up {
+            0 => return None,
+            1 => "once".to_owned(),
+            _ => format!("{given_up} times"),
+        };
+        Some(format!(
+            "checkpoints could not be written since ({tries}): the disk is full; the log of the node has the file. \
+             Until there is room, the redo log can't be cut, and changes get 410 when it is full"
+        ))
+    }
+
     /// Lines for people.
     fn describe(&self) -> String {
         let mut text = format!(
@@ -90,16 +104,8 @@ impl Stream<'_> {
                 None => " none since the start".to_owned(),
             },
         );
-        let given_up = self.number("lcps_given_up");
-        if given_up > 0 {
-            let tries = if given_up == 1 { "once".to_owned() } else { format!("{given_up} times") };
-            line(
-                "FAILING",
-                format!(
-                    "checkpoints could not be written since ({tries}): the disk is full; the log of the node has the file. \
-                     Until there is room, the redo log can't be cut, and changes get 410 when it is full"
-                ),
-            );
+        if let Some(failure) = self.failure() {
+            line("FAILING", failure);
         }
         text
     }
@@ -196,6 +202,12 @@ fn streams(info: &InfoRows) -> (Vec<Stream<'_>>, Vec<&str>) {
     (streams, notes)
 }
 
+/// That checkpoints of a node can't be written, as a sentence, if that is so; the stream that failed most often counts.
+pub fn failure(info: &InfoRows) -> Option<String> {
+    let (streams, _) = streams(info);
+    streams.iter().max_by_key(|stream| stream.number("lcps_given_up"))?.failure()
+}
+
 /// The streams and the advice, for people.
 pub fn as_text(info: &InfoRows) -> String {
     let (streams, notes) = streams(info);
@@ -280,6 +292,22 @@ mod tests {
         let advice = Advice::of(&streams).expect("there is a stream");
         assert_eq!((advice.files, advice.file_bytes), ((40_u64 << 40).div_ceil((1 << 30) - 4096), 1 << 30));
         assert!(as_text(&huge).contains("FragmentLogFileSize = 1G"));
+    }
+
+    #[test]
+    fn checkpoints_that_fail_are_named() {
+        let columns = ["stream", "lcps_given_up"].map(str::to_owned).to_vec();
+        let rows = |given_up: &[u64]| {
+            let row = |(stream, &tries): (u64, &u64)| [stream, tries].map(InfoValue::Number).to_vec();
+            InfoRows { columns: columns.clone(), rows: (0..).zip(given_up).map(row).collect() }
+        };
+        assert_eq!((failure(&rows(&[])), failure(&rows(&[0, 0]))), (None, None));
+        let found = rows(&[0, 3, 1]);
+        let sentence = failure(&found).expect("they fail");
+        assert!(sentence.contains("(3 times)") && sentence.contains("the disk is full"), "{sentence}");
+        let text = as_text(&found);
+        assert!(text.contains(&sentence) && text.contains("(once)"), "{text}");
+        assert_eq!(text.matches("FAILING").count(), 2, "{text}");
     }
 
     #[test]
