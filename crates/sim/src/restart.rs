@@ -304,6 +304,10 @@ impl World {
 
     /// A node has restored everything, and lets clients in from now on.
     pub(crate) fn on_node_started(&mut self, node: u8) {
+        // Its disk may have failed in the same turn: then it stops, and what it has can't be looked at.
+        if !self.is_alive(node) {
+            return;
+        }
         self.starts_of_nodes[usize::from(node) - 1].is_started = true;
         self.starts.refused = 0;
         if self.starts_of_nodes.iter().all(|start| start.is_started) && self.profile.log.is_some() {

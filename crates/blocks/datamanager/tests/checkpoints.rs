@@ -113,7 +113,7 @@ fn a_start_that_is_refused_leaves_the_checkpoint_that_could_not_be_read() {
     node.order_checkpoint(1 << 30);
     assert_eq!(node.files.len(), 2, "the newer file builds on the older one");
     let newest = *node.files.keys().last().expect("there are two");
-    // Whoever has restored the folder from a copy has left this file to another user, or the disk fails for a moment.
+    // The disk fails for a moment.
     let (table, trimmed) = (node.table.clone(), node.trimmed);
     let mut node = Node::stopped(table, node.files, node.log);
     node.unreadable = Some(newest);

@@ -359,8 +359,9 @@ impl Dictionary {
     /// Whether the present round has to wait for transactions of coordinators that have failed: a dead coordinator has
     /// answered when its take-over is done.
     fn awaits_orphans(&self, cx: &mut Context<'_>) -> bool {
-        let waits_for_transactions =
-            self.change.as_ref().is_some_and(|change| matches!(change.round, Round::Switch | Round::Fence));
+        let waits_for_transactions = self.change.as_ref().is_some_and(|change| {
+            matches!(change.round, Round::Switch | Round::Fence) && change.task(change.round).is_some()
+        });
         if !waits_for_transactions || self.take_overs.is_empty() {
             return false;
         }

@@ -122,6 +122,8 @@ struct World {
     locks: BTreeSet<(u8, u32)>,
     request_next: u32,
     second_node_failed: bool,
+    /// Whether all transactions of its coordinator have ended.
+    is_taken_over: bool,
     /// `None`: the node has no disk.
     files: Option<Files>,
     /// Tasks on files that are not done.
@@ -147,6 +149,7 @@ impl World {
             locks: BTreeSet::new(),
             request_next: 0,
             second_node_failed: false,
+            is_taken_over: true,
             files: has_disk.then(Files::default),
             tasks: VecDeque::new(),
             not_durable: VecDeque::new(),
@@ -390,10 +393,12 @@ impl World {
             }
             9 if b < 8 && !self.second_node_failed => {
                 self.second_node_failed = true;
+                self.is_taken_over = false;
                 self.blocks.retain(|address, _| address.node().0 == 1);
                 self.harness.lose_node(NodeId(2));
                 self.carry();
             }
+            9 if b < 80 && !self.is_taken_over => self.take_over(),
             9 if b > 240 => {
                 self.harness.advance(EVENT_WAIT_MAX);
                 self.carry();
@@ -411,8 +416,18 @@ impl World {
         }
     }
 
+    /// A successor has ended all transactions of the coordinator that has failed.
+    fn take_over(&mut self) {
+        self.is_taken_over = true;
+        taken_over(&mut self.harness, COORDINATORS[1]);
+        self.carry();
+    }
+
     /// Nothing more is asked, everybody answers and confirms.
     fn come_to_rest(&mut self) {
+        if !self.is_taken_over {
+            self.take_over();
+        }
         loop {
             let addresses: Vec<Address> = self.blocks.keys().copied().collect();
             while addresses.iter().any(|&address| self.receive(address, false) || self.say(address))

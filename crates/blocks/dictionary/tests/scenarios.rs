@@ -480,7 +480,12 @@ fn data_node_failure() {
     assert!(h.has_met("schema change goes on without a failed data node"));
     carry_out(&mut h);
     assert_eq!(names(&h), [(1, V, "test.items")]);
+    h.heading("transactions of its coordinator use the table until its successor has ended them");
     named(&mut h, api(150), SignalNumber::DropTableRequest, 2, "test.items");
+    carry_out(&mut h);
+    assert!(h.has_met("schema change waits for transactions of a failed coordinator"));
+    assert_eq!(names(&h), [(1, V, "test.items")]);
+    taken_over(&mut h, COORDINATORS[1]);
     carry_out(&mut h);
     assert!(names(&h).is_empty() && !h.block().is_changing());
     check("data_node_failure.txt", &h);

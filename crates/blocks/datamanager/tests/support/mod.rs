@@ -275,7 +275,7 @@ impl Node {
                 file[offset as usize..end].copy_from_slice(&data);
             }
             FileTask::Read { .. } if self.unreadable == Some(request.file) => {
-                return Err(FileError { kind: FileErrorKind::NotPermitted, text: "it can't be read".into() });
+                return Err(FileError { kind: FileErrorKind::Failed, text: "it can't be read".into() });
             }
             FileTask::Read { offset, bytes } => {
                 let file = file.expect("it is there");

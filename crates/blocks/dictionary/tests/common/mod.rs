@@ -11,8 +11,9 @@ use vinga_wire::schema::{
     SchemaLockRequest,
 };
 use vinga_wire::schema_round::{RoundName, SchemaRoundConfirm, SchemaRoundRefuse};
+use vinga_wire::take_over::{CoordinatorName, TakeOverDoneReport};
 use vinga_wire::view::{ClusterView, Member};
-use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U64, cold};
 
 const fn address(node: u8, block: BlockNumber) -> Address {
     Address::new(NodeId(node), block, 0)
@@ -164,6 +165,15 @@ pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {
     let body = ApiNodeBody::new(NodeId(node), Incarnation(7));
     h.send(MEMBERSHIP, signal, |w| {
         w.put(&body);
+    })
+    .expect("allowed");
+}
+
+/// All transactions of a coordinator that has failed have ended.
+pub fn taken_over(h: &mut Harness<Dictionary>, coordinator: Address) {
+    let name = CoordinatorName { address: coordinator, incarnation: Incarnation(1) };
+    h.send(COORDINATORS[0], SignalNumber::TakeOverDoneReport, |w| {
+        w.put(&TakeOverDoneReport { coordinator: name.into(), epoch: U64::new(9) });
     })
     .expect("allowed");
 }
