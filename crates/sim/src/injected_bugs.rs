@@ -41,6 +41,9 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::CheckpointsGivenUpForGood,
     InjectedBug::ChangeAnsweredTooEarly,
     InjectedBug::DeadDefinitionsRestored,
+    InjectedBug::DeadCoordinatorGoesOn,
+    InjectedBug::TakeOverCommitsForwards,
+    InjectedBug::EpochClosesBeforeTakeOver,
 ];
 
 /// A broken rule, and how it was noticed.

@@ -298,6 +298,8 @@ mod tests {
     use alloc::vec;
     use vinga_base::{Incarnation, NodeId};
     use vinga_kernel::testkit::Harness;
+    use vinga_wire::epoch::EpochClosedReport;
+    use vinga_wire::take_over::{CoordinatorName, TakeOverDoneReport};
     use vinga_wire::view::{ClusterView, Member};
 
     const fn address(node: u8, block: BlockNumber) -> Address {
@@ -393,6 +395,31 @@ mod tests {
         assert!(h.has_met("next president goes on with the epochs"));
         h.advance(Span::from_millis(100));
         assert_eq!(announced(&mut h), to_own(2, 5001));
+    }
+
+    #[test]
+    fn no_epoch_closes_while_a_coordinator_is_being_taken_over() {
+        let mut h = harness(1);
+        let (data_manager, failed) =
+            (address(1, BlockNumber::DataManager), address(2, BlockNumber::Coordinator));
+        h.send(data_manager, SignalNumber::EpochClosedRequest, |writer| {
+            writer.put(&EpochBody::new(Epoch(1000)));
+        })
+        .expect("a block may send this");
+        h.lose_node(NodeId(2));
+        h.take_sent();
+        let coordinator = address(1, BlockNumber::Coordinator);
+        h.send(coordinator, SignalNumber::EpochClosedReport, |writer| {
+            writer.put(&EpochClosedReport { epoch: U64::new(1000), changed: U64::ZERO });
+        })
+        .expect("a block may send this");
+        assert_eq!(h.take_sent().len(), 0, "the dead coordinator may have committed something in it");
+        let name = CoordinatorName { address: failed, incarnation: Incarnation(1) };
+        h.send(coordinator, SignalNumber::TakeOverDoneReport, |writer| {
+            writer.put(&TakeOverDoneReport { coordinator: name.into(), epoch: U64::new(1000) });
+        })
+        .expect("a block may send this");
+        assert_eq!(h.take_sent()[0].signal(), SignalNumber::EpochClosedConfirm);
     }
 
     fn send_claim(h: &mut Harness<Distribution>, epoch: u64) {
