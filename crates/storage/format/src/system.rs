@@ -47,7 +47,7 @@ pub struct SystemState {
     pub epoch_limit: Epoch,
     /// Whether the node stopped in order: nothing was committed behind `durable_epoch`.
     pub is_clean: bool,
-    /// For each stream of the log the oldest segment that is needed.
+    /// Reserved for the oldest segment that is needed of each stream of the log; empty: each segment says in its head.
     pub tails: Vec<u64>,
     /// How far the definitions on the disk reach, at least.
     pub definitions: SchemaExtent,

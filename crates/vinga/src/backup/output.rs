@@ -79,7 +79,12 @@ impl Target {
             let mut file = File::create_new(&path)?;
             file.write_all(&manifest.encode(CHECKSUM))?;
             file.sync_all()?;
-            File::open(&self.path)?.sync_all()
+            File::open(&self.path)?.sync_all()?;
+            // The name of the folder, too, if it is new.
+            match self.path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+                _ => File::open(".")?.sync_all(),
+            }
         };
         write().map_err(|error| cannot_write(&path, &error))
     }

@@ -3,6 +3,7 @@
 use super::observer::{FileCall, Observer, observed};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -18,8 +19,13 @@ const WHO: &str = "files";
 pub(super) const FILL_BYTES: u64 = 1024 * 1024;
 
 /// A file that is open for reading and writing.
+///
+/// When a write or flush of it has failed, nothing is written to it any more: whoever has sent several tasks relies on
+/// that a later one is not on the disk without those before it, and may not know of the failure yet. A full disk is
+/// none: what had no room is tried again.
 pub(super) struct OpenFile {
     file: File,
+    has_failed: Cell<bool>,
     /// For the observer: its path, if there is one.
     observed: Option<Box<(PathBuf, Observer)>>,
 }
@@ -32,6 +38,17 @@ pub(super) struct FileSystem {
     observer: Observer,
 }
 
+/// What kind of failure an error of the system is.
+fn kind_of(why: Errno) -> FileErrorKind {
+    match why {
+        Errno::NOENT => FileErrorKind::NotFound,
+        // A limit of the size of files (`ulimit -f`) is no room either.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileErrorKind::DiskFull,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => FileErrorKind::NotPermitted,
+        _ => FileErrorKind::Failed,
+    }
+}
+
 impl FileSystem {
     pub fn new(folder: PathBuf, observer: Observer) -> Self {
         FileSystem { folder, is_direct: AtomicBool::new(true), observer }
@@ -39,15 +56,14 @@ impl FileSystem {
 
     /// What an error of the system means, with a text for people.
     pub fn error(&self, task: &FileTask, file: FileName, why: Errno) -> FileError {
-        let kind = match why {
-            Errno::NOENT => FileErrorKind::NotFound,
-            // A limit of the size of files (`ulimit -f`) is no room either.
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileErrorKind::DiskFull,
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => FileErrorKind::NotPermitted,
-            _ => FileErrorKind::Failed,
+        let path = self.path(file);
+        let text = match why {
+            Errno::CANCELED => {
+                format!("{} {}: an earlier write or flush of it has failed", task.name(), path.display())
+            }
+            why => format!("{} {}: {}", task.name(), path.display(), io::Error::from(why)),
         };
-        let text = format!("{} {}: {}", task.name(), self.path(file).display(), io::Error::from(why));
-        FileError { kind, text }
+        FileError { kind: kind_of(why), text }
     }
 
     /// Opens a file that exists.
@@ -165,7 +181,7 @@ impl FileSystem {
         let open = |flags| {
             let file = File::from(rustix::fs::open(&path, flags, mode)?);
             let observed = self.observer.as_ref().map(|one| Box::new((path.clone(), Some(one.clone()))));
-            Ok(OpenFile { file, observed })
+            Ok(OpenFile { file, has_failed: Cell::new(false), observed })
         };
         if !self.is_direct.load(Ordering::Relaxed) {
             return open(flags);
@@ -209,6 +225,17 @@ impl OpenFile {
         Ok((buffer, filled))
     }
 
+    /// Carries out a call that changes the file, unless one has failed before.
+    fn unless_failed(&self, call: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        if self.has_failed.get() {
+            return Err(Errno::CANCELED);
+        }
+        let result = call();
+        let has_failed = result.is_err_and(|why| kind_of(why) == FileErrorKind::Failed);
+        self.has_failed.set(has_failed);
+        result
+    }
+
     /// Makes a call that is about this file, and shows it to the observer.
     #[inline]
     fn observed<'c>(
@@ -226,10 +253,12 @@ impl OpenFile {
     pub fn write(&self, offset: u64, pieces: &[&[u8]]) -> (u64, Result<(), Errno>) {
         let mut written = 0;
         let call = |path| FileCall::Write(path, offset, pieces);
-        let result = self.observed(call, || {
-            let (count, result) = self.write_pieces(offset, pieces);
-            written = count;
-            result
+        let result = self.unless_failed(|| {
+            self.observed(call, || {
+                let (count, result) = self.write_pieces(offset, pieces);
+                written = count;
+                result
+            })
         });
         (written, result)
     }
@@ -267,7 +296,9 @@ impl OpenFile {
 
     /// Forces what was written to the disk.
     pub fn flush(&self) -> Result<(), Errno> {
-        self.observed(FileCall::Flush, || again_if_interrupted(|| rustix::fs::fdatasync(&self.file)))
+        self.unless_failed(|| {
+            self.observed(FileCall::Flush, || again_if_interrupted(|| rustix::fs::fdatasync(&self.file)))
+        })
     }
 
     /// Makes room for so many bytes, on the disk too.

@@ -313,6 +313,24 @@ fn errors_say_what_could_not_be_done_with_which_file() {
 }
 
 #[test]
+fn nothing_is_written_behind_a_write_that_has_failed() {
+    let place = Place::new();
+    let mut rig = Rig::new(Some(&place.0), 1, 4);
+    rig.run(redo(1), FileTask::Allocate { bytes: SECTOR }).unwrap();
+    // The memory of this process can be written like a file, but not at 0: there is none.
+    std::os::unix::fs::symlink("/proc/self/mem", place.0.join(redo(2).path())).unwrap();
+    let error = rig.run(redo(2), write(0, 1, 1)).unwrap_err();
+    assert!(error.text.contains("Input/output error"), "{}", error.text);
+    for task in [write(0, 1, 1), FileTask::Flush] {
+        let error = rig.run(redo(2), task).unwrap_err();
+        assert_eq!(error.kind, FileErrorKind::Failed);
+        assert!(error.text.ends_with("an earlier write or flush of it has failed"), "{}", error.text);
+    }
+    // Other files are.
+    rig.run(redo(1), write(0, 1, 1)).unwrap();
+}
+
+#[test]
 fn a_node_without_a_folder_refuses() {
     let mut rig = Rig::new(None, 4, 40);
     assert!(rig.settings.io_threads().is_empty());
