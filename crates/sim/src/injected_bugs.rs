@@ -44,6 +44,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadCoordinatorGoesOn,
     InjectedBug::TakeOverCommitsForwards,
     InjectedBug::EpochClosesBeforeTakeOver,
+    InjectedBug::SchemaForgetsOrphans,
 ];
 
 /// A broken rule, and how it was noticed.
