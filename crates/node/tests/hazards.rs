@@ -135,7 +135,7 @@ mod scenarios {
         // The next primary has nothing of it: the key is free.
         assert_eq!(c.at_once(&[Op::Insert(row(key, 2))]), [committed(1)]);
         assert_eq!(c.read(&[key], None), [Some(row(key, 2))]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_new_primary_shows_what_was_acknowledged(bug: Option<InjectedBug>) {
@@ -153,7 +153,7 @@ mod scenarios {
         assert_eq!(c.read(&[key, gone], None), [Some(row(key, 2)), None]);
         assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Insert(row(gone, 5))]), [committed(1)]);
         assert_eq!(c.read(&[key, gone], None), [Some(row(key, 3)), Some(row(gone, 5))]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn completes_may_come_in_any_order(bug: Option<InjectedBug>) {
@@ -172,7 +172,7 @@ mod scenarios {
         assert_eq!(c.read_at(3, key), Some(row(key, 11)));
         c.release(TC, dm(3, 1));
         assert_eq!(c.read_at(3, key), Some(row(key, 11)));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_deleted_row_gives_its_place_and_its_key_to_others_before_backups_show_it(
@@ -201,7 +201,7 @@ mod scenarios {
         c.release(tc(2), dm(3, 1));
         assert_eq!(all(&mut c, 3), ([Some(row(first, 10)), None, Some(row(third, 30))], Ok(new)));
         c.release(TC, dm(3, 1));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn who_comes_back_is_answered_when_all_it_sent_was_read(bug: Option<InjectedBug>) {
@@ -229,7 +229,7 @@ mod scenarios {
         assert_eq!(received_early, [], "it may not come back before everything is finished");
         assert!(received.contains(&Received::Admitted(3)), "{received:?}");
         assert_eq!(c.ask(id), [Received::Outcome(1)]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_commit_that_outlives_its_connection_is_known_to_who_comes_back(bug: Option<InjectedBug>) {
@@ -251,7 +251,7 @@ mod scenarios {
         assert_eq!(c.ask(decided), [Received::Outcome(1)]);
         assert_eq!(c.ask(undecided), [Received::Outcome(3)]);
         assert_eq!(c.read(&[key, key + 1000], None), [Some(row(key, 1)), None]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn an_idle_api_node_leaves_neither_outcomes_nor_markers(bug: Option<InjectedBug>) {
@@ -279,7 +279,7 @@ mod scenarios {
         // It dies without having confirmed.
         c.api_is_gone();
         assert_eq!(left(&c), (0, [0, 0, 0]));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_read_behind_a_change_in_one_batch_sees_it(bug: Option<InjectedBug>) {
@@ -298,7 +298,7 @@ mod scenarios {
         // Once everything is answered a read may go straight to the owner.
         assert_eq!(c.read(&[key], Some((id, 4))), [Some(row(key, 11))]);
         c.batch(id, FLAG_COMMIT, 4, &[]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_backup_finds_a_deleted_row_by_key_and_scan_until_all_have_committed(bug: Option<InjectedBug>) {
@@ -334,7 +334,7 @@ mod scenarios {
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 4)), Some(row(key, 3))));
         c.release(TC, dm(3, 1));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (Some(row(key, 4)), Some(row(key, 4))));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_scan_does_not_meet_the_rows_that_are_inserted_because_of_it(bug: Option<InjectedBug>) {
@@ -361,7 +361,7 @@ mod scenarios {
         assert_eq!(c.scan(Some((id, number + 1)), 4).map(|rows| rows.len()), Ok(12));
         c.batch(id, FLAG_COMMIT, number + 1, &[]);
         assert_eq!(c.received(), [committed(number + 1)]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_backup_scans_an_index_by_the_versions_that_it_shows(bug: Option<InjectedBug>) {
@@ -389,7 +389,7 @@ mod scenarios {
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), old));
         c.release(TC, dm(3, 1));
         assert_eq!((seen(&mut c, 2), seen(&mut c, 3)), (new.clone(), new));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_range_scan_does_not_meet_the_rows_that_it_moves_ahead(bug: Option<InjectedBug>) {
@@ -425,7 +425,7 @@ mod scenarios {
         c.batch(id, FLAG_COMMIT, number + 1, &[]);
         assert_eq!(c.received(), [committed(number + 1)]);
         assert_eq!(c.ranges(&Ask::numbers(0, 15)), Ok(vec![]));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_key_that_is_given_back_keeps_its_entry(bug: Option<InjectedBug>) {
@@ -444,7 +444,7 @@ mod scenarios {
         c.batch(id, FLAG_ROLLBACK, 4, &[]);
         c.received();
         assert_eq!(c.ranges(&Ask::all(BY_NUMBER)), Ok(vec![row(key, 1)]));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn indexes_follow_what_is_resolved(bug: Option<InjectedBug>) {
@@ -477,7 +477,7 @@ mod scenarios {
         c.release(TC, dm(2, 1));
         assert_eq!(c.received(), [refused(2, ErrorCode::NoSuchRow, 2)]);
         assert_eq!((at(&mut c, 2), at(&mut c, 1)), (Ok(vec![row(key, 111)]), Ok(vec![row(key, 111)])));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn what_was_rolled_back_elsewhere_is_not_shown_by_the_next_prepare(bug: Option<InjectedBug>) {
@@ -510,7 +510,7 @@ mod scenarios {
         c.release(TC, dm(2, 1));
         assert_eq!(c.received(), [refused(2, ErrorCode::NoSuchRow, 2)]);
         assert_eq!((c.read_at(2, key), c.read_at(1, key)), (Some(row(key, 11)), Some(row(key, 11))));
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_cycle_over_two_nodes_is_broken_by_its_youngest(bug: Option<InjectedBug>) {
@@ -528,7 +528,7 @@ mod scenarios {
         c.advance(Span::from_millis(100));
         assert_eq!(c.received(), [refused(2, ErrorCode::Deadlock, 2), committed(2)]);
         assert_eq!(c.read(&[a, b], None), [Some(row(a, 1)), Some(row(b, 1))]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_cycle_through_queues_and_shared_locks_is_broken(bug: Option<InjectedBug>) {
@@ -559,7 +559,7 @@ mod scenarios {
         assert_eq!(c.read(&[x, y, z], None), [Some(row(x, 0)), Some(row(y, 111)), Some(row(z, 10))]);
         c.batch(reader, FLAG_COMMIT, 2, &[]);
         c.received();
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn who_skips_a_locked_row_stands_in_no_queue(bug: Option<InjectedBug>) {
@@ -594,7 +594,7 @@ mod scenarios {
         c.batch(passer, FLAG_COMMIT, 6, &strict(&[Op::Add(other, 1)]));
         assert_eq!(c.received(), [committed(6)]);
         assert_eq!(c.read(&[key, other], None), [Some(row(key, 102)), Some(row(other, 2))]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn a_read_that_does_not_wait_has_a_lock_or_an_error(bug: Option<InjectedBug>) {
@@ -628,7 +628,7 @@ mod scenarios {
         c.batch(id, FLAG_COMMIT, 6, &strict(&[Op::Add(key, 10)]));
         assert_eq!(c.received(), [committed(2), committed(6)]);
         assert_eq!(c.read(&[key, free], None), [Some(row(key, 12)), Some(row(free, 6))]);
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn what_follows_a_deletion_is_not_of_an_earlier_epoch(bug: Option<InjectedBug>) {
@@ -651,7 +651,7 @@ mod scenarios {
         c.batch_at(tc(2), id, ALL, 1, 0, &[found_nothing]);
         assert_eq!(c.received(), [Received::Row { operation: 1, row: None }, committed(1)]);
         assert!(c.epoch_received() >= epoch, "what was not there in epoch {}", c.epoch_received());
-        ends_well(c);
+        c.ends_well();
     }
 
     pub fn who_copies_behind_a_fence_misses_no_commit(bug: Option<InjectedBug>) {
@@ -674,16 +674,6 @@ mod scenarios {
             copied = Some(c.read(&[key], None));
         }
         assert_eq!(copied, Some(vec![Some(row(key, 2))]), "the copy has what was committed");
-        ends_well(c);
-    }
-
-    /// Nothing is left, and the survivors hold the same.
-    fn ends_well(mut c: Cluster) {
-        c.forget_all_outcomes();
-        assert!(c.is_at_rest(), "something is left");
-        let replicas: Vec<_> = c.live_nodes().into_iter().map(|node| c.contents(node)).collect();
-        for pair in replicas.windows(2) {
-            assert_eq!(pair[0], pair[1], "replicas differ");
-        }
+        c.ends_well();
     }
 }

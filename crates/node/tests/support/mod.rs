@@ -649,6 +649,16 @@ impl Cluster {
         rows
     }
 
+    /// At the end everything must be finished, and the replicas equal.
+    pub fn ends_well(mut self) {
+        self.forget_all_outcomes();
+        assert!(self.is_at_rest(), "something is left");
+        let replicas: Vec<_> = self.live_nodes().into_iter().map(|node| self.contents(node)).collect();
+        for pair in replicas.windows(2) {
+            assert_eq!(pair[0], pair[1], "replicas differ");
+        }
+    }
+
     pub fn is_at_rest(&self) -> bool {
         self.executors.values().all(|e| e.host().is_at_rest() && e.is_idle())
     }
