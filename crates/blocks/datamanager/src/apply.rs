@@ -74,6 +74,12 @@ pub enum RowEvent<'a> {
 
 /// Follows the changes of rows.
 pub trait RowListener {
+    /// Whether it wants to know of changes at present.
+    #[inline(always)]
+    fn listens(&self) -> bool {
+        true
+    }
+
     /// The content of a row's slot is going to change; it still is what it was.
     #[inline(always)]
     fn before(&mut self, _rows: Rows<'_>, _place: RowPlace) {}
@@ -140,12 +146,18 @@ impl<L: RowListener> Store<L> {
     #[inline]
     fn notify_before(&mut self, place: RowPlace) {
         let Store { pages, chunks, tables, listener, .. } = self;
+        if !listener.listens() {
+            return;
+        }
         listener.before(rows_of(pages, chunks, tables, place), place);
     }
 
     #[inline]
     fn notify_after(&mut self, place: RowPlace, event: RowEvent<'_>) {
         let Store { pages, chunks, tables, listener, .. } = self;
+        if !listener.listens() {
+            return;
+        }
         listener.after(rows_of(pages, chunks, tables, place), place, event);
     }
 

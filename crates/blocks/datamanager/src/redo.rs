@@ -183,6 +183,12 @@ impl RedoLog {
 }
 
 impl RowListener for RedoLog {
+    /// A node without a disk logs nothing, and only a backup takes notes.
+    #[inline]
+    fn listens(&self) -> bool {
+        self.stream.is_some() || self.notes.is_some()
+    }
+
     #[inline]
     fn after(&mut self, rows: Rows<'_>, place: RowPlace, event: RowEvent<'_>) {
         let Rows { pages, chunks, fragment, birth, is_logged, is_hidden } = rows;
