@@ -96,9 +96,9 @@ const CRASH_SIGNALS: [SignalNumber; 14] = [
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
-    SignalNumber::TakeOverRequest,
-    SignalNumber::TakeOverConfirm,
-    SignalNumber::TakeOverConfirm,
+    SignalNumber::TakeOverOrder,
+    SignalNumber::TakeOverReport,
+    SignalNumber::TakeOverReport,
 ];
 
 impl Nemesis {

@@ -26,7 +26,7 @@ use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{Actor, Chain};
 use vinga_wire::take_over::{
     CoordinatorBody, CoordinatorName, InheritedOutcomeRequest, OutcomesReleasedOrder, TRACE_HOLDS,
-    TakeOverConfirm, TakeOverDoneReport, TransactionTrace,
+    TakeOverDoneReport, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::transaction::Outcome;
 use vinga_wire::view::{ClusterView, ReplicaGroup, Succession, ViewChange};
@@ -203,7 +203,7 @@ impl Coordinator {
     fn begin_take_over(&mut self, cx: &mut Context<'_>, coordinator: CoordinatorName) {
         let data_managers: BTreeSet<Address> = cx.view().addresses(BlockNumber::DataManager).collect();
         for &data_manager in &data_managers {
-            cx.frame(SignalNumber::TakeOverRequest, data_manager).put(&CoordinatorBody::from(coordinator));
+            cx.frame(SignalNumber::TakeOverOrder, data_manager).put(&CoordinatorBody::from(coordinator));
         }
         self.take_overs.list.push(TakeOver {
             coordinator,
@@ -214,8 +214,8 @@ impl Coordinator {
         });
     }
 
-    pub(crate) fn on_take_over_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (report, rest) = frame.head::<TakeOverConfirm>()?;
+    pub(crate) fn on_take_over_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (report, rest) = frame.head::<TakeOverReport>()?;
         let traces = TransactionTrace::list(rest, report.count.get())?;
         let name = report.coordinator.name();
         let at = self.take_overs.list.iter().position(|one| one.coordinator == name)?;

@@ -13,7 +13,7 @@ use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::Actor;
 use vinga_wire::take_over::{
-    CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverConfirm, TransactionTrace,
+    CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
 
@@ -38,7 +38,7 @@ impl DataManager {
     }
 
     /// Reports everything of a coordinator's transactions to the one who acts for it now.
-    pub(crate) fn on_take_over_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_take_over_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<CoordinatorBody>()?;
         let name = body.name();
         if cx.view().acts_for(name) != Some(frame.sender()) {
@@ -63,8 +63,8 @@ impl DataManager {
         loop {
             let part = parts.next().unwrap_or_default();
             let is_last = parts.peek().is_none();
-            let mut writer = cx.frame(SignalNumber::TakeOverConfirm, frame.sender());
-            writer.put(&TakeOverConfirm {
+            let mut writer = cx.frame(SignalNumber::TakeOverReport, frame.sender());
+            writer.put(&TakeOverReport {
                 coordinator: *body,
                 owner: self.settings.owner,
                 count: U16::new(part.len() as u16),

@@ -59,7 +59,7 @@ impl Coordinator {
         self.acting != self.name.address
     }
 
-    /// Whether its successor can be told that nothing will be asked.
+    /// Whether its successor is to know that nothing will be asked.
     fn can_be_released(&self) -> bool {
         self.is_dead() && self.link.is_some() && self.questions == 0 && self.released_to != Some(self.acting)
     }

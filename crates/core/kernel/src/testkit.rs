@@ -499,8 +499,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::AbortConfirm
         | S::CompleteOrder
         | S::MarkersDropOrder
-        | S::TakeOverRequest
-        | S::TakeOverConfirm
+        | S::TakeOverOrder
+        | S::TakeOverReport
         | S::TakeOverDoneReport
         | S::OutcomesReleasedOrder
         | S::InheritedOutcomeRequest

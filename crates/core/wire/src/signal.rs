@@ -103,8 +103,8 @@ signals! {
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
     // take_over.rs
-    TakeOverRequest = 72, Node;
-    TakeOverConfirm = 73, Node;
+    TakeOverOrder = 72, Node;
+    TakeOverReport = 73, Node;
     TakeOverDoneReport = 74, Node;
     OutcomesReleasedOrder = 75, Api;
     InheritedOutcomeRequest = 76, Api;

@@ -3,8 +3,8 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `TakeOverRequest` | successor | every data manager | what do you have of this coordinator's transactions? |
-//! | `TakeOverConfirm` | data manager | successor | this; several of them, the last says that it is |
+//! | `TakeOverOrder` | successor | every data manager | report what you have of this coordinator's transactions |
+//! | `TakeOverReport` | data manager | successor | this; several of them, the last says that it is |
 //! | `TakeOverDoneReport` | successor | president's distribution and dictionary | all its transactions have ended |
 //! | `InheritedOutcomeRequest` | API node | successor | was this transaction of it committed? |
 //! | `OutcomeConfirm` | successor | API node | the answer, when it has ended (transaction.rs) |
@@ -28,7 +28,7 @@ pub struct CoordinatorName {
     pub incarnation: Incarnation,
 }
 
-/// The same in a signal: the body of `TakeOverRequest`, and the beginning of others.
+/// The same in a signal: the body of `TakeOverOrder`, and the beginning of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CoordinatorBody {
@@ -54,13 +54,13 @@ impl From<CoordinatorName> for CoordinatorBody {
     }
 }
 
-/// Transactions in one `TakeOverConfirm`, at most.
+/// Transactions in one `TakeOverReport`, at most.
 pub const TRANSACTIONS_MAX: usize = 16;
 
-/// Beginning of `TakeOverConfirm`; [`TransactionTrace`]s follow.
+/// Beginning of `TakeOverReport`; [`TransactionTrace`]s follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct TakeOverConfirm {
+pub struct TakeOverReport {
     /// The coordinator that has failed.
     pub coordinator: CoordinatorBody,
     /// The replica group of the data manager.
