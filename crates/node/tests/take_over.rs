@@ -7,6 +7,8 @@ mod support;
 
 use support::{ALL, Cluster, Op, Received, Setup, TC, committed, dm, row, strict, tc};
 use vinga_kernel::InjectedBug;
+use vinga_wire::SignalNumber;
+use vinga_wire::schema::SchemaChange;
 use vinga_wire::transaction::FLAG_START;
 
 /// Nodes that hold all rows and have coordinators. With three, rows with their primary at node 2 have the chain 2, 3, 1;
@@ -45,6 +47,10 @@ hazards! {
     /// The successor has the commit go along the chain, and dies with the coordinator and the one replica that has
     /// committed. If the primary had been first, somebody would have seen what is rolled back now.
     a_second_successor_takes_nothing_back_that_was_seen breaks TakeOverCommitsForwards;
+
+    /// Rows are copied behind a write fence while a successor has not yet committed what its coordinator had begun to
+    /// commit: the copy lacks it, and the API node is answered that it is committed.
+    who_copies_behind_a_fence_waits_for_take_overs breaks SchemaForgetsOrphans;
 }
 
 mod scenarios {
@@ -139,6 +145,31 @@ mod scenarios {
         // Both rows are free.
         assert_eq!(c.at_once(&[Op::Add(key, 1), Op::Insert(row(other, 2))]), [committed(1)]);
         c.release_coordinator(tc(3), tc(2));
+        c.ends_well();
+    }
+
+    pub fn who_copies_behind_a_fence_waits_for_take_overs(bug: Option<InjectedBug>) {
+        const CHANGED: Received = Received::Other(SignalNumber::SchemaChangeConfirm);
+        let mut c = cluster(4, bug);
+        let key = key_at(&c, 2);
+        assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
+        // Node 1, the last replica of the chain 2, 3, 4, 1, has committed; the coordinator dies.
+        c.hold(dm(1, 1), dm(4, 1));
+        let id = c.begin();
+        c.batch_at(tc(4), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.held(dm(1, 1), dm(4, 1)), 1);
+        c.hold(dm(3, 1), TC);
+        c.kill(4);
+        c.received();
+        c.change_schema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None });
+        let mut copied = c.received().contains(&CHANGED).then(|| c.read(&[key], None));
+        c.release(dm(3, 1), TC);
+        if c.received().contains(&CHANGED) {
+            copied = Some(c.read(&[key], None));
+        }
+        assert_eq!(copied, Some(vec![Some(row(key, 2))]), "the copy has what was committed");
+        assert_eq!(c.ask_successor(TC, id, tc(4)), [COMMITTED]);
+        c.release_coordinator(TC, tc(4));
         c.ends_well();
     }
 
