@@ -284,6 +284,7 @@ impl DataManager {
     }
 
     /// Answers a request, if there is one and something to answer; returns whether more could be done at once.
+    #[inline(never)]
     pub(crate) fn backup_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(backup) = self.backup.as_mut() else { return false };
         let Some(&request) = backup.requests.front() else { return false };

@@ -312,7 +312,14 @@ impl DataManager {
         Some(())
     }
 
+    /// Whether a checkpoint is under way.
+    #[inline]
+    pub(crate) fn is_writing_checkpoint(&self) -> bool {
+        self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.running.is_some())
+    }
+
     /// Goes on with the scan; returns whether there is more that could be done at once.
+    #[inline(never)]
     pub(crate) fn checkpoint_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(checkpoints) = &mut self.checkpoints else { return false };
         let Checkpoints { running: Some(running), quota, .. } = checkpoints else { return false };

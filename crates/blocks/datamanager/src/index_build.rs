@@ -151,6 +151,7 @@ impl DataManager {
     }
 
     /// Does some of the work; says whether there is more that could be done at once.
+    #[inline(never)]
     pub(crate) fn index_work_slice(&mut self, cx: &mut Context<'_>) -> bool {
         self.drop_slice() | self.build_slice(cx)
     }

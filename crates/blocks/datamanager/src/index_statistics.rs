@@ -111,6 +111,7 @@ impl DataManager {
     }
 
     /// Goes on with the oldest request; says whether there is more to do.
+    #[inline(never)]
     pub(crate) fn statistics_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(mut asked) = self.index_statistics.0.pop_front() else { return false };
         match self.answer_some(cx, &mut asked) {

@@ -482,14 +482,17 @@ impl Block for DataManager {
         self.take_over_partitions(cx);
     }
 
+    /// Long work is looked for in every turn: what is not under way costs one comparison, and no call.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {
-        self.send_records(cx);
-        let checkpoint = self.checkpoint_slice(cx);
-        let backup = self.backup_slice(cx);
-        let scans = self.run_scans(cx);
-        let removals = self.remove_table_slice(cx);
-        let statistics = self.statistics_slice(cx);
-        let indexes = self.index_work_slice(cx);
+        if self.store.listener.has_to_send() {
+            self.send_records(cx);
+        }
+        let checkpoint = self.is_writing_checkpoint() && self.checkpoint_slice(cx);
+        let backup = self.backup.is_some() && self.backup_slice(cx);
+        let scans = !self.scans.is_empty() && self.run_scans(cx);
+        let removals = !self.store.tables.removals.is_empty() && self.remove_table_slice(cx);
+        let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
+        let indexes = !self.schema.index_work.is_empty() && self.index_work_slice(cx);
         if self.builds_for_start() {
             self.note_built(cx);
         } else if self.schema.building.is_some() {

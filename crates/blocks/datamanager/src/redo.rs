@@ -106,6 +106,17 @@ impl RedoLog {
         self.credit += u64::from(reserved);
     }
 
+    /// Whether there is something for the log stream: records, or a request for credit.
+    #[inline]
+    pub(crate) fn has_to_send(&self) -> bool {
+        self.stream.is_some() && (!self.records.is_empty() || self.needs_credit())
+    }
+
+    #[inline]
+    fn needs_credit(&self) -> bool {
+        (self.credit <= self.credit_full / 2 || self.has_refused) && !self.has_asked
+    }
+
     /// The batch after those that all records so far are in or will be sent in.
     pub fn next_batch(&self) -> u64 {
         let unsent = if self.records.is_empty() { 0 } else { self.cuts.len() as u64 + 1 };
@@ -232,6 +243,7 @@ impl RowListener for RedoLog {
 
 impl DataManager {
     /// Sends what was gathered for the log, and asks for credit if little is left.
+    #[inline(never)]
     pub(crate) fn send_records(&mut self, cx: &mut Context<'_>) {
         let log = &mut self.store.listener;
         let Some(stream) = log.stream else { return };
@@ -254,7 +266,7 @@ impl DataManager {
             log.records.clear();
             log.cuts.clear();
         }
-        if (log.credit <= log.credit_full / 2 || log.has_refused) && !log.has_asked {
+        if log.needs_credit() {
             (log.has_asked, log.has_refused) = (true, false);
             cx.frame(SignalNumber::RedoCreditRequest, stream).put(&CreditBody {
                 bytes: U64::new(log.credit),

@@ -383,10 +383,8 @@ impl DataManager {
 
     /// Gives running scans slices in turn until a slice's units are used up; says whether one of them could go on at
     /// once. Together they have the units of one: where many shared a turn, each would be sought anew for a few rows.
+    #[inline(never)]
     pub(crate) fn run_scans(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.scans.by_name.is_empty() {
-            return false;
-        }
         let mut running: Vec<Handle> = self
             .scans
             .iter()

@@ -157,6 +157,7 @@ impl DataManager {
     }
 
     /// Frees some of a removed table; says whether there is more to free.
+    #[inline(never)]
     pub(crate) fn remove_table_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(removal) = self.store.tables.removals.first() else { return false };
         let Some(&id) = removal.tables.last() else {

@@ -208,15 +208,21 @@ impl<'a> FrameWriter<'a> {
 impl Drop for FrameWriter<'_> {
     #[inline]
     fn drop(&mut self) {
-        let length = self.out.len() - self.start;
-        let padded = length.next_multiple_of(4);
-        self.out.extend_from_slice(&[0; 3][..padded - length]);
-        assert!(
-            padded <= FRAME_BYTES_MAX,
-            "a frame of {padded} bytes was written; {FRAME_BYTES_MAX} are allowed"
-        );
-        self.out[self.start..self.start + 4].copy_from_slice(&(padded as u32).to_le_bytes());
+        let length = self.length().next_multiple_of(4);
+        // An append of a length that is known here is a store, the other way round it is a call.
+        self.out.extend_from_slice(&[0; 4]);
+        self.out.truncate(self.start + length);
+        if length > FRAME_BYTES_MAX {
+            too_long(length);
+        }
+        self.out[self.start..self.start + 4].copy_from_slice(&(length as u32).to_le_bytes());
     }
+}
+
+/// Out of line, so that the end of each frame is short enough to be inlined.
+#[cold]
+fn too_long(length: usize) -> ! {
+    panic!("a frame of {length} bytes was written; {FRAME_BYTES_MAX} are allowed")
 }
 
 #[cfg(test)]

@@ -410,6 +410,9 @@ impl<H: Host> Worker<H> {
     /// Reports that what was read is done, if that is awaited and it is so, or takes too long.
     fn report_rest(&mut self, has_more: bool, now: u64) {
         let limits = &self.limits;
+        if self.rest_awaited.is_none() {
+            return;
+        }
         let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
         let has_come = |&mut (since, _): &mut (u64, _)| {
             let span = now - since;
