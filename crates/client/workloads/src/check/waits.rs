@@ -149,12 +149,13 @@ fn check_own(transaction: &Transaction, at: usize, operation: &OperationRecord) 
                 _ => false,
             }
     };
-    // A row that the transaction had inserted is gone when that is undone, and everybody's locks with it.
+    // A row that the transaction had inserted is gone when that is undone, and everybody's locks with it. Whether a
+    // write has inserted its row is not known here.
     let has_vanished = transaction.events[..at].iter().any(|event| match event {
         Event::RollbackTo(first) => transaction.events[..at].iter().any(|event| match event {
             Event::Operation(insert) => {
                 insert.row() == operation.row()
-                    && insert.operation.kind == OperationKind::Insert
+                    && matches!(insert.operation.kind, OperationKind::Insert | OperationKind::Write)
                     && insert.operation.number >= *first
             }
             Event::OwnRead(..) | Event::RollbackTo(_) => false,
