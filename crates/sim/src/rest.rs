@@ -46,7 +46,9 @@ impl World {
     /// Whether nothing is under way anywhere.
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
-        self.starts_of_nodes.iter().all(|start| start.is_started)
+        // A node may stop in the very step after which this is asked: then it is to be started again first.
+        live().next().is_some()
+            && self.starts_of_nodes.iter().all(|start| start.is_started)
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && live().all(|thread| thread.failures_received as usize == self.failures.len())
