@@ -240,6 +240,7 @@ impl Block for Coordinator {
         if change.old.president() != change.new.president() {
             self.greet_president(cx);
         }
+        self.tables.forget_requesters(change);
         self.go_on_in(cx, change);
         self.take_over_in(cx, change);
     }

@@ -15,6 +15,7 @@ use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRequest};
+use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// A table as a coordinator needs it.
@@ -143,6 +144,21 @@ impl Tables {
         }
     }
 
+    /// These are all write fences: tables, and who has fenced each.
+    fn set_fences(&mut self, owners: &[(u32, u8)]) {
+        for (id, table) in (0..).zip(&mut self.tables) {
+            if let Some(table) = table {
+                table.fence = owners.iter().find(|one| one.0 == id).map(|one| NodeId(one.1));
+            }
+        }
+    }
+
+    /// Nobody waits any more on nodes that are lost. Tables stay held: the next president's dictionary goes on with the
+    /// change.
+    pub fn forget_requesters(&mut self, change: &ViewChange) {
+        self.waits.retain(|wait| change.new.has(wait.requester.node()));
+    }
+
     /// All tables with their versions and who has fenced them.
     pub fn iter(&self) -> impl Iterator<Item = (VersionedTable, Option<NodeId>)> {
         self.tables.iter().enumerate().filter_map(|(id, table)| {
@@ -190,10 +206,17 @@ impl Coordinator {
                     None => self.confirm_round(cx, requester, round),
                 }
             }
+            RoundTask::Fences { owners } => {
+                self.tables.set_fences(&owners);
+                self.confirm_round(cx, requester, round);
+            }
             RoundTask::Prepare { .. }
             | RoundTask::Build { .. }
             | RoundTask::Complete { .. }
-            | RoundTask::Remove { .. } => return None,
+            | RoundTask::Remove { .. }
+            | RoundTask::Note { .. }
+            | RoundTask::Decide
+            | RoundTask::End => return None,
         }
         Some(())
     }

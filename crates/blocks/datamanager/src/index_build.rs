@@ -84,6 +84,7 @@ impl IndexWork {
 
     /// The table is going away: builds of it end, and nobody is notified.
     pub(crate) fn forget_table(&mut self, table: u32) {
+        self.built.retain(|built| built.table != table);
         while let Some(at) = self.builds.iter().position(|build| build.table == table) {
             let build = self.builds.remove(at).expect("it was found");
             self.dropped.push(build.index);

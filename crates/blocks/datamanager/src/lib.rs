@@ -479,6 +479,7 @@ impl Block for DataManager {
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.note_lost_nodes(change);
+        self.forget_builds(change);
         self.take_over_partitions(cx);
     }
 

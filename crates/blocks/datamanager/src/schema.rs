@@ -17,7 +17,7 @@ use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::schema_round::{
     RoundName, RoundTask, SchemaRoundConfirm, SchemaRoundRefuse, SchemaRoundRequest,
 };
-use vinga_wire::view::ClusterView;
+use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// Indexes that are built for a round of a schema change.
@@ -73,7 +73,13 @@ impl DataManager {
                 let tables = tables.iter().map(|name| name.table).collect();
                 self.store.tables.removals.push(Removal { requester, round, tables });
             }
-            RoundTask::Switch { .. } | RoundTask::Publish { .. } | RoundTask::Fence { .. } => return None,
+            RoundTask::Switch { .. }
+            | RoundTask::Publish { .. }
+            | RoundTask::Fence { .. }
+            | RoundTask::Fences { .. }
+            | RoundTask::Note { .. }
+            | RoundTask::Decide
+            | RoundTask::End => return None,
         }
         Some(())
     }
@@ -101,6 +107,16 @@ impl DataManager {
             table.prepare(record);
         }
         Ok(())
+    }
+
+    /// Indexes that are built for a node that is lost are not wanted any more: the change is undone. What is built of
+    /// them already goes when it is.
+    pub(crate) fn forget_builds(&mut self, change: &ViewChange) {
+        if let Some(building) =
+            self.schema.building.take_if(|building| !change.new.has(building.requester.node()))
+        {
+            self.schema.index_work.forget_table(building.table);
+        }
     }
 
     /// Whether a table has rows in partitions whose primary is here.

@@ -1,7 +1,8 @@
 //! The dictionary: which tables and databases there are, and how they are changed.
 //!
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
-//! carried out as a `change`, in rounds, one change at a time. `lock` is the schema lock, `events` notifies subscribers
+//! carried out as a `change`, in `rounds`, one change at a time. The other data nodes' dictionaries know the same
+//! (`replication`), so that one of them can go on when the president fails (`succession`). `lock` is the schema lock, `events` notifies subscribers
 //! what has changed, `requests` answers the API nodes. On a node with a disk changes are written to it (`record`,
 //! `schema_file`, `definitions`), and read again when the node starts (`start`). The signals are described in
 //! `vinga_wire::{dictionary, schema, schema_round}`, the protocol in `docs/protocols/schema.md`.
@@ -27,9 +28,12 @@ mod lock;
 mod partitions;
 mod plan;
 mod record;
+mod replication;
 mod requests;
+mod rounds;
 mod schema_file;
 mod start;
+mod succession;
 mod tables;
 
 pub use databases::DATABASES_MAX;
@@ -38,14 +42,16 @@ pub use lock::LOCK_QUEUE_MAX;
 pub use schema_file::Disk;
 pub use start::VERSIONS_RESERVED;
 
-use alloc::collections::{BTreeMap, VecDeque};
-use change::Change;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use databases::Databases;
 use events::Subscribers;
 use lock::SchemaLock;
 use plan::ChangeRequest;
+use replication::Noted;
+use rounds::Change;
 use schema_file::SchemaFile;
 use start::Start;
+use succession::Succession;
 use tables::Tables;
 use vinga_base::{Epoch, NodeId, TableVersion};
 use vinga_kernel::{AdmittedNodes, Block, Context, PendingTakeOvers, Scrutiny};
@@ -118,15 +124,22 @@ pub struct Dictionary {
     admitted: AdmittedNodes,
     /// Tables that only one API node may change rows of, and that node.
     fences: BTreeMap<u32, NodeId>,
+    /// Tables whose write fence ends, as its owner's connections were closed, at dictionaries that do not lead: the
+    /// president's lifts it, or its successor does.
+    ending_fences: BTreeSet<u32>,
     lock: SchemaLock,
     subscribers: Subscribers,
     /// Transactions of coordinators that have failed: they use tables until they have ended.
     take_overs: PendingTakeOvers,
     /// The change under way.
     change: Option<Change>,
-    /// Changes that wait. Empty if none is under way.
+    /// The change that the president's dictionary carries out, at other dictionaries.
+    noted: Option<Noted>,
+    /// This node has become president, and finds out what its predecessor was doing.
+    succession: Option<Succession>,
+    /// Changes that wait. Empty if none is under way and the predecessor's is known.
     queue: VecDeque<(Requester, ChangeRequest)>,
-    /// Number of the newest change.
+    /// Number of the newest change, here or where it was noted from.
     changes: u64,
     /// The current epoch, as far as it was announced here.
     epoch: Epoch,
@@ -148,10 +161,13 @@ impl Dictionary {
             databases: Databases::default(),
             admitted: AdmittedNodes::default(),
             fences: BTreeMap::new(),
+            ending_fences: BTreeSet::new(),
             lock: SchemaLock::default(),
             subscribers: Subscribers::default(),
             change: None,
             take_overs: PendingTakeOvers::default(),
+            noted: None,
+            succession: None,
             queue: VecDeque::new(),
             changes: 0,
             epoch: Epoch(0),
@@ -201,7 +217,11 @@ impl Dictionary {
         if let Some(change) = &mut self.change {
             change.forget_requester(cx, api);
         }
-        self.lift_fences_of(cx, api);
+        if cx.view().president() == Some(cx.own().node()) {
+            self.lift_fences_of(cx, api);
+        } else {
+            self.note_ending_fences(api);
+        }
         self.release_lock_of(cx, api);
         self.end_subscription(cx, api);
         self.go_on(cx);
@@ -287,6 +307,9 @@ impl Block for Dictionary {
                 self.on_schema_events_stop_order(cx, frame);
                 Some(())
             }
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
+            Some(SignalNumber::SchemaStateRequest) => self.on_schema_state_request(cx, frame),
+            Some(SignalNumber::SchemaStateConfirm) => self.on_schema_state_confirm(cx, frame),
             Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
@@ -312,15 +335,30 @@ impl Block for Dictionary {
     /// Nothing is sent to members that are lost, nor awaited from them.
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.take_overs.note_lost(change);
-        let Some(under_way) = &mut self.change else { return };
-        for member in change.lost() {
-            under_way.forget_node(cx, member.node);
+        if let Some(under_way) = &mut self.change {
+            for member in change.lost() {
+                under_way.forget_node(cx, member.node);
+            }
+            self.go_on(cx);
         }
-        self.go_on(cx);
+        let own = Some(cx.own().node());
+        if change.new.president() == own && change.old.president() != own {
+            self.succeed(cx);
+        } else {
+            self.no_longer_await_state(cx, change);
+        }
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {
-        assert!(self.queue.is_empty() || self.change.is_some(), "changes wait only for one under way");
+        assert!(
+            self.queue.is_empty() || self.change.is_some() || self.succession.is_some(),
+            "changes wait only for one under way"
+        );
+        assert!(self.noted.is_none() || self.change.is_none(), "a change is carried out by one dictionary");
+        assert!(
+            self.succession.is_none() || self.change.is_none(),
+            "a new president first finds out what goes on"
+        );
         assert!(self.queue.len() <= QUEUED_CHANGES_MAX, "at most {QUEUED_CHANGES_MAX} changes wait");
         assert!(
             self.version_limit == TableVersion(0) || self.tables.version() <= self.version_limit,
@@ -334,6 +372,8 @@ impl Block for Dictionary {
         if scrutiny == Scrutiny::Full {
             let is_there = |&table: &u32| self.tables.iter().any(|record| record.table == table);
             assert!(self.fences.keys().all(is_there), "a write fence is of a table that there is");
+            let has_fence = |table: &u32| self.fences.contains_key(table);
+            assert!(self.ending_fences.iter().all(has_fence), "only a write fence that there is can end");
         }
     }
 }

@@ -7,11 +7,12 @@ use crate::{Dictionary, Requester};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use vinga_base::NodeId;
 use vinga_base::schema::{ATTACHMENT_BYTES_MAX, Durability, IndexKind, TableDefinition, check_database_name};
+use vinga_base::{NodeId, TableVersion};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::dictionary::{TableRecord, UniqueTable, VersionedTable};
 use vinga_wire::schema::{Database, SchemaChange, SchemaEvent, SchemaEventKind};
+use vinga_wire::schema_round::{DatabaseStep, NotedChange};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, cold};
 
@@ -34,15 +35,6 @@ pub enum ChangeRequest {
 pub struct Refused {
     pub code: ErrorCode,
     pub detail: String,
-}
-
-/// What becomes of a database.
-#[derive(Debug)]
-pub enum DatabaseStep {
-    /// It is made, or gets another attachment.
-    Put(Database),
-    /// It goes.
-    Remove(String),
 }
 
 /// A change of a table, of a database, or of both.
@@ -76,6 +68,21 @@ impl Plan {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => before.table == after.table,
             _ => false,
+        }
+    }
+
+    /// What other dictionaries have to know of it; `version` is the next one that is given.
+    pub fn noted(&self, version: TableVersion) -> NotedChange {
+        let id = |record: &Option<TableRecord>| record.as_ref().map(|record| record.table);
+        NotedChange {
+            before: id(&self.before),
+            after: self.after.clone(),
+            replaced: id(&self.replaced),
+            made: self.made.clone(),
+            gone: self.gone.clone(),
+            fence: self.fence.map_or(0, |api| api.0),
+            database: self.database.clone(),
+            version_next: version.0,
         }
     }
 

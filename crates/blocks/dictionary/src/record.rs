@@ -11,15 +11,16 @@
 //! rewritten can have the epoch of the newest of them.
 
 use crate::Dictionary;
-use crate::change::Recording;
 use crate::definitions::Item;
-use crate::plan::{DatabaseStep, Plan, Refused};
+use crate::plan::{Plan, Refused};
+use crate::rounds::Recording;
 use crate::schema_file::{Progress, Task};
 use crate::start::VERSIONS_RESERVED;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, TableVersion};
 use vinga_kernel::Context;
 use vinga_wire::file::{FileConfirm, FileRefuse};
+use vinga_wire::schema_round::DatabaseStep;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 impl Plan {

@@ -94,7 +94,7 @@ impl Dictionary {
         let requester =
             Requester { address: frame.sender(), request, refusal: SignalNumber::DescribeTableRefuse };
         match self.tables.find(&name) {
-            _ if self.change.as_ref().is_some_and(|change| change.hides(&name)) => {
+            _ if self.hides(&name) => {
                 cx.mark("table described while it changes");
                 self.refuse(cx, requester, Refused { code: ErrorCode::SchemaBusy, detail: String::new() });
             }
@@ -181,7 +181,7 @@ impl Dictionary {
 
     /// Carries out a change now, or when those before it are done.
     fn begin_or_queue(&mut self, cx: &mut Context<'_>, requester: Requester, change: ChangeRequest) {
-        if self.change.is_none() {
+        if self.change.is_none() && self.succession.is_none() {
             self.begin_or_refuse(cx, requester, change);
             self.go_on(cx);
         } else if self.queue.len() < QUEUED_CHANGES_MAX {

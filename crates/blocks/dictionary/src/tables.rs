@@ -77,6 +77,11 @@ impl Tables {
         Some(VersionedTable { table: id, version: self.take_version() })
     }
 
+    /// An id is in use from now on, as another dictionary has taken it.
+    pub fn use_id(&mut self, id: u32) {
+        assert!(self.used.insert(id), "all dictionaries use the same ids");
+    }
+
     /// An id may be used again.
     pub fn release_id(&mut self, id: u32) {
         assert!(self.used.remove(&id), "only an id that is in use is released");
@@ -115,6 +120,11 @@ impl Tables {
     pub fn remove(&mut self, name: &str) -> Option<TableRecord> {
         let id = self.ids.remove(name)?;
         Some(self.records.remove(&id).expect("a name leads to a table"))
+    }
+
+    /// The table with an id.
+    pub fn by_id(&self, id: u32) -> Option<&TableRecord> {
+        self.records.get(&id)
     }
 
     /// All tables by id.

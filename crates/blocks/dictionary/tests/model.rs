@@ -1,7 +1,9 @@
 //! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late.
 //! A table is never half made: what can be described everybody accepts, what a requester was answered is the only thing
 //! that anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives
-//! its owner. All of it with and without a disk: with one, a restart has exactly what the dictionary had.
+//! its owner. All of it with and without a disk: with one, a restart has exactly what the dictionary had. The dictionary
+//! of the second data node is a real one, too: at rest it has the same definitions. Without a disk the first node may
+//! fail at any time, and the second one leads from then on.
 
 mod common;
 #[allow(dead_code, reason = "the files and a restart are all that is used")]
@@ -47,6 +49,8 @@ struct Block {
     tables: BTreeMap<u32, Held>,
     /// All versions of storage that it ever had.
     versions: BTreeSet<u64>,
+    /// Tasks of a change may come again, as another dictionary goes on with it.
+    is_led_by_another: bool,
 }
 
 impl Block {
@@ -88,13 +92,18 @@ impl Block {
                     self.tables.insert(record.table, held(record.version));
                 }
                 for name in gone {
-                    self.tables.get_mut(&name.table).expect("it is there").accepted.clear();
+                    match self.tables.get_mut(&name.table) {
+                        Some(table) => table.accepted.clear(),
+                        None => assert!(self.is_led_by_another, "it is there"),
+                    }
                 }
             }
             RoundTask::Remove { tables } => {
                 for name in tables {
-                    let gone = self.tables.remove(&name.table).expect("only what is there is removed");
-                    assert_eq!(gone.version, name.version);
+                    match self.tables.remove(&name.table) {
+                        Some(gone) => assert_eq!(gone.version, name.version),
+                        None => assert!(self.is_led_by_another, "only what is there is removed"),
+                    }
                 }
             }
             RoundTask::Fence { table, api } => {
@@ -102,6 +111,12 @@ impl Block {
                     table.fence = api;
                 }
             }
+            RoundTask::Fences { owners } => {
+                for (id, table) in &mut self.tables {
+                    table.fence = owners.iter().find(|one| one.0 == *id).map_or(0, |one| one.1);
+                }
+            }
+            RoundTask::Note { .. } | RoundTask::Decide | RoundTask::End => panic!("that is for dictionaries"),
         }
         Ok(())
     }
@@ -112,7 +127,12 @@ fn held(version: u64) -> Held {
 }
 
 struct World {
+    /// The dictionary of the president.
     harness: Harness<Dictionary>,
+    /// That of the other data node, if it lives and does not lead.
+    other: Option<Harness<Dictionary>>,
+    to_other: VecDeque<Sent>,
+    from_other: VecDeque<Sent>,
     blocks: BTreeMap<Address, Block>,
     /// Requests without an answer, by API node.
     open: BTreeMap<u8, BTreeSet<u32>>,
@@ -122,6 +142,7 @@ struct World {
     locks: BTreeSet<(u8, u32)>,
     request_next: u32,
     second_node_failed: bool,
+    has_failed_over: bool,
     /// Whether all transactions of its coordinator have ended.
     is_taken_over: bool,
     /// `None`: the node has no disk.
@@ -143,12 +164,16 @@ impl World {
         let disk = Disk { cluster: CLUSTER, checksum: Checksum::SOFTWARE };
         let mut world = World {
             harness: harness_with(5, has_disk.then_some(disk)),
+            other: Some(harness_on(OTHER_DICTIONARY, 5, None)),
+            to_other: VecDeque::new(),
+            from_other: VecDeque::new(),
             blocks: COORDINATORS.into_iter().chain(DATA_MANAGERS).map(|a| (a, Block::default())).collect(),
             open: BTreeMap::new(),
             received: BTreeMap::new(),
             locks: BTreeSet::new(),
             request_next: 0,
             second_node_failed: false,
+            has_failed_over: false,
             is_taken_over: true,
             files: has_disk.then(Files::default),
             tasks: VecDeque::new(),
@@ -157,9 +182,80 @@ impl World {
         if has_disk {
             world.start();
         }
-        (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut world.harness, node));
+        (API_FIRST..=API_LAST).for_each(|node| world.tell_all(|harness| api_connects(harness, node)));
         world.harness.begin_scenario();
         world
+    }
+
+    /// Both dictionaries are sent something by their memberships.
+    fn tell_all(&mut self, send: impl Fn(&mut Harness<Dictionary>)) {
+        send(&mut self.harness);
+        self.other.iter_mut().for_each(send);
+    }
+
+    /// A signal from one dictionary to the other arrives, if there is one.
+    fn exchange(&mut self) -> bool {
+        let Some(other) = &mut self.other else { return false };
+        if let Some(sent) = self.to_other.pop_front() {
+            let frame = sent.frame();
+            other
+                .send(frame.sender(), sent.signal(), |writer| {
+                    writer.bytes(frame.body);
+                })
+                .expect("allowed");
+        } else if let Some(sent) = self.from_other.pop_front() {
+            let frame = sent.frame();
+            self.harness
+                .send(frame.sender(), sent.signal(), |writer| {
+                    writer.bytes(frame.body);
+                })
+                .expect("allowed");
+        } else {
+            return false;
+        }
+        self.carry();
+        true
+    }
+
+    /// The president's node fails: the other one leads. Of what the first one has sent, some has arrived.
+    fn fail_over(&mut self, arrives: u8) {
+        let owner = self.harness.block().fences().next().map(|(_, owner)| owner.0);
+        if let Some(owner) = owner.filter(|_| arrives & 16 != 0) {
+            self.open.remove(&owner);
+            self.received.remove(&owner);
+            self.tell_all(|harness| {
+                api_gone(harness, SignalNumber::ApiConnectionClosedOrder, owner);
+                api_connects(harness, owner);
+            });
+            self.open.insert(owner, BTreeSet::new());
+            self.carry();
+        }
+        for _ in 0..arrives % 4 {
+            self.exchange();
+        }
+        let Some(next) = self.other.take() else { return };
+        self.harness = next;
+        self.has_failed_over = true;
+        self.blocks.retain(|address, _| address.node().0 == 2);
+        for block in self.blocks.values_mut() {
+            let arrived = usize::from(arrives / 4) % (block.inbox.len() + 1);
+            block.inbox.truncate(arrived);
+            while let Some(sent) = block.inbox.pop_front() {
+                let SchemaRoundRequest { task, .. } = cold::read(&sent.frame()).expect("a whole body");
+                let _ = block.do_task(task, false);
+            }
+            block.outbox.clear();
+            block.is_led_by_another = true;
+        }
+        self.to_other.clear();
+        self.from_other.clear();
+        // Clients know that they have lost the node that they have asked.
+        self.open.values_mut().for_each(BTreeSet::clear);
+        self.received.clear();
+        self.locks.clear();
+        self.is_taken_over = false;
+        self.harness.lose_node(NodeId(1));
+        self.carry();
     }
 
     /// The first start of a node with a disk.
@@ -203,8 +299,21 @@ impl World {
         true
     }
 
-    /// Carries what the dictionary has sent to the inboxes; ticks off answered requests.
+    /// Carries what the dictionaries have sent to the inboxes; ticks off answered requests.
     fn carry(&mut self) {
+        let own = self.harness.address();
+        let from_other = self.other.as_mut().map(Harness::take_sent).unwrap_or_default();
+        for sent in from_other {
+            match sent.receiver() {
+                receiver if receiver == own => self.from_other.push_back(sent),
+                receiver if receiver.block() == Some(BlockNumber::Api) => {
+                    self.on_received(receiver.node().0, &sent);
+                }
+                receiver => {
+                    assert_eq!(receiver.block(), Some(BlockNumber::Membership), "{:?}", sent.signal())
+                }
+            }
+        }
         self.tasks.extend(self.harness.take_file_requests());
         for sent in self.harness.take_sent() {
             let is_write = |task| matches!(task, &FileTask::Write { .. } | &FileTask::Flush);
@@ -222,7 +331,11 @@ impl World {
                 self.on_received(receiver.node().0, &sent);
             } else if sent.signal() == SignalNumber::DurabilityRequest {
                 self.not_durable.push_back(*sent.frame().head::<EpochBody>().expect("a whole body").0);
-            } else if receiver != MEMBERSHIP && sent.signal() != SignalNumber::DefinitionsReport {
+            } else if receiver.block() == Some(BlockNumber::Dictionary) {
+                self.to_other.push_back(sent);
+            } else if receiver.block() != Some(BlockNumber::Membership)
+                && sent.signal() != SignalNumber::DefinitionsReport
+            {
                 self.blocks.get_mut(&receiver).expect("only live blocks are notified").inbox.push_back(sent);
             }
         }
@@ -254,7 +367,9 @@ impl World {
                     }
                     // A description may come while the table is about to change.
                     _ => assert!(
-                        sent.signal() == SignalNumber::DescribeTableConfirm && is_changing,
+                        sent.signal() == SignalNumber::DescribeTableConfirm
+                            && is_changing
+                            && has.is_some_and(|has| has.version == table.version),
                         "{address} does not accept {table:?}, which is shown"
                     ),
                 }
@@ -284,7 +399,10 @@ impl World {
             0 | 1 => create(h, from, request, name),
             2 => send_create(h, from, request, indexed(IndexKind::Unique)),
             3 => named(h, from, SignalNumber::DropTableRequest, request, name),
-            4 => named(h, from, SignalNumber::DescribeTableRequest, request, name),
+            4 => {
+                let asked = self.other.as_mut().filter(|_| request.is_multiple_of(2)).unwrap_or(h);
+                named(asked, from, SignalNumber::DescribeTableRequest, request, name);
+            }
             5 => list(h, from, request, 0),
             6 | 7 => rename(h, from, request, name, other),
             8 => truncate(h, from, request, name),
@@ -371,6 +489,9 @@ impl World {
             self.confirm_durability();
             self.carry();
         }
+        if a & 12 != 0 {
+            self.exchange();
+        }
         let node = 150 + a % 3;
         match action {
             0 | 1 => self.ask(node, a / 3, b),
@@ -383,22 +504,30 @@ impl World {
             8 if b < 32 => {
                 self.open.remove(&node);
                 self.received.remove(&node);
-                api_gone(&mut self.harness, SignalNumber::ApiConnectionClosedOrder, node);
-                api_connects(&mut self.harness, node);
+                self.tell_all(|harness| {
+                    api_gone(harness, SignalNumber::ApiConnectionClosedOrder, node);
+                    api_connects(harness, node);
+                });
                 self.carry();
             }
             8 if b < 200 && self.received.contains_key(&node) => {
                 seen(&mut self.harness, api(node), u64::from(b));
                 self.carry();
             }
-            9 if b < 8 && !self.second_node_failed => {
+            9 if (20..100).contains(&b) && self.other.is_some() && self.files.is_none() && a < 90 => {
+                self.fail_over(a)
+            }
+            9 if b < 20 && self.other.is_some() => {
                 self.second_node_failed = true;
                 self.is_taken_over = false;
+                self.other = None;
+                self.to_other.clear();
+                self.from_other.clear();
                 self.blocks.retain(|address, _| address.node().0 == 1);
                 self.harness.lose_node(NodeId(2));
                 self.carry();
             }
-            9 if b < 80 && !self.is_taken_over => self.take_over(),
+            9 if b < 120 && !self.is_taken_over => self.take_over(),
             9 if b > 240 => {
                 self.harness.advance(EVENT_WAIT_MAX);
                 self.carry();
@@ -419,7 +548,8 @@ impl World {
     /// A successor has ended all transactions of the coordinator that has failed.
     fn take_over(&mut self) {
         self.is_taken_over = true;
-        taken_over(&mut self.harness, COORDINATORS[1]);
+        let failed = usize::from(!self.has_failed_over);
+        taken_over(&mut self.harness, COORDINATORS[failed], COORDINATORS[1 - failed]);
         self.carry();
     }
 
@@ -433,6 +563,7 @@ impl World {
             while addresses.iter().any(|&address| self.receive(address, false) || self.say(address))
                 || self.do_task(false)
                 || self.confirm_durability()
+                || self.exchange()
             {
                 self.carry();
             }
@@ -489,6 +620,12 @@ fn run(has_disk: bool, steps: impl IntoIterator<Item = (u8, u8, u8)>) -> World {
     let dictionary = world.harness.block();
     assert!(!dictionary.is_changing());
     let fences: BTreeMap<u32, NodeId> = dictionary.fences().collect();
+    if let Some(other) = &world.other {
+        let other = other.block();
+        assert!(other.tables().eq(dictionary.tables()), "all dictionaries have the same tables");
+        assert!(other.databases().eq(dictionary.databases()), "and databases");
+        assert!(other.fences().eq(dictionary.fences()), "and write fences");
+    }
     for (address, block) in &world.blocks {
         let shown: BTreeMap<u32, Held> = dictionary
             .tables()
@@ -550,8 +687,10 @@ fn rare_branches_are_met() {
         "schema change is refused because the disk is full",
         "a copy takes the place of a fenced table",
         "the place of a fenced table is kept as the change is undone",
+        "a new president finishes a schema change",
+        "a new president undoes a schema change",
     ]);
-    for seed in 0..300 {
+    for seed in 0..600 {
         let world = run(seed % 2 == 1, steps(seed));
         missing.retain(|mark| !world.harness.has_met(mark));
     }

@@ -28,11 +28,22 @@ const V: u64 = first_version(1).0;
 struct Asked(Vec<(Address, RoundName)>);
 
 impl Asked {
+    /// The other dictionary takes note of everything at once.
     fn note(&mut self, h: &mut Harness<Dictionary>) {
-        for sent in h.take_sent() {
-            if sent.signal() == SignalNumber::SchemaRoundRequest {
-                let body: SchemaRoundRequest = cold::read(&sent.frame()).expect("a whole body");
-                self.0.push((sent.receiver(), body.round));
+        loop {
+            let mut noted = Vec::new();
+            for sent in h.take_sent() {
+                if sent.signal() == SignalNumber::SchemaRoundRequest {
+                    let body: SchemaRoundRequest = cold::read(&sent.frame()).expect("a whole body");
+                    let is_noted = sent.receiver() == OTHER_DICTIONARY;
+                    if is_noted { &mut noted } else { &mut self.0 }.push((sent.receiver(), body.round));
+                }
+            }
+            if noted.is_empty() {
+                return;
+            }
+            for (other, round) in noted {
+                confirm(h, other, round);
             }
         }
     }
@@ -427,11 +438,14 @@ fn events_are_awaited() {
     h.heading("who does not confirm is awaited for a while, and then no more until it has caught up");
     let database = Database { name: "new".into(), attachment: vec![1, 2] };
     change(&mut h, api(150), 4, SchemaChange::CreateDatabase(database));
+    asked.end_all(&mut h);
     h.advance(EVENT_WAIT_MAX);
     assert!(h.has_met("subscriber did not confirm a schema event in time"));
     change(&mut h, api(150), 5, SchemaChange::DropDatabase { name: "new".into() });
+    asked.end_all(&mut h);
     seen(&mut h, api(151), 5);
     change(&mut h, api(150), 6, SchemaChange::DropDatabase { name: "test".into() });
+    asked.end_all(&mut h);
     h.heading("a later subscriber is notified from then on");
     api_connects(&mut h, 152);
     subscribe(&mut h, api(152), 7);
@@ -485,7 +499,7 @@ fn data_node_failure() {
     carry_out(&mut h);
     assert!(h.has_met("schema change waits for transactions of a failed coordinator"));
     assert_eq!(names(&h), [(1, V, "test.items")]);
-    taken_over(&mut h, COORDINATORS[1]);
+    taken_over(&mut h, COORDINATORS[1], COORDINATORS[0]);
     carry_out(&mut h);
     assert!(names(&h).is_empty() && !h.block().is_changing());
     check("data_node_failure.txt", &h);
@@ -622,12 +636,19 @@ fn stray_answers_change_nothing() {
         confirm(h, from, round);
         refuse(h, from, ErrorCode::OutOfTables, round);
     };
-    let round = RoundName { change: 1, step: 1 };
-    stray(&mut h, DATA_MANAGERS[0], round);
+    let (noting, round) = (RoundName { change: 1, step: 1 }, RoundName { change: 1, step: 2 });
+    stray(&mut h, DATA_MANAGERS[0], noting);
     create(&mut h, api(150), 1, "test.items");
     h.take_sent();
+    stray(&mut h, DATA_MANAGERS[0], round);
+    stray(&mut h, DATA_MANAGERS[0], noting);
+    assert!(h.take_sent().is_empty());
+    confirm(&mut h, OTHER_DICTIONARY, noting);
+    h.take_sent();
     stray(&mut h, COORDINATORS[0], round);
-    stray(&mut h, DATA_MANAGERS[0], RoundName { step: 2, ..round });
+    stray(&mut h, OTHER_DICTIONARY, round);
+    stray(&mut h, DATA_MANAGERS[0], noting);
+    stray(&mut h, DATA_MANAGERS[0], RoundName { step: 3, ..round });
     stray(&mut h, DATA_MANAGERS[0], RoundName { change: 2, ..round });
     assert!(h.take_sent().is_empty());
     for block in DATA_MANAGERS {
@@ -655,5 +676,9 @@ fn the_epoch_of_a_change_is_not_before_what_came_before_it() {
             confirm_in(&mut h, sent.receiver(), body.round, newest);
         }
     }
-    assert_eq!(epochs, [0, 0, 40, 40].map(Epoch), "two data managers prepare, two coordinators publish");
+    let expected = [0, 0, 0, 40, 40, 40, 0].map(Epoch);
+    assert_eq!(
+        epochs, expected,
+        "the other dictionary, two data managers, the other dictionary, two coordinators, and its end"
+    );
 }

@@ -247,6 +247,11 @@ impl<B: Block> Harness<B> {
         self.catch();
     }
 
+    /// The block's address.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
     /// The block.
     pub fn block(&self) -> &B {
         &self.executor.host().block
@@ -473,6 +478,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::SchemaRoundRequest => cold!(schema_round::SchemaRoundRequest),
         S::SchemaRoundConfirm => cold!(schema_round::SchemaRoundConfirm),
         S::SchemaRoundRefuse => cold!(schema_round::SchemaRoundRefuse),
+        S::SchemaStateRequest => cold!(schema_round::SchemaStateRequest),
+        S::SchemaStateConfirm => cold!(schema_round::SchemaStateConfirm),
         S::InfoRequest => cold!(info::InfoRequest),
         S::InfoConfirm => cold!(info::InfoConfirm),
         S::ParameterSetRequest => cold!(parameter::ParameterSetRequest),

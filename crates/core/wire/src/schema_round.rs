@@ -2,9 +2,11 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `SchemaRoundRequest` | dictionary | coordinators or data managers | do your part of this round |
+//! | `SchemaRoundRequest` | dictionary of the president | coordinators, data managers or other dictionaries | do your part of this round |
 //! | `SchemaRoundConfirm` | the receivers | dictionary | done |
 //! | `SchemaRoundRefuse` | data manager | dictionary | this round failed; nothing of it is kept |
+//! | `SchemaStateRequest` | dictionary of a new president | other dictionaries | what do you know of the change under way? |
+//! | `SchemaStateConfirm` | the receivers | dictionary | this |
 //!
 //! Answers carry the number of the change and the step, so that they can't be mistaken for those of another round.
 //!
@@ -14,6 +16,8 @@
 //! `docs/protocols/schema.md` documents the rounds and their order.
 
 use crate::dictionary::{TableRecord, VersionedTable};
+use crate::schema::Database;
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::Epoch;
@@ -72,6 +76,73 @@ pub enum RoundTask {
         /// The API node; 0: all of them.
         api: u8,
     },
+    /// Coordinators, other dictionaries: these are all write fences that there are.
+    Fences {
+        /// Tables, and the API node that alone may change rows of each.
+        owners: Vec<(u32, u8)>,
+    },
+    /// Other dictionaries: this change is about to be carried out. Whoever is president next undoes it, or goes on with it
+    /// if anybody knows that it is decided.
+    Note {
+        /// The change.
+        change: NotedChange,
+    },
+    /// Other dictionaries: the change that was noted is decided, and is what you list from now on.
+    Decide,
+    /// Other dictionaries: the change that was noted has come to its end, carried out or undone.
+    End,
+}
+
+/// What becomes of a database in a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum DatabaseStep {
+    /// It is made, or gets another attachment.
+    Put(Database),
+    /// It goes.
+    Remove(String),
+}
+
+/// A change, for dictionaries that have the same tables as the one that carries it out: what they have is only named.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotedChange {
+    /// The table that is changed.
+    pub before: Option<u32>,
+    /// The table as it is going to be.
+    pub after: Option<TableRecord>,
+    /// Another table, whose place it takes.
+    pub replaced: Option<u32>,
+    /// Storage that is made.
+    pub made: Vec<VersionedTable>,
+    /// Storage that is removed.
+    pub gone: Vec<VersionedTable>,
+    /// Whose write fence on the table it is; 0 if it is another change.
+    pub fence: u8,
+    /// What becomes of a database.
+    pub database: Option<DatabaseStep>,
+    /// No table was given this version or a greater one so far.
+    pub version_next: u64,
+}
+
+/// `SchemaStateRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SchemaStateRequest {
+    /// The number of the view whose president asks.
+    pub view: u32,
+}
+
+/// `SchemaStateConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SchemaStateConfirm {
+    /// The number of the view whose president has asked.
+    pub view: u32,
+    /// The newest change that was noted here, over or not; 0 if there was none.
+    pub change: u64,
+    /// Whether that is decided and not over.
+    pub is_decided: bool,
+    /// Its epoch if it is decided.
+    pub epoch: Epoch,
+    /// No table was given this version or a greater one, as far as is known here.
+    pub version_next: u64,
 }
 
 /// `SchemaRoundRequest`.
@@ -97,10 +168,15 @@ pub struct SchemaRoundConfirm {
 /// Identifies a round of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
-    /// Number of the change, from 1 in each incarnation of the dictionary.
+    /// Number of the change, from 1 in each incarnation of the cluster; 0 for tables that are made again at a start.
     pub change: u64,
     /// Number of the round, from 1 in each change.
     pub step: u32,
+}
+
+impl RoundName {
+    /// Of a task that belongs to no change, and whose confirmation nobody waits for.
+    pub const NO_CHANGE: RoundName = RoundName { change: 0, step: 0 };
 }
 
 /// `SchemaRoundRefuse`.

@@ -159,6 +159,8 @@ signals! {
     SchemaRoundRequest = 160, Node;
     SchemaRoundConfirm = 161, Node;
     SchemaRoundRefuse = 162, Node;
+    SchemaStateRequest = 163, Node;
+    SchemaStateConfirm = 164, Node;
     // info.rs
     InfoRequest = 130, Any;
     InfoConfirm = 131, Node;

@@ -20,6 +20,7 @@ const fn address(node: u8, block: BlockNumber) -> Address {
 }
 
 pub const DICTIONARY: Address = address(1, BlockNumber::Dictionary);
+pub const OTHER_DICTIONARY: Address = address(2, BlockNumber::Dictionary);
 pub const MEMBERSHIP: Address = address(1, BlockNumber::Membership);
 pub const COORDINATORS: [Address; 2] =
     [address(1, BlockNumber::Coordinator), address(2, BlockNumber::Coordinator)];
@@ -43,10 +44,20 @@ pub fn harness_for(tables_max: u32) -> Harness<Dictionary> {
 
 /// On a node with this disk, or with none.
 pub fn harness_with(tables_max: u32, disk: Option<Disk>) -> Harness<Dictionary> {
+    harness_on(DICTIONARY, tables_max, disk)
+}
+
+/// A dictionary of one of both nodes.
+pub fn harness_on(own: Address, tables_max: u32, disk: Option<Disk>) -> Harness<Dictionary> {
+    harness_among(2, own, tables_max, disk)
+}
+
+/// A dictionary of one of so many nodes.
+pub fn harness_among(nodes: u8, own: Address, tables_max: u32, disk: Option<Disk>) -> Harness<Dictionary> {
     let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
-    let view = ClusterView::first(vec![member(1), member(2)]);
+    let view = ClusterView::first((1..=nodes).map(member).collect());
     let settings = Settings { tables_max, usual_partitions: 1, version: first_version(1), disk };
-    Harness::new(DICTIONARY, 1, view, Dictionary::new(settings))
+    Harness::new(own, 1, view, Dictionary::new(settings))
 }
 
 pub fn harness() -> Harness<Dictionary> {
@@ -170,9 +181,9 @@ pub fn api_gone(h: &mut Harness<Dictionary>, signal: SignalNumber, node: u8) {
 }
 
 /// All transactions of a coordinator that has failed have ended.
-pub fn taken_over(h: &mut Harness<Dictionary>, coordinator: Address) {
+pub fn taken_over(h: &mut Harness<Dictionary>, coordinator: Address, successor: Address) {
     let name = CoordinatorName { address: coordinator, incarnation: Incarnation(1) };
-    h.send(COORDINATORS[0], SignalNumber::TakeOverDoneReport, |w| {
+    h.send(successor, SignalNumber::TakeOverDoneReport, |w| {
         w.put(&TakeOverDoneReport { coordinator: name.into(), epoch: U64::new(9) });
     })
     .expect("allowed");

@@ -493,7 +493,13 @@ impl Node {
                     made.remove(&table.table).expect("only what is there is removed");
                 });
             }
-            RoundTask::Switch { .. } | RoundTask::Build { .. } | RoundTask::Fence { .. } => {}
+            RoundTask::Switch { .. }
+            | RoundTask::Build { .. }
+            | RoundTask::Fence { .. }
+            | RoundTask::Fences { .. }
+            | RoundTask::Note { .. }
+            | RoundTask::Decide
+            | RoundTask::End => {}
         }
     }
 }
@@ -507,5 +513,9 @@ fn task_name(task: &RoundTask) -> &'static str {
         RoundTask::Complete { .. } => "Complete",
         RoundTask::Remove { .. } => "Remove",
         RoundTask::Fence { .. } => "Fence",
+        RoundTask::Fences { .. } => "Fences",
+        RoundTask::Note { .. } => "Note",
+        RoundTask::Decide => "Decide",
+        RoundTask::End => "End",
     }
 }
