@@ -43,6 +43,12 @@ impl World {
         dictionary.expect("the president has one")
     }
 
+    /// All dictionaries, with their nodes.
+    fn dictionaries(&self) -> impl Iterator<Item = (u8, &Dictionary)> {
+        let live = self.threads.iter().filter(|thread| thread.is_alive);
+        live.filter_map(|thread| Some((thread.node, thread.executor.host().dictionary()?)))
+    }
+
     /// Whether nothing is under way anywhere.
     pub(crate) fn is_at_rest(&self) -> bool {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
@@ -51,6 +57,7 @@ impl World {
             && self.starts_of_nodes.iter().all(|start| start.is_started)
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
+            && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
             && live().all(|thread| thread.failures_received as usize == self.failures.len())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
@@ -223,6 +230,16 @@ impl World {
             ));
         }
         let expected: BTreeSet<VersionedTable> = dictionary.tables().flat_map(TableRecord::all).collect();
+        for (node, other) in self.dictionaries() {
+            let is_same = other.tables().eq(dictionary.tables())
+                && other.databases().eq(dictionary.databases())
+                && other.fences().eq(dictionary.fences());
+            if !is_same {
+                return Err(format!(
+                    "node {node}: the dictionary has other definitions than the president's"
+                ));
+            }
+        }
         for thread in live() {
             let node = thread.node;
             for coordinator in thread.executor.host().coordinators() {

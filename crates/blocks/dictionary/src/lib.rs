@@ -259,6 +259,11 @@ impl Dictionary {
         self.change.as_ref()?.progress()
     }
 
+    /// The number of the change that the president's dictionary carries out, as far as this one knows.
+    pub fn noted(&self) -> Option<u64> {
+        self.noted.as_ref().map(|noted| noted.number)
+    }
+
     /// Whether a schema change is under way.
     pub fn is_changing(&self) -> bool {
         self.change.is_some()
