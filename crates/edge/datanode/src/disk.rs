@@ -9,6 +9,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::Placement;
 use vinga_format::Checksum;
+use vinga_format::redo::PARTICIPANTS_MAX;
 use vinga_format::system::{ChooseError, choose, copy_of};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
 use vinga_node::log_streams;
@@ -130,9 +131,13 @@ fn random() -> Result<u64, String> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// How many streams a node gets at its first start: one for each thread that hosts data managers.
+/// How many streams a node gets at its first start: one for each thread that hosts data managers, or more for each, if
+/// one can't have so many data managers.
 fn first_stream_count(placement: &Placement) -> u16 {
-    placement.executors().iter().filter(|plan| !plan.data_managers.is_empty()).count() as u16
+    let executors = placement.executors();
+    let hosted = || executors.iter().map(|plan| plan.data_managers.len()).filter(|&count| count > 0);
+    let streams = hosted().max().unwrap_or(0).div_ceil(PARTICIPANTS_MAX);
+    (hosted().count() * streams) as u16
 }
 
 #[cfg(test)]
@@ -144,7 +149,12 @@ mod tests {
     use vinga_format::system::{LogIncarnation, SystemState, encode};
 
     fn configuration(flags: &[(&str, &str)]) -> Configuration {
-        let cpus: CpuSet = (0..2).map(Cpu).collect();
+        configuration_on(2, flags)
+    }
+
+    /// On a machine with so many CPUs.
+    fn configuration_on(cpus: u16, flags: &[(&str, &str)]) -> Configuration {
+        let cpus: CpuSet = (0..cpus).map(Cpu).collect();
         let machine = Machine { memory_bytes: 1 << 30, cpus, cpus_granted: None };
         Configuration::new(None, flags, &machine).expect("a good configuration")
     }
@@ -191,6 +201,24 @@ mod tests {
         write(place.path(), 0, &[7; 4096]);
         let why = find(&configuration(&flags), place.path()).expect_err("a copy is damaged");
         assert!(why.contains("system/000-00000000.sys") && why.contains("--initial"), "{why}");
+    }
+
+    #[test]
+    fn a_stream_has_no_more_data_managers_than_its_heads_can_list() {
+        // As many data managers as CPUs, up to 128.
+        let cases = [("worker", 32, 1, 32), ("worker", 64, 2, 32), ("worker", 128, 3, 43)];
+        for (threads, cpus, streams, most) in
+            cases.into_iter().chain([("ldm={count=2},tc,recv,main", 128, 4, 32)])
+        {
+            let place = tempfile::tempdir().expect("a folder");
+            let configuration = configuration_on(cpus, &[("ThreadConfig", threads)]);
+            let participants = find(&configuration, place.path()).expect("nothing is there").settings.streams;
+            assert_eq!(participants.len(), streams, "{threads}, {cpus}");
+            assert_eq!(participants.iter().map(ExactSizeIterator::len).max(), Some(most));
+            assert!(most <= PARTICIPANTS_MAX);
+            let all: Vec<u16> = participants.into_iter().flatten().collect();
+            assert_eq!(all, (0..cpus).collect::<Vec<u16>>());
+        }
     }
 
     #[test]
