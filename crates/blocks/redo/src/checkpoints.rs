@@ -464,8 +464,8 @@ impl Redo {
             cx.log(
                 LogLevel::Warning,
                 format_args!(
-                    "stream {}: the log can't be cut, as the disk has no room for checkpoints; they are tried again \
-                     in {seconds} s",
+                    "stream {}: the log can't be cut, as checkpoints could not be written; they are tried again in \
+                     {seconds} s",
                     self.settings.stream
                 ),
             );

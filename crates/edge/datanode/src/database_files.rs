@@ -13,7 +13,7 @@
 //! **A first start** makes the files of the log and the definitions before it writes the system file. So that one which
 //! was interrupted is not taken for a node that has lost its system file, it leaves a mark (`vinga.initial`) in a folder
 //! that has no files of a database, and removes it before the first client is let in. Files beside the mark, without a
-//! system file, have never contained anything.
+//! system file, have never contained anything, if nobody has put them there (`first_start`).
 
 use std::fmt::{self, Display};
 use std::fs::{self, File};
@@ -127,7 +127,10 @@ impl<'a> DatabaseFiles<'a> {
     }
 
     /// The files of a kind.
-    fn list(&self, kind: FileKind) -> Result<Vec<PathBuf>, String> {
+    ///
+    /// # Errors
+    /// The folder can't be read; the text names it.
+    pub fn list(&self, kind: FileKind) -> Result<Vec<PathBuf>, String> {
         let folder = self.folder.join(kind.folder());
         let failed =
             |why: io::Error| format!("the folder {} can't be read: {}", folder.display(), why_refused(&why));
