@@ -79,8 +79,8 @@ fn a_file_that_is_cut_off_is_refused() {
     assert!(why.contains("redo/000-00000000.redo has only 100 bytes") && why.contains("no segment"), "{why}");
 }
 
-/// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint of it
-/// that appears again would be taken for the newest one.
+/// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint
+/// of it that appears again would be taken for the newest one.
 #[test]
 fn a_checkpoint_that_is_older_than_the_log_is_refused() {
     let mut log = Log::new(2);
@@ -285,9 +285,9 @@ fn prepared_changes_have_room_however_they_commit() {
     assert!(log.has_met("end of an epoch waits for room in the log"));
 }
 
-/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending, as
-/// long as there is room for their ends: those of tables that are not logged, and of definitions. Then they wait for a
-/// checkpoint.
+/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on
+/// ending, as long as there is room for their ends: those of tables that are not logged, and of definitions. Then they
+/// wait for a checkpoint.
 #[test]
 fn epochs_end_when_a_checkpoint_has_made_room() {
     let mut log = Log::new(1);

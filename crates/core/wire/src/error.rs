@@ -34,7 +34,7 @@ macro_rules! errors {
         }
 
         impl ErrorCode {
-            /// All errors, in order of their numbers.
+            /// All errors, in the order of the list.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
 
             /// The error with a number; `None` if there is none.
