@@ -1,4 +1,4 @@
-//! Configuration files from outside: every mistake is a sentence.
+//! Configuration files from outside: every error is a sentence.
 
 #![no_main]
 

@@ -207,7 +207,7 @@ fn wait_until_idle(pids: &[u32]) -> Result<()> {
 ///
 /// # Errors
 /// The database's, or that checkpoints go on for ever.
-fn settle(target: &VingaTarget, table: &VingaTable) -> Result<()> {
+fn finish_checkpoints(target: &VingaTarget, table: &VingaTable) -> Result<()> {
     let cluster = target.first_cluster()?;
     // A checkpoint that is written ends with the next global checkpoint, and another one may begin then.
     for _ in 0..3 {

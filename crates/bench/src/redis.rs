@@ -1,8 +1,8 @@
 //! Redis as a peer: a separate server, `redis-benchmark`, and a client that waits for each answer.
 //!
 //! The server keeps nothing on disk unless that is asked for ([`Keeping`]), listens on a port of the loopback interface
-//! that the system chooses, and has its own folder. All keys that `redis-benchmark -r` draws are loaded before, so that every GET finds a value: it is
-//! compared with reads that all find their row.
+//! that the system chooses, and has its own folder. All keys that `redis-benchmark -r` draws are loaded before, so that
+//! every GET finds a value: it is compared with reads that all find their row.
 
 mod csv;
 mod resp;

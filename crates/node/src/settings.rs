@@ -39,8 +39,8 @@ pub struct NodeSettings {
     pub address: String,
     /// The first epoch of a node without a disk: above every epoch of earlier incarnations.
     pub epoch: Epoch,
-    /// The first table version: above every version of earlier incarnations. Of a node with a disk its files have a later one,
-    /// except at its first start.
+    /// The first table version: above every version of earlier incarnations. Of a node with a disk its files have a
+    /// later one, except at its first start.
     pub table_version: u64,
     /// In order of thread index; data manager and coordinator instances ascend over the threads.
     pub threads: Vec<ThreadHosting>,

@@ -4,12 +4,11 @@
 //! clients a part. A start goes through the phases of `docs/protocols/durability.md`, and may die in the middle of any of
 //! them. Clients reach a node when it is started.
 //!
-//! It is looked at twice whether the histories can be true. When the cluster dies, all that was answered so far must fit
-//! together. When it is started, before any client is let in, the rows must be those that the transactions up to the
-//! restore point have left ([`vinga_workloads::history::History::surviving`]): everything of these, nothing of others. Tables
-//! that are not logged must be there, and empty. The
-//! restore point must not lie before any commit that was answered as durable, and epochs and incarnations must go on above
-//! all that were used before.
+//! It is looked at twice whether the histories can be true. When the cluster dies, all that was answered so far must
+//! fit together. When it is started, before any client is let in, the rows must be those that the transactions up to
+//! the restore point have left ([`vinga_workloads::history::History::surviving`]): everything of these, nothing of
+//! others. Tables that are not logged must be there, and empty. The restore point must not lie before any commit that
+//! was answered as durable, and epochs and incarnations must go on above all that were used before.
 
 use crate::agenda::Time;
 use crate::connection::Side;

@@ -34,6 +34,8 @@ pub struct Report {
     pub profile: Profile,
     /// Kinds of fault that were left out.
     pub without: BTreeSet<Fault>,
+    /// The rule that was broken on purpose.
+    pub bug: Option<InjectedBug>,
     /// The first thing that can't be true; `None` if all is well.
     pub violation: Option<String>,
     /// A hash of the whole history.
@@ -89,6 +91,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
         seed,
         profile,
         without: options.without.clone(),
+        bug: options.bug,
         violation,
         hash: world.hash,
         time: world.now(),
@@ -285,7 +288,8 @@ impl Report {
     pub fn command(&self) -> String {
         let without: String =
             self.without.iter().map(|fault| format!(" --without {}", fault.name())).collect();
-        format!("vinga sim --seed {}{without}", self.seed)
+        let bug = self.bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
+        format!("vinga sim --seed {}{without}{bug}", self.seed)
     }
 }
 

@@ -13,7 +13,7 @@ use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
 use vinga_config::config_error::Origin;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::{DatabaseFiles, Removed};
+use vinga_datanode::{DatabaseFiles, Removed, why_refused};
 use vinga_runtime::node_folder::{self, KeptData, LastStart, NodeFolder};
 use vinga_runtime::say;
 
@@ -84,7 +84,8 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let options = DataOptions { config: wanted.config.clone(), parameters: parameters(wanted, wanted.port) };
     let configuration = data::configuration(&options)?;
     let folder = NodeFolder::new(&wanted.cluster, 1);
-    let fail = |what: &str, error: io::Error| format!("{what} {}: {error}", folder.path().display());
+    let fail =
+        |what: &str, error: io::Error| format!("{what} {}: {}", folder.path().display(), why_refused(&error));
     folder.create().map_err(|e| fail("cannot make the folder", e))?;
     if let Some(address) = find_running(&folder)? {
         return already(wanted, address);

@@ -36,6 +36,7 @@ enum What {
     /// Checkpoints: fragments, rows, epochs
     Checkpoint(Files),
     /// The system file: the node's view of the cluster's durable state
+    #[command(visible_alias = "sysfile")]
     System(Files),
     /// Definitions of tables and databases
     Schema(Files),
@@ -58,11 +59,11 @@ struct Files {
 const CHECKSUM: Checksum = Checksum::SOFTWARE;
 
 /// What to do with a file that is damaged.
-const KEEP: &str = "keep a copy of the node's files. The node can't start from them: let it copy the data of another node \
-                    of its group (an initial start), or restore a backup";
+const KEEP: &str = "keep a copy of the node's files. The node can't start from them: restore them from a copy of its \
+                    folder, all of the same moment; or begin anew with --initial and restore a backup";
 
 /// What to do with a file of a newer program.
-const NEWER: &str = "use the program that has written it, or a newer one";
+pub const NEWER: &str = "use the program that has written it, or a newer one";
 
 /// What is wrong with a file.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ mod sql;
 mod tables;
 
 use crate::arguments::ConnectArguments;
-use crate::backup::input::Backup;
+use crate::backup::input::{Backup, Problem};
+use crate::inspect::NEWER;
 use crate::table::grouped;
 use clap::Args;
 use serde_json::json;
@@ -17,6 +18,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 use vinga::blocking::Cluster;
 use vinga_runtime::say;
+
+/// What to do when a backup is damaged.
+const OTHER: &str = "use another backup";
 
 /// `vinga restore …`.
 #[derive(Args)]
@@ -44,14 +48,16 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
     let refused = |why: String| {
         format!("the backup can't be restored: {}. Nothing was changed", why.trim_end_matches('.'))
     };
-    let backup = Backup::open(&arguments.backup).map_err(|problem| refused(problem.to_string()))?;
+    let unusable = |problems: &[Problem]| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let advice = if problems.iter().any(|problem| problem.is_newer) { NEWER } else { OTHER };
+        format!("{}; {advice}", refused(lines.join("; ")))
+    };
+    let backup = Backup::open(&arguments.backup).map_err(|problem| unusable(&[problem]))?;
     let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
     tables::check_empty(&cluster)?;
-    backup.verify().map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        refused(lines.join("; "))
-    })?;
-    let definitions = backup.definitions().map_err(|problem| refused(problem.to_string()))?;
+    backup.verify().map_err(|problems| unusable(&problems))?;
+    let definitions = backup.definitions().map_err(|problem| unusable(&[problem]))?;
     tables::check_disk(&cluster, &definitions).map_err(refused)?;
     let plan = if arguments.no_sql {
         sql::Plan::nothing()

@@ -219,7 +219,7 @@ fn as_json(tally: &Tally, seconds: f64) -> serde_json::Value {
         serde_json::json!({
             "seed": report.seed,
             "violation": report.violation,
-            "repeat": format!("vinga sim --seed {} --trace", report.seed),
+            "repeat": format!("{} --trace", report.command()),
         })
     };
     serde_json::json!({

@@ -200,7 +200,17 @@ fn a_newer_version_is_refused_by_name() {
     bytes[4..8].copy_from_slice(&sum.to_le_bytes());
     fs::write(&manifest, &bytes).expect("it is written");
     let known = Format::Backup.version();
-    is_refused(&folder, &[&format!("format version {}, this program knows up to {known}", known + 1)]);
+    let versions = format!("format version {}, this program knows up to {known}", known + 1);
+    is_refused(&folder, &[&versions, "use the program that has written it, or a newer one"]);
+}
+
+#[test]
+fn a_file_of_a_backup_is_found_by_its_mere_name() {
+    let (_node, _place, folder) = small_backup();
+    let file = files_of(&folder).pop().expect("it has files");
+    let name = file.file_name().expect("it has one");
+    let (is_well, text) = said(vinga().current_dir(&folder).args(["inspect", "backup"]).arg(name).output());
+    assert!(is_well && text.contains("complete"), "{text}");
 }
 
 #[test]

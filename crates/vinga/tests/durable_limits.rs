@@ -76,8 +76,8 @@ fn a_checkpoint_that_is_missing_is_noticed() {
     assert_eq!(found as u64, ROWS, "the node has started, without a warning to anybody\n{}", node.log());
 }
 
-/// A node is started with more files of the log, and the machine stops when the first of them is made but has no room yet, or
-/// a part of it.
+/// A node is started with more files of the log, and the machine stops when the first of them is made but has no room
+/// yet, or a part of it.
 #[test]
 fn a_start_that_makes_more_files_may_be_cut_off() {
     let mut node = DurableNode::new(&[]);

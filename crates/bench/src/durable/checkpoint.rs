@@ -10,7 +10,7 @@
 //! `checkpoint.mb_per_s` is in units of 10^6 bytes, of all data managers together; `checkpoint.vs_disk` divides it by
 //! the disk's own; `checkpoint.p99_ratio` divides the 99th percentile of an update beside a checkpoint by that without.
 
-use super::{DurableOptions, LARGE_LOG, SHAPE, disk_rate, node, settle, wait_until_idle};
+use super::{DurableOptions, LARGE_LOG, SHAPE, disk_rate, finish_checkpoints, node, wait_until_idle};
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
 use crate::keys::{ValueMaker, mix};
@@ -144,13 +144,13 @@ impl<'a> UpdateLoad<'a> {
     }
 
     fn round(&mut self, file: &Path) -> Result<Round> {
-        self.settle()?;
+        self.wait_for_rest()?;
         let disk_rate = disk_rate::measure(file, self.rows * u64::from(super::VALUE_BYTES))?;
         let quiet = self.quiet_singles()?;
         let begun = self.burst()?;
         let end = self.end_of_writing(begun)?;
         let (bytes, seconds) = (end.bytes - begun.bytes, (end.at - begun.at).as_secs_f64());
-        self.settle()?;
+        self.wait_for_rest()?;
         let begun = self.burst()?;
         let mut beside = Latencies::default();
         while Written::by(self.node)?.bytes < begun.bytes + bytes / 10 * 9 && beside.count() < SINGLES_MAX {
@@ -166,8 +166,8 @@ impl<'a> UpdateLoad<'a> {
         })
     }
 
-    fn settle(&self) -> Result<()> {
-        settle(self.target, &self.table)?;
+    fn wait_for_rest(&self) -> Result<()> {
+        finish_checkpoints(self.target, &self.table)?;
         wait_until_idle(&[self.node.pid()])
     }
 
@@ -189,7 +189,7 @@ impl<'a> UpdateLoad<'a> {
                 return Ok(latencies.summary());
             }
             // What had been logged before was nearly enough for a round; now it begins anew.
-            self.settle()?;
+            self.wait_for_rest()?;
         }
         Err(Failure::new("a checkpoint begins whatever little is logged"))
     }

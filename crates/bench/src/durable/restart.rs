@@ -15,7 +15,7 @@
 //! too. `restart.system.vs_redis` is the time of the node that was killed divided by that of Redis.
 
 use super::rates::redis_options;
-use super::{DurableOptions, LARGE_LOG, SHAPE, node, settle};
+use super::{DurableOptions, LARGE_LOG, SHAPE, finish_checkpoints, node};
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
 use crate::keys::ValueMaker;
@@ -99,7 +99,7 @@ fn filled(program: &NodeProgram, rows: u64, progress: &mut Progress) -> Result<N
     let table = target.create_indexed(TABLE, &SHAPE, ranges::index())?;
     let mut values = ValueMaker::new(super::VALUE_BYTES);
     load(&target, &table, 0..rows, |id, out| out.extend_from_slice(values.make(id, 0)))?;
-    settle(&target, &table)?;
+    finish_checkpoints(&target, &table)?;
     progress.line(&format!("  {rows} rows are on disk"));
     Ok(node)
 }

@@ -4,9 +4,9 @@
 //! managers own the rows, sends them `PrepareRequest`s (`batch`, `stages`), has unique indexes follow
 //! (`unique`), gathers the answers (`answers`), and ends the transaction on request or when it has to (`ending`). It
 //! keeps outcomes until the API node has confirmed them (`clients`), continues when data nodes or API nodes fail
-//! (`failure`), and ends the transactions of coordinators that have failed (`take_over`). What it has: `transactions`, their `participants`, `clients` with their outcomes, `tables`, and
-//! `lazy_orders` that are sent once a turn. The signals are described in `vinga_wire::{transaction,
-//! commit}` and, as a protocol, in `docs/protocols/commit.md`.
+//! (`failure`), and ends the transactions of coordinators that have failed (`take_over`). What it has: `transactions`,
+//! their `participants`, `clients` with their outcomes, `tables`, and `lazy_orders` that are sent once a turn. The
+//! signals are described in `vinga_wire::{transaction, commit}` and, as a protocol, in `docs/protocols/commit.md`.
 //!
 //! A transaction's states:
 //!

@@ -6,10 +6,11 @@
 //!        ─▶ the scan goes from page to page, a batch at a request  ─▶ SCANNED
 //!        ─▶ the president confirms that epoch `until` is closed    ─▶ CLOSED, when the notes up to then were sent
 //! ```
-//! The scan is fuzzy: it meets each row in some committed state, while operations go on. What was committed since
-//! the backup was opened is noted as well, whether the scan has met it or not, with deletes. A row of which a change is
+//! The scan is fuzzy: it meets each row in some committed state, while operations go on. What was committed since the
+//! backup was opened is noted as well, whether the scan has met it or not, with deletes. A row of which a change is
 //! noted is what its last change up to the backup's epoch has made of it; of any other row the scan has met the only
-//! state that it had. An epoch is closed when every transaction up to it is committed at all replicas, so the notes have all of it.
+//! state that it had. An epoch is closed when every transaction up to it is committed at all replicas, so the notes
+//! have all of it.
 //!
 //! Notes wait in memory until they are asked for, up to `BackupLogBufferSize`. When they don't fit, the backup is given
 //! up; nobody who changes rows waits for it.

@@ -84,7 +84,9 @@ impl Patience {
 /// What an operation is called within its transaction; in this order they are carried out on a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OperationName {
+    /// Its number in the transaction; a sub-operation has that of the operation from which it follows.
     pub number: u32,
+    /// Of a sub-operation its number there, from 1; 0 for others.
     pub sub: u8,
 }
 
@@ -127,7 +129,7 @@ pub struct OperationRecord {
     pub waits_since: Option<Tick>,
     /// It stands in the queue of those that probes are sent for.
     pub is_noted: bool,
-    /// What it has reserved in the log.
+    /// Bytes that it has reserved in the log.
     pub reserved: u32,
     /// The replicas of the operation.
     pub chain: Chain,

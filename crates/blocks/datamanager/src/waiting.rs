@@ -1,8 +1,8 @@
 //! Operations and row locks: taking, waiting, letting go.
 //!
 //! Locks are granted first come, first served. An operation that has to wait keeps the bytes that it came as; when its
-//! turn comes, or its row has ceased to exist, it is run again from the index probe, in order, before anything newer
-//! ([`DataManager::run_ready`], at the end of every signal that may have freed a lock).
+//! turn comes, or its row has ceased to exist, it is run again from the lookup in the index, in order, before anything
+//! newer ([`DataManager::run_ready`], at the end of every signal that may have freed a lock).
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -117,7 +117,7 @@ impl DataManager {
         Ok(())
     }
 
-    /// A row has ceased to exist: its waiters run again from the index probe.
+    /// A row has ceased to exist: its waiters run again from the lookup in the index.
     pub(crate) fn rerun_waiters(&mut self, cx: &mut Context<'_>, state: Handle) {
         let lock = self.versions.rows[state].lock;
         if lock == LockRef::NONE {

@@ -139,7 +139,7 @@ impl Dictionary {
             Progress::Rewritten => self.confirm_definitions(cx),
             Progress::DiskFull { text, .. } => {
                 let reason =
-                    format!("there is no room for the definitions of tables: {text}. Make room on the disk");
+                    format!("the definitions of tables can't be written: {text}. Make room on the disk");
                 self.start.asked.refuse_for(cx, ErrorCode::DiskFull, reason);
             }
             Progress::HasRoom | Progress::Appended => unreachable!("a start appends no entry"),

@@ -282,7 +282,7 @@ fn a_start_without_room_is_refused() {
     node.start(restore).expect("the files are whole");
     node.quota = 0;
     let why = node.start(StartTask::OpenLog { incarnation: 2 }).expect_err("there is no room");
-    assert!(why.contains("no room for the definitions") && why.contains("no space left"), "{why}");
+    assert!(why.contains("definitions of tables can't be written") && why.contains("no space left"), "{why}");
     let (node, result) = Node::restart(node.files, 30, extent(1, 5), 3, usize::MAX);
     assert_eq!((result, names(&node).len()), (Some(Ok(())), 3));
 }

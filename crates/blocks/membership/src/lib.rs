@@ -17,8 +17,8 @@
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
 //! `connect` decides who may connect, `closing` holds the way down from *Connected*, `relays` passes orders on to the
-//! blocks of other nodes, `heartbeat` notices silence, `api_nodes` is the table of ids. The signals are described in `vinga_wire::membership`, the protocol in
-//! `docs/protocols/membership.md`.
+//! blocks of other nodes, `heartbeat` notices silence, `api_nodes` is the table of ids. The signals are described in
+//! `vinga_wire::membership`, the protocol in `docs/protocols/membership.md`.
 //!
 //! Nobody waits for ever: data nodes that fail are no longer waited for, nor are drivers that don't report within a
 //! heartbeat period; blocks of live nodes answer because they end every transaction by themselves.

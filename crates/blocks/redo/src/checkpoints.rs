@@ -13,10 +13,10 @@
 //! It does not begin before the node is started (`NodeStartedOrder`), nor when nothing was logged since the last one: that
 //! would free nothing. What is in the log when it is opened counts as logged.
 //!
-//! One round is made at a time. Each ends: a data manager's checkpoint is usable when a global checkpoint covers it, which
-//! the next one does, and those go on when nobody commits anything (while room is short, one is asked for at once); or it is given up, because the disk is full. Then the
-//! round counts for nothing and is made again after a pause, which doubles each time: a disk does not get emptier by
-//! being asked.
+//! One round is made at a time. Each ends: a data manager's checkpoint is usable when a global checkpoint covers it,
+//! which the next one does, and those go on when nobody commits anything (while room is short, one is asked for at
+//! once); or it is given up, because the disk is full. Then the round counts for nothing and is made again after a
+//! pause, which doubles each time: a disk does not get emptier by being asked.
 //!
 //! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`): its part of what
 //! [`WriteSpeed`] says for the whole node. Timers run only meanwhile: a stream at rest does nothing.
@@ -464,8 +464,8 @@ impl Redo {
             cx.log(
                 LogLevel::Warning,
                 format_args!(
-                    "stream {}: the log can't be cut, as the disk has no room for checkpoints; they are tried again \
-                     in {seconds} s",
+                    "stream {}: the log can't be cut, as checkpoints could not be written; they are tried again in \
+                     {seconds} s",
                     self.settings.stream
                 ),
             );

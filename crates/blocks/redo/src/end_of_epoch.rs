@@ -4,10 +4,10 @@
 //! 2. The open block gets the end record and is written.
 //! 3. The files are flushed; when all have confirmed, so does the stream.
 //!
-//! An end record takes a sector of the log for which nobody has credit. When hardly any are left, because no checkpoint could
-//! be made for long, the end of an epoch waits for room: commits that wait for the disk, and schema changes, wait with it.
-//! A checkpoint that is written, and only lacks the end of its epoch to free some of the log, is the exception: what is
-//! left is kept for these ends.
+//! An end record takes a sector of the log for which nobody has credit. When hardly any are left, because no checkpoint
+//! could be made for long, the end of an epoch waits for room: commits that wait for the disk, and schema changes, wait
+//! with it. A checkpoint that is written, and only lacks the end of its epoch to free some of the log, is the
+//! exception: what is left is kept for these ends.
 
 use crate::Redo;
 use alloc::collections::BTreeSet;

@@ -339,11 +339,15 @@ impl Redo {
             // Only files that are made need room; the node has them from then on.
             Task::Allocate(_) if refuse.kind == FileErrorKind::DiskFull => {
                 let reason = format!(
-                    "there is no room for the files of the redo log: {}. Make room, or let there be fewer files \
+                    "the files of the redo log can't be made: {}. Make room, or let there be fewer files \
                      (NoOfFragmentLogFiles) or smaller ones (FragmentLogFileSize)",
                     refuse.text
                 );
                 self.start.refuse_for(cx, ErrorCode::DiskFull, reason);
+            }
+            // No file is to blame, and nothing can be done with them: as with any write that fails.
+            Task::Allocate(_) if refuse.kind == FileErrorKind::Failed => {
+                self.failed_writes.stop_node(cx, "the redo log", &refuse);
             }
             _ => self.start.refuse_for_file(cx, &refuse),
         }

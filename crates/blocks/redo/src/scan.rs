@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
 use vinga_base::Epoch;
 use vinga_base::aligned::AlignedBuffer;
-use vinga_format::block::{Block, Origin, read_block};
+use vinga_format::block::{Block, BlockError, Origin, read_block};
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{Segment, entries, needed_from, records};
 use vinga_kernel::Context;
@@ -110,6 +110,12 @@ impl Scan {
         Segment::read(&block).ok().filter(|_| self.is_of_stream(block.head.origin))
     }
 
+    /// Why this program can't tell what is in a file that begins with this sector, though it is what somebody has written. The
+    /// log must not seem to end before it.
+    pub fn not_understood(&self, head: &[u8]) -> Option<BlockError> {
+        read_block(head, self.checksum).err().filter(BlockError::is_of_writer)
+    }
+
     /// The first sector of a file was read. Returns whether all were.
     pub fn on_head(&mut self, file: u32, file_bytes: u64, head: AlignedBuffer) -> bool {
         if let Some(segment) = self.segment_in(&head) {
@@ -150,7 +156,8 @@ impl Scan {
                 Ok(false)
             } else {
                 Err(format!(
-                    "the redo log of stream {} has no segment, but epoch {} was on disk{}",
+                    "the redo log of stream {0} has no segment in its files redo/{0:03}-….redo, but epoch {1} was on \
+                     disk{2}",
                     self.origin.owner,
                     self.durable,
                     self.describe_unfinished()
@@ -190,7 +197,8 @@ impl Scan {
 
     fn describe_missing(&self, segment: u64) -> String {
         format!(
-            "segment {segment} of stream {} of the redo log is missing, or its head is damaged{}",
+            "segment {segment} of stream {0} of the redo log is missing, or its head is damaged: it is in no file \
+             redo/{0:03}-….redo{1}",
             self.origin.owner,
             self.describe_unfinished()
         )

@@ -201,6 +201,12 @@ impl Redo {
     fn on_head(&mut self, cx: &mut Context<'_>, file: u32, head: AlignedBuffer) -> Result<(), String> {
         let (name, file_bytes) = (self.file(file), self.segments.file_bytes(file));
         let Some(scan) = &mut self.start.scan else { return Ok(()) };
+        if let Some(why) = scan.not_understood(&head) {
+            return Err(format!(
+                "{}, offset 0: {why}; use the program that has written it, or a newer one",
+                name.path()
+            ));
+        }
         let segment = scan.segment_in(&head);
         match segment {
             Some(segment) if file_bytes < segment.file_bytes => {

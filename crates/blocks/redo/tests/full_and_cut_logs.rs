@@ -79,8 +79,8 @@ fn a_file_that_is_cut_off_is_refused() {
     assert!(why.contains("redo/000-00000000.redo has only 100 bytes") && why.contains("no segment"), "{why}");
 }
 
-/// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint of it
-/// that appears again would be taken for the newest one.
+/// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint
+/// of it that appears again would be taken for the newest one.
 #[test]
 fn a_checkpoint_that_is_older_than_the_log_is_refused() {
     let mut log = Log::new(2);
@@ -178,6 +178,32 @@ fn a_torn_head_over_a_dead_segment_is_no_damage() {
     assert_eq!(scanned.complete, Epoch(epoch - 1));
 }
 
+/// The log would seem to end before it, at an epoch that the system file may already know as durable, or not yet.
+#[test]
+fn a_segment_of_a_newer_program_is_refused() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.append(0, &batch(&[(1, 10)]));
+    log.end_epoch(10);
+    while log.segments() < 2 {
+        log.append(0, &large_batch(20_000, 11));
+    }
+    log.end_epoch(11);
+    log.crash(|_| true);
+    log.make_newer(1);
+    for durable in [10, 11] {
+        let why = log.scan(&[(1, None)], durable).expect_err("the segment is not understood");
+        let parts = [
+            "redo/000-00000001.redo",
+            "offset 0",
+            "format version 99",
+            "use the program that has written it",
+        ];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        log.crash(|_| true);
+    }
+}
+
 /// Nobody logs anything, but epochs with changes end: those of tables that are not logged, or of other streams.
 #[test]
 fn end_records_alone_do_not_fill_the_log() {
@@ -259,9 +285,9 @@ fn prepared_changes_have_room_however_they_commit() {
     assert!(log.has_met("end of an epoch waits for room in the log"));
 }
 
-/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on ending, as
-/// long as there is room for their ends: those of tables that are not logged, and of definitions. Then they wait for a
-/// checkpoint.
+/// The log is full, and the disk too, so no checkpoint can be made; changes are refused. Epochs with changes go on
+/// ending, as long as there is room for their ends: those of tables that are not logged, and of definitions. Then they
+/// wait for a checkpoint.
 #[test]
 fn epochs_end_when_a_checkpoint_has_made_room() {
     let mut log = Log::new(1);

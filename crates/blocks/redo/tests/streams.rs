@@ -4,6 +4,8 @@ mod support;
 
 use support::{Log, batch, large_batch};
 use vinga_base::Epoch;
+use vinga_wire::ErrorCode;
+use vinga_wire::file::FileErrorKind;
 
 #[test]
 fn what_was_flushed_is_replayed() {
@@ -103,6 +105,33 @@ fn a_flush_behind_a_failed_write_means_nothing() {
     log.make(1);
     log.append(0, &batch(&[(1, 10)]));
     log.end_epoch_with_a_failed_write(10);
+}
+
+/// Only some reasons are a disk without room, and no sentence says so instead of the system's reason.
+#[test]
+fn files_that_can_not_be_made_are_reported_with_the_reason_of_the_system() {
+    let no_room = ErrorCode::DiskFull as u16;
+    for (kind, text, error, advice) in [
+        (FileErrorKind::DiskFull, "allocate x: No space left on device", no_room, "Make room"),
+        (
+            FileErrorKind::DiskFull,
+            "allocate x: File too large",
+            no_room,
+            "smaller ones (FragmentLogFileSize)",
+        ),
+        (FileErrorKind::Failed, "allocate x: Input/output error", 0, "the redo log can't be written"),
+        (
+            FileErrorKind::NotPermitted,
+            "allocate x: Permission denied",
+            ErrorCode::FileNotPermitted as u16,
+            "needs",
+        ),
+    ] {
+        let (found, reason) = Log::new(1).fail_to_make(kind, text);
+        assert_eq!(found, error, "{reason}");
+        assert!(reason.contains(text) && reason.contains(advice), "{reason}");
+        assert!(!reason.contains("is full") && !reason.contains("no room"), "{reason}");
+    }
 }
 
 #[test]

@@ -214,7 +214,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_DISK 20048
 /** The client has seen an epoch that this data node has not received yet. */
 #define VINGA_ERROR_EPOCH_NOT_KNOWN 20049
-/** The disk of a data node is full, so that the change can't be kept: make room on it. */
+/** A data node has no room for the change on its disk, or the system lets no file be so long: make room, or raise the limit. */
 #define VINGA_ERROR_DISK_FULL 20050
 /** The data node may not use one of its files: give its user permission to read and write it. */
 #define VINGA_ERROR_FILE_NOT_PERMITTED 20052

@@ -48,7 +48,7 @@ enum Stage {
     /// The definitions are read.
     Defining,
     /// All data managers are to pass on what the president says of an epoch that is closed already: its current one.
-    Probing,
+    AskingEpoch,
     /// The end of the chosen epoch is awaited.
     Closing,
     /// The definitions are read again.
@@ -100,7 +100,7 @@ impl Backup {
     pub fn task(&self) -> Task {
         match self.stage {
             Stage::Opening => Task::Open(PartitionId(self.opened)),
-            Stage::Scanning | Stage::Probing | Stage::Closing => Task::Await,
+            Stage::Scanning | Stage::AskingEpoch | Stage::Closing => Task::Await,
             Stage::Locking => Task::Lock,
             Stage::Defining | Stage::Comparing => Task::ReadDefinitions,
             Stage::Finished => Task::Finish(self.until),
@@ -153,7 +153,7 @@ impl Backup {
             Stage::Scanning if self.partitions.iter().all(|partition| partition.is_scanned) => {
                 self.stage = Stage::Locking;
             }
-            Stage::Probing if is_closed => {
+            Stage::AskingEpoch if is_closed => {
                 // What any data manager knows: nothing that a scan has met is beyond that, and no change of definitions
                 // so far.
                 let newest =
@@ -195,7 +195,7 @@ impl Backup {
         }
         self.definitions = Some(definitions);
         self.until = Epoch(self.until.0 + 1);
-        self.stage = Stage::Probing;
+        self.stage = Stage::AskingEpoch;
         Ok(())
     }
 

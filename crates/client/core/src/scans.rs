@@ -1,10 +1,10 @@
 //! Scans: one on the wire for each partition, several at a time, rows handed over as they come, or merged.
 //!
-//! A partition's next batch is asked for when the one before has arrived and not more than one batch of it waits to be
-//! taken, so a consumer that is slower than the data nodes holds at most about two batches of each open partition in
-//! memory, and none that keeps up ever waits for a round trip. Ranges of an index are often short, and of long ones
-//! often few rows are wanted: their first batches are small, the second is asked for only when the first has been
-//! taken, and batches grow from there ([`spec`]).
+//! A partition's next batch is asked for when the one before has arrived, unless more than one batch waits to be taken.
+//! So a consumer that is slower than the data nodes has about two batches of each open partition in memory, at most,
+//! and one that keeps up never waits for a round trip. Ranges of an index are often short, and of long ones often few
+//! rows are wanted. So their first batches are small, the second is asked for only when the first has been taken, and
+//! batches grow from there ([`spec`]).
 //!
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
 //! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that

@@ -204,9 +204,9 @@ fn a_commit_that_waits_is_given_up() {
         }
         holder.commit().await.unwrap();
         // One that has nothing to wait for may be committed just before.
-        let mut lucky = cluster.begin().unwrap();
-        lucky.insert(&table, &row(100)).unwrap();
-        let is_committed = lucky.commit_unless(std::future::ready(())).await.is_ok();
+        let mut ready = cluster.begin().unwrap();
+        ready.insert(&table, &row(100)).unwrap();
+        let is_committed = ready.commit_unless(std::future::ready(())).await.is_ok();
         let ids = observer(&node).scan(&table, |scan| scan).unwrap().count();
         assert_eq!(ids, if is_committed { 2 } else { 1 });
         drop(cluster);

@@ -74,9 +74,10 @@ impl History {
     /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may have
     /// been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.
     ///
-    /// An epoch that was restored was closed before: all its commits had come to the coordinators. So of a transaction that
-    /// is in doubt since the cluster has died it is known by [`History::epochs`] whether it was restored, unless it was one
-    /// that is committed with its last operations or not at all.
+    /// An epoch that was restored was closed before: its coordinators knew all its commits. So [`History::epochs`] says
+    /// whether a transaction was restored whose outcome the death of the cluster has left in doubt. The exception is a
+    /// transaction that was to commit together with its last operations ([`Decided::Perhaps`]): it may not have been
+    /// committed at all.
     pub fn surviving(&self, losses: &[Loss]) -> History {
         let died_at = losses.last().map_or(0, |loss| loss.at);
         let mut history = History { died_at, ..self.clone() };

@@ -2,8 +2,8 @@
 //!
 //! Files are named by what they are for ([`FileName`]), never by paths; the driver opens them when they are first used.
 //! All of a node's files are in one folder. Tasks of one block on one file are done in their order; those on different
-//! files in any order; a rename is a task on both files. Data that is written is handed over with the task, without a copy; data that was read is handed
-//! over beside the answer ([`crate::Context::take_file_data`]).
+//! files in any order; a rename is a task on both files. Data that is written is handed over with the task, without a
+//! copy; data that was read is handed over beside the answer ([`crate::Context::take_file_data`]).
 //!
 //! What a task promises when it is confirmed:
 //!

@@ -34,7 +34,7 @@ macro_rules! errors {
         }
 
         impl ErrorCode {
-            /// All errors, in order of their numbers.
+            /// All errors, in the order of the list.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
 
             /// The error with a number; `None` if there is none.
@@ -175,7 +175,7 @@ errors! {
     EpochNotKnown = 20049, Temporary,
         "The client has seen an epoch that this data node has not received yet.";
     DiskFull = 20050, Resources,
-        "The disk of a data node is full, so that the change can't be kept: make room on it.";
+        "A data node has no room for the change on its disk, or the system lets no file be so long: make room, or raise the limit.";
     FileNotPermitted = 20052, Usage,
         "The data node may not use one of its files: give its user permission to read and write it.";
     BadParameter = 20051, Usage,

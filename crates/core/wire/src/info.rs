@@ -21,7 +21,7 @@ pub enum InfoTable {
     Memory,
     /// Pools and how full they are.
     Pools,
-    /// Signals handled by each block instance.
+    /// Counters of each block instance.
     Blocks,
     /// The nodes of the cluster, as the requested node sees them.
     Nodes,

@@ -1,4 +1,4 @@
-//! The numbers of all signals. Append-only.
+//! The numbers of all signals. Append-only: 69 and 111 to 117 belonged to signals that are gone, and stay unused.
 
 macro_rules! signals {
     ($($name:ident = $number:literal, $senders:ident;)*) => {

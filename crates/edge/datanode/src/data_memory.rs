@@ -14,17 +14,18 @@ pub struct DataMemory {
 }
 
 impl DataMemory {
-    /// Maps it, and locks it in memory if the configuration asks for that and the system allows it.
+    /// Maps it, and locks it in memory if the configuration asks for that and the system allows it. Only a node that
+    /// restores rows at its start may need pages beyond it.
     ///
     /// # Errors
     /// A text that says what the system refused.
-    pub fn map(configuration: &Configuration) -> Result<Self, String> {
+    pub fn map(configuration: &Configuration, restores: bool) -> Result<Self, String> {
         let bytes = configuration.parameters.integer(Parameter::DataMemory);
         let pages = u32::try_from(bytes / PAGE_BYTES as u64)
             .map_err(|_| format!("DataMemory: {bytes} bytes are more than {} pages of 32K", u32::MAX))?;
         let lock = configuration.parameters.integer(Parameter::LockPagesInMemory);
         let not_mapped = |error| format!("DataMemory: {bytes} bytes could not be mapped: {error}");
-        let beyond = restart_pages(pages);
+        let beyond = if restores { restart_pages(pages) } else { 0 };
         let (region, beyond) = match MappedRegion::new(pages + beyond) {
             Ok(region) => (region, beyond),
             // Address space is limited (ulimit -v), or must be backed by memory (vm.overcommit_memory).

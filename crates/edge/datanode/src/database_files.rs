@@ -10,10 +10,11 @@
 //! file says nothing of checkpoints, so a node whose newest ones are gone may start from older ones, if the log reaches
 //! back so far; and it would then have to notice everywhere that something is missing.
 //!
-//! **A first start** makes the files of the log and the definitions before it writes the system file. So that one which
-//! was interrupted is not taken for a node that has lost its system file, it leaves a mark (`vinga.initial`) in a folder
-//! that has no files of a database, and removes it before the first client is let in. Files beside the mark, without a
-//! system file, have never contained anything.
+//! **A first start** makes the files of the log and the definitions before it writes the system file. If it is
+//! interrupted in between, the folder looks like that of a node that has lost its system file. To tell the two apart, a
+//! first start begins by writing a mark (`vinga.initial`), in a folder that has no files of a database, and removes it
+//! before the first client is let in. Files beside the mark, without a system file, have never contained anything, if
+//! nobody has put them there (`first_start`).
 
 use std::fmt::{self, Display};
 use std::fs::{self, File};
@@ -127,7 +128,10 @@ impl<'a> DatabaseFiles<'a> {
     }
 
     /// The files of a kind.
-    fn list(&self, kind: FileKind) -> Result<Vec<PathBuf>, String> {
+    ///
+    /// # Errors
+    /// The folder can't be read; the text names it.
+    pub fn list(&self, kind: FileKind) -> Result<Vec<PathBuf>, String> {
         let folder = self.folder.join(kind.folder());
         let failed =
             |why: io::Error| format!("the folder {} can't be read: {}", folder.display(), why_refused(&why));

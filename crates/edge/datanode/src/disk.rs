@@ -2,6 +2,7 @@
 //! the node may start from it.
 
 use crate::database_files::DatabaseFiles;
+use crate::first_start;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
 use vinga_base::aligned::SECTOR_BYTES;
@@ -9,6 +10,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::Placement;
 use vinga_format::Checksum;
+use vinga_format::redo::PARTICIPANTS_MAX;
 use vinga_format::system::{ChooseError, choose, copy_of};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
 use vinga_node::log_streams;
@@ -36,11 +38,16 @@ pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, S
     let files = DatabaseFiles::new(folder);
     let mut copies = files.system_copies()?;
     // A first start that was interrupted may have left a copy that was never written, or in part.
-    let is_unwritten = matches!(
-        choose([&copies[0], &copies[1]], CHECKSUM),
-        Err(ChooseError::Missing | ChooseError::Damaged(_))
-    );
-    if is_unwritten && files.mark().exists() {
+    let chosen = choose([&copies[0], &copies[1]], CHECKSUM);
+    let is_unwritten = matches!(chosen, Err(ChooseError::Missing | ChooseError::Damaged(_)));
+    let is_marked = files.mark().exists();
+    if is_marked && (is_unwritten || chosen.is_ok()) {
+        let owner = chosen.ok().map(|chosen| (chosen.copy.state.cluster, chosen.copy.state.node));
+        if let Some(file) = first_start::foreign_file(&files, owner, CHECKSUM)? {
+            return Err(first_start::refusal(&files.mark(), &file));
+        }
+    }
+    if is_unwritten && is_marked {
         let removed = files.remove_all()?;
         log::info!(target: "files", "the first start of this node was interrupted, and begins again; {removed}");
         copies = Default::default();
@@ -130,21 +137,35 @@ fn random() -> Result<u64, String> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// How many streams a node gets at its first start: one for each thread that hosts data managers.
+/// How many streams a node gets at its first start: one for each thread that hosts data managers, or more for each, if
+/// one can't have so many data managers.
 fn first_stream_count(placement: &Placement) -> u16 {
-    placement.executors().iter().filter(|plan| !plan.data_managers.is_empty()).count() as u16
+    let executors = placement.executors();
+    let hosted = || executors.iter().map(|plan| plan.data_managers.len()).filter(|&count| count > 0);
+    let streams = hosted().max().unwrap_or(0).div_ceil(PARTICIPANTS_MAX);
+    (hosted().count() * streams) as u16
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use vinga_base::Epoch;
     use vinga_config::cpus::{Cpu, CpuSet};
     use vinga_config::machine::Machine;
+    use vinga_format::block::{Head, Origin};
+    use vinga_format::block_writer::BlockWriter;
+    use vinga_format::format::BlockKind;
+    use vinga_format::schema::{self, SchemaEntry};
     use vinga_format::system::{LogIncarnation, SystemState, encode};
 
     fn configuration(flags: &[(&str, &str)]) -> Configuration {
-        let cpus: CpuSet = (0..2).map(Cpu).collect();
+        configuration_on(2, flags)
+    }
+
+    /// On a machine with so many CPUs.
+    fn configuration_on(cpus: u16, flags: &[(&str, &str)]) -> Configuration {
+        let cpus: CpuSet = (0..cpus).map(Cpu).collect();
         let machine = Machine { memory_bytes: 1 << 30, cpus, cpus_granted: None };
         Configuration::new(None, flags, &machine).expect("a good configuration")
     }
@@ -180,7 +201,7 @@ mod tests {
         fs::create_dir_all(place.path().join("redo")).expect("a folder can be made");
         for torn in [&[][..], &[0; 4096], &[7; 4096]] {
             let log = place.path().join("redo/000-00000000.redo");
-            fs::write(&log, "nothing").expect("a file can be written");
+            fs::write(&log, [0; 8192]).expect("a file can be written");
             write(place.path(), 0, torn);
             let found = find(&configuration(&flags), place.path()).expect("it begins again");
             assert_eq!(found.settings.start.next_write, 0);
@@ -191,6 +212,82 @@ mod tests {
         write(place.path(), 0, &[7; 4096]);
         let why = find(&configuration(&flags), place.path()).expect_err("a copy is damaged");
         assert!(why.contains("system/000-00000000.sys") && why.contains("--initial"), "{why}");
+    }
+
+    /// A first block of a file, of a node of a cluster.
+    fn block(kind: BlockKind, cluster: u64, node: u8) -> Vec<u8> {
+        let origin = Origin { cluster, node: NodeId(node), incarnation: 1, owner: 0 };
+        let mut writer = BlockWriter::new();
+        writer.begin(Head::new(kind, 0, origin), SECTOR_BYTES);
+        writer.put(&[0; 32]);
+        writer.seal(CHECKSUM);
+        writer.take().to_vec()
+    }
+
+    #[test]
+    fn files_that_were_put_beside_the_mark_are_not_initialised_over() {
+        let origin = Origin { cluster: 9, node: NodeId(1), incarnation: 1, owner: 0 };
+        let schema = |generation, entries: u8| {
+            let bytes: Vec<[u8; 1]> = (0..entries).map(|entry| [entry]).collect();
+            let entries = bytes.iter().map(|bytes| SchemaEntry { epoch: Epoch(0), bytes });
+            let blocks = schema::rewrite(origin, generation, entries, CHECKSUM);
+            blocks.iter().flat_map(|block| block.to_vec()).collect::<Vec<u8>>()
+        };
+        let whole = encode(&state(1), 0, CHECKSUM);
+        // Own files of a first start, and those of somebody else; the system file that there is.
+        let cases: [(&str, Vec<u8>, &[u8], bool); 13] = [
+            ("redo/000-00000002.redo", vec![0; 8192], &[], true),
+            ("redo/000-00000002.redo", block(BlockKind::SegmentHead, 9, 1), &[], false),
+            ("redo/000-00000002.redo", vec![1; 8192], &[7; 4096], false),
+            ("redo/000-00000002.redo", block(BlockKind::SegmentHead, 5, 1), &whole, true),
+            ("redo/000-00000002.redo", block(BlockKind::SegmentHead, 6, 1), &whole, false),
+            ("redo/000-00000002.redo", block(BlockKind::SegmentHead, 5, 2), &whole, false),
+            ("checkpoint/003-00000001.image", block(BlockKind::ImageHead, 9, 1), &[], false),
+            ("checkpoint/003-00000001.image", block(BlockKind::ImageHead, 5, 1), &whole, true),
+            ("checkpoint/003-00000001.image", block(BlockKind::ImageHead, 9, 1), &whole, false),
+            ("schema/000-00000000.schema", schema(1, 1), &[], true),
+            ("schema/000-00000000.schema", schema(1, 1)[..4096].to_vec(), &[], true),
+            ("schema/000-00000000.schema", schema(1, 2), &[], false),
+            ("schema/000-00000000.schema", schema(2, 1), &[], false),
+        ];
+        for (file, bytes, system, is_own) in cases {
+            let place = tempfile::tempdir().expect("a folder");
+            find(&configuration(&[]), place.path()).expect("nothing is there");
+            let path = place.path().join(file);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("a folder can be made");
+            fs::write(&path, &bytes).expect("a file can be written");
+            if !system.is_empty() {
+                write(place.path(), 0, system);
+            }
+            let found = find(&configuration(&[]), place.path()).map(|_| ());
+            if is_own {
+                found.unwrap_or_else(|why| panic!("{file} is of the first start: {why}"));
+                continue;
+            }
+            let why = found.expect_err("the file is somebody else's");
+            for part in ["vinga.initial", file, "move that file away", "--initial"] {
+                assert!(why.contains(part), "{part}: {why}");
+            }
+            assert_eq!(fs::read(&path).expect("it stays"), bytes);
+        }
+    }
+
+    #[test]
+    fn a_stream_has_no_more_data_managers_than_its_heads_can_list() {
+        // As many data managers as CPUs, up to 128.
+        let cases = [("worker", 32, 1, 32), ("worker", 64, 2, 32), ("worker", 128, 3, 43)];
+        for (threads, cpus, streams, most) in
+            cases.into_iter().chain([("ldm={count=2},tc,recv,main", 128, 4, 32)])
+        {
+            let place = tempfile::tempdir().expect("a folder");
+            let configuration = configuration_on(cpus, &[("ThreadConfig", threads)]);
+            let participants = find(&configuration, place.path()).expect("nothing is there").settings.streams;
+            assert_eq!(participants.len(), streams, "{threads}, {cpus}");
+            assert_eq!(participants.iter().map(ExactSizeIterator::len).max(), Some(most));
+            assert!(most <= PARTICIPANTS_MAX);
+            let all: Vec<u16> = participants.into_iter().flatten().collect();
+            assert_eq!(all, (0..cpus).collect::<Vec<u16>>());
+        }
     }
 
     #[test]

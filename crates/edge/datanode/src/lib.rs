@@ -9,6 +9,7 @@ mod data_memory;
 mod database_files;
 mod disk;
 mod facts;
+mod first_start;
 mod local_node;
 mod machine;
 mod settings;
@@ -70,12 +71,13 @@ impl Assembly {
         folder: Option<PathBuf>,
     ) -> Result<Self, String> {
         let progress = folder.as_ref().filter(|_| disk.is_some()).cloned();
+        let restores = disk.is_some();
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
         let node = settings::node_settings(configuration, disk);
         let mut edge = settings::edge_settings(configuration, &node, folder)?;
         edge.first_start = mark.flatten();
         edge.start_progress = progress.map(|folder| NodeFolder::at(folder).progress_file());
-        let pages = DataMemory::map(configuration)?;
+        let pages = DataMemory::map(configuration, restores)?;
         let descriptions: Vec<String> =
             configuration.placement.executors().iter().map(ToString::to_string).collect();
         for description in &descriptions {

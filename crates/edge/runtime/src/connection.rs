@@ -52,8 +52,9 @@ pub(crate) struct Bounds<'l> {
 /// A piece of work of one connection, while others wait. At least one frame is handled.
 pub(crate) struct Piece {
     pub clock: Clock,
-    /// When it begins, and how long it may take.
+    /// When it begins, in nanoseconds of `clock`.
     pub begun: u64,
+    /// How long it may take.
     pub nanos: u64,
     /// Bytes of requests between two looks at the clock, at most.
     pub slice_bytes_max: usize,

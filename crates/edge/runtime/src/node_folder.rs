@@ -319,12 +319,12 @@ mod tests {
         drop(folder.occupy().unwrap());
         let looking = File::open(folder.pid_file()).unwrap();
         looking.lock_shared().unwrap();
-        let looker = std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             std::thread::sleep(LOCK_PAUSE);
             drop(looking);
         });
         assert!(folder.occupy().unwrap().is_some());
-        looker.join().unwrap();
+        reader.join().unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -3,9 +3,10 @@
 //! A turn is: take what sockets have reported, the messages and the rings; hand it to the executor (all of it, or the
 //! due shares of API nodes that share the thread: [`crate::shares`]); run timers and a slice of long work; carry out
 //! the orders of blocks to the driver; hand over what blocks ask of files ([`crate::files`]); send the contents of the
-//! lanes, by one write for each connection, and wake the threads that got something. Then, if there is nothing left to do, spin for a while if the plan says so, let others
-//! run if that pays ([`crate::yielding`]), and sleep until something arrives, until a timer is due, or for a second:
-//! the clock is read twice a turn, the system's own figures once a second.
+//! lanes, by one write for each connection, and wake the threads that got something. Then, if there is nothing left to
+//! do, spin for a while if the plan says so, let others run if that pays ([`crate::yielding`]), and sleep until
+//! something arrives, until a timer is due, or for a second: the clock is read twice a turn, the system's own figures
+//! once a second.
 //!
 //! *The route to an API node.* An API node has one connection to each thread that serves sockets, or fewer. A thread
 //! that has one sends by it. All others send to a thread with a connection, which passes frames on that are not for

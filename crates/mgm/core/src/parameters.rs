@@ -249,8 +249,8 @@ parameters! {
     Diskless: Kind::Flag, Default::Flag(false), placed(Place::AllDataNodes);
 
     /// Files of each stream of the redo log; there is a stream for each thread that hosted data managers when the node
-    /// was started for the first time. All of them are made at the first start. When the log is full, changes get a
-    /// temporary error until checkpoints have made room.
+    /// was started for the first time (more if it hosted more than 52). All of them are made at the first start. When the
+    /// log is full, changes get a temporary error until checkpoints have made room.
     NoOfFragmentLogFiles: count(3, 65_536), Default::Integer(16);
 
     /// Size of each file of the redo log, in whole 4K. Files that exist keep theirs.

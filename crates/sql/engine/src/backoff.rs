@@ -1,9 +1,9 @@
 //! Backoff: statements that conflict with a change of a table's definition get their error after a pause.
 //!
 //! A statement that writes to a table while another SQL node copies it fails at once with a temporary error, and most
-//! applications retry at once. So that they, the SQL node and the data nodes do not keep each other busy until the copy
-//! is done, the error is returned after a pause, which grows as long as the session gets only such errors. By then the
-//! data nodes have rolled the transaction back, so no one waits for its locks during the pause.
+//! applications retry at once. That would keep application, SQL node and data nodes busy until the copy is done. So the
+//! error is returned after a pause, which grows as long as the session gets only such errors. The data nodes have
+//! rolled the transaction back before the pause begins, so no one waits for its locks.
 //!
 //! An attempt to move an auto-increment counter that others move too pauses in the same way before the next attempt.
 

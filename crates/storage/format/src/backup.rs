@@ -149,7 +149,7 @@ pub struct BackupManifest {
     pub program: String,
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// When it was complete.
+    /// When it was complete, in seconds since 1970.
     pub ended: u64,
     /// The backup is the state of the cluster at the end of this epoch.
     pub epoch: u64,

@@ -191,8 +191,8 @@ impl fmt::Display for BlockError {
 impl core::error::Error for BlockError {}
 
 impl BlockError {
-    /// Whether these bytes, which could not be read as a block, look as if no block was ever written there: the file ends, or
-    /// there are only zeros. Writes under way are done in any order, so others may stand behind.
+    /// Whether these bytes, which could not be read as a block, look as if no block was ever written there: the file
+    /// ends, or there are only zeros. Writes under way are done in any order, so others may stand behind.
     pub fn is_unwritten(&self, bytes: &[u8]) -> bool {
         match self {
             BlockError::NeedsMore(_) => true,

@@ -47,6 +47,13 @@ pub struct Segment {
 /// Bytes of a segment's first block.
 pub const SEGMENT_HEAD_BYTES: usize = SECTOR_BYTES;
 
+/// What any disk writes as a whole, also when the power fails.
+const ATOM_BYTES: usize = 512;
+
+/// Data managers that may share a stream. The head of a segment is written over that of one which the newest head on the
+/// disk may still name as needed, so it must not be torn: what it says has to fit into what a disk writes as a whole.
+pub const PARTICIPANTS_MAX: usize = (ATOM_BYTES - HEAD_BYTES - size_of::<SegmentHead>()) / size_of::<U64>();
+
 impl Segment {
     /// Begins the first block of the segment; it has no room for anything else. Its number is that of the block of
     /// entries that follows. `needed_from` is by data manager of the stream the first batch that is needed: see

@@ -51,8 +51,9 @@ impl Stream<'_> {
             _ => format!("{given_up} times"),
         };
         Some(format!(
-            "checkpoints could not be written since ({tries}): the disk is full; the log of the node has the file. \
-             Until there is room, the redo log can't be cut, and changes get 410 when it is full"
+            "checkpoints could not be written since ({tries}): the disk is full, or refuses their files; the log of the \
+             node has the file and the system's reason. Until they can be written, the redo log can't be cut, and changes \
+             get 410 when it is full"
         ))
     }
 

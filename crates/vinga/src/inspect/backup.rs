@@ -18,7 +18,9 @@ fn problem(found: input::Problem) -> Problem {
 /// Reads a whole backup, or one file of it.
 pub(super) fn inspect(path: &Path, report: &mut Report) {
     let is_file = path.is_file();
-    let folder = if is_file { path.parent().unwrap_or(Path::new(".")) } else { path };
+    // That of a mere name is empty.
+    let parent = || path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = if is_file { parent().unwrap_or(Path::new(".")) } else { path };
     report.line(path.display());
     let backup = match Backup::open(folder) {
         Ok(backup) => backup,

@@ -86,7 +86,8 @@ fn is_newest(path: &Path) -> bool {
 
 fn problem(path: &Path, offset: u64, error: ImageError) -> Problem {
     const OLDER: &str = "keep a copy of the node's files. The node uses the checkpoint before, if that is whole and the \
-                         redo log reaches back to it; else let it copy the data of another node, or restore a backup";
+                         redo log reaches back to it; else restore them from a copy of its folder, all of the same \
+                         moment, or begin anew with --initial and restore a backup";
     let advice = match error {
         ImageError::Block(error) if error.is_of_writer() => NEWER,
         ImageError::OtherFormat(_) => "name a file of the folder 'checkpoint'",

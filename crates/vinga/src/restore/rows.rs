@@ -1,7 +1,8 @@
 //! Rows of a backup, written as operations of a client.
 //!
 //! Of each partition of the backup the changes come first, in memory: what each changed row was at the end of the
-//! backup's epoch. Then the rows that the scan has met are read, and written unless they were changed; then the changed ones.
+//! backup's epoch. Then the rows that the scan has met are read, and written unless they were changed; then the changed
+//! ones.
 //!
 //! None of these writes waits for the disk. At the end one of the rows is written once more, by a commit that does:
 //! what is on disk then is everything up to this commit, whoever has written it.

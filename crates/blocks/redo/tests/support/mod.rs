@@ -13,7 +13,7 @@ use vinga_kernel::{Span, Tick};
 use vinga_redo::{CheckpointSettings, Redo, Settings, SpeedLimits};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
 use vinga_wire::epoch::EpochBody;
-use vinga_wire::file::FileErrorKind;
+use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::view::{ClusterView, Member};
@@ -22,6 +22,8 @@ use vinga_wire::{Address, BlockNumber, SignalNumber, U16, U32, U64, cold};
 const NODE: NodeId = NodeId(1);
 const FILES: u32 = 4;
 const FILE_BYTES: u64 = 512 << 10;
+/// What a disk writes as a whole.
+const ATOM_BYTES: usize = 512;
 
 /// A file: what is on disk, and what was written since.
 #[derive(Clone, Default)]
@@ -79,6 +81,8 @@ pub struct Log {
     flushes: bool,
     /// Writes fail.
     writes_fail: bool,
+    /// Files can't be made, because of this.
+    making_fails: Option<FileError>,
     /// Tasks are not carried out while this is so; those that wait.
     holds: bool,
     held: Vec<FileRequest>,
@@ -164,6 +168,7 @@ impl Log {
             batches: vec![1; usize::from(participants)],
             flushes: true,
             writes_fail: false,
+            making_fails: None,
             holds: false,
             held: Vec::new(),
             written: 0,
@@ -192,6 +197,13 @@ impl Log {
                 if self.writes_fail && matches!(request.task, FileTask::Write { .. }) {
                     let FileRequest { requester, token, .. } = request;
                     let error = FileError { kind: FileErrorKind::Failed, text: "input/output error".into() };
+                    self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
+                    continue;
+                }
+                if let Some(error) = self.making_fails.clone()
+                    && matches!(request.task, FileTask::Allocate { .. })
+                {
+                    let FileRequest { requester, token, .. } = request;
                     self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
                     continue;
                 }
@@ -341,6 +353,30 @@ impl Log {
 
     pub fn has_met(&self, mark: &str) -> bool {
         self.harness.has_met(mark)
+    }
+
+    /// Tries to make a new log, but no file can be made, because of this: why the node does not start, with the number of an
+    /// error, or has to stop.
+    pub fn fail_to_make(&mut self, kind: FileErrorKind, text: &str) -> (u16, String) {
+        self.making_fails = Some(FileError { kind, text: text.into() });
+        let lifecycle = address(BlockNumber::Lifecycle, 0);
+        self.send(lifecycle, SignalNumber::StartRequest, |writer| {
+            cold::write(writer, &StartRequest { step: 1, task: StartTask::MakeFiles });
+        });
+        let outcome = |sent: Sent| match sent.signal() {
+            SignalNumber::StartRefuse => {
+                let refuse: StartRefuse = cold::read(&sent.frame()).expect("a whole body");
+                Some((refuse.error, refuse.reason))
+            }
+            SignalNumber::StopNodeOrder => {
+                let order: StopNodeOrder = cold::read(&sent.frame()).expect("a whole body");
+                Some((order.error, order.reason))
+            }
+            _ => None,
+        };
+        let outcomes: Vec<(u16, String)> = self.take_sent().into_iter().filter_map(outcome).collect();
+        assert_eq!(outcomes.len(), 1, "{outcomes:?}");
+        outcomes.into_iter().next().expect("there is one")
     }
 
     /// Has the stream do a task of the start.
@@ -546,6 +582,25 @@ impl Log {
         self.credit.fill(0);
     }
 
+    /// The machine stops: nothing is left of what was not flushed, but those pieces of heads of segments that `keeps` says.
+    pub fn crash_in_heads(&mut self, keeps: impl Fn(usize) -> bool) {
+        for file in self.files.values_mut() {
+            for (at, data) in std::mem::take(&mut file.unflushed) {
+                let pieces = data.chunks(ATOM_BYTES).enumerate().filter(|&(atom, _)| at == 0 && keeps(atom));
+                for (atom, piece) in pieces {
+                    let at = atom * ATOM_BYTES;
+                    file.disk[at..at + piece.len()].copy_from_slice(piece);
+                }
+            }
+        }
+        self.crash(|_| false);
+    }
+
+    /// Whether flushes are carried out, and answered.
+    pub fn set_flushes(&mut self, flushes: bool) {
+        self.flushes = flushes;
+    }
+
     /// Looks for the end of the log; the next batches are those behind it.
     pub fn scan(&mut self, incarnations: &[(u32, Option<u64>)], durable: u64) -> Result<Scanned, String> {
         let incarnations = incarnations
@@ -636,6 +691,16 @@ impl Log {
         let name = FileName::new(FileKind::Redo, 0, file.into());
         self.files.get_mut(&name).expect("it is there").disk[600] ^= 1;
         self.files.get_mut(&name).expect("it is there").disk[66] ^= 1;
+    }
+
+    /// Makes the head of the segment in a file look as a newer program writes it.
+    pub fn make_newer(&mut self, file: u32) {
+        let name = FileName::new(FileKind::Redo, 0, file.into());
+        let disk = &mut self.files.get_mut(&name).expect("it is there").disk;
+        let length = u32::from_le_bytes(disk[8..12].try_into().expect("four bytes")) as usize;
+        disk[12..14].copy_from_slice(&99_u16.to_le_bytes());
+        let checksum = Checksum::SOFTWARE.of(&disk[8..length]);
+        disk[4..8].copy_from_slice(&checksum.to_le_bytes());
     }
 
     /// Segments that are needed.

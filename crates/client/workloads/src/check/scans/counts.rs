@@ -1,5 +1,7 @@
-//! A scan that counts has counted each row once that was there all the time, none that was there at no time, and each
-//! that came or went meanwhile not at all, once, or once more for each time that it was changed.
+//! Checks the result of a scan that counts.
+//!
+//! A row that was there during the whole scan counts once, a row that was not there at any moment does not count. A row
+//! that was inserted or deleted during the scan may count not at all, or once, and once more for each change of it.
 
 use super::{Presence, is_changed_by, presence, presence_where};
 use crate::check::actions::{Action, Actions};
