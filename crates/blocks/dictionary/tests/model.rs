@@ -310,7 +310,7 @@ impl World {
                     self.on_received(receiver.node().0, &sent);
                 }
                 receiver => {
-                    assert_eq!(receiver.block(), Some(BlockNumber::Membership), "{:?}", sent.signal())
+                    assert_eq!(receiver.block(), Some(BlockNumber::Membership), "{:?}", sent.signal());
                 }
             }
         }
@@ -515,7 +515,7 @@ impl World {
                 self.carry();
             }
             9 if (20..100).contains(&b) && self.other.is_some() && self.files.is_none() && a < 90 => {
-                self.fail_over(a)
+                self.fail_over(a);
             }
             9 if b < 20 && self.other.is_some() => {
                 self.second_node_failed = true;

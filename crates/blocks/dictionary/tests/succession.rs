@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use vinga_base::{Epoch, NodeId, TablePartitions};
 use vinga_dictionary::Dictionary;
-use vinga_kernel::testkit::Harness;
+use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
 use vinga_wire::schema_round::{NotedChange, RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
@@ -26,7 +26,7 @@ fn second() -> Harness<Dictionary> {
 fn ordered(h: &mut Harness<Dictionary>, change: u64, step: u32, epoch: u64, task: RoundTask) {
     let body = SchemaRoundRequest { round: RoundName { change, step }, epoch: Epoch(epoch), task };
     h.send(DICTIONARY, SignalNumber::SchemaRoundRequest, |w| cold::write(w, &body)).expect("allowed");
-    let answers: Vec<SignalNumber> = h.take_sent().iter().map(|sent| sent.signal()).collect();
+    let answers: Vec<SignalNumber> = h.take_sent().iter().map(Sent::signal).collect();
     assert_eq!(answers, [SignalNumber::SchemaRoundConfirm]);
 }
 
@@ -34,19 +34,30 @@ fn record() -> TableRecord {
     TableRecord::new(NAME.table, NAME.version, TablePartitions::first(1), definition("test.t"))
 }
 
-/// Change 5 creates a table.
-fn note(h: &mut Harness<Dictionary>) {
-    let change = NotedChange {
+/// A table is created.
+fn creation(record: TableRecord) -> NotedChange {
+    NotedChange {
         before: None,
-        after: Some(record()),
+        made: vec![record.own()],
+        version_next: record.version + 1,
+        after: Some(record),
         replaced: None,
-        made: vec![NAME],
         gone: vec![],
         fence: 0,
         database: None,
-        version_next: NAME.version + 1,
-    };
-    ordered(h, 5, 1, 0, RoundTask::Note { change });
+    }
+}
+
+/// Change 5 creates a table.
+fn note(h: &mut Harness<Dictionary>) {
+    ordered(h, 5, 1, 0, RoundTask::Note { change: creation(record()) });
+}
+
+/// The president carries out a whole change.
+fn carried_out(h: &mut Harness<Dictionary>, number: u64, change: NotedChange) {
+    ordered(h, number, 1, 0, RoundTask::Note { change });
+    ordered(h, number, 6, 44, RoundTask::Decide);
+    ordered(h, number, 11, 0, RoundTask::End);
 }
 
 /// The third dictionary answers the new president.
@@ -183,40 +194,21 @@ fn requests_wait_until_it_is_known_what_goes_on() {
 #[test]
 fn a_write_fence_ends_with_its_owner() {
     let mut h = second();
-    note(&mut h);
-    ordered(&mut h, 5, 6, 44, RoundTask::Decide);
-    ordered(&mut h, 5, 11, 0, RoundTask::End);
-    for (change, fence) in [(6, 150), (7, 151)] {
-        let name = if fence == 150 { Some(1) } else { Some(2) };
-        let other = TableRecord::new(2, 950, TablePartitions::first(1), definition("test.u"));
-        if fence == 151 {
-            let made = NotedChange {
-                before: None,
-                after: Some(other.clone()),
-                replaced: None,
-                made: vec![other.own()],
-                gone: vec![],
-                fence: 0,
-                database: None,
-                version_next: 960,
-            };
-            ordered(&mut h, change, 1, 0, RoundTask::Note { change: made });
-            ordered(&mut h, change, 6, 45, RoundTask::Decide);
-            ordered(&mut h, change, 11, 0, RoundTask::End);
-        }
-        let fenced = NotedChange {
-            before: name,
+    let other = TableRecord::new(2, 950, TablePartitions::first(1), definition("test.u"));
+    carried_out(&mut h, 5, creation(record()));
+    carried_out(&mut h, 6, creation(other));
+    for (table, api) in [(1, 150), (2, 151)] {
+        let fence = NotedChange {
+            before: Some(table),
             after: None,
             replaced: None,
             made: vec![],
             gone: vec![],
-            fence,
+            fence: api,
             database: None,
             version_next: 960,
         };
-        ordered(&mut h, change + 1, 1, 0, RoundTask::Note { change: fenced });
-        ordered(&mut h, change + 1, 6, 46, RoundTask::Decide);
-        ordered(&mut h, change + 1, 11, 0, RoundTask::End);
+        carried_out(&mut h, 6 + u64::from(table), fence);
     }
     api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 150);
     api_connects(&mut h, 150);
