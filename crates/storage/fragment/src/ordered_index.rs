@@ -45,7 +45,9 @@ mod bulk;
 mod check;
 mod cursor;
 mod cut;
+mod difference;
 mod entry;
+mod entry_sorter;
 mod growth;
 mod listed_keys;
 mod node;
@@ -55,10 +57,11 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use bulk::sort_entries;
+pub use bulk::{TreeBuilder, sort_entries};
 pub use cursor::{Cursor, Direction, Range};
 pub use cut::{Cut, KeySource};
 pub use entry::Entry;
+pub use entry_sorter::{EntryChunk, EntrySorter};
 pub use statistics::{DistinctSample, IndexUsage};
 
 use alloc::vec::Vec;
