@@ -22,7 +22,7 @@ use vinga_base::order_key::OrderKey;
 use vinga_base::page_pool::Purpose;
 use vinga_base::schema::IndexDefinition;
 use vinga_fragment::fragment_index::FragmentIndex;
-use vinga_fragment::ordered_index::{Entry, EntryChunk, IndexUsage};
+use vinga_fragment::ordered_index::{EntrySorter, IndexUsage};
 use vinga_kernel::Context;
 use vinga_wire::ErrorCode;
 
@@ -46,8 +46,8 @@ pub struct IndexWork {
     builds: VecDeque<Build>,
     built: VecDeque<BuiltIndex>,
     dropped: Vec<FragmentIndex>,
-    /// Heap memory that is not needed any more: it is freed in slices, too.
-    chunks: Vec<EntryChunk>,
+    /// What has heap memory that is not needed any more: it is freed in slices, too.
+    sorters: Vec<EntrySorter>,
     scratch: FillScratch,
 }
 
@@ -68,7 +68,7 @@ struct Build {
 impl IndexWork {
     /// Whether nothing is left to do or to report.
     pub(crate) fn is_empty(&self) -> bool {
-        self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty() && self.chunks.is_empty()
+        self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty() && self.sorters.is_empty()
     }
 
     /// The table is going away: builds of it end, and nobody is notified.
@@ -81,7 +81,7 @@ impl IndexWork {
         let Some(at) = self.builds.iter().position(which) else { return false };
         let build = self.builds.remove(at).expect("it was found");
         self.dropped.push(build.index);
-        self.chunks.extend(build.filling.into_chunks());
+        self.sorters.extend(build.filling.into_sorter());
         true
     }
 
@@ -95,8 +95,8 @@ impl IndexWork {
     pub(crate) fn bytes(&self) -> u64 {
         let trees: u64 = self.usages().map(|tree| tree.bytes + tree.heap_bytes).sum();
         let sorted: u64 = self.builds.iter().map(|build| build.filling.heap_bytes()).sum();
-        let freed: usize = self.chunks.iter().map(|chunk| chunk.capacity() * size_of::<Entry>()).sum();
-        trees + sorted + freed as u64
+        let freed: u64 = self.sorters.iter().map(EntrySorter::heap_bytes).sum();
+        trees + sorted + freed
     }
 
     /// Pages of these trees.
@@ -153,13 +153,17 @@ impl DataManager {
 
     fn drop_slice(&mut self) -> bool {
         let work = &mut self.schema.index_work;
-        drop(work.chunks.pop());
+        if let Some(last) = work.sorters.last_mut()
+            && last.release_slice()
+        {
+            work.sorters.pop();
+        }
         if let Some(last) = work.dropped.last_mut()
             && last.tree.release_slice(&mut self.store.pages, DROP_PAGES)
         {
             work.dropped.pop();
         }
-        !work.dropped.is_empty() || !work.chunks.is_empty()
+        !work.dropped.is_empty() || !work.sorters.is_empty()
     }
 
     fn build_slice(&mut self, cx: &mut Context<'_>) -> bool {
@@ -191,14 +195,14 @@ impl DataManager {
     /// Goes on with the first build; true at its end.
     fn build_some(&mut self, mut units: u32) -> Result<bool, ErrorCode> {
         while units > 0 {
-            let IndexWork { builds, scratch, chunks, .. } = &mut self.schema.index_work;
+            let IndexWork { builds, scratch, sorters, .. } = &mut self.schema.index_work;
             let build = builds.front_mut().expect("the caller has checked");
             let table = self.store.tables.current(build.table);
             if usize::from(build.partition.0) >= table.partitions_end() {
                 return Ok(true);
             }
             if !table.has_fragment(build.partition)
-                || self.store.build_some(&self.versions, build, scratch, chunks, &mut units)?
+                || self.store.build_some(&self.versions, build, scratch, sorters, &mut units)?
             {
                 build.partition.0 += 1;
             }
@@ -217,7 +221,7 @@ impl<L> Store<L> {
         versions: &Versions,
         build: &mut Build,
         scratch: &mut FillScratch,
-        freed: &mut Vec<EntryChunk>,
+        freed: &mut Vec<EntrySorter>,
         units: &mut u32,
     ) -> Result<bool, ErrorCode> {
         let Store { pages, chunks, tables, .. } = self;

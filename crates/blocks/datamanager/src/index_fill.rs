@@ -4,28 +4,24 @@
 //! (`vinga_fragment::ordered_index::EntrySorter` and `TreeBuilder`). Entering one row after the other would read a leaf,
 //! and rows if keys begin with the same bytes, for each of them, wherever it lies in the tree.
 //!
-//! - What was gathered is sorted when it makes a run of [`RUN_MAX`] rows, or earlier, at the end of a slice: so no slice
-//!   takes longer than it should, however many rows there are.
+//! - All of it can be interrupted after each few hundred rows: so no slice takes longer than it should, however many rows
+//!   there are.
 //! - **Nodes are filled to nine tenths.** Full ones would all be split by the first keys that are inserted; a tree that
 //!   has grown has nodes that are seven tenths full, or half full, depending on the order of the keys. Only if keys ascend
 //!   with the rows, or most of them do, nodes are filled to the brim: inserts in that order do so, too, and those that
 //!   follow will come behind them. So the tree takes no more pages than one in which the rows are entered in their order.
-//! - **Memory** for the entries comes from the heap, 16 bytes a row: at most a quarter ([`PAGES_SHARE`]) of the pages
-//!   that this data manager has in use. If a fragment needs more (its rows are tiny, and hardly anything else is here),
-//!   or none is left, its rows are entered one after the other, a [batch](BATCH) at a time so that what they miss in
-//!   the caches overlaps.
+//! - **Memory** for the entries comes from the heap, 16 bytes a row of one fragment: at most a quarter ([`PAGES_SHARE`])
+//!   of the pages that this data manager has in use. If a fragment needs more (its rows are tiny, and hardly anything else
+//!   is here), or none is left, its rows are entered one after the other, a [batch](BATCH) at a time so that what they
+//!   miss in the caches overlaps.
 
 use crate::index_keys::{KeyList, Places, RowKeys};
 use alloc::vec::Vec;
 use vinga_base::RowId;
 use vinga_base::order_key::OrderKey;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
-use vinga_fragment::ordered_index::{Entry, EntryChunk, EntrySorter, OrderedIndex, TreeBuilder};
+use vinga_fragment::ordered_index::{EntrySorter, OrderedIndex, TreeBuilder};
 
-/// Rows of a run that was sorted at once, at most.
-const RUN_MAX: usize = 256;
-/// Rows that are sorted at the end of a slice, at least.
-const RUN_MIN: usize = 32;
 /// How full nodes become, in percent.
 const FILL: usize = 90;
 /// Entries may take this part of the pages in use.
@@ -33,12 +29,10 @@ const PAGES_SHARE: u64 = 4;
 /// Rows that are entered together.
 const BATCH: usize = 16;
 
-/// What steps cost of a slice's units, of which a row of a full scan costs one: gathering and sorting a row,
-const GATHER_UNITS: u32 = 4;
-/// bringing a run into the tournament,
-const RUN_UNITS: u32 = 4;
-/// taking an entry and adding it to the tree,
-const TAKE_UNITS: u32 = 6;
+/// What steps cost of a slice's units, of which a row of a full scan costs one: gathering a row,
+const GATHER_UNITS: u32 = 2;
+/// adding an entry to the tree,
+const ADD_UNITS: u32 = 2;
 /// entering a row.
 const ENTER_UNITS: u32 = 12;
 
@@ -65,9 +59,7 @@ enum Stage {
     New,
     /// Entries are gathered.
     Gather(EntrySorter),
-    /// All entries are there, and runs are entering the tournament.
-    Start(EntrySorter),
-    /// Entries are put into nodes.
+    /// Entries are sorted and put into nodes.
     Build(EntrySorter, TreeBuilder),
     /// Rows are entered one after the other.
     Enter,
@@ -102,29 +94,19 @@ impl Filling {
         &mut self,
         fill: &mut Fill<'_>,
         pool: &mut PagePool,
-        freed: &mut Vec<EntryChunk>,
+        freed: &mut Vec<EntrySorter>,
         units: &mut u32,
     ) -> Result<bool, OutOfPages> {
         while *units > 0 {
             self.stage = match core::mem::replace(&mut self.stage, Stage::Enter) {
                 Stage::New => fill.choose(pool),
-                Stage::Gather(mut sorter) => match self.gather(fill, pool, &mut sorter, units) {
-                    Ok(true) => Stage::Start(sorter),
-                    Ok(false) => Stage::Gather(sorter),
-                    Err(OutOfPages) => {
-                        // It is the heap that has no memory: the tree needs nothing of it.
-                        freed.extend(sorter.into_chunks());
-                        self.position = RowId(0);
-                        Stage::Enter
-                    }
-                },
-                Stage::Start(mut sorter) => {
-                    spend(units, RUN_UNITS);
-                    if fill.source(|source| sorter.enter_run(pool, source)) {
-                        Stage::Start(sorter)
-                    } else {
-                        let percent = if sorter.ascends_with_rows() { 100 } else { FILL };
+                Stage::Gather(mut sorter) => {
+                    if self.gather(fill, pool, &mut sorter, units) {
+                        sorter.begin();
+                        let percent = if sorter.is_ascending() { 100 } else { FILL };
                         Stage::Build(sorter, TreeBuilder::new(fill.tree, percent))
+                    } else {
+                        Stage::Gather(sorter)
                     }
                 }
                 Stage::Build(mut sorter, mut builder) => {
@@ -132,7 +114,7 @@ impl Filling {
                     if built == Ok(false) {
                         Stage::Build(sorter, builder)
                     } else {
-                        freed.extend(sorter.into_chunks());
+                        freed.push(sorter);
                         built?;
                         fill.finish(pool, builder);
                         return Ok(true);
@@ -153,52 +135,37 @@ impl Filling {
     /// The heap memory in use.
     pub fn heap_bytes(&self) -> u64 {
         match &self.stage {
-            Stage::Gather(sorter) | Stage::Start(sorter) | Stage::Build(sorter, _) => sorter.heap_bytes(),
+            Stage::Gather(sorter) | Stage::Build(sorter, _) => sorter.heap_bytes(),
             Stage::New | Stage::Enter => 0,
         }
     }
 
-    /// Memory that is to be freed when it is given up.
-    pub fn into_chunks(self) -> Vec<EntryChunk> {
+    /// What has memory that is to be freed when it is given up.
+    pub fn into_sorter(self) -> Option<EntrySorter> {
         match self.stage {
-            Stage::Gather(sorter) | Stage::Start(sorter) | Stage::Build(sorter, _) => sorter.into_chunks(),
-            Stage::New | Stage::Enter => Vec::new(),
+            Stage::Gather(sorter) | Stage::Build(sorter, _) => Some(sorter),
+            Stage::New | Stage::Enter => None,
         }
     }
 
-    /// Gathers entries; true when the rows have come to their end and the tournament can begin.
-    ///
-    /// # Errors
-    /// [`OutOfPages`] when there is no heap memory.
+    /// Gathers entries; true if those of the last rows are among them.
     fn gather(
         &mut self,
         fill: &mut Fill<'_>,
         pool: &PagePool,
         sorter: &mut EntrySorter,
         units: &mut u32,
-    ) -> Result<bool, OutOfPages> {
-        let mut row = fill.places.next_row(pool, self.position);
-        while let Some(found) = row
-            && *units > 0
-        {
+    ) -> bool {
+        while *units > 0 {
+            let Some(row) = fill.places.next_row(pool, self.position) else { return true };
             let key = &mut fill.scratch.key;
             key.clear();
-            fill.places.write_slot(pool, fill.order, found, key);
-            sorter.add(Entry::new(key, found))?;
-            self.position = RowId(found.0 + 1);
+            fill.places.write_slot(pool, fill.order, row, key);
+            sorter.add(key, row);
+            self.position = RowId(row.0 + 1);
             spend(units, GATHER_UNITS);
-            if sorter.added() == RUN_MAX {
-                fill.source(|source| sorter.sort_added(pool, source))?;
-            }
-            row = fill.places.next_row(pool, self.position);
         }
-        if row.is_none() || sorter.added() >= RUN_MIN {
-            fill.source(|source| sorter.sort_added(pool, source))?;
-        }
-        if row.is_none() {
-            sorter.begin_tournament()?;
-        }
-        Ok(row.is_none())
+        false
     }
 
     /// Enters the next rows; true if they were the last.
@@ -230,16 +197,10 @@ impl Fill<'_> {
     fn choose(&self, pool: &PagePool) -> Stage {
         let rows = self.places.rows.usage().rows;
         let limit = u64::from(pool.owned()) * PAGE_BYTES as u64 / PAGES_SHARE;
-        if EntrySorter::bytes_max(rows, RUN_MIN as u64) > limit {
+        if EntrySorter::bytes_for(rows) > limit {
             return Stage::Enter;
         }
-        Stage::Gather(EntrySorter::new(rows as usize))
-    }
-
-    /// Calls `call` with a source of keys.
-    #[inline]
-    fn source<R>(&mut self, call: impl FnOnce(&mut RowKeys<'_>) -> R) -> R {
-        call(&mut RowKeys::new(self.places, self.order, &mut self.scratch.read))
+        EntrySorter::new(rows as usize).map_or(Stage::Enter, Stage::Gather)
     }
 
     /// Puts the next entries into nodes; true if they were the last.
@@ -251,12 +212,17 @@ impl Fill<'_> {
         units: &mut u32,
     ) -> Result<bool, OutOfPages> {
         let mut source = RowKeys::new(self.places, self.order, &mut self.scratch.read);
-        while *units > 0 {
-            let Some(entry) = sorter.take(pool, &mut source) else { return Ok(true) };
-            builder.add(self.tree, pool, self.purpose, &mut source, entry)?;
-            spend(units, TAKE_UNITS);
+        source.needs_variable = true;
+        while sorter.sort_some(pool, &mut source, units) {
+            if *units == 0 {
+                return Ok(false);
+            }
+            while let Some(entry) = sorter.take(pool, &source) {
+                builder.add(self.tree, pool, self.purpose, &mut source, entry)?;
+                spend(units, ADD_UNITS);
+            }
         }
-        Ok(false)
+        Ok(true)
     }
 
     fn finish(&mut self, pool: &mut PagePool, builder: TreeBuilder) {

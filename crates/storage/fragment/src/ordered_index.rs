@@ -45,7 +45,6 @@ mod bulk;
 mod check;
 mod cursor;
 mod cut;
-mod difference;
 mod entry;
 mod entry_sorter;
 mod growth;
@@ -61,7 +60,7 @@ pub use bulk::{TreeBuilder, sort_entries};
 pub use cursor::{Cursor, Direction, Range};
 pub use cut::{Cut, KeySource};
 pub use entry::Entry;
-pub use entry_sorter::{EntryChunk, EntrySorter};
+pub use entry_sorter::EntrySorter;
 pub use statistics::{DistinctSample, IndexUsage};
 
 use alloc::vec::Vec;

@@ -4,7 +4,7 @@
 //! [`super::EntrySorter`]) and builds a tree from them ([`TreeBuilder`]). Rows have one version each meanwhile. Later
 //! entries are inserted.
 
-use super::cut::KeySource;
+use super::cut::{KeySource, shared_bytes};
 use super::entry::{COUNT_MAX, Entry, part_of};
 use super::node::Level;
 use super::{Change, LEVELS_MAX, Tree};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
 /// A row is prefetched this many entries before it is read.
-const ROWS_AHEAD: usize = 16;
+pub(super) const ROWS_AHEAD: usize = 16;
 
 /// Fills an empty index from sorted entries, some at a time. Between two of them the index is a valid one that has the
 /// entries so far, but nothing else may change it.
@@ -193,14 +193,14 @@ pub fn sort_entries<S: KeySource>(
         // Complete keys come before the others, and are sorted.
         let complete = run.iter().take_while(|entry| entry.complete_bytes().is_some()).count();
         if length - complete > 1 {
-            sort_run(pool, source, &mut run[complete..], &mut scratch)?;
+            sort_run(pool, source, &mut run[complete..], size_of::<u64>(), &mut scratch)?;
         }
     }
     Ok(())
 }
 
 /// The rest of a key after the bytes that it shares with the others of a run.
-struct Rest {
+pub(super) struct Rest {
     /// The first 8 bytes of it, padded with zeros.
     part: u64,
     /// Its length, or 9 if it is longer than 8 bytes.
@@ -208,35 +208,30 @@ struct Rest {
     entry: Entry,
 }
 
-/// Sorts incomplete entries that agree in the first 8 bytes.
-fn sort_run<S: KeySource>(
+/// Sorts entries of keys that agree in so many bytes, of which none ends there, by reading their rows.
+///
+/// # Errors
+/// [`OutOfPages`] if there is no heap memory for as many items in `scratch`.
+pub(super) fn sort_run<S: KeySource>(
     pool: &PagePool,
     source: &mut S,
     run: &mut [Entry],
+    known: usize,
     scratch: &mut Vec<Rest>,
 ) -> Result<(), OutOfPages> {
     let mut first = Vec::new();
     // Runs of entries that agree in their first bytes, and the number of these bytes.
-    let mut work = Vec::from([(0, run.len(), size_of::<u64>())]);
+    let mut work = Vec::from([(0, run.len(), known)]);
     while let Some((from, to, known)) = work.pop() {
         let run = &mut run[from..to];
         if run.len() < 2 {
             continue;
         }
         let mut shared = usize::MAX;
-        for_each_key(pool, source, run, |_, key| {
-            if shared == usize::MAX {
-                first.clear();
-                first.extend_from_slice(key);
-                shared = key.len();
-            } else {
-                let (left, right) = (&first[known..shared], &key[known..]);
-                shared = known + left.iter().zip(right).take_while(|(left, right)| left == right).count();
-            }
-        });
+        shared_from(pool, source, run, run.len(), known, &mut first, &mut shared);
         scratch.clear();
         scratch.try_reserve(run.len()).map_err(|_| OutOfPages)?;
-        for_each_key(pool, source, run, |entry, key| {
+        for_each_key(pool, source, run, run.len(), |entry, key| {
             let rest = &key[shared..];
             let part = part_of(rest, 0);
             scratch.push(Rest { part, length: rest.len().min(size_of::<u64>() + 1), entry });
@@ -258,14 +253,37 @@ fn sort_run<S: KeySource>(
     Ok(())
 }
 
-/// Calls `each` with the key of each entry.
+/// Finds out how many bytes the keys of the first `count` entries have in common with `first`, of which they are known to
+/// have `known`. It is the key of the first entry if `shared` is `usize::MAX`.
+pub(super) fn shared_from<S: KeySource>(
+    pool: &PagePool,
+    source: &mut S,
+    entries: &[Entry],
+    count: usize,
+    known: usize,
+    first: &mut Vec<u8>,
+    shared: &mut usize,
+) {
+    for_each_key(pool, source, entries, count, |_, key| {
+        if *shared == usize::MAX {
+            first.clear();
+            first.extend_from_slice(key);
+            *shared = key.len();
+        } else {
+            *shared = known + shared_bytes(&first[known..*shared], &key[known..]);
+        }
+    });
+}
+
+/// Calls `each` with the keys of the first `count` entries.
 fn for_each_key<S: KeySource>(
     pool: &PagePool,
     source: &mut S,
     entries: &[Entry],
+    count: usize,
     mut each: impl FnMut(Entry, &[u8]),
 ) {
-    for (at, &entry) in entries.iter().enumerate() {
+    for (at, &entry) in entries.iter().enumerate().take(count) {
         if let Some(later) = entries.get(at + ROWS_AHEAD) {
             source.prefetch(pool, later.row);
         }

@@ -16,27 +16,41 @@ fn entries_of<const N: usize>(pair: &mut Pair<N>, keys: Keys, entered: &[(u32, u
     entries
 }
 
-/// A sorter whose entries were sorted whenever so many were there, and that all runs have entered.
-fn sorted_in_runs<const N: usize>(pair: &mut Pair<N>, entries: &[Entry], run: usize) -> EntrySorter {
-    let mut sorter = EntrySorter::new(entries.len());
-    for run in entries.chunks(run) {
-        run.iter().for_each(|&entry| sorter.add(entry).unwrap());
-        sorter.sort_added(&pair.pool, &mut pair.rows).unwrap();
-        assert_eq!(sorter.added(), 0);
+/// A sorter that has the entries of the pair's rows, in the order of the row ids.
+fn sorter_of<const N: usize>(pair: &Pair<N>) -> EntrySorter {
+    let mut sorter = EntrySorter::new(pair.rows.versions.len()).unwrap();
+    for (&row, keys) in &pair.rows.versions {
+        sorter.add(keys.keys().next().unwrap(), row);
     }
-    sorter.begin_tournament().unwrap();
-    while sorter.enter_run(&pair.pool, &mut pair.rows) {}
+    sorter.begin();
     sorter
 }
 
-fn build_from<const N: usize>(pair: &mut Pair<N>, sorter: &mut EntrySorter, percent: usize) {
+/// Builds the tree in slices of so many units.
+fn build_from<const N: usize>(pair: &mut Pair<N>, sorter: &mut EntrySorter, percent: usize, units: u32) {
     let Pair { pool, tree, rows, .. } = pair;
     let mut builder = TreeBuilder::new(tree, percent);
-    while let Some(entry) = sorter.take(pool, rows) {
-        builder.add(tree, pool, Purpose::Ordinary, rows, entry).unwrap();
+    while sorter.sort_some(pool, rows, &mut { units }) {
+        while let Some(entry) = sorter.take(pool, rows) {
+            builder.add(tree, pool, Purpose::Ordinary, rows, entry).unwrap();
+        }
     }
     assert_eq!(sorter.take(pool, rows), None, "the end stays the end");
     builder.finish(tree, pool, rows);
+}
+
+/// The same entries, inserted in the order of the rows.
+fn grown<const N: usize>(pair: &Pair<N>, pages: u32) -> Pair<N> {
+    let mut grown = Pair::new(pages);
+    for (&row, keys) in &pair.rows.versions {
+        assert!(grown.insert(keys.keys().next().unwrap(), row.0, true));
+    }
+    grown
+}
+
+fn add_row<const N: usize>(pair: &mut Pair<N>, key: &[u8], row: RowId) {
+    pair.rows.versions.insert(row, BTreeMap::from([(key.to_vec(), 1)]));
+    pair.model.insert((key.to_vec(), row), 1);
 }
 
 proptest! {
@@ -59,82 +73,69 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sorted_in_runs_is_what_inserts_make(
-        entered in prop::collection::vec((0u32..4000, 0u32..3000), 0..1500),
+    fn what_is_sorted_in_slices_is_what_inserts_make(
+        entered in prop::collection::vec(0u32..4000, 0..4000),
+        different in 1u32..4000,
         keys in any_keys(),
-        in_run in 1usize..200,
+        units in prop::sample::select(&[1, 2, 7, 50, 1_000_000][..]),
         percent in 1usize..=100,
         more in operations(200),
     ) {
-        let mut pair = Pair::<128>::new(60);
-        let entries = entries_of(&mut pair, keys, &entered);
-        let mut sorter = sorted_in_runs(&mut pair, &entries, in_run);
-        build_from(&mut pair, &mut sorter, percent);
-        pair.check();
-        let mut grown = Pair::<128>::new(60);
-        for entry in entries {
-            let key = pair.rows.versions[&entry.row].keys().next().unwrap().clone();
-            assert!(grown.insert(&key, entry.row.0, true));
+        let mut pair = Pair::<128>::new(100);
+        for (row, key) in (0..).map(RowId).zip(entered) {
+            add_row(&mut pair, &keys.key(key % different), row);
         }
+        let mut sorter = sorter_of(&pair);
+        build_from(&mut pair, &mut sorter, percent, units);
+        pair.check();
+        let mut grown = grown(&pair, 100);
         assert_eq!(pair.tree.entries, grown.tree.entries);
         for direction in [Direction::Ascending, Direction::Descending] {
             assert_eq!(pair.read(Range::ALL, direction), grown.read(Range::ALL, direction));
         }
-        run(&mut pair, keys, &more, 20);
+        run(&mut pair, keys, &more, 50);
         pair.remove_all();
     }
 }
 
-/// However many runs there are, and however long the bytes that all keys have in common, a row is read a few times.
+/// However long the bytes are that keys have in common, a row is read a few times.
 #[test]
-fn rows_are_hardly_read_again_for_more_runs() {
-    let key = |number: u32| [b"a beginning of all keys", &number.to_be_bytes()[..]].concat();
+fn rows_are_hardly_read_again_for_bytes_in_common() {
     let count = 30_000u32;
-    let mut numbers: Vec<u32> = (0..count).collect();
-    numbers.sort_unstable_by_key(|number| vinga_base::hash::KeyHash::of(&number.to_le_bytes()).0);
-    for in_run in [40, 400, 4_000] {
+    for shared in [9, 40, 1_000] {
         let mut pair = Pair::<NODE_BYTES>::new(100);
-        let mut entries = Vec::new();
-        for (row, &number) in (0..).map(RowId).zip(&numbers) {
-            entries.push(Entry::new(&key(number), row));
-            pair.rows.versions.insert(row, BTreeMap::from([(key(number), 1)]));
-            pair.model.insert((key(number), row), 1);
+        for row in 0..count {
+            let mixed = vinga_base::hash::KeyHash::of(&row.to_le_bytes()).0;
+            let key = [&std::vec![b'a'; shared][..], &mixed.to_be_bytes()].concat();
+            add_row(&mut pair, &key, RowId(row));
         }
-        let mut sorter = sorted_in_runs(&mut pair, &entries, in_run);
-        assert!(!sorter.ascends_with_rows());
-        let sorted = pair.rows.reads;
-        build_from(&mut pair, &mut sorter, 90);
-        let built = pair.rows.reads - sorted;
-        assert!(sorted < u64::from(count) * 4, "{sorted} reads to sort runs of {in_run} of {count}");
-        assert!(built < u64::from(count) * 6, "{built} reads to merge runs of {in_run} of {count}");
+        let mut sorter = sorter_of(&pair);
+        assert!(!sorter.is_ascending());
+        build_from(&mut pair, &mut sorter, 90, 100);
+        let reads = pair.rows.reads;
+        assert!(reads < u64::from(count) * 4, "{reads} reads to build an index of {count} entries");
         pair.check();
     }
 }
 
+/// What is built takes no more nodes than what inserts in the same order make.
 #[test]
-fn rows_in_the_order_of_their_keys_are_noticed() {
+fn rows_in_the_order_of_their_keys_fill_nodes() {
     let key = |number: u32| [b"a beginning of all keys", &number.to_be_bytes()[..]].concat();
     // One in so many rows has a key that is less than all others.
-    for (exception, ascends) in [(u32::MAX, true), (400, true), (20, true), (5, true), (3, false), (2, false)]
+    for (exception, is_ascending) in
+        [(u32::MAX, true), (400, true), (20, true), (5, true), (3, false), (2, false)]
     {
         let mut pair = Pair::<NODE_BYTES>::new(100);
-        let mut entries = Vec::new();
         for row in 1..20_000u32 {
-            let key = if row % exception == 0 { key(20_000 - row) } else { key(20_000 + row) };
-            entries.push(Entry::new(&key, RowId(row)));
-            pair.rows.versions.insert(RowId(row), BTreeMap::from([(key.clone(), 1)]));
-            pair.model.insert((key, RowId(row)), 1);
+            let number = if row % exception == 0 { 20_000 - row } else { 20_000 + row };
+            add_row(&mut pair, &key(number), RowId(row));
         }
-        let mut sorter = sorted_in_runs(&mut pair, &entries, 100);
-        assert_eq!(sorter.ascends_with_rows(), ascends, "one in {exception}");
-        build_from(&mut pair, &mut sorter, if ascends { 100 } else { 90 });
+        let mut sorter = sorter_of(&pair);
+        assert_eq!(sorter.is_ascending(), is_ascending, "one in {exception}");
+        build_from(&mut pair, &mut sorter, if is_ascending { 100 } else { 90 }, 1000);
         pair.check();
-        let mut grown = Pair::<NODE_BYTES>::new(100);
-        for entry in entries {
-            let key = pair.rows.versions[&entry.row].keys().next().unwrap().clone();
-            assert!(grown.insert(&key, entry.row.0, true));
-        }
-        let (built, grown) = (pair.tree.usage(), grown.tree.usage());
+        let (built, grown) = (pair.tree.usage(), grown(&pair, 100).tree.usage());
         assert!(built.leaves <= grown.leaves, "{} leaves built, {} grown", built.leaves, grown.leaves);
     }
 }
