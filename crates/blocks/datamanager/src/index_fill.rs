@@ -4,16 +4,17 @@
 //! (`vinga_fragment::ordered_index::EntrySorter` and `TreeBuilder`). Entering one row after the other would read a leaf,
 //! and rows if keys begin with the same bytes, for each of them, wherever it lies in the tree.
 //!
-//! - All of it can be interrupted after each few hundred rows: so no slice takes longer than it should, however many rows
-//!   there are.
+//! - All of it can be interrupted after each few hundred rows: so no slice takes longer than it should, however many
+//!   rows there are.
 //! - **Nodes are filled to nine tenths.** Full ones would all be split by the first keys that are inserted; a tree that
-//!   has grown has nodes that are seven tenths full, or half full, depending on the order of the keys. Only if keys ascend
-//!   with the rows, or most of them do, nodes are filled to the brim: inserts in that order do so, too, and those that
-//!   follow will come behind them. So the tree takes no more pages than one in which the rows are entered in their order.
-//! - **Memory** for the entries comes from the heap, 16 bytes a row of one fragment: at most a quarter ([`PAGES_SHARE`])
-//!   of the pages that this data manager has in use. If a fragment needs more (its rows are tiny, and hardly anything else
-//!   is here), or none is left, its rows are entered one after the other, a [batch](BATCH) at a time so that what they
-//!   miss in the caches overlaps.
+//!   has grown has nodes that are seven tenths full, or half full, depending on the order of the keys. Only if keys
+//!   ascend with the rows, or most of them do, nodes are filled to the brim: inserts in that order do so, too, and those
+//!   that follow will come behind them. So the tree takes no more pages than one in which rows are entered in their
+//!   order.
+//! - **Memory** for the entries comes from the heap, 16 bytes a row of one fragment: at most a quarter
+//!   ([`PAGES_SHARE`]) of the pages that this data manager has in use. If a fragment needs more (its rows are tiny, and
+//!   hardly anything else is here), or none is left, its rows are entered one after the other, a [batch](BATCH) at a
+//!   time so that what they miss in the caches overlaps.
 
 use crate::index_keys::{KeyList, Places, RowKeys};
 use alloc::vec::Vec;
@@ -213,16 +214,20 @@ impl Fill<'_> {
     ) -> Result<bool, OutOfPages> {
         let mut source = RowKeys::new(self.places, self.order, &mut self.scratch.read);
         source.needs_variable = true;
-        while sorter.sort_some(pool, &mut source, units) {
-            if *units == 0 {
-                return Ok(false);
-            }
-            while let Some(entry) = sorter.take(pool, &source) {
+        loop {
+            while *units > 0
+                && let Some(entry) = sorter.take(pool, &source)
+            {
                 builder.add(self.tree, pool, self.purpose, &mut source, entry)?;
                 spend(units, ADD_UNITS);
             }
+            if *units == 0 {
+                return Ok(false);
+            }
+            if !sorter.sort_some(pool, &mut source, units) {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     fn finish(&mut self, pool: &mut PagePool, builder: TreeBuilder) {

@@ -1,8 +1,8 @@
 //! Building an index in bulk, from the entries of all rows.
 //!
-//! The caller makes an [`Entry`] of each row's key, sorts the entries (all at once: [`sort_entries`], or some at a time:
-//! [`super::EntrySorter`]) and builds a tree from them ([`TreeBuilder`]). Rows have one version each meanwhile. Later
-//! entries are inserted.
+//! The caller makes an [`Entry`] of each row's key, sorts the entries (all at once: [`sort_entries`], or some at a
+//! time: [`super::EntrySorter`]) and builds a tree from them ([`TreeBuilder`]). Rows have one version each meanwhile.
+//! Later entries are inserted.
 
 use super::cut::{KeySource, shared_bytes};
 use super::entry::{COUNT_MAX, Entry, part_of};
@@ -27,8 +27,8 @@ pub struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// A builder that fills nodes to `percent` of their size (1–100): full ones take the least memory, but are split by
-    /// the next insert.
+    /// A builder that fills nodes to `percent` of their size (1–100): full ones take the least memory, but are split
+    /// by the next insert.
     ///
     /// # Panics
     /// If the index has entries.
@@ -43,8 +43,8 @@ impl TreeBuilder {
         }
     }
 
-    /// Adds an entry that is not before the last one; if it is the same, it is counted. Rows are read if their keys begin
-    /// with the same bytes.
+    /// Adds an entry that is not before the last one; if it is the same, it is counted. Rows are read if their keys
+    /// begin with the same bytes.
     ///
     /// # Errors
     /// [`OutOfPages`]; then the index has the entries before it.
@@ -253,8 +253,8 @@ pub(super) fn sort_run<S: KeySource>(
     Ok(())
 }
 
-/// Finds out how many bytes the keys of the first `count` entries have in common with `first`, of which they are known to
-/// have `known`. It is the key of the first entry if `shared` is `usize::MAX`.
+/// Finds out how many bytes the keys of the first `count` entries have in common with `first`, of which they are known
+/// to have `known`. It is the key of the first entry if `shared` is `usize::MAX`.
 pub(super) fn shared_from<S: KeySource>(
     pool: &PagePool,
     source: &mut S,

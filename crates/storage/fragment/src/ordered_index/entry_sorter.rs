@@ -1,8 +1,8 @@
 //! Sorting the entries of all rows of a fragment, some at a time and in place.
 //!
-//! It is a quicksort whose steps can be interrupted. The entries are a sequence of *ranges*, of which the first is worked
-//! on. A range is divided by a key that was picked from it: what is less comes first. One of a few hundred entries is
-//! sorted at once; then its entries can be [taken](EntrySorter::take), from which on they are never looked at again.
+//! It is a quicksort whose steps can be interrupted. The entries are a sequence of *ranges*, of which the first is
+//! worked on. A range is divided by a key that was picked from it: what is less comes first. One of a few hundred
+//! entries is sorted at once; then its entries can be [taken](EntrySorter::take), and are never looked at again.
 //!
 //! Entries are compared by 8 bytes of their keys, how much there is of these, and their row ids. If all keys of a range
 //! agree in the 8 bytes and go on behind them, it is found out how many bytes they have in common, and each entry gets
@@ -125,9 +125,9 @@ impl EntrySorter {
         self.entries.push(entry.with_count_bits(length));
     }
 
-    /// Whether keys were added in ascending order, for the most part: at least three quarters of them behind one that is
-    /// not greater. (If there was no order, it would be half of them.) Inserts in this order would fill most nodes to
-    /// the brim.
+    /// Whether keys were added in ascending order, for the most part: at least three quarters of them behind one that
+    /// is not greater. (If there was no order, it would be half of them.) Inserts in this order would fill most nodes
+    /// to the brim.
     pub fn is_ascending(&self) -> bool {
         self.descents * 4 <= self.entries.len()
     }
@@ -189,8 +189,8 @@ impl EntrySorter {
         };
     }
 
-    /// The median of some entries. Entries of keys that go on behind the same 8 bytes stay together: the border is in front
-    /// of all of them or, if these are the least, behind.
+    /// The median of some entries. Entries of keys that go on behind the same 8 bytes stay together: the border is in
+    /// front of all of them or, if these are the least, behind.
     fn pick(&self, range: &Part) -> u128 {
         let mut picked = [0; 15];
         let stride = range.len() / picked.len();

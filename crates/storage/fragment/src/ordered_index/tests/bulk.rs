@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The entries of rows that have one key each, in any order; some are there several times. The rows and the model of the
-/// pair get them, too.
+/// The entries of rows that have one key each, in any order; some are there several times. The rows and the model of
+/// the pair get them, too.
 fn entries_of<const N: usize>(pair: &mut Pair<N>, keys: Keys, entered: &[(u32, u32)]) -> Vec<Entry> {
     let keys_of_rows: BTreeMap<u32, Key> = entered.iter().map(|&(key, row)| (row, keys.key(key))).collect();
     let mut entries = Vec::new();
