@@ -2,8 +2,8 @@
 //!
 //! A build goes through the rows of all fragments that this data manager has of the table, primaries and backups alike,
 //! and fills a tree beside each fragment; a finished tree joins its fragment. Entries are sorted first, and nodes are
-//! filled after (`index_fill.rs`). Indexes that a table gets while it is in use and those of a restart, of which nothing
-//! is on disk, are built in the same way.
+//! filled after (`index_fill.rs`). Indexes that a table gets while it is in use and those of a restart, of which
+//! nothing is on disk, are built in the same way.
 //!
 //! Nobody changes the table meanwhile: coordinators have let go of it. The build begins when the last transaction is
 //! complete here, so each row has one version, and stays where it is.

@@ -1,16 +1,16 @@
 //! Filling the tree of one fragment's new ordered index from the rows, some at a time.
 //!
 //! Entries are gathered in the order in which rows lie, sorted, and put into nodes from the first to the last
-//! (`vinga_fragment::ordered_index::EntrySorter` and `TreeBuilder`). Entering one row after the other would read a leaf,
-//! and rows if keys begin with the same bytes, for each of them, wherever it lies in the tree.
+//! (`vinga_fragment::ordered_index::EntrySorter` and `TreeBuilder`). Entering one row after the other would read a
+//! leaf, and rows if keys begin with the same bytes, for each of them, wherever it lies in the tree.
 //!
 //! - All of it can be interrupted after each few hundred rows: so no slice takes longer than it should, however many
 //!   rows there are.
 //! - **Nodes are filled to nine tenths.** Full ones would all be split by the first keys that are inserted; a tree that
 //!   has grown has nodes that are seven tenths full, or half full, depending on the order of the keys. Only if keys
-//!   ascend with the rows, or most of them do, nodes are filled to the brim: inserts in that order do so, too, and those
-//!   that follow will come behind them. So the tree takes no more pages than one in which rows are entered in their
-//!   order.
+//!   ascend with the rows, or most of them do, nodes are filled to the brim: inserts in that order do so, too, and
+//!   those that follow will come behind them. So the tree takes no more pages than one in which rows are entered in
+//!   their order.
 //! - **Memory** for the entries comes from the heap, 16 bytes a row of one fragment: at most a quarter
 //!   ([`PAGES_SHARE`]) of the pages that this data manager has in use. If a fragment needs more (its rows are tiny, and
 //!   hardly anything else is here), or none is left, its rows are entered one after the other, a [batch](BATCH) at a

@@ -215,10 +215,8 @@ impl EntrySorter {
         let (mut less, next) = (middle - range.from, next - range.from);
         // Without a branch that depends on how they compare.
         for at in next..entries.len() {
-            let entry = entries[at];
-            entries[at] = entries[less];
-            entries[less] = entry;
-            less += usize::from(order(&entry) < pivot);
+            entries.swap(at, less);
+            less += usize::from(order(&entries[less]) < pivot);
         }
         let (middle, next) = (range.from + less, range.from + next + count);
         if next < range.to {
