@@ -213,7 +213,7 @@ impl EntrySorter {
         *units -= (count as u32).div_ceil(DIVIDED);
         let entries = &mut self.entries[range.from..next + count];
         let (mut less, next) = (middle - range.from, next - range.from);
-        // Without a branch that depends on how they compare.
+        // No branch depends on how they compare.
         for at in next..entries.len() {
             entries.swap(at, less);
             less += usize::from(order(&entries[less]) < pivot);
