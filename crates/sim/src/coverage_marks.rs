@@ -118,6 +118,17 @@ pub const RARE: &[&str] = &[
 
 /// Branches that seeds don't meet, each with the reason.
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
+    ("a new president finishes a schema change", "the first data node does not fail"),
+    ("a new president lifts a write fence whose owner has gone", "the first data node does not fail"),
+    ("a new president undoes a schema change", "the first data node does not fail"),
+    (
+        "requester has gone while other dictionaries note its change",
+        "so short that no client of these loads leaves just then",
+    ),
+    (
+        "requester has gone while other dictionaries note the decision",
+        "so short that no client of these loads leaves just then",
+    ),
     (
         "information refused because too many answers wait for its API node",
         "simulated clients ask for no information",

@@ -1,35 +1,31 @@
 //! Building an ordered index that a table gets while it has rows, and dropping one that it loses, both in slices.
 //!
 //! A build goes through the rows of all fragments that this data manager has of the table, primaries and backups alike,
-//! and enters their keys in a tree beside each fragment; a finished tree joins its fragment. Rows are entered in the
-//! order in which they lie, some at a time, so that what they miss in the caches overlaps. (Sorting all of them first
-//! and filling nodes to the brim is faster and makes a smaller tree, but takes memory for all entries twice, and can't
-//! be done a little at a time. The tree ends as one that has grown with its rows.)
+//! and fills a tree beside each fragment; a finished tree joins its fragment. Entries are sorted first, and nodes are
+//! filled after (`index_fill.rs`). Indexes that a table gets while it is in use and those of a restart, of which
+//! nothing is on disk, are built in the same way.
 //!
 //! Nobody changes the table meanwhile: coordinators have let go of it. The build begins when the last transaction is
-//! complete here, so each row has one version.
+//! complete here, so each row has one version, and stays where it is.
 //!
 //! When memory is refused, all that was built of the index is dropped, and the build is [refused](BuiltIndex).
 
 use crate::DataManager;
-use crate::index_keys::{KeyList, Places, RowKeys};
+use crate::index_fill::{Fill, FillScratch, Filling};
+use crate::index_keys::Places;
 use crate::store::Store;
 use crate::versions::Versions;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use vinga_base::PartitionId;
 use vinga_base::order_key::OrderKey;
-use vinga_base::page_pool::{PagePool, Purpose};
+use vinga_base::page_pool::Purpose;
 use vinga_base::schema::IndexDefinition;
-use vinga_base::{PartitionId, RowId};
 use vinga_fragment::fragment_index::FragmentIndex;
-use vinga_fragment::ordered_index::IndexUsage;
+use vinga_fragment::ordered_index::{EntrySorter, IndexUsage};
 use vinga_kernel::Context;
 use vinga_wire::ErrorCode;
 
-/// Rows that are entered together.
-const BATCH: usize = 16;
-/// What a row costs of a slice's units, of which a row of a full scan costs one.
-const ROW_UNITS: u32 = 12;
 /// Pages of dropped indexes that a slice frees.
 const DROP_PAGES: u32 = 256;
 
@@ -50,7 +46,9 @@ pub struct IndexWork {
     builds: VecDeque<Build>,
     built: VecDeque<BuiltIndex>,
     dropped: Vec<FragmentIndex>,
-    batch: Batch,
+    /// What has heap memory that is not needed any more: it is freed in slices, too.
+    sorters: Vec<EntrySorter>,
+    scratch: FillScratch,
 }
 
 struct Build {
@@ -64,31 +62,28 @@ struct Build {
     partition: PartitionId,
     /// Its tree.
     index: FragmentIndex,
-    /// The first row that was not looked at.
-    position: RowId,
-}
-
-#[derive(Default)]
-struct Batch {
-    keys: KeyList,
-    rows: Vec<RowId>,
-    /// Where the index's source makes keys.
-    key: Vec<u8>,
+    filling: Filling,
 }
 
 impl IndexWork {
     /// Whether nothing is left to do or to report.
     pub(crate) fn is_empty(&self) -> bool {
-        self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty()
+        self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty() && self.sorters.is_empty()
     }
 
     /// The table is going away: builds of it end, and nobody is notified.
     pub(crate) fn forget_table(&mut self, table: u32) {
         self.built.retain(|built| built.table != table);
-        while let Some(at) = self.builds.iter().position(|build| build.table == table) {
-            let build = self.builds.remove(at).expect("it was found");
-            self.dropped.push(build.index);
-        }
+        while self.give_up(|build| build.table == table) {}
+    }
+
+    /// Ends a build, if there is such one, and drops what there is of it.
+    fn give_up(&mut self, which: impl Fn(&Build) -> bool) -> bool {
+        let Some(at) = self.builds.iter().position(which) else { return false };
+        let build = self.builds.remove(at).expect("it was found");
+        self.dropped.push(build.index);
+        self.sorters.extend(build.filling.into_sorter());
+        true
     }
 
     /// The usage of trees that belong to no fragment: they are being built or dropped.
@@ -97,9 +92,12 @@ impl IndexWork {
         building.chain(&self.dropped).map(|index| index.tree.usage())
     }
 
-    /// Bytes of these trees.
+    /// Bytes of these trees, and of what is sorted for them.
     pub(crate) fn bytes(&self) -> u64 {
-        self.usages().map(|tree| tree.bytes + tree.heap_bytes).sum()
+        let trees: u64 = self.usages().map(|tree| tree.bytes + tree.heap_bytes).sum();
+        let sorted: u64 = self.builds.iter().map(|build| build.filling.heap_bytes()).sum();
+        let freed: u64 = self.sorters.iter().map(EntrySorter::heap_bytes).sum();
+        trees + sorted + freed
     }
 
     /// Pages of these trees.
@@ -128,7 +126,7 @@ impl DataManager {
             purpose,
             has_begun: false,
             partition: PartitionId(0),
-            position: RowId(0),
+            filling: Filling::default(),
         });
     }
 
@@ -142,10 +140,7 @@ impl DataManager {
     /// index, nothing happens.
     pub fn drop_index(&mut self, table: u32, index: u16) {
         let work = &mut self.schema.index_work;
-        if let Some(at) = work.builds.iter().position(|b| b.table == table && b.index.id() == index) {
-            let build = work.builds.remove(at).expect("it was found");
-            work.dropped.push(build.index);
-        }
+        work.give_up(|build| build.table == table && build.index.id() == index);
         for fragment in self.store.tables.current_mut(table).fragments_mut() {
             work.dropped.extend(fragment.take_index(index));
         }
@@ -158,11 +153,18 @@ impl DataManager {
     }
 
     fn drop_slice(&mut self) -> bool {
-        let Some(last) = self.schema.index_work.dropped.last_mut() else { return false };
-        if last.tree.release_slice(&mut self.store.pages, DROP_PAGES) {
-            self.schema.index_work.dropped.pop();
+        let work = &mut self.schema.index_work;
+        if let Some(last) = work.sorters.last_mut()
+            && last.release_slice()
+        {
+            work.sorters.pop();
         }
-        !self.schema.index_work.dropped.is_empty()
+        if let Some(last) = work.dropped.last_mut()
+            && last.tree.release_slice(&mut self.store.pages, DROP_PAGES)
+        {
+            work.dropped.pop();
+        }
+        !work.dropped.is_empty() || !work.sorters.is_empty()
     }
 
     fn build_slice(&mut self, cx: &mut Context<'_>) -> bool {
@@ -194,20 +196,16 @@ impl DataManager {
     /// Goes on with the first build; true at its end.
     fn build_some(&mut self, mut units: u32) -> Result<bool, ErrorCode> {
         while units > 0 {
-            let IndexWork { builds, batch, .. } = &mut self.schema.index_work;
+            let IndexWork { builds, scratch, sorters, .. } = &mut self.schema.index_work;
             let build = builds.front_mut().expect("the caller has checked");
             let table = self.store.tables.current(build.table);
             if usize::from(build.partition.0) >= table.partitions_end() {
                 return Ok(true);
             }
-            let mut is_whole = true;
-            if table.has_fragment(build.partition) {
-                is_whole = self.store.build_entries(&self.versions, build, batch)?;
-                units = units.saturating_sub(ROW_UNITS * batch.rows.len() as u32 + 1);
-            }
-            if is_whole {
+            if !table.has_fragment(build.partition)
+                || self.store.build_some(&self.versions, build, scratch, sorters, &mut units)?
+            {
                 build.partition.0 += 1;
-                build.position = RowId(0);
             }
         }
         Ok(false)
@@ -215,67 +213,34 @@ impl DataManager {
 }
 
 impl<L> Store<L> {
-    /// Enters the next rows of a fragment in the index that is built for it. True if they were the last; then the index
-    /// belongs to the fragment.
+    /// Goes on with the index of a fragment. True at its end; then it belongs to the fragment.
     ///
     /// # Errors
-    /// [`ErrorCode::DataMemoryFull`]; some of the rows may be entered.
-    fn build_entries(
+    /// [`ErrorCode::DataMemoryFull`]; some of the rows may have entries.
+    fn build_some(
         &mut self,
         versions: &Versions,
         build: &mut Build,
-        batch: &mut Batch,
+        scratch: &mut FillScratch,
+        freed: &mut Vec<EntrySorter>,
+        units: &mut u32,
     ) -> Result<bool, ErrorCode> {
         let Store { pages, chunks, tables, .. } = self;
         let fragment = tables.current_mut(build.table).fragment_mut(build.partition);
-        let places = Places { chunks, layout: fragment.layout(), rows: fragment.rows(), versions };
-        let is_whole = build.gather(&places, pages, batch);
-        build.enter(&places, pages, batch)?;
+        let mut fill = Fill {
+            places: Places { chunks, layout: fragment.layout(), rows: fragment.rows(), versions },
+            order: &build.order,
+            tree: &mut build.index.tree,
+            purpose: build.purpose,
+            scratch,
+        };
+        let is_whole =
+            build.filling.go_on(&mut fill, pages, freed, units).map_err(|_| ErrorCode::DataMemoryFull)?;
         if is_whole {
             let empty = FragmentIndex::new(build.index.id(), build.order.clone());
             fragment.add_index(core::mem::replace(&mut build.index, empty));
+            build.filling = Filling::default();
         }
         Ok(is_whole)
-    }
-}
-
-impl Build {
-    /// Gathers the keys of the next rows; true if there are no more behind them.
-    fn gather(&mut self, places: &Places<'_>, pool: &PagePool, batch: &mut Batch) -> bool {
-        batch.keys.clear();
-        batch.rows.clear();
-        while let Some(row) = places.next_row(pool, self.position) {
-            if batch.rows.len() == BATCH {
-                self.position = row;
-                return false;
-            }
-            batch.keys.push(|out| places.write_slot(pool, &self.order, row, out));
-            batch.rows.push(row);
-            self.position = RowId(row.0 + 1);
-        }
-        true
-    }
-
-    fn enter(
-        &mut self,
-        places: &Places<'_>,
-        pool: &mut PagePool,
-        batch: &mut Batch,
-    ) -> Result<(), ErrorCode> {
-        let tree = &mut self.index.tree;
-        let Batch { keys, rows, key } = batch;
-        let mut approaches = [None; BATCH];
-        for (at, approach) in approaches.iter_mut().enumerate().take(rows.len()) {
-            *approach = Some(tree.approach(pool, keys.key(at)));
-        }
-        for (at, approach) in approaches.into_iter().flatten().enumerate() {
-            tree.prefetch_leaf(pool, keys.key(at), approach);
-        }
-        for (at, &row) in rows.iter().enumerate() {
-            let mut source = RowKeys::new(*places, &self.order, key);
-            tree.insert(pool, self.purpose, &mut source, keys.key(at), row)
-                .map_err(|_| ErrorCode::DataMemoryFull)?;
-        }
-        Ok(())
     }
 }

@@ -26,7 +26,7 @@
 //! | `versions` | transactions, their operations, states of the rows that these name | `prepare`, `chain`, `commit`, `abort` |
 //! | `locks` | lock table, queues of those that wait | `waiting`, `deadlock` |
 //! | `scans` | scans that are open | `scan`, `scan_slice`, `range_scan` |
-//! | `schema` | index builds, the round that waits for them | `schema`, `index_build` |
+//! | `schema` | index builds, the round that waits for them | `schema`, `index_build`, `index_fill` |
 //!
 //! # What the invariants are
 //! No operation record outlives its transaction (but markers); no lock outlives its operation; a row's header is 0
@@ -49,6 +49,7 @@ mod deadlock;
 mod failure;
 pub mod index_build;
 mod index_entries;
+mod index_fill;
 mod index_keys;
 mod index_statistics;
 pub mod inspect;

@@ -14,7 +14,7 @@ use vinga_base::{ColumnId, RowId};
 use vinga_fragment::chunk_store::ChunkStore;
 use vinga_fragment::fragment::{Fragment, NewRow};
 use vinga_fragment::ordered_index::{
-    Cut, DistinctSample, Entry, KeySource, OrderedIndex, Range, sort_entries,
+    Cut, DistinctSample, Entry, EntrySorter, KeySource, OrderedIndex, Range, TreeBuilder, sort_entries,
 };
 use vinga_fragment::row::RowHeader;
 
@@ -24,6 +24,8 @@ mod huge_region;
 mod support;
 
 const BATCH: usize = 16;
+/// Units of a slice.
+const SLICE: u32 = 512;
 const SCANNED: usize = 100;
 const SHARED: &str = "customer/europe/account/";
 
@@ -53,6 +55,13 @@ impl KeySource for Rows {
     #[inline]
     fn prefetch(&self, pool: &PagePool, row: RowId) {
         self.fragment.rows().prefetch(pool, row);
+    }
+
+    #[inline]
+    fn prefetch_rest(&self, pool: &PagePool, row: RowId) {
+        if let Some(chunk) = self.fragment.rows().row(pool, row).variable() {
+            self.chunks.prefetch(pool, chunk);
+        }
     }
 }
 
@@ -156,6 +165,8 @@ fn main() {
         println!("\n{} keys of {}", count, if of_text { "35 bytes, 24 of them the same" } else { "8 bytes" });
         let mut world = World::new(count, of_text);
         let mut tree = OrderedIndex::new();
+        build_in_slices(&mut world, &mut tree);
+        tree.clear(&mut world.pool);
         for percent in [100, 90] {
             build(&mut world, &mut tree, percent);
             if percent == 100 {
@@ -199,6 +210,30 @@ fn build(world: &mut World, tree: &mut OrderedIndex, percent: usize) {
     print("build: nodes", start, keys.len());
     print("build: all", begin, keys.len());
     print_usage(if percent == 100 { "built full" } else { "built nine tenths full" }, tree);
+}
+
+/// As a data node does it: some rows at a time.
+fn build_in_slices(world: &mut World, tree: &mut OrderedIndex) {
+    let World { pool, rows, keys } = world;
+    let begin = processor_time();
+    let mut sorter = EntrySorter::new(keys.len()).expect("memory for all entries");
+    for (_, row) in keys.iter() {
+        rows.write_key(pool, *row);
+        sorter.add(&rows.key, *row);
+    }
+    print("build in slices: make keys and entries", begin, keys.len());
+    let start = processor_time();
+    sorter.begin();
+    let mut builder = TreeBuilder::new(tree, 90);
+    while sorter.sort_some(pool, rows, &mut { SLICE }) {
+        while let Some(entry) = sorter.take(pool, rows) {
+            builder.add(tree, pool, Purpose::Ordinary, rows, entry).expect("memory for all entries");
+        }
+    }
+    builder.finish(tree, pool, rows);
+    print("build in slices: sort, nodes", start, keys.len());
+    print("build in slices: all", begin, keys.len());
+    print_usage("built in slices", tree);
 }
 
 fn read(world: &mut World, tree: &mut OrderedIndex) {

@@ -46,6 +46,7 @@ mod check;
 mod cursor;
 mod cut;
 mod entry;
+mod entry_sorter;
 mod growth;
 mod listed_keys;
 mod node;
@@ -55,10 +56,11 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use bulk::sort_entries;
+pub use bulk::{TreeBuilder, sort_entries};
 pub use cursor::{Cursor, Direction, Range};
 pub use cut::{Cut, KeySource};
 pub use entry::Entry;
+pub use entry_sorter::EntrySorter;
 pub use statistics::{DistinctSample, IndexUsage};
 
 use alloc::vec::Vec;

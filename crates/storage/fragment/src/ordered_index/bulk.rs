@@ -1,9 +1,10 @@
-//! Building an index at once, from the entries of all rows.
+//! Building an index in bulk, from the entries of all rows.
 //!
-//! The caller makes an [`Entry`] of each row's key, sorts the entries ([`sort_entries`]) and builds a tree from them.
-//! Rows have one version each meanwhile. Later entries are inserted.
+//! The caller makes an [`Entry`] of each row's key, sorts the entries (all at once: [`sort_entries`], or some at a
+//! time: [`super::EntrySorter`]) and builds a tree from them ([`TreeBuilder`]). Rows have one version each meanwhile.
+//! Later entries are inserted.
 
-use super::cut::KeySource;
+use super::cut::{KeySource, shared_bytes};
 use super::entry::{COUNT_MAX, Entry, part_of};
 use super::node::Level;
 use super::{Change, LEVELS_MAX, Tree};
@@ -11,12 +12,93 @@ use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
 
 /// A row is prefetched this many entries before it is read.
-const ROWS_AHEAD: usize = 16;
+pub(super) const ROWS_AHEAD: usize = 16;
+
+/// Fills an empty index from sorted entries, some at a time. Between two of them the index is a valid one that has the
+/// entries so far, but nothing else may change it.
+pub struct TreeBuilder {
+    /// Entries that a leaf and an inner node get.
+    fill_leaf: usize,
+    fill_inner: usize,
+    /// The last node of each level, leaves first.
+    edge: [u32; LEVELS_MAX],
+    /// The last entry.
+    last: Option<Entry>,
+}
+
+impl TreeBuilder {
+    /// A builder that fills nodes to `percent` of their size (1–100): full ones take the least memory, but are split
+    /// by the next insert.
+    ///
+    /// # Panics
+    /// If the index has entries.
+    pub fn new<const N: usize>(tree: &Tree<N>, percent: usize) -> Self {
+        assert!(tree.height == 0, "only an index without entries can be built");
+        let fill = |level: Level| (level.capacity(N) * percent / 100).max(Tree::<N>::len_min(level));
+        TreeBuilder {
+            fill_leaf: fill(Level::Leaf),
+            fill_inner: fill(Level::Inner),
+            edge: [0; LEVELS_MAX],
+            last: None,
+        }
+    }
+
+    /// Adds an entry that is not before the last one; if it is the same, it is counted. Rows are read if their keys
+    /// begin with the same bytes.
+    ///
+    /// # Errors
+    /// [`OutOfPages`]; then the index has the entries before it.
+    #[inline]
+    pub fn add<S: KeySource, const N: usize>(
+        &mut self,
+        tree: &mut Tree<N>,
+        pool: &mut PagePool,
+        purpose: Purpose,
+        source: &mut S,
+        entry: Entry,
+    ) -> Result<(), OutOfPages> {
+        if let Some(known) = self.last
+            && known.is_same(&entry)
+            && known.count() < COUNT_MAX
+        {
+            let counted = known.with_count(known.count() + 1);
+            let mut leaf = tree.nodes.node_mut(pool, self.edge[0], Level::Leaf);
+            leaf.set_entry(leaf.len() - 1, counted);
+            self.last = Some(counted);
+            return Ok(());
+        }
+        let is_first = self.last.is_none();
+        if !is_first {
+            let mut leaf = tree.nodes.node_mut(pool, self.edge[0], Level::Leaf);
+            if leaf.len() < self.fill_leaf {
+                leaf.insert(leaf.len(), entry, 0);
+                (tree.entries, self.last) = (tree.entries + 1, Some(entry));
+                return Ok(());
+            }
+        }
+        tree.nodes.reserve(pool, purpose, tree.height as u32 + 1)?;
+        let mut change = Change { pool, source, moving: None };
+        tree.append_leaf(&mut change, &mut self.edge, self.fill_inner, entry);
+        (tree.entries, self.last) = (tree.entries + 1, Some(entry));
+        Ok(())
+    }
+
+    /// No more entries come.
+    pub fn finish<S: KeySource, const N: usize>(
+        self,
+        tree: &mut Tree<N>,
+        pool: &mut PagePool,
+        source: &mut S,
+    ) {
+        let mut change = Change { pool, source, moving: None };
+        for (level, &number) in self.edge[..tree.height].iter().enumerate() {
+            tree.skip_more(&mut change, number, kind(level));
+        }
+    }
+}
 
 impl<const N: usize> Tree<N> {
-    /// Fills an empty index from sorted entries; identical ones are counted as one. Nodes are filled to `percent` of
-    /// their size (1–100): full ones take the least memory, but are split by the next insert. The rows are read if
-    /// their keys begin with the same bytes.
+    /// Fills an empty index from sorted entries at once, as a [`TreeBuilder`] does.
     ///
     /// # Errors
     /// [`OutOfPages`]; then the index has no entries.
@@ -28,42 +110,14 @@ impl<const N: usize> Tree<N> {
         percent: usize,
         entries: impl IntoIterator<Item = Entry>,
     ) -> Result<(), OutOfPages> {
-        assert!(self.height == 0, "only an index without entries can be built");
-        let fill = |level: Level| (level.capacity(N) * percent / 100).max(Self::len_min(level));
-        let (fill_leaf, fill_inner) = (fill(Level::Leaf), fill(Level::Inner));
-        // The last node of each level, leaves first.
-        let mut edge = [0; LEVELS_MAX];
-        let mut last: Option<Entry> = None;
-        let mut change = Change { pool, source, moving: None };
+        let mut builder = TreeBuilder::new(self, percent);
         for entry in entries {
-            if let Some(known) = last
-                && known.is_same(&entry)
-                && known.count() < COUNT_MAX
-            {
-                let counted = known.with_count(known.count() + 1);
-                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
-                leaf.set_entry(leaf.len() - 1, counted);
-                last = Some(counted);
-                continue;
-            }
-            last = Some(entry);
-            self.entries += 1;
-            if self.height > 0 {
-                let mut leaf = self.nodes.node_mut(change.pool, edge[0], Level::Leaf);
-                if leaf.len() < fill_leaf {
-                    leaf.insert(leaf.len(), entry, 0);
-                    continue;
-                }
-            }
-            if let Err(refused) = self.nodes.reserve(change.pool, purpose, self.height as u32 + 1) {
-                self.clear(change.pool);
+            if let Err(refused) = builder.add(self, pool, purpose, source, entry) {
+                self.clear(pool);
                 return Err(refused);
             }
-            self.append_leaf(&mut change, &mut edge, fill_inner, entry);
         }
-        for (level, &number) in edge[..self.height].iter().enumerate() {
-            self.skip_more(&mut change, number, kind(level));
-        }
+        builder.finish(self, pool, source);
         Ok(())
     }
 
@@ -138,13 +192,15 @@ pub fn sort_entries<S: KeySource>(
         at += length;
         // Complete keys come before the others, and are sorted.
         let complete = run.iter().take_while(|entry| entry.complete_bytes().is_some()).count();
-        sort_run(pool, source, &mut run[complete..], &mut scratch)?;
+        if length - complete > 1 {
+            sort_run(pool, source, &mut run[complete..], size_of::<u64>(), &mut scratch)?;
+        }
     }
     Ok(())
 }
 
 /// The rest of a key after the bytes that it shares with the others of a run.
-struct Rest {
+pub(super) struct Rest {
     /// The first 8 bytes of it, padded with zeros.
     part: u64,
     /// Its length, or 9 if it is longer than 8 bytes.
@@ -152,35 +208,30 @@ struct Rest {
     entry: Entry,
 }
 
-/// Sorts incomplete entries that agree in the first 8 bytes.
-fn sort_run<S: KeySource>(
+/// Sorts entries of keys that agree in so many bytes, of which none ends there, by reading their rows.
+///
+/// # Errors
+/// [`OutOfPages`] if there is no heap memory for as many items in `scratch`.
+pub(super) fn sort_run<S: KeySource>(
     pool: &PagePool,
     source: &mut S,
     run: &mut [Entry],
+    known: usize,
     scratch: &mut Vec<Rest>,
 ) -> Result<(), OutOfPages> {
     let mut first = Vec::new();
     // Runs of entries that agree in their first bytes, and the number of these bytes.
-    let mut work = Vec::from([(0, run.len(), size_of::<u64>())]);
+    let mut work = Vec::from([(0, run.len(), known)]);
     while let Some((from, to, known)) = work.pop() {
         let run = &mut run[from..to];
         if run.len() < 2 {
             continue;
         }
         let mut shared = usize::MAX;
-        for_each_key(pool, source, run, |_, key| {
-            if shared == usize::MAX {
-                first.clear();
-                first.extend_from_slice(key);
-                shared = key.len();
-            } else {
-                let (left, right) = (&first[known..shared], &key[known..]);
-                shared = known + left.iter().zip(right).take_while(|(left, right)| left == right).count();
-            }
-        });
+        shared_from(pool, source, run, run.len(), known, &mut first, &mut shared);
         scratch.clear();
         scratch.try_reserve(run.len()).map_err(|_| OutOfPages)?;
-        for_each_key(pool, source, run, |entry, key| {
+        for_each_key(pool, source, run, run.len(), |entry, key| {
             let rest = &key[shared..];
             let part = part_of(rest, 0);
             scratch.push(Rest { part, length: rest.len().min(size_of::<u64>() + 1), entry });
@@ -202,14 +253,37 @@ fn sort_run<S: KeySource>(
     Ok(())
 }
 
-/// Calls `each` with the key of each entry.
+/// Finds out how many bytes the keys of the first `count` entries have in common with `first`, of which they are known
+/// to have `known`. It is the key of the first entry if `shared` is `usize::MAX`.
+pub(super) fn shared_from<S: KeySource>(
+    pool: &PagePool,
+    source: &mut S,
+    entries: &[Entry],
+    count: usize,
+    known: usize,
+    first: &mut Vec<u8>,
+    shared: &mut usize,
+) {
+    for_each_key(pool, source, entries, count, |_, key| {
+        if *shared == usize::MAX {
+            first.clear();
+            first.extend_from_slice(key);
+            *shared = key.len();
+        } else {
+            *shared = known + shared_bytes(&first[known..*shared], &key[known..]);
+        }
+    });
+}
+
+/// Calls `each` with the keys of the first `count` entries.
 fn for_each_key<S: KeySource>(
     pool: &PagePool,
     source: &mut S,
     entries: &[Entry],
+    count: usize,
     mut each: impl FnMut(Entry, &[u8]),
 ) {
-    for (at, &entry) in entries.iter().enumerate() {
+    for (at, &entry) in entries.iter().enumerate().take(count) {
         if let Some(later) = entries.get(at + ROWS_AHEAD) {
             source.prefetch(pool, later.row);
         }

@@ -117,7 +117,14 @@ impl Entry {
     #[inline]
     pub(super) fn with_count(self, count: u32) -> Self {
         debug_assert!((1..=COUNT_MAX).contains(&count));
-        Entry { word: self.identity_word() | count << COUNT_SHIFT, ..self }
+        self.with_count_bits(count)
+    }
+
+    /// The entry with another number in place of its count.
+    #[inline]
+    pub(super) fn with_count_bits(self, number: u32) -> Self {
+        debug_assert!(number <= COUNT_MAX);
+        Entry { word: self.identity_word() | number << COUNT_SHIFT, ..self }
     }
 
     #[inline]

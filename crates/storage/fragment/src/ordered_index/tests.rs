@@ -10,6 +10,8 @@ use vinga_base::order_key::{Direction, OrderColumn, OrderKey};
 use vinga_base::row_layout::RowLayout;
 use vinga_base::schema::{ColumnDefinition, ColumnType, TableDefinition};
 
+mod bulk;
+
 /// Small nodes make high trees.
 type SmallTree = Tree<128>;
 
@@ -40,6 +42,8 @@ enum Keys {
     Long,
     /// Of 3 to 36 bytes, with common prefixes of all lengths.
     Branching,
+    /// Of any length, with zeros at their ends.
+    Padded,
     /// Those that an entry does not distinguish.
     Colliding,
     /// All of these.
@@ -47,8 +51,8 @@ enum Keys {
 }
 
 impl Keys {
-    const ALL: [Keys; 6] =
-        [Keys::Numbers, Keys::Short, Keys::Long, Keys::Branching, Keys::Colliding, Keys::Mixed];
+    const ALL: [Keys; 7] =
+        [Keys::Numbers, Keys::Short, Keys::Long, Keys::Branching, Keys::Padded, Keys::Colliding, Keys::Mixed];
 
     fn key(self, number: u32) -> Key {
         match self {
@@ -63,13 +67,18 @@ impl Keys {
                 let mixed = number.wrapping_mul(0x9e37_79b9) >> 20;
                 (0..1 + number % 12).flat_map(|bit| [b'a' + (mixed >> bit & 1) as u8; 3]).collect()
             }
+            Keys::Padded => {
+                let zeros = std::vec![0; (number / 4 % 35) as usize];
+                [&b"begins"[..(number % 4 * 2) as usize], &zeros, &b"\x01"[..(number / 140 % 2) as usize]]
+                    .concat()
+            }
             Keys::Colliding => {
                 let group = &COLLIDING[number as usize % COLLIDING.len()];
                 group[number as usize / COLLIDING.len() % group.len()].clone()
             }
             Keys::Mixed => {
-                let kinds = [Keys::Numbers, Keys::Short, Keys::Long, Keys::Branching, Keys::Colliding];
-                kinds[number as usize % 5].key(number / 5)
+                let kinds = &Self::ALL[..6];
+                kinds[number as usize % 6].key(number / 6)
             }
         }
     }
@@ -333,31 +342,6 @@ proptest! {
         }
         pair.remove_all();
     }
-
-    #[test]
-    fn what_is_built_is_what_inserts_make(
-        entered in prop::collection::vec((0u32..4000, 0u32..3000), 0..1500),
-        keys in any_keys(),
-        percent in 1usize..=100,
-        more in operations(200),
-    ) {
-        let mut pair = Pair::<128>::new(60);
-        let mut entries = Vec::new();
-        // Each row has one key, and some are there several times.
-        let keys_of_rows: BTreeMap<u32, Key> =
-            entered.iter().map(|&(key, row)| (row, keys.key(key))).collect();
-        for &(_, row) in &entered {
-            let (key, row) = (keys_of_rows[&row].clone(), RowId(row));
-            entries.push(Entry::new(&key, row));
-            *pair.rows.versions.entry(row).or_default().entry(key.clone()).or_default() += 1;
-            *pair.model.entry((key, row)).or_default() += 1;
-        }
-        sort_entries(&pair.pool, &mut pair.rows, &mut entries).unwrap();
-        pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, percent, entries).unwrap();
-        pair.check();
-        run(&mut pair, keys, &more, 20);
-        pair.remove_all();
-    }
 }
 
 #[test]
@@ -507,19 +491,6 @@ fn keys_may_share_more_than_a_node_can_skip() {
     }
     pair.check();
     pair.remove_all();
-}
-
-#[test]
-fn a_refused_build_leaves_nothing() {
-    let mut pair = Pair::<128>::new(1);
-    let entries = (0..4_000u32).map(|number| Entry::new(&number.to_be_bytes(), RowId(number)));
-    let built = pair.tree.build(&mut pair.pool, Purpose::Ordinary, &mut pair.rows, 100, entries);
-    assert_eq!(built, Err(OutOfPages));
-    pair.check();
-    assert_eq!(pair.pool.owned(), 0);
-    assert!(pair.insert(b"and it can be used", 1, true));
-    pair.tree.clear(&mut pair.pool);
-    assert_eq!(pair.pool.owned(), 0);
 }
 
 #[test]
