@@ -80,7 +80,7 @@ impl State {
 }
 
 /// Upper bound of the last line of a SQL node's log, for every path of the server.
-const FAREWELL_BYTES_MAX: u64 = 8192;
+const LAST_LINE_BYTES_MAX: u64 = 8192;
 
 /// Shows the nodes; returns whether all of them run.
 ///
@@ -204,7 +204,7 @@ fn progress_as_json(progress: &StartProgress) -> serde_json::Value {
 
 /// Whether the last line of a SQL node's log says that it was stopped orderly.
 fn has_logged_its_end(folder: &NodeFolder) -> bool {
-    let end = folder.log_tail(folder.log_bytes().saturating_sub(FAREWELL_BYTES_MAX), 1);
+    let end = folder.log_tail(folder.log_bytes().saturating_sub(LAST_LINE_BYTES_MAX), 1);
     end.ends_with(": Shutdown complete")
 }
 
