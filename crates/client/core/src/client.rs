@@ -449,8 +449,7 @@ impl Client {
         self.net.turnovers.note(endpoint);
         self.rebuild_routes();
         self.ask(|coordinator| coordinator.is_reached_by(endpoint));
-        let president = self.president();
-        self.schema_events.subscribe(&mut self.net, president);
+        self.subscribe();
     }
 
     /// Asks for the outcomes that are not known, of transactions of these coordinators.
@@ -510,6 +509,13 @@ impl Client {
         }
         self.rebuild_routes();
         self.transactions.finish_without_rows(&mut self.net);
+        self.subscribe();
+    }
+
+    /// Has the president's dictionary send events, if somebody wants them and none does.
+    fn subscribe(&mut self) {
+        let president = self.president();
+        self.schema_events.subscribe(&mut self.net, president);
     }
 
     /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once.
@@ -543,8 +549,7 @@ impl Client {
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
         self.transactions.finish_without_rows(net);
-        let president = self.president();
-        self.schema_events.subscribe(&mut self.net, president);
+        self.subscribe();
     }
 }
 

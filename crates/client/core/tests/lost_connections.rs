@@ -349,3 +349,26 @@ fn a_scan_ends_when_a_view_loses_two_data_nodes() {
     minutes_pass(&mut rig, &[1, 3], &[0, 2]);
     assert!(matches!(rig.client.next_rows(scan), ScanProgress::Ended(Err(_))));
 }
+
+/// The node that has sent schema events fails. The client learns that another one leads before its connection breaks, or
+/// after.
+#[test]
+fn schema_events_come_from_the_next_president() {
+    for breaks_first in [false, true] {
+        let first = first_view(&[0, 0]);
+        let mut rig = Rig::connected(2, &first);
+        rig.client.watch_schema().unwrap();
+        let asked = |rig: &mut Rig| -> Vec<u8> {
+            rig.sent(SignalNumber::SchemaEventsRequest).iter().map(|sent| node_at(sent.link)).collect()
+        };
+        assert_eq!(asked(&mut rig), [1]);
+        if breaks_first {
+            rig.break_link(LinkId::new(0, 0));
+            assert!(asked(&mut rig).is_empty(), "nobody knows yet who leads");
+        }
+        rig.feed(LinkId::new(1, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+            cold::write(w, &first.without(&[NodeId(1)]));
+        });
+        assert_eq!(asked(&mut rig), [2]);
+    }
+}
