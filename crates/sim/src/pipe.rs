@@ -79,6 +79,11 @@ impl Payload {
 }
 
 impl Delay {
+    /// How long a signal may be held up; 0 if none is.
+    pub fn held_up_max(&self) -> u64 {
+        if self.one_in > 0 { self.held_up } else { 0 }
+    }
+
     /// A delay from the generator.
     pub fn draw(&self, random: &mut Rng) -> u64 {
         let mut delay = self.least + random.u64(..=self.jitter);

@@ -13,6 +13,7 @@ use crate::api::scans::OpenScan;
 use crate::api::schema::{SchemaCall, Watching};
 use crate::api::transactions::OpenTransaction;
 use crate::online_backups::FinishedBackup;
+use crate::pipe::Delay;
 use crate::profile::Profile;
 use crate::schema::Changes;
 use fastrand::Rng;
@@ -286,6 +287,9 @@ fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
 fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &mut Rng) -> Settings {
     let heartbeat = profile.heartbeat_interval / 2;
     // Mostly a question waits as long as it takes.
+    // Where what is sent may be held up for long, a client that gave its data nodes up sooner would never get anything done.
+    let ways = [profile.client_delay, profile.link_delay, profile.ring_delay];
+    let held_up = ways.iter().map(Delay::held_up_max).max().unwrap_or(0);
     let patience = if random.u8(..4) == 0 { random.u64(50_000..1_000_000) } else { 30_000_000 };
     Settings {
         endpoints: profile.groups.list().len() as u16,
@@ -293,8 +297,8 @@ fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &
         node: node.0,
         incarnation,
         heartbeat_interval: Span(heartbeat),
-        silence_max: Span(heartbeat * random.u64(4..16)),
-        greeting_timeout: Span(random.u64(50_000..500_000)),
+        silence_max: Span((heartbeat * random.u64(4..16)).max(4 * held_up)),
+        greeting_timeout: Span(random.u64(50_000..500_000).max(8 * held_up)),
         reconnect_pause: (Span(random.u64(500..3_000)), Span(random.u64(3_000..50_000))),
         outcome_patience: Span(patience),
         hold_max: Span(random.u64(..1_000)),
