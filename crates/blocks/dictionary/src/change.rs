@@ -284,14 +284,15 @@ impl Dictionary {
     /// else that the dictionary sends from now on.
     pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32) {
         self.fences.remove(&table);
-        let body = SchemaRoundRequest {
-            round: RoundName::NO_CHANGE,
-            epoch: Epoch(0),
-            task: RoundTask::Fence { table, api: 0 },
-        };
+        self.order_fences(cx, RoundTask::Fence { table, api: 0 });
+    }
+
+    /// Has all coordinators and other dictionaries do something about write fences that nobody waits for.
+    pub(crate) fn order_fences(&self, cx: &mut Context<'_>, task: RoundTask) {
+        let body = SchemaRoundRequest { round: RoundName::NO_CHANGE, epoch: Epoch(0), task };
         let coordinators: Vec<Address> = cx.view().addresses(BlockNumber::Coordinator).collect();
-        for block in coordinators {
-            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, block), &body);
+        for coordinator in coordinators {
+            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, coordinator), &body);
         }
         self.send_others(cx, body.round, body.task);
     }

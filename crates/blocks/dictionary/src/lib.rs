@@ -2,10 +2,10 @@
 //!
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
 //! carried out as a `change`, in `rounds`, one change at a time. The other data nodes' dictionaries know the same
-//! (`replication`), so that one of them can go on when the president fails (`succession`). `lock` is the schema lock, `events` notifies subscribers
-//! what has changed, `requests` answers the API nodes. On a node with a disk changes are written to it (`record`,
-//! `schema_file`, `definitions`), and read again when the node starts (`start`). The signals are described in
-//! `vinga_wire::{dictionary, schema, schema_round}`, the protocol in `docs/protocols/schema.md`.
+//! (`replication`), so that one of them can go on when the president fails (`succession`). `lock` is the schema lock,
+//! `events` notifies subscribers what has changed, `requests` answers the API nodes. On a node with a disk changes are
+//! written to it (`record`, `schema_file`, `definitions`), and read again when the node starts (`start`). The signals
+//! are described in `vinga_wire::{dictionary, schema, schema_round}`, the protocol in `docs/protocols/schema.md`.
 //!
 //! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes
 //! to its end whoever is still there; at its end a table exists everywhere or nowhere, in one version.

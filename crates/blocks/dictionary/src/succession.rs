@@ -25,12 +25,9 @@ use crate::replication::Noted;
 use crate::rounds::{Change, Round};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use alloc::vec::Vec;
 use vinga_base::{Epoch, TableVersion};
 use vinga_kernel::{Context, LogLevel};
-use vinga_wire::schema_round::{
-    RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm, SchemaStateRequest,
-};
+use vinga_wire::schema_round::{RoundName, RoundTask, SchemaStateConfirm, SchemaStateRequest};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -138,16 +135,7 @@ impl Dictionary {
             self.fences.remove(&table);
         }
         let owners = self.fences.iter().map(|(&table, &api)| (table, api.0)).collect();
-        let body = SchemaRoundRequest {
-            round: RoundName::NO_CHANGE,
-            epoch: Epoch(0),
-            task: RoundTask::Fences { owners },
-        };
-        let coordinators: Vec<Address> = cx.view().addresses(BlockNumber::Coordinator).collect();
-        for coordinator in coordinators {
-            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, coordinator), &body);
-        }
-        self.send_others(cx, body.round, body.task);
+        self.order_fences(cx, RoundTask::Fences { owners });
     }
 }
 

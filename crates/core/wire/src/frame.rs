@@ -209,7 +209,7 @@ impl Drop for FrameWriter<'_> {
     #[inline]
     fn drop(&mut self) {
         let length = self.length().next_multiple_of(4);
-        // An append of a length that is known here is a store, the other way round it is a call.
+        // Appending four bytes and cutting is a store; appending just what is missing would be a call.
         self.out.extend_from_slice(&[0; 4]);
         self.out.truncate(self.start + length);
         if length > FRAME_BYTES_MAX {

@@ -168,7 +168,8 @@ pub struct SchemaRoundConfirm {
 /// Identifies a round of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
-    /// Number of the change, from 1 in each incarnation of the cluster; 0 for tables that are made again at a start.
+    /// Number of the change, from 1 in each incarnation of the cluster; 0: it belongs to none. Tables that are made again
+    /// at a start have their ids as steps then.
     pub change: u64,
     /// Number of the round, from 1 in each change.
     pub step: u32,

@@ -286,10 +286,10 @@ fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
 /// Settings that differ from one client to the next, with times that fit those of the run.
 fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &mut Rng) -> Settings {
     let heartbeat = profile.heartbeat_interval / 2;
-    // Mostly a question waits as long as it takes.
-    // Where what is sent may be held up for long, a client that gave its data nodes up sooner would never get anything done.
+    // A client that gives its data nodes up sooner than signals may be held up never gets anything done.
     let ways = [profile.client_delay, profile.link_delay, profile.ring_delay];
     let held_up = ways.iter().map(Delay::held_up_max).max().unwrap_or(0);
+    // Mostly a question waits as long as it takes.
     let patience = if random.u8(..4) == 0 { random.u64(50_000..1_000_000) } else { 30_000_000 };
     Settings {
         endpoints: profile.groups.list().len() as u16,
