@@ -135,7 +135,7 @@ impl Session for Churner {
             ],
             10 => vec![Step::Unlock, Step::Wait(pause), Step::Lock],
             11..=13 => {
-                self.copier = Some(Copier::new(table, self.copy, self.settings.pause * 20, random.bool()));
+                self.copier = Some(Copier::new(table, self.copy, self.settings.pause * 20, random));
                 Vec::new()
             }
             // Somebody else may have dropped it.

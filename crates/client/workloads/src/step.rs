@@ -70,6 +70,9 @@ pub enum TableChange {
     FenceToCopy,
     /// Everybody may again.
     LiftFence,
+    /// The same, but the session goes on copying the table: its copy may lack changes from now on, and is not to take
+    /// the table's place.
+    LoseFence,
     /// It is the complete copy of the table that this session has fenced to copy it, and takes its place.
     TakePlace,
 }

@@ -94,6 +94,10 @@ impl Caller {
                 }
                 SchemaChange::LiftFence { table: id }
             }
+            TableChange::LoseFence => {
+                let id = self.copying_of(session).map_or(id, |copying| copying.id);
+                SchemaChange::LiftFence { table: id }
+            }
             TableChange::TakePlace => {
                 let Some(copying) = self.copying_of(session) else {
                     return self.fail(session, ErrorCode::StaleTable);

@@ -25,6 +25,8 @@ enum Stage {
     Scanning,
     /// The session pauses, or a part of the rows is being written.
     Filling,
+    /// It gives up the write fence too early.
+    Losing,
     /// It pauses in front of the last change.
     Pausing,
     Replacing,
@@ -39,6 +41,9 @@ pub struct Copier {
     pause: u64,
     /// Whether the table is fenced before the copy is created: then the fence may end long before the rows are read.
     fences_first: bool,
+    /// Whether it gives up the write fence before the copy takes the table's place, which must be refused then. (Those
+    /// that lose it with their connection are few.)
+    loses_fence: bool,
     stage: Stage,
     /// Rows that are still to be written.
     rows: Vec<(u64, Value)>,
@@ -49,12 +54,13 @@ pub struct Copier {
 
 impl Copier {
     /// The copy gets another name until it is complete, which no other session uses.
-    pub fn new(table: TableRef, copy: TableRef, pause: u64, fences_first: bool) -> Self {
+    pub fn new(table: TableRef, copy: TableRef, pause: u64, random: &mut Rng) -> Self {
         Copier {
             table,
             copy,
             pause,
-            fences_first,
+            fences_first: random.bool(),
+            loses_fence: random.u8(..4) == 0,
             stage: Stage::Begin,
             rows: Vec::new(),
             under_way: Vec::new(),
@@ -91,6 +97,7 @@ impl Copier {
                 self.under_way.clear();
                 self.fill(random)
             }
+            (Stage::Losing, _) => self.enter(Stage::Pausing, Step::Wait(self.pause)),
             (Stage::Pausing, _) => {
                 self.enter(Stage::Replacing, Step::Change(self.copy, TableChange::TakePlace))
             }
@@ -132,6 +139,9 @@ impl Copier {
     /// A transaction that writes some more rows, if there are any.
     fn fill(&mut self, random: &mut Rng) -> Option<Step> {
         self.rows.append(&mut self.under_way);
+        if self.rows.is_empty() && self.loses_fence {
+            return self.enter(Stage::Losing, Step::Change(self.table, TableChange::LoseFence));
+        }
         if self.rows.is_empty() {
             return self.enter(Stage::Pausing, Step::Wait(self.pause(random)));
         }
