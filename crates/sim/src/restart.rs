@@ -108,7 +108,7 @@ impl World {
             streams: self.profile.threads,
         };
         let random = &mut self.disk_random;
-        let drawn = Drawn { cluster: random.u64(1..), cluster_incarnation: random.u64(1..) };
+        let drawn = Drawn { cluster: random.u64(1..), cluster_incarnation: random.u64(1..), time_of_day: 0 };
         let copies = [&copies[0][..], &copies[1][..]];
         let found = phase_zero::begin(configured, copies, others, drawn, Checksum::SOFTWARE);
         let Beginning { disk, streams, .. } = found.map_err(|why| why.to_string())?;

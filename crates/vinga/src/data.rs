@@ -6,6 +6,7 @@ use clap::Args;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
 use vinga_config::configuration::Configuration;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
@@ -238,6 +239,10 @@ fn run_node(
 
 /// What a start has restored, for people.
 fn in_words(restored: Restored) -> String {
-    let Restored { epoch, rows, millis, .. } = restored;
-    format!("{rows} rows up to epoch {epoch} in {millis} ms")
+    let Restored { epoch, rows, millis, durable_at, .. } = restored;
+    let moment = match durable_at {
+        0 => String::new(),
+        at => format!(" ({})", humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(at))),
+    };
+    format!("{rows} rows up to epoch {epoch}{moment} in {millis} ms")
 }

@@ -24,7 +24,7 @@ use vinga_format::schema::SchemaExtent;
 use vinga_format::schema_choice::choose;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileTask};
-use vinga_kernel::{AskedTask, Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug, USE_NEWER_PROGRAM};
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::file::FileRefuse;
 use vinga_wire::schema_round::{RoundName, RoundTask, SchemaRoundRequest};
@@ -204,8 +204,19 @@ impl Dictionary {
             self.start.reading.take().expect("files are being read");
         let restores_all = cx.has_bug(InjectedBug::DeadDefinitionsRestored);
         let file = self.schema_file_mut();
-        let (number, found) = choose([&contents[0], &contents[1]], known, file.checksum())
-            .map_err(|error| format!("{error}; the files are in the folder \"schema\" of the node"))?;
+        let chosen = choose([&contents[0], &contents[1]], known, file.checksum());
+        let (number, found) = match chosen {
+            Ok(chosen) => chosen,
+            Err(error) if error.is_of_newer_program() => {
+                self.start.asked.refuse_for(
+                    cx,
+                    ErrorCode::NewerFiles,
+                    format!("{error}; {USE_NEWER_PROGRAM}"),
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(format!("{error}; the files are in the folder \"schema\" of the node")),
+        };
         let path = SchemaFile::name(number as u64).path();
         if (found.origin.cluster, found.origin.node) != (file.cluster(), cx.own().node()) {
             return Err(format!("{path} belongs to another node or cluster"));

@@ -10,6 +10,7 @@ use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, Epoch};
 use vinga_dictionary::VERSIONS_RESERVED;
+use vinga_format::Checksum;
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_kernel::testkit::check_golden;
 use vinga_wire::ErrorCode;
@@ -235,6 +236,24 @@ fn what_is_beyond_the_restore_point_is_dropped_for_good() {
         (result, names(&node)),
         (Some(Ok(())), vec!["test.a".into(), "test.b".into(), "test.d".into()])
     );
+}
+
+/// They are not damaged, and no older generation takes their place.
+#[test]
+fn files_of_a_newer_program_are_refused() {
+    let Node { files, known, .. } = three_changes();
+    for block in [0, 1, 4] {
+        let mut newer = files.clone();
+        let bytes = &mut newer.0.get_mut(&file(0)).expect("it is there").bytes[block * 4096..];
+        let length = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
+        bytes[12..14].copy_from_slice(&99_u16.to_le_bytes());
+        let checksum = Checksum::SOFTWARE.of(&bytes[8..length]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        let mut node = Node::with_tables(newer, 20);
+        let restore = StartTask::RestoreDefinitions { epoch: Epoch(30), known };
+        let why = node.start(restore).expect_err("it is refused");
+        assert!(why.contains("format version 99") && why.contains("use the program that"), "{block}: {why}");
+    }
 }
 
 #[test]

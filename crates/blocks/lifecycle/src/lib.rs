@@ -62,6 +62,8 @@ pub struct Disk {
     pub epoch_reserve: u64,
     /// How checksums are computed.
     pub checksum: Checksum,
+    /// The time of day at the start, in milliseconds since 1970. For people only.
+    pub time_of_day: u64,
 }
 
 /// Epochs that are reserved at a time: the shortest ones there are use up half of them in two hours, so that nobody waits
@@ -118,9 +120,9 @@ impl Lifecycle {
     pub fn new(settings: Settings) -> Self {
         let is_initial = settings.disk.as_ref().is_some_and(|disk| disk.next_write == 0);
         let (file, cluster_incarnation) = match settings.disk {
-            Some(Disk { state, next_write, cluster_incarnation, epoch_reserve, checksum }) => {
-                let file = SystemFile::new(state, next_write, epoch_reserve, checksum);
-                (Some(file), cluster_incarnation)
+            Some(disk) => {
+                let cluster_incarnation = disk.cluster_incarnation;
+                (Some(SystemFile::new(disk)), cluster_incarnation)
             }
             None => (None, 0),
         };
@@ -336,7 +338,9 @@ impl Lifecycle {
     fn report_started(&mut self, cx: &mut Context<'_>) {
         let is_restart = self.file.is_some() && self.reached.is_some();
         let millis = cx.now().since(self.since).0 / 1000;
-        let restored = Restored { epoch: self.restored, rows: self.rows, batches: self.replayed, millis };
+        let durable_at = self.file.as_ref().map_or(0, |file| file.state().durable_at);
+        let restored =
+            Restored { epoch: self.restored, rows: self.rows, batches: self.replayed, durable_at, millis };
         if is_restart {
             cx.log(
                 LogLevel::Info,
@@ -531,6 +535,9 @@ impl Block for Lifecycle {
     /// Begins the first phase.
     fn start(&mut self, cx: &mut Context<'_>) {
         self.since = cx.now();
+        if let Some(file) = &mut self.file {
+            file.note_start(cx.now());
+        }
         let first = self.phase;
         self.enter(cx, first);
     }

@@ -24,13 +24,15 @@ pub struct Configured {
     pub streams: u16,
 }
 
-/// Random numbers for what may begin with this start.
+/// What is new with each start: random numbers for what may begin with it, and the time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     /// A new cluster.
     pub cluster: u64,
     /// A new incarnation of the cluster.
     pub cluster_incarnation: u64,
+    /// Milliseconds since 1970, by the node's clock. For people only.
+    pub time_of_day: u64,
 }
 
 /// What a start begins from.
@@ -89,8 +91,17 @@ pub fn begin(
     drawn: Drawn,
     checksum: Checksum,
 ) -> Result<Beginning, Unfit> {
-    let Drawn { cluster, cluster_incarnation } = drawn;
+    let Drawn { cluster, cluster_incarnation, time_of_day } = drawn;
     let Configured { cluster_name, node, data_managers, streams } = configured;
+    let epoch_reserve = EPOCH_RESERVE;
+    let begin_with = |state, next_write| Disk {
+        state,
+        next_write,
+        cluster_incarnation,
+        epoch_reserve,
+        checksum,
+        time_of_day,
+    };
     let Chosen { copy, other } = match choose(copies, checksum) {
         Ok(chosen) => chosen,
         Err(ChooseError::Missing) if other_files > 0 => {
@@ -107,8 +118,7 @@ pub fn begin(
                 restorable: Vec::from([node]),
                 ..SystemState::default()
             };
-            let disk =
-                Disk { state, next_write: 0, cluster_incarnation, epoch_reserve: EPOCH_RESERVE, checksum };
+            let disk = begin_with(state, 0);
             return Ok(Beginning { disk, streams, damaged_copy: None });
         }
         Err(why) => return Err(Unfit::NoCopy(why)),
@@ -126,8 +136,7 @@ pub fn begin(
     // It counts with the first write of this start.
     state.node_incarnation += 1;
     let streams = state.log_incarnations.last().map_or(streams, |last| last.streams);
-    let next_write = copy.number + 1;
-    let disk = Disk { state, next_write, cluster_incarnation, epoch_reserve: EPOCH_RESERVE, checksum };
+    let disk = begin_with(state, copy.number + 1);
     Ok(Beginning { disk, streams, damaged_copy: other })
 }
 
@@ -164,7 +173,7 @@ mod tests {
     use vinga_format::system::{LogIncarnation, encode};
 
     const CHECKSUM: Checksum = Checksum::SOFTWARE;
-    const DRAWN: Drawn = Drawn { cluster: 77, cluster_incarnation: 78 };
+    const DRAWN: Drawn = Drawn { cluster: 77, cluster_incarnation: 78, time_of_day: 1_760_000_000_000 };
 
     fn configured() -> Configured {
         Configured { cluster_name: "vinga".into(), node: NodeId(3), data_managers: 8, streams: 2 }

@@ -10,6 +10,7 @@
 //! Which epoch is durable is written now and then only ([`DURABLE_NOTE_INTERVAL`]): the log says it, too, and a disk that
 //! flushes the system file lets the log wait, whose flush commits wait for.
 
+use crate::Disk;
 use alloc::collections::VecDeque;
 use vinga_base::Epoch;
 use vinga_format::checksum::Checksum;
@@ -40,6 +41,9 @@ pub struct SystemFile {
     /// When a durable epoch was last written, and whether a timer is set for the next one.
     noted: Option<Tick>,
     is_timer_set: bool,
+    /// The time of day at the start, in milliseconds since 1970, and when that was.
+    time_of_day: u64,
+    started: Option<Tick>,
     /// How many epochs are reserved at a time.
     epoch_reserve: u64,
     /// The limit of epochs in what is written, and in what is on the disk.
@@ -77,8 +81,9 @@ impl Task {
 }
 
 impl SystemFile {
-    /// With this content; `next_write` is 0 if there is no file yet.
-    pub fn new(state: SystemState, next_write: u64, epoch_reserve: u64, checksum: Checksum) -> Self {
+    /// With the content from which a node starts.
+    pub fn new(disk: Disk) -> Self {
+        let Disk { state, next_write, cluster_incarnation: _, epoch_reserve, checksum, time_of_day } = disk;
         SystemFile {
             limit_under_way: state.epoch_limit,
             limit_on_disk: state.epoch_limit,
@@ -91,9 +96,16 @@ impl SystemFile {
             under_way: None,
             has_changed: false,
             noted: None,
+            time_of_day,
+            started: None,
             is_timer_set: false,
             failed_writes: FailedWrites::default(),
         }
+    }
+
+    /// The node starts now.
+    pub fn note_start(&mut self, now: Tick) {
+        self.started = Some(now);
     }
 
     /// What it says.
@@ -127,6 +139,8 @@ impl SystemFile {
         if epoch <= self.state.durable_epoch {
             return;
         }
+        let since_start = self.started.map_or(Span(0), |started| cx.now().since(started));
+        self.state.durable_at = self.time_of_day + since_start.0 / 1000;
         self.state.durable_epoch = epoch;
         self.state.own_epoch = epoch;
         self.state.epoch_limit = self.state.epoch_limit.max(epoch);

@@ -221,6 +221,7 @@ fn disk(state: SystemState, next_write: u64) -> Option<Disk> {
         cluster_incarnation: 77,
         epoch_reserve: 1000,
         checksum: Checksum::SOFTWARE,
+        time_of_day: 1_760_000_000_000,
     })
 }
 
@@ -441,6 +442,17 @@ fn durable_epochs_are_written_behind_the_answer_alternately() {
         .expect("a block may send this");
     node.serve();
     assert_eq!(node.state().definitions, SchemaExtent { generation: 4, blocks: 9 });
+}
+
+/// People learn up to which moment a restart has restored, although nothing depends on a clock.
+#[test]
+fn the_system_file_says_when_its_epoch_was_durable() {
+    let mut node = scanned([100, 100]);
+    for (epoch, durable_at) in [(101, 1_760_000_000_000), (102, 1_760_000_000_070)] {
+        node.send(BlockNumber::Distribution, SignalNumber::DurableEpochOrder, epoch);
+        assert_eq!(node.state().durable_at, durable_at);
+        node.pass(Span::from_millis(70));
+    }
 }
 
 /// Each write of the system file takes the disk from the log, whose flush commits wait for.

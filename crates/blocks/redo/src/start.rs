@@ -27,7 +27,7 @@ use vinga_base::Epoch;
 use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
-use vinga_kernel::{AskedTask, Context};
+use vinga_kernel::{AskedTask, Context, USE_NEWER_PROGRAM};
 use vinga_wire::file::FileRefuse;
 use vinga_wire::redo::BatchBody;
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
@@ -202,10 +202,9 @@ impl Redo {
         let (name, file_bytes) = (self.file(file), self.segments.file_bytes(file));
         let Some(scan) = &mut self.start.scan else { return Ok(()) };
         if let Some(why) = scan.not_understood(&head) {
-            return Err(format!(
-                "{}, offset 0: {why}; use the program that has written it, or a newer one",
-                name.path()
-            ));
+            let reason = format!("{}, offset 0: {why}; {}", name.path(), USE_NEWER_PROGRAM);
+            self.start.refuse_for(cx, ErrorCode::NewerFiles, reason);
+            return Ok(());
         }
         let segment = scan.segment_in(&head);
         match segment {

@@ -9,6 +9,9 @@ use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::start::{StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
+/// What to do about a file that a newer program has written.
+pub const USE_NEWER_PROGRAM: &str = "use the program that has written it, or a newer one";
+
 /// Who waits for the present task of a block; nobody between tasks.
 #[derive(Default)]
 pub struct AskedTask {

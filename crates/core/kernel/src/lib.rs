@@ -28,7 +28,7 @@ pub mod timers;
 pub mod trace_ring;
 
 pub use admitted::AdmittedNodes;
-pub use asked_task::AskedTask;
+pub use asked_task::{AskedTask, USE_NEWER_PROGRAM};
 pub use block::{Block, Scrutiny};
 pub use context::{Context, LogEntry, LogLevel};
 pub use executor::{Executor, Host, Origin, Prefetch, Rejected};

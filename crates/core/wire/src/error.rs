@@ -178,6 +178,8 @@ errors! {
         "A data node has no room for the change on its disk, or the system lets no file be so long: make room, or raise the limit.";
     FileNotPermitted = 20052, Usage,
         "The data node may not use one of its files: give its user permission to read and write it.";
+    NewerFiles = 20053, Usage,
+        "A file was written by a newer program: use that one, or a newer one.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,

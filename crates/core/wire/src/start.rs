@@ -159,6 +159,9 @@ pub struct Restored {
     pub rows: u64,
     /// Batches of the log that were applied.
     pub batches: u64,
+    /// When the restore point was durable, by the node's clock, in milliseconds since 1970, as far as the system file
+    /// says: some 50 ms before the node stopped. 0: not known.
+    pub durable_at: u64,
     /// How long it took, in milliseconds.
     pub millis: u64,
 }

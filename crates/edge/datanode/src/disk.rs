@@ -3,6 +3,7 @@
 
 use crate::database_files::DatabaseFiles;
 use crate::first_start;
+use crate::settings::clock_millis;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
 use vinga_base::aligned::SECTOR_BYTES;
@@ -59,7 +60,7 @@ pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, S
         data_managers,
         streams: first_stream_count(&configuration.placement),
     };
-    let drawn = Drawn { cluster: random()?, cluster_incarnation: random()? };
+    let drawn = Drawn { cluster: random()?, cluster_incarnation: random()?, time_of_day: clock_millis() };
     let copies = [&copies[0][..], &copies[1][..]];
     let begun = phase_zero::begin(configured, copies, files.count_others()?, drawn, CHECKSUM);
     let Beginning { disk: start, streams, damaged_copy } = begun.map_err(|unfit| refusal(&files, &unfit))?;

@@ -31,7 +31,7 @@ const IO_THREADS_MIN: usize = 4;
 const IO_THREADS_MAX: usize = 16;
 
 /// Milliseconds since 1970. Numbers that must grow over restarts are made from it where there is no disk to keep them.
-fn clock_millis() -> u64 {
+pub fn clock_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
 }
 

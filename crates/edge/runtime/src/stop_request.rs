@@ -163,7 +163,7 @@ mod tests {
             let request = request.clone();
             move || request.wait_for_start(|_| {})
         });
-        let restored = Restored { epoch: Epoch(5), rows: 6, batches: 7, millis: 8 };
+        let restored = Restored { epoch: Epoch(5), rows: 6, batches: 7, durable_at: 9, millis: 8 };
         request.note_started(Some(restored));
         assert_eq!(waiter.join().unwrap(), Ok(Some(restored)));
         let request = StopRequest::default();

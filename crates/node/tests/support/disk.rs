@@ -97,7 +97,7 @@ impl MemoryDisk {
             |number| self.files.get(&FileName::new(FileKind::System, 0, number)).map_or(&[][..], |b| b);
         let others = self.files.keys().filter(|name| name.kind != FileKind::System).count();
         let configured = Configured { cluster_name: "test".into(), node, data_managers: 2, streams: 1 };
-        let drawn = Drawn { cluster: 4711, cluster_incarnation: 4712 };
+        let drawn = Drawn { cluster: 4711, cluster_incarnation: 4712, time_of_day: 0 };
         let beginning = phase_zero::begin(configured, [copy(0), copy(1)], others, drawn, Checksum::SOFTWARE);
         let start: StartFrom = beginning.expect("these are the node's files").disk;
         DiskSettings {

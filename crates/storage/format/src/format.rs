@@ -36,7 +36,9 @@ impl Format {
     /// The version that is written. Older ones, from 1 on, can be read.
     pub const fn version(self) -> u16 {
         match self {
-            Format::Checkpoint | Format::System => 1,
+            Format::Checkpoint => 1,
+            // Since 2 it says when the durable epoch was.
+            Format::System => 2,
             // Since 2 the head of a segment says from where on batches are needed.
             Format::Redo => 2,
             // Since 2 a table may have `Durability::Disk`.

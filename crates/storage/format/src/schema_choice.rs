@@ -46,7 +46,7 @@ pub fn choose<'a>(
         match result {
             Ok(_) | Err(SchemaError::Missing | SchemaError::Incomplete { .. }) => {}
             // A rewriting that was cut short in its first block: the generation before is still there.
-            Err(SchemaError::Block(_)) if read[1 - file].is_ok() => {}
+            Err(SchemaError::Block(error)) if read[1 - file].is_ok() && !error.is_of_writer() => {}
             Err(error) => return Err(ChooseError::Damaged { file, error: *error }),
         }
     }
@@ -66,6 +66,22 @@ pub fn choose<'a>(
         return Err(ChooseError::Behind { found, known, remains: file.remains });
     }
     Ok((number, file))
+}
+
+impl ChooseError {
+    /// Whether a newer program has written what can't be read: nothing is damaged.
+    pub fn is_of_newer_program(&self) -> bool {
+        match self {
+            ChooseError::Damaged {
+                error: SchemaError::Block(error) | SchemaError::Unknown { error, .. },
+                ..
+            }
+            | ChooseError::Behind { remains: Some(error), .. } => {
+                matches!(error, BlockError::UnknownVersion { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ChooseError {

@@ -51,6 +51,9 @@ pub struct SystemState {
     pub tails: Vec<u64>,
     /// How far the definitions on the disk reach, at least.
     pub definitions: SchemaExtent,
+    /// When `durable_epoch` was found to be durable, by the node's clock, in milliseconds since 1970; 0: not known. For
+    /// people only: nothing depends on a clock. Since version 2.
+    pub durable_at: u64,
 }
 
 /// An incarnation of the cluster.
@@ -156,9 +159,17 @@ pub fn decode(bytes: &[u8], checksum: Checksum) -> Result<SystemCopy, SystemErro
     if format != Format::System {
         return Err(SystemError::OtherFormat(format));
     }
-    let state: SystemState = cold::decode(block.payload).map_err(SystemError::Malformed)?;
+    let state = state_of(&block).map_err(SystemError::Malformed)?;
     check(&state, &block).map_err(|reason| SystemError::Malformed(Malformed::new(0, reason)))?;
     Ok(SystemCopy { number: block.head.number, state })
+}
+
+/// What a copy says. Version 1 ends before `durable_at`.
+fn state_of(block: &Block<'_>) -> Result<SystemState, Malformed> {
+    match block.version {
+        1 => cold::decode(&[block.payload, &cold::encode(&0_u64)].concat()),
+        _ => cold::decode(block.payload),
+    }
 }
 
 fn check(state: &SystemState, block: &Block<'_>) -> Result<(), &'static str> {

@@ -192,6 +192,15 @@ fn a_schema_file_of_version_1_is_read() {
     assert_eq!(read_block(&new, SOFTWARE).expect("it is whole").version, 2);
 }
 
+/// A system file of version 1 does not say when its epoch was durable.
+#[test]
+fn a_system_file_of_version_1_is_read() {
+    let old = include_bytes!("samples/system-1.system");
+    let copy = system::decode(old, SOFTWARE).expect("it is whole");
+    assert_eq!(copy.state, system::SystemState { durable_at: 0, ..system_state() });
+    assert_eq!(read_block(old, SOFTWARE).expect("it is whole").version, 1);
+}
+
 /// A segment of version 1 is read as it was: its head does not say from where on batches are needed.
 #[test]
 fn a_segment_of_version_1_is_read() {
@@ -229,7 +238,7 @@ fn the_bytes_of_the_present_versions_stay_as_they_are() {
     let files: [(&str, &[u8], u32); 8] = [
         ("redo", &redo_file(), 0x1b43_7ddf),
         ("checkpoint", &image_file(), 0x1d6a_24ab),
-        ("system", &system, 0xd0b0_a514),
+        ("system", &system, 0x7aac_52f9),
         ("schema", &schema_file(), 0x08a4_de96),
         ("rows", &rows, 0x90ff_f630),
         ("definitions", &definitions, 0x3460_c469),

@@ -49,12 +49,12 @@ fn the_newer_copy_counts_unless_it_is_damaged() {
 fn a_copy_of_a_newer_program_is_not_passed_over() {
     let older = encode(&state(101), 4, SOFTWARE);
     let mut newer = encode(&state(102), 5, SOFTWARE);
-    newer[12] = 2;
+    newer[12] = 3;
     let length = u32::from_le_bytes(newer[8..12].try_into().unwrap()) as usize;
     let sum = SOFTWARE.of(&newer[8..length]);
     newer[4..8].copy_from_slice(&sum.to_le_bytes());
     let error = choose([&older, &newer], SOFTWARE).unwrap_err();
-    assert_eq!(error.to_string(), "the system file has format version 2, this program knows up to 1");
+    assert_eq!(error.to_string(), "the system file has format version 3, this program knows up to 2");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{CHECKSUM, KEEP, NEWER, Problem, Report, read};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 use vinga_format::BlockError;
 use vinga_format::system::{ChooseError, SystemCopy, SystemError, SystemState, choose, copy_of, decode};
 
@@ -97,8 +98,14 @@ fn print(state: &SystemState, report: &Report) {
         present.id,
         list(state.earlier.iter().map(ended).collect())
     ));
+    let durable_at = match state.durable_at {
+        0 => String::new(),
+        millis => {
+            format!(" (at {})", humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)))
+        }
+    };
     report.line(format_args!(
-        "durable epoch {}, restorable on nodes {}; this node by itself: epoch {}; no epoch above {}",
+        "durable epoch {}{durable_at}, restorable on nodes {}; this node by itself: epoch {}; no epoch above {}",
         state.durable_epoch,
         list(state.restorable.iter().map(ToString::to_string).collect()),
         state.own_epoch,

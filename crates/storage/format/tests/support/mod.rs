@@ -123,6 +123,7 @@ pub fn system_state() -> SystemState {
         is_clean: true,
         tails: vec![8, 3],
         definitions: SchemaExtent { generation: 2, blocks: 4 },
+        durable_at: 1_760_000_000_000,
     }
 }
 
