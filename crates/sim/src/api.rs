@@ -18,8 +18,9 @@ mod schema;
 mod transactions;
 
 use crate::agenda::Time;
+use crate::connection::Side;
 use crate::pipe::{Payload, PipeId};
-use crate::topology::API_FIRST;
+use crate::topology::{API_FIRST, PRESIDENT};
 use crate::world::{Event, Stage, World};
 use backups::BackingUp;
 use caller::{Caller, Surroundings};
@@ -449,9 +450,15 @@ impl World {
             .all(|api| api.caller.is_idle() && api.links.is_idle() || is_loading && api.sessions.is_empty())
     }
 
-    /// A schema event that was confirmed only after the requester of the change was answered, if there is one.
+    /// A schema event that was confirmed only after the requester of the change was answered, if there is one. Nobody
+    /// waits for a client whose connections were closed, which that may not have noticed yet.
     pub(crate) fn late_schema_event(&self) -> Option<&String> {
-        self.apis.iter().find_map(|api| api.caller.watching.suspicion())
+        let is_closed = |connection: usize| {
+            let connection = &self.connections[connection];
+            connection.link.node == PRESIDENT && connection.side == Side::Closed
+        };
+        let has_noticed = |api: &&ApiNode| !api.links.open().any(is_closed);
+        self.apis.iter().filter(has_noticed).find_map(|api| api.caller.watching.suspicion())
     }
 
     /// Whether the clients have nothing left once all sessions have come to their end.
