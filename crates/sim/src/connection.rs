@@ -8,7 +8,6 @@ use crate::agenda::Time;
 use crate::api::LinkKey;
 use crate::pipe::{Payload, PipeId};
 use crate::thread::{Source, ThreadId};
-use crate::topology::PRESIDENT;
 use crate::world::{End, Event, World};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::LaneId;
@@ -123,7 +122,7 @@ impl World {
             ticket: hello.ticket,
         };
         let driver = self.threads[id.0].driver();
-        let membership = Address::new(NodeId(PRESIDENT), BlockNumber::Membership, 0);
+        let membership = Address::new(NodeId(self.threads[id.0].node), BlockNumber::Membership, 0);
         let mut order = Vec::new();
         let number = SignalNumber::ApiConnectRequest;
         cold::write(&mut FrameWriter::begin(&mut order, number, 0, membership, driver, 0), &request);
@@ -334,7 +333,7 @@ impl World {
         signal: SignalNumber,
         write: impl FnOnce(&mut FrameWriter<'_>),
     ) {
-        let membership = Address::new(NodeId(PRESIDENT), BlockNumber::Membership, 0);
+        let membership = Address::new(NodeId(self.threads[id.0].node), BlockNumber::Membership, 0);
         let driver = self.threads[id.0].driver();
         let mut order = Vec::new();
         write(&mut FrameWriter::begin(&mut order, signal, 0, membership, driver, 0));

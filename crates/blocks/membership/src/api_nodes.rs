@@ -1,9 +1,9 @@
-//! The table of API node ids: what is known of each.
+//! The registrar's table of API node ids: what is known of each.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Scrutiny, Tick};
+use vinga_kernel::Scrutiny;
 use vinga_wire::Address;
 use vinga_wire::membership::ApiConnectRequest;
 
@@ -21,8 +21,8 @@ pub struct Session {
 /// A connection that waits to be admitted.
 #[derive(Debug)]
 pub struct Candidate {
-    /// The driver that asks, and is answered.
-    pub driver: Address,
+    /// The membership of the data node where it waits, which asks, and is answered.
+    pub host: Address,
     /// What it asked.
     pub request: ApiConnectRequest,
 }
@@ -73,7 +73,7 @@ pub enum State {
     /// The blocks are notified that it is admitted.
     Admitting {
         session: Session,
-        /// Blocks that have not confirmed yet. Never empty.
+        /// Memberships of the data nodes whose blocks have not all confirmed yet. Never empty.
         awaited: BTreeSet<Address>,
         /// Its connections, which are confirmed then. Empty if they have been closed meanwhile.
         waiting: Vec<Candidate>,
@@ -81,23 +81,20 @@ pub enum State {
     /// Alive.
     Connected {
         session: Session,
-        /// The drivers that serve its connections. Never empty.
-        drivers: BTreeSet<Address>,
-        /// When something last came from it.
-        last_seen: Tick,
+        /// The memberships of the data nodes that it has connections to. Never empty.
+        hosts: BTreeSet<Address>,
     },
     /// All its connections are being closed.
     Disconnecting {
         session: Session,
-        /// Drivers that have not reported yet. Never empty.
+        /// Those whose data nodes still have connections of it. Never empty.
         awaited: BTreeSet<Address>,
-        since: Tick,
         next: Next,
     },
     /// The blocks have been notified that its connections are closed.
     Closing {
         session: Session,
-        /// Blocks that have not confirmed yet, and drivers that are late with their reports. Never empty.
+        /// Memberships of the data nodes whose blocks have not all confirmed yet. Never empty.
         awaited: BTreeSet<Address>,
         next: Next,
     },
@@ -106,7 +103,7 @@ pub enum State {
     /// Declared failed; the blocks forget it.
     Failing {
         session: Session,
-        /// Blocks that have not confirmed yet. Never empty.
+        /// Memberships of the data nodes whose blocks have not all confirmed yet. Never empty.
         awaited: BTreeSet<Address>,
         /// Who has the id next.
         successor: Option<Candidate>,
@@ -199,6 +196,13 @@ impl ApiNodes {
         *newest
     }
 
+    /// An id was given with this incarnation by an earlier registrar.
+    pub fn note_incarnation(&mut self, id: NodeId, incarnation: Incarnation) {
+        if let Some(at) = self.index(id) {
+            self.newest[at] = self.newest[at].max(incarnation);
+        }
+    }
+
     /// Takes the state out to make the next one of it; the id is free meanwhile.
     pub fn take(&mut self, id: NodeId) -> State {
         let state = self.get_mut(id).expect("it is the id of an API node");
@@ -208,11 +212,6 @@ impl ApiNodes {
     /// Sets the state of an id.
     pub fn set(&mut self, id: NodeId, state: State) {
         *self.get_mut(id).expect("it is the id of an API node") = state;
-    }
-
-    /// Those whose connections are open.
-    pub fn connected(&self) -> impl Iterator<Item = NodeId> {
-        self.iter().filter(|(_, _, phase)| *phase == Phase::Connected).map(|(id, ..)| id)
     }
 
     /// Panics if a state waits for nobody, or if more ids are in use than may be.
@@ -225,28 +224,28 @@ impl ApiNodes {
             match state {
                 State::Free => {}
                 State::Admitting { session, awaited, waiting } => {
-                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed the admission");
+                    assert!(!awaited.is_empty(), "API node {id}: a data node has not confirmed the admission");
                     assert!(session.ticket != 0, "API node {id} has a ticket");
                     let is_one = |one: &Candidate| one.request.ticket == 0 || one.is_of(session);
                     assert!(waiting.iter().all(is_one), "API node {id}: one session");
                 }
-                State::Connected { session, drivers, .. } => {
-                    assert!(!drivers.is_empty(), "API node {id} is connected somewhere");
+                State::Connected { session, hosts } => {
+                    assert!(!hosts.is_empty(), "API node {id} is connected somewhere");
                     assert!(session.ticket != 0, "API node {id} has a ticket");
                 }
                 State::Disconnecting { awaited, next, .. } => {
-                    assert!(!awaited.is_empty(), "API node {id}: a driver has not reported");
+                    assert!(!awaited.is_empty(), "API node {id}: a data node has connections of it");
                     next.check_invariants(id);
                 }
                 State::Closing { awaited, next, .. } => {
-                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed the closing");
+                    assert!(!awaited.is_empty(), "API node {id}: a data node has not confirmed the closing");
                     next.check_invariants(id);
                 }
                 State::Closed { session, grace } => {
                     assert!(session.ticket != 0 && *grace > 0, "API node {id} can come back for a time");
                 }
                 State::Failing { awaited, .. } => {
-                    assert!(!awaited.is_empty(), "API node {id}: a block has not confirmed its failure");
+                    assert!(!awaited.is_empty(), "API node {id}: a data node has not confirmed its failure");
                 }
             }
         }

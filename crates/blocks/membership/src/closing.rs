@@ -1,53 +1,43 @@
-//! The way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs, the session
-//! is declared failed and forgotten.
+//! The registrar: the way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs,
+//! the session is declared failed and forgotten.
 
 use crate::api_nodes::{Candidate, Next, Session, State};
-use crate::connect::forget_driver;
 use crate::{Membership, Timer};
 use alloc::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
-use vinga_wire::membership::{ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16};
+use vinga_wire::membership::{
+    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, SessionStage,
+};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, cold};
 
 impl Membership {
-    /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
-    /// includes those that it has asked for and that wait.
-    pub(crate) fn on_api_disconnected_report(
+    /// A data node has no connection of a session any more, nor greetings of it that it has asked about before.
+    pub(crate) fn on_api_connections_closed_report(
         &mut self,
         cx: &mut Context<'_>,
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
-        let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
+        let (api, incarnation, host) = (NodeId(body.api), Incarnation(body.incarnation.get()), frame.sender());
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, drivers, .. }) if session.incarnation == incarnation => {
-                cx.log(
-                    LogLevel::Info,
-                    format_args!("a connection of API node {api} has broken: all are closed"),
-                );
-                drivers.remove(&frame.sender());
+            Some(State::Connected { session, hosts }) if session.incarnation == incarnation => {
+                hosts.remove(&host);
                 let order = close_order(api, ErrorCode::ConnectionLost, 0);
                 self.enter_disconnecting(cx, &order, Next::Nobody);
             }
-            Some(State::Disconnecting { session, awaited, next, .. })
-                if session.incarnation == incarnation =>
-            {
-                next.forget_driver(cx, frame.sender());
-                awaited.remove(&frame.sender());
+            Some(State::Disconnecting { session, awaited, next }) if session.incarnation == incarnation => {
+                next.forget_host(host);
+                awaited.remove(&host);
                 if awaited.is_empty() {
                     self.enter_closing(cx, api);
                 }
             }
-            Some(State::Closing { session, awaited, next }) if session.incarnation == incarnation => {
-                next.forget_driver(cx, frame.sender());
-                if awaited.remove(&frame.sender()) && awaited.is_empty() {
-                    cx.mark("late driver was the last that was awaited");
-                    self.enter_closed(cx, api);
-                }
+            Some(State::Closing { session, next, .. }) if session.incarnation == incarnation => {
+                next.forget_host(host);
             }
             Some(State::Admitting { session, waiting, .. }) if session.incarnation == incarnation => {
-                forget_driver(cx, waiting, frame.sender());
+                waiting.retain(|candidate| candidate.host != host);
             }
             Some(
                 State::Free
@@ -58,18 +48,13 @@ impl Membership {
                 | State::Closed { .. }
                 | State::Failing { .. },
             )
-            | None => cx.mark("late report of a broken connection"),
+            | None => cx.mark("report of closed connections that counts for nothing"),
         }
         Some(())
     }
 
-    /// A block on another thread than the API node's connections wants it closed: the driver there has passed the order
-    /// on.
-    pub(crate) fn on_close_connection_order(
-        &mut self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Option<()> {
+    /// A data node wants an API node closed that is connected to others only.
+    pub(crate) fn on_api_unwanted_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (order, _) = frame.head::<CloseConnectionOrder>()?;
         if let Some(State::Connected { .. }) = self.api_nodes.get(NodeId(order.api)) {
             self.enter_disconnecting(cx, order, Next::Nobody);
@@ -77,14 +62,10 @@ impl Membership {
         Some(())
     }
 
-    /// The API node leaves for good. Its connections are closed whether it does that itself or not; as each of them
-    /// brings a disconnect notice, this may be one of several, and come after the report that one is closed.
-    pub(crate) fn on_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    /// An API node leaves for good. Its connections are closed whether it does that itself or not.
+    pub(crate) fn on_api_leaving_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
-        let api = frame.sender().node();
-        if body.api != api.0 {
-            return None;
-        }
+        let api = NodeId(body.api);
         let is_of = |session: &Session| session.incarnation.0 == body.incarnation.get();
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, .. }) if is_of(session) => {
@@ -112,8 +93,7 @@ impl Membership {
         Some(())
     }
 
-    /// From *Connected*: orders every driver to close what it has of this API node, and waits for those that are known
-    /// to have something.
+    /// From *Connected*: orders the data nodes that have connections of it to close them, and waits for their reports.
     pub(crate) fn enter_disconnecting(
         &mut self,
         cx: &mut Context<'_>,
@@ -121,68 +101,54 @@ impl Membership {
         next: Next,
     ) {
         let api = NodeId(order.api);
-        let State::Connected { session, drivers, .. } = self.api_nodes.take(api) else {
+        let State::Connected { session, hosts } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
-        // Drivers of this data node get it in any case, those of others if they serve one of the connections: by the way
-        // on which the confirms of these went to them, so that it comes behind.
-        let own = cx.own().node();
-        let others = drivers.iter().filter(|driver| driver.node() != own);
-        for &driver in self.settings.drivers.iter().chain(others) {
-            cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
+        for &host in &hosts {
+            cx.frame(SignalNumber::ApiDisconnectOrder, host).put(order);
         }
-        let is_closed = drivers.is_empty();
-        let state = State::Disconnecting { session, awaited: drivers, since: cx.now(), next };
-        self.api_nodes.set(api, state);
+        let is_closed = hosts.is_empty();
+        self.api_nodes.set(api, State::Disconnecting { session, awaited: hosts, next });
         if is_closed {
             self.enter_closing(cx, api);
         }
     }
 
     /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on; except through drivers
-    /// that have not reported, which are waited for further. What still comes through these is not carried out any more.
+    /// that are late. What still comes through these is not carried out any more.
     pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        let State::Disconnecting { session, awaited: late, next, .. } = self.api_nodes.take(api) else {
+        let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
             unreachable!("connections are closed before blocks are notified")
         };
-        self.notify_closed(cx, api, session, late, next);
+        self.notify_closed(cx, api, session, next);
     }
 
-    /// Notifies the blocks that a session's connections are closed; `late` are drivers that have still to report.
-    pub(crate) fn notify_closed(
-        &mut self,
-        cx: &mut Context<'_>,
-        api: NodeId,
-        session: Session,
-        late: BTreeSet<Address>,
-        next: Next,
-    ) {
-        let mut awaited =
-            self.notify_all(cx, SignalNumber::ApiConnectionClosedOrder, api, session.incarnation);
-        awaited.extend(late);
-        let is_confirmed = awaited.is_empty();
+    /// Notifies the blocks that a session's connections are closed.
+    pub(crate) fn notify_closed(&mut self, cx: &mut Context<'_>, api: NodeId, session: Session, next: Next) {
+        let awaited = request_all(cx, api, session, SessionStage::Closed);
         self.api_nodes.set(api, State::Closing { session, awaited, next });
-        if is_confirmed {
-            self.enter_closed(cx, api);
-        }
     }
 
-    pub(crate) fn on_api_connection_closed_confirm(
-        &mut self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Option<()> {
-        if self.relay_confirm(cx, frame, SignalNumber::ApiConnectionClosedConfirm)? {
-            return Some(());
-        }
-        let (body, _) = frame.head::<ApiNodeBody>()?;
-        let api = NodeId(body.api);
-        if let Some(State::Closing { session, awaited, .. }) = self.api_nodes.get_mut(api)
-            && is_meant(body, session.incarnation)
-            && awaited.remove(&frame.sender())
-            && awaited.is_empty()
-        {
-            self.enter_closed(cx, api);
+    /// All blocks of a data node know the stage of a session.
+    pub(crate) fn on_api_session_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ApiSessionConfirm { api, incarnation, stage } = cold::read(frame)?;
+        let (api, host) = (NodeId(api), frame.sender());
+        let awaited = match (self.api_nodes.get_mut(api), stage) {
+            (Some(State::Admitting { session, awaited, .. }), SessionStage::Admitted)
+            | (Some(State::Closing { session, awaited, .. }), SessionStage::Closed)
+            | (Some(State::Failing { session, awaited, .. }), SessionStage::Failed)
+                if session.incarnation.0 == incarnation =>
+            {
+                awaited
+            }
+            _ => return Some(()),
+        };
+        if awaited.remove(&host) && awaited.is_empty() {
+            match stage {
+                SessionStage::Admitted => self.leave_admitting(cx, api),
+                SessionStage::Closed => self.enter_closed(cx, api),
+                SessionStage::Failed => self.enter_free(cx, api),
+            }
         }
         Some(())
     }
@@ -235,28 +201,8 @@ impl Membership {
         session: Session,
         successor: Option<Candidate>,
     ) {
-        let awaited = self.notify_all(cx, SignalNumber::ApiFailedOrder, api, session.incarnation);
-        let is_forgotten = awaited.is_empty();
+        let awaited = request_all(cx, api, session, SessionStage::Failed);
         self.api_nodes.set(api, State::Failing { session, awaited, successor });
-        if is_forgotten {
-            self.enter_free(cx, api);
-        }
-    }
-
-    pub(crate) fn on_api_failed_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        if self.relay_confirm(cx, frame, SignalNumber::ApiFailedConfirm)? {
-            return Some(());
-        }
-        let (body, _) = frame.head::<ApiNodeBody>()?;
-        let api = NodeId(body.api);
-        if let Some(State::Failing { session, awaited, .. }) = self.api_nodes.get_mut(api)
-            && is_meant(body, session.incarnation)
-            && awaited.remove(&frame.sender())
-            && awaited.is_empty()
-        {
-            self.enter_free(cx, api);
-        }
-        Some(())
     }
 
     /// From *Failing*: nothing is left of the API node anywhere.
@@ -269,12 +215,11 @@ impl Membership {
         }
     }
 
-    /// A data node has failed: its drivers have no connections any more, and what it owed about this API node is not
-    /// awaited.
+    /// A data node has failed: it has no connections any more, and what it owed about this API node is not awaited.
     pub(crate) fn go_on_without(&mut self, cx: &mut Context<'_>, api: NodeId, node: NodeId) {
         let Some(state) = self.api_nodes.get_mut(api) else { return };
         match state {
-            State::Connected { drivers: awaited, .. }
+            State::Connected { hosts: awaited, .. }
             | State::Admitting { awaited, .. }
             | State::Disconnecting { awaited, .. }
             | State::Closing { awaited, .. }
@@ -282,10 +227,10 @@ impl Membership {
             State::Free | State::Closed { .. } => {}
         }
         match state {
-            State::Admitting { waiting, .. } => waiting.retain(|candidate| candidate.driver.node() != node),
+            State::Admitting { waiting, .. } => waiting.retain(|candidate| candidate.host.node() != node),
             State::Disconnecting { next, .. } | State::Closing { next, .. } => next.forget_node(node),
             State::Failing { successor, .. } => {
-                successor.take_if(|candidate| candidate.driver.node() == node);
+                successor.take_if(|candidate| candidate.host.node() == node);
             }
             State::Free | State::Connected { .. } | State::Closed { .. } => {}
         }
@@ -294,7 +239,7 @@ impl Membership {
                 cx.mark("admission goes on without a failed data node");
                 self.leave_admitting(cx, api);
             }
-            State::Connected { drivers, .. } if drivers.is_empty() => {
+            State::Connected { hosts, .. } if hosts.is_empty() => {
                 let order = close_order(api, ErrorCode::ConnectionLost, 0);
                 self.enter_disconnecting(cx, &order, Next::Nobody);
             }
@@ -326,11 +271,23 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
     CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
 }
 
-/// Whether a confirm is about this session. A coordinator knows of an incarnation what stands in transaction ids: its
-/// low 16 bits. That is enough, for each order is confirmed by everybody before the next one about the same id goes
-/// out.
-pub(crate) fn is_meant(body: &ApiNodeBody, incarnation: Incarnation) -> bool {
-    body.incarnation.get() as u16 == incarnation.0 as u16
+/// Asks all members to notify their blocks of a session's stage; returns whose confirms are awaited.
+pub(crate) fn request_all(
+    cx: &mut Context<'_>,
+    api: NodeId,
+    session: Session,
+    stage: SessionStage,
+) -> BTreeSet<Address> {
+    let Session { incarnation, requested, ticket } = session;
+    let (incarnation, requested) = (incarnation.0, requested.0);
+    let request = ApiSessionRequest { api: api.0, incarnation, requested, ticket, stage };
+    let members = cx.view().members().iter();
+    let hosts: BTreeSet<Address> =
+        members.map(|member| Address::new(member.node, BlockNumber::Membership, 0)).collect();
+    for &host in &hosts {
+        cold::write(&mut cx.frame(SignalNumber::ApiSessionRequest, host), &request);
+    }
+    hosts
 }
 
 /// An API node has begun a new session before its earlier one was forgotten.

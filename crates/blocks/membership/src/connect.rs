@@ -1,8 +1,8 @@
-//! Who may connect, and the way up to *Connected*: the blocks are notified first.
+//! The registrar: who may connect, and the way up to *Connected*: the blocks are notified first.
 
 use crate::Membership;
 use crate::api_nodes::{Candidate, Next, Session, State};
-use crate::closing::{is_meant, log_restart};
+use crate::closing::{log_restart, request_all};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,16 +11,16 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::handshake::CONNECTIONS_MAX;
-use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody};
+use vinga_wire::membership::{ApiAdmissionConfirm, ApiConnectRefuse, ApiConnectRequest, SessionStage};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 const DECLARED_FAILED: &str =
     "this incarnation of the client is not known any more: begin a new one, with ticket 0";
 
 impl Membership {
-    pub(crate) fn on_api_connect_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_api_admission_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let request: ApiConnectRequest = cold::read(frame)?;
-        let candidate = Candidate { driver: frame.sender(), request };
+        let candidate = Candidate { host: frame.sender(), request };
         let request = &candidate.request;
         if request.connection >= CONNECTIONS_MAX {
             let detail =
@@ -89,11 +89,9 @@ impl Membership {
     fn on_same_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) {
         let api = NodeId(candidate.request.node);
         match self.api_nodes.get_mut(api) {
-            Some(State::Connected { session, drivers, last_seen }) if candidate.is_of(session) => {
-                drivers.insert(candidate.driver);
-                *last_seen = cx.now();
-                let session = *session;
-                self.confirm(cx, api, session, &candidate);
+            Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
+                hosts.insert(candidate.host);
+                confirm(cx, api, session, &candidate);
             }
             Some(&mut (State::Disconnecting { session, .. } | State::Closing { session, .. }))
                 if candidate.is_of(&session) && cx.has_bug(InjectedBug::ReconnectDoesNotWait) =>
@@ -145,28 +143,8 @@ impl Membership {
         session: Session,
         waiting: Vec<Candidate>,
     ) {
-        let awaited = self.notify_all(cx, SignalNumber::ApiConnectedOrder, api, session.incarnation);
-        let is_confirmed = awaited.is_empty();
+        let awaited = request_all(cx, api, session, SessionStage::Admitted);
         self.api_nodes.set(api, State::Admitting { session, awaited, waiting });
-        if is_confirmed {
-            self.leave_admitting(cx, api);
-        }
-    }
-
-    pub(crate) fn on_api_connected_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        if self.relay_confirm(cx, frame, SignalNumber::ApiConnectedConfirm)? {
-            return Some(());
-        }
-        let (body, _) = frame.head::<ApiNodeBody>()?;
-        let api = NodeId(body.api);
-        if let Some(State::Admitting { session, awaited, .. }) = self.api_nodes.get_mut(api)
-            && is_meant(body, session.incarnation)
-            && awaited.remove(&frame.sender())
-            && awaited.is_empty()
-        {
-            self.leave_admitting(cx, api);
-        }
-        Some(())
     }
 
     /// From *Admitting*: all blocks accept what comes from the session.
@@ -176,7 +154,7 @@ impl Membership {
         };
         if waiting.is_empty() {
             cx.mark("connections of a session were closed before it was admitted");
-            self.notify_closed(cx, api, session, BTreeSet::new(), Next::Nobody);
+            self.notify_closed(cx, api, session, Next::Nobody);
         } else {
             self.enter_connected(cx, api, session, &waiting);
         }
@@ -190,23 +168,12 @@ impl Membership {
         session: Session,
         candidates: &[Candidate],
     ) {
-        let drivers: BTreeSet<Address> = candidates.iter().map(|c| c.driver).collect();
-        assert!(!drivers.is_empty(), "who is connected has a connection");
-        self.api_nodes.set(api, State::Connected { session, drivers, last_seen: cx.now() });
+        let hosts: BTreeSet<Address> = candidates.iter().map(|candidate| candidate.host).collect();
+        assert!(!hosts.is_empty(), "who is connected has a connection");
+        self.api_nodes.set(api, State::Connected { session, hosts });
         for candidate in candidates {
-            self.confirm(cx, api, session, candidate);
+            confirm(cx, api, &session, candidate);
         }
-    }
-
-    fn confirm(&self, cx: &mut Context<'_>, api: NodeId, session: Session, candidate: &Candidate) {
-        let body = ApiConnectConfirm {
-            waiting: candidate.request.waiting,
-            api: api.0,
-            incarnation: session.incarnation.0,
-            ticket: session.ticket,
-            view: cx.view().clone(),
-        };
-        cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, candidate.driver), &body);
     }
 
     fn refuse_full(&self, cx: &mut Context<'_>, candidate: &Candidate) {
@@ -227,10 +194,11 @@ impl Next {
         }
     }
 
-    /// The present session's connections through this driver are closed, those that wait too.
-    pub(crate) fn forget_driver(&mut self, cx: &mut Context<'_>, driver: Address) {
+    /// A data node has reported that all connections of the present session are closed. What waits there is asked for
+    /// again behind the report.
+    pub(crate) fn forget_host(&mut self, host: Address) {
         if let Next::SameSession(waiting) = self {
-            forget_driver(cx, waiting, driver);
+            waiting.retain(|candidate| candidate.host != host);
         }
         self.forget_if_nobody();
     }
@@ -238,8 +206,8 @@ impl Next {
     /// Nobody at a data node that has failed waits any more.
     pub(crate) fn forget_node(&mut self, node: NodeId) {
         match self {
-            Next::SameSession(waiting) => waiting.retain(|candidate| candidate.driver.node() != node),
-            Next::NewSession(candidate) if candidate.driver.node() == node => *self = Next::NotThisSession,
+            Next::SameSession(waiting) => waiting.retain(|candidate| candidate.host.node() != node),
+            Next::NewSession(candidate) if candidate.host.node() == node => *self = Next::NotThisSession,
             Next::Nobody | Next::NotThisSession | Next::NewSession(_) => {}
         }
         self.forget_if_nobody();
@@ -271,8 +239,8 @@ impl Next {
 /// connections that wait while connection 0 does, it has given up all others, which came before by another thread or
 /// come late. If these were confirmed, they would be found broken, and the session closed by that as soon as it is back.
 fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, candidate: Candidate) {
-    let (node, index) = (candidate.driver.node(), candidate.request.connection);
-    let is_there = |other: &Candidate| other.driver.node() == node;
+    let (node, index) = (candidate.host.node(), candidate.request.connection);
+    let is_there = |other: &Candidate| other.host.node() == node;
     if index != 0 && waiting.iter().any(|other| is_there(other) && other.request.connection == 0) {
         cx.mark("connection was given up before it could wait");
         return refuse_replaced(cx, api, &candidate);
@@ -283,14 +251,6 @@ fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, ca
         refuse_replaced(cx, api, &replaced);
     }
     waiting.push(candidate);
-}
-
-/// A driver has closed everything of a session, its connections that wait too.
-pub(crate) fn forget_driver(cx: &mut Context<'_>, waiting: &mut Vec<Candidate>, driver: Address) {
-    for gone in waiting.extract_if(.., |candidate| candidate.driver == driver) {
-        cx.mark("waiting connection was closed with its session");
-        refuse(cx, &gone, ErrorCode::ConnectionLost, String::new());
-    }
 }
 
 /// Of two that wait for the same id the newer session stays; of two connections of one session the later.
@@ -318,5 +278,15 @@ fn refuse_older(cx: &mut Context<'_>, api: NodeId, known: Incarnation, candidate
 
 fn refuse(cx: &mut Context<'_>, candidate: &Candidate, code: ErrorCode, detail: String) {
     let body = ApiConnectRefuse { waiting: candidate.request.waiting, code: code as u16, detail };
-    cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, candidate.driver), &body);
+    cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRefuse, candidate.host), &body);
+}
+
+fn confirm(cx: &mut Context<'_>, api: NodeId, session: &Session, candidate: &Candidate) {
+    let body = ApiAdmissionConfirm {
+        waiting: candidate.request.waiting,
+        api: api.0,
+        incarnation: session.incarnation.0,
+        ticket: session.ticket,
+    };
+    cold::write(&mut cx.frame(SignalNumber::ApiAdmissionConfirm, candidate.host), &body);
 }

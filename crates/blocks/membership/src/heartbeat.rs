@@ -1,10 +1,11 @@
 //! API nodes that fall silent.
 //!
-//! Each sends a heartbeat every `HeartbeatIntervalDbApi`; four periods without one close it. A node that was itself not
-//! running for a while suspects nobody for that time: the heartbeats may lie unread in its sockets.
+//! Each sends a heartbeat every `HeartbeatIntervalDbApi` to each data node that it is connected to; four periods without
+//! one close it. A node that was itself not running for a while suspects nobody for that time: the heartbeats may lie
+//! unread in its sockets.
 
-use crate::api_nodes::{Next, State};
 use crate::closing::close_order;
+use crate::host::Closing;
 use crate::{Membership, Timer};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
@@ -18,10 +19,9 @@ const SILENT_PERIODS: u64 = 4;
 impl Membership {
     pub(crate) fn on_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         frame.head::<HeartbeatBody>()?;
-        if let Some(State::Connected { last_seen, .. }) = self.api_nodes.get_mut(frame.sender().node()) {
-            *last_seen = cx.now();
+        if let Some(served) = self.host.connected(frame.sender().node()) {
+            served.last_seen = cx.now();
         }
-        // Who was admitted by the membership of another data node wants to know, too, that this one is alive.
         let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
         cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);
         Some(())
@@ -32,7 +32,7 @@ impl Membership {
         cx.send_after(self.settings.heartbeat_interval, Timer::Check.token());
     }
 
-    /// Looks at all API nodes once in a heartbeat period.
+    /// Looks at all API nodes that are connected here once in a heartbeat period.
     pub(crate) fn on_check(&mut self, cx: &mut Context<'_>) {
         let late = cx.now().since(self.check_due);
         if late > self.settings.heartbeat_interval {
@@ -47,19 +47,10 @@ impl Membership {
 
     /// Counts nobody's silence during a span of time.
     fn forgive(&mut self, now: Tick, span: Span) {
-        for api in self.api_nodes.ids() {
-            match self.api_nodes.get_mut(api) {
-                Some(State::Connected { last_seen: since, .. } | State::Disconnecting { since, .. }) => {
-                    *since = now.min(*since + span);
-                }
-                Some(
-                    State::Free
-                    | State::Admitting { .. }
-                    | State::Closing { .. }
-                    | State::Closed { .. }
-                    | State::Failing { .. },
-                )
-                | None => {}
+        for (_, served) in self.host.served() {
+            served.last_seen = now.min(served.last_seen + span);
+            if let Closing::Since(since) = &mut served.closing {
+                *since = now.min(*since + span);
             }
         }
     }
@@ -67,37 +58,35 @@ impl Membership {
     fn close_silent(&mut self, cx: &mut Context<'_>) {
         let (now, interval) = (cx.now(), self.settings.heartbeat_interval);
         let silent = Span(interval.0 * SILENT_PERIODS);
-        let ids: Vec<NodeId> = self.api_nodes.ids().collect();
-        for api in ids {
-            match self.api_nodes.get(api) {
-                Some(State::Connected { last_seen, .. }) if now.since(*last_seen) >= silent => {
-                    let millis = now.since(*last_seen).0 / 1000;
+        let (mut to_close, mut late) = (Vec::<NodeId>::new(), Vec::new());
+        for (api, served) in self.host.served() {
+            match served.closing {
+                Closing::No if now.since(served.last_seen) >= silent => {
+                    let millis = now.since(served.last_seen).0 / 1000;
                     cx.log(
                         LogLevel::Warning,
                         format_args!("nothing came from API node {api} for {millis} ms: it is closed"),
                     );
-                    let order = close_order(api, ErrorCode::ClientSilent, 0);
-                    self.enter_disconnecting(cx, &order, Next::Nobody);
+                    to_close.push(api);
                 }
-                Some(State::Disconnecting { awaited, since, .. }) if now.since(*since) >= interval => {
-                    cx.mark("driver did not report a closed connection");
-                    cx.log(
-                        LogLevel::Error,
-                        format_args!("drivers {awaited:?} did not report API node {api} as closed"),
-                    );
-                    self.enter_closing(cx, api);
+                Closing::Since(since) if now.since(since) >= interval => {
+                    served.closing = Closing::WithoutLate;
+                    late.push((api, served.incarnation));
                 }
-                Some(
-                    State::Free
-                    | State::Admitting { .. }
-                    | State::Connected { .. }
-                    | State::Disconnecting { .. }
-                    | State::Closing { .. }
-                    | State::Closed { .. }
-                    | State::Failing { .. },
-                )
-                | None => {}
+                Closing::No | Closing::Since(_) | Closing::WithoutLate => {}
             }
+        }
+        for api in to_close {
+            self.close_api_node(cx, &close_order(api, ErrorCode::ClientSilent, 0));
+        }
+        for (api, incarnation) in late {
+            let drivers = self.host.late_drivers(api);
+            cx.mark("driver did not report a closed connection");
+            cx.log(
+                LogLevel::Error,
+                format_args!("drivers {drivers:?} did not report API node {api} as closed"),
+            );
+            self.report_closed(cx, api, incarnation);
         }
     }
 }

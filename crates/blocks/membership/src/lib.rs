@@ -7,7 +7,7 @@
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods
 //!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   all its connections are being closed
-//!    ▲                    ▲                                            │ every driver has reported
+//!    ▲                    ▲                                            │ every data node has reported
 //!    │                    │                                            ▼
 //!    │                    │ the same session was waiting               Closing     blocks end what can't go on without it
 //!    │                    ├────────────────────────────────────────────┤ every block has confirmed
@@ -16,9 +16,12 @@
 //!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
-//! `connect` decides who may connect, `closing` holds the way down from *Connected*, `relays` passes orders on to the
-//! blocks of other nodes, `heartbeat` notices silence, `api_nodes` is the table of ids. The signals are described in
-//! `vinga_wire::membership`, the protocol in `docs/protocols/membership.md`.
+//! This is what the *registrar* knows, the membership of the president: `api_nodes` is its table of ids, `connect` decides
+//! who may connect, `closing` holds the way down from *Connected*. Each membership is the *host* of the connections to its
+//! own node: `host` asks the registrar on behalf of the drivers and closes what is to be closed, `sessions` notifies the
+//! blocks of its node of each session's stage, `heartbeat` notices silence. The two parts only exchange signals, also where
+//! they are one block. The signals are described in `vinga_wire::membership`, the protocol in
+//! `docs/protocols/membership.md`.
 //!
 //! Nobody waits for ever: data nodes that fail are no longer waited for, nor are drivers that don't report within a
 //! heartbeat period; blocks of live nodes answer because they end every transaction by themselves.
@@ -32,17 +35,22 @@ mod api_nodes;
 mod closing;
 mod connect;
 mod heartbeat;
-mod relays;
+mod host;
+mod sessions;
+mod succession;
 
 pub use api_nodes::Phase;
 
 use alloc::vec::Vec;
-use api_nodes::{ApiNodes, Next, State};
+use api_nodes::ApiNodes;
 use closing::close_order;
-use relays::Relays;
+use host::Host;
+use sessions::Sessions;
+use succession::{Succession, waits_for_succession};
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::EpochOrder;
+use vinga_wire::membership::SessionStage;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
@@ -68,8 +76,12 @@ pub struct Settings {
 /// The membership block: the phases of all API nodes.
 pub struct Membership {
     settings: Settings,
+    /// What this membership knows as the registrar.
     api_nodes: ApiNodes,
-    relays: Relays,
+    host: Host,
+    sessions: Sessions,
+    /// While this membership becomes the registrar.
+    succession: Option<Succession>,
     /// The newest epoch announced, for those who ask by heartbeat.
     epoch: Epoch,
     /// When the next look for silent API nodes is due.
@@ -107,7 +119,9 @@ impl Membership {
     pub fn new(settings: Settings) -> Self {
         Membership {
             api_nodes: ApiNodes::new(settings.api_first, settings.api_nodes_max),
-            relays: Relays::default(),
+            host: Host::default(),
+            sessions: Sessions::default(),
+            succession: None,
             epoch: Epoch(0),
             check_due: Tick(0),
             graces: 0,
@@ -119,14 +133,12 @@ impl Membership {
     fn reject(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, reason: ErrorCode) {
         let (sender, number) = (frame.sender(), frame.header.number.get());
         let api = sender.node();
-        if sender.block() == Some(BlockNumber::Api)
-            && let Some(State::Connected { .. }) = self.api_nodes.get(api)
-        {
+        if sender.block() == Some(BlockNumber::Api) && self.host.connected(api).is_some() {
             cx.log(
                 LogLevel::Warning,
                 format_args!("closing API node {api}: error {reason} (signal {number})"),
             );
-            self.enter_disconnecting(cx, &close_order(api, reason, number), Next::Nobody);
+            self.close_api_node(cx, &close_order(api, reason, number));
         } else {
             cx.reject(frame, reason);
         }
@@ -147,17 +159,18 @@ impl Membership {
         Some(())
     }
 
-    /// Sends a view to the API nodes that are connected.
+    /// Sends a view to the API nodes that are connected to this data node.
     fn send_view(&self, cx: &mut Context<'_>, view: &ClusterView) {
-        for api in self.api_nodes.connected() {
+        for api in self.host.all_connected() {
             let receiver = Address::new(api, BlockNumber::Api, 0);
             cold::write(&mut cx.frame(SignalNumber::ViewChangedOrder, receiver), view);
         }
     }
 
-    /// The API nodes that are there in any phase, for information tables.
+    /// The API nodes that are there in any phase, for information tables. The registrar knows more than others.
     pub fn api_nodes(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
-        self.api_nodes.iter()
+        let is_registrar = self.api_nodes.iter().next().is_some();
+        self.api_nodes.iter().chain(self.sessions.iter().filter(move |_| !is_registrar))
     }
 }
 
@@ -168,32 +181,9 @@ impl Block for Membership {
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::ApiConnectRequest) => self.on_api_connect_request(cx, frame),
-            Some(SignalNumber::ApiDisconnectedReport) => self.on_api_disconnected_report(cx, frame),
-            Some(SignalNumber::CloseConnectionOrder) => self.on_close_connection_order(cx, frame),
-            Some(signal @ SignalNumber::ApiConnectionClosedOrder) => {
-                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiConnectionClosedConfirm)
-            }
-            Some(signal @ SignalNumber::ApiFailedOrder) => {
-                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiFailedConfirm)
-            }
-            Some(signal @ SignalNumber::ApiConnectedOrder) => {
-                self.on_relayed_order(cx, frame, signal, SignalNumber::ApiConnectedConfirm)
-            }
-            Some(SignalNumber::ApiConnectedConfirm) => self.on_api_connected_confirm(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedConfirm) => {
-                self.on_api_connection_closed_confirm(cx, frame)
-            }
-            Some(SignalNumber::ApiFailedConfirm) => self.on_api_failed_confirm(cx, frame),
-            Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
-            Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
-            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
-            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
-            _ => return self.reject(cx, frame, ErrorCode::UnexpectedSignal),
-        };
-        if handled.is_none() {
-            self.reject(cx, frame, ErrorCode::MalformedSignal);
+        let waits = frame.signal().is_some_and(waits_for_succession);
+        if !(waits && self.postpone(frame)) {
+            self.handle_signal(cx, frame);
         }
     }
 
@@ -205,17 +195,60 @@ impl Block for Membership {
                 LogLevel::Warning,
                 format_args!("data node {node} (incarnation {incarnation}) is not in view {view}"),
             );
-            self.relays.forget_requester(node);
+            self.sessions.forget_requester(node);
+            self.succeed_without(cx, node);
             for api in self.api_nodes.ids() {
                 self.go_on_without(cx, api, node);
             }
         }
+        self.follow_president(cx, change);
         self.send_view(cx, &change.new);
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {
         self.api_nodes.check_invariants(scrutiny);
-        self.relays.check_invariants();
+        self.host.check_invariants();
+        if let Some(succession) = &self.succession {
+            succession.check_invariants();
+        }
+    }
+}
+
+impl Membership {
+    pub(crate) fn handle_signal(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::ApiConnectRequest) => self.on_api_connect_request(cx, frame),
+            Some(SignalNumber::ApiDisconnectedReport) => self.on_api_disconnected_report(cx, frame),
+            Some(SignalNumber::CloseConnectionOrder) => self.on_close_connection_order(cx, frame),
+            Some(SignalNumber::ApiAdmissionRequest) => self.on_api_admission_request(cx, frame),
+            Some(SignalNumber::ApiAdmissionConfirm) => self.on_api_admission_confirm(cx, frame),
+            Some(SignalNumber::ApiAdmissionRefuse) => self.on_api_admission_refuse(cx, frame),
+            Some(SignalNumber::ApiSessionRequest) => self.on_api_session_request(cx, frame),
+            Some(SignalNumber::ApiSessionConfirm) => self.on_api_session_confirm(cx, frame),
+            Some(SignalNumber::ApiDisconnectOrder) => self.on_api_disconnect_order(cx, frame),
+            Some(SignalNumber::ApiConnectionsClosedReport) => {
+                self.on_api_connections_closed_report(cx, frame)
+            }
+            Some(SignalNumber::ApiUnwantedReport) => self.on_api_unwanted_report(cx, frame),
+            Some(SignalNumber::ApiLeavingReport) => self.on_api_leaving_report(cx, frame),
+            Some(SignalNumber::ApiNodesRequest) => self.on_api_nodes_request(cx, frame),
+            Some(SignalNumber::ApiNodesConfirm) => self.on_api_nodes_confirm(cx, frame),
+            Some(SignalNumber::ApiConnectedConfirm) => {
+                self.on_block_confirm(cx, frame, SessionStage::Admitted)
+            }
+            Some(SignalNumber::ApiConnectionClosedConfirm) => {
+                self.on_block_confirm(cx, frame, SessionStage::Closed)
+            }
+            Some(SignalNumber::ApiFailedConfirm) => self.on_block_confirm(cx, frame, SessionStage::Failed),
+            Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
+            Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
+            Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            _ => return self.reject(cx, frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            self.reject(cx, frame, ErrorCode::MalformedSignal);
+        }
     }
 }
 

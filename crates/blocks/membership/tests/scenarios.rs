@@ -8,7 +8,10 @@ use vinga_base::NodeId;
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_membership::{Membership, Phase};
-use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, HeartbeatBody};
+use vinga_wire::membership::{
+    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest, HeartbeatBody,
+    SessionStage,
+};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
 fn check(name: &str, harness: &Harness<Membership>) {
@@ -45,15 +48,15 @@ fn heartbeat(harness: &mut Harness<Membership>, api: u8) {
         .expect("an API node may send this");
 }
 
-fn all_confirm(harness: &mut Harness<Membership>, signal: SignalNumber, api: u8, incarnation: u32) {
+fn all_confirm(harness: &mut Harness<Membership>, stage: SessionStage, api: u8, incarnation: u32) {
     for block in BLOCKS {
-        report(harness, block, signal, api, incarnation);
+        confirm(harness, block, stage, api, incarnation);
     }
 }
 
 /// All blocks have been notified that a session is admitted.
 fn all_admit(harness: &mut Harness<Membership>, api: u8, incarnation: u32) {
-    all_confirm(harness, SignalNumber::ApiConnectedConfirm, api, incarnation);
+    all_confirm(harness, SessionStage::Admitted, api, incarnation);
 }
 
 #[test]
@@ -61,7 +64,9 @@ fn admission_and_failure() {
     let mut h = harness();
     h.heading("an API node asks for any id: it is admitted when all blocks know that it is");
     connect(&mut h, 0, &request(1, 0, 7, 0, 0));
-    assert!(h.take_sent().iter().all(|sent| sent.signal() == SignalNumber::ApiConnectedOrder));
+    let asks_to_notify =
+        |signal| matches!(signal, SignalNumber::ApiConnectedOrder | SignalNumber::ApiSessionRequest);
+    assert!(h.take_sent().iter().all(|sent| asks_to_notify(sent.signal())));
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Admitting));
     h.heading("meanwhile its id is taken");
     connect(&mut h, 1, &request(20, 145, 8, 0, 0));
@@ -91,16 +96,16 @@ fn admission_and_failure() {
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    all_confirm(&mut h, SessionStage::Closed, 145, 7);
     h.heading("it does not come back: it is declared failed");
     h.advance(GRACE);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
-    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
+    confirm(&mut h, BLOCKS[0], SessionStage::Failed, 145, 7);
+    confirm(&mut h, BLOCKS[1], SessionStage::Failed, 145, 7);
     h.heading("its id is given to somebody else only when everybody has forgotten it");
     connect(&mut h, 0, &request(7, 0, 3, 0, 0));
     all_admit(&mut h, 146, 3);
     assert_eq!(confirmed(&mut h).api, 146);
-    report(&mut h, BLOCKS[2], SignalNumber::ApiFailedConfirm, 145, 7);
+    confirm(&mut h, BLOCKS[2], SessionStage::Failed, 145, 7);
     h.heading("the next session with an id has a later incarnation, whatever it asks for");
     connect(&mut h, 0, &request(8, 0, 3, 0, 0));
     all_admit(&mut h, 145, 8);
@@ -136,11 +141,10 @@ fn reconnect_within_grace() {
     connect(&mut h, 1, &request(23, 145, 7, 1, ticket));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     h.heading("one of the same index to another data node does not");
-    let elsewhere = Address::new(NodeId(2), BlockNumber::Driver, 0);
-    h.send(elsewhere, SignalNumber::ApiConnectRequest, |w| cold::write(w, &request(21, 145, 7, 0, ticket)))
-        .expect("a driver may send this");
+    h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &request(21, 145, 7, 0, ticket)))
+        .expect("a membership may send this");
     assert!(h.take_sent().is_empty());
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    all_confirm(&mut h, SessionStage::Closed, 145, 7);
     h.heading(
         "the blocks are notified that it is admitted again; a further connection waits with the others",
     );
@@ -148,16 +152,13 @@ fn reconnect_within_grace() {
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     all_admit(&mut h, 145, 7);
     assert!(h.has_met("further connection of a session that is being admitted"));
-    let confirmed_here = |sent: &vinga_kernel::testkit::Sent| {
-        let confirm: Option<ApiConnectConfirm> = cold::read(&sent.frame());
-        (sent.signal() == SignalNumber::ApiConnectConfirm).then(|| confirm.expect("a whole body").waiting)
-    };
-    let admitted: Vec<u64> = h.take_sent().iter().filter_map(confirmed_here).collect();
-    assert_eq!(admitted, [22, 21]);
+    let admitted: Vec<_> = h.take_sent().iter().map(|sent| (sent.signal(), sent.receiver())).collect();
+    let both = [(SignalNumber::ApiConnectConfirm, DRIVERS[0]), (SignalNumber::ApiAdmissionConfirm, OTHER)];
+    assert_eq!(admitted, both);
     h.heading("it comes back within the grace time");
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    report(&mut h, elsewhere, SignalNumber::ApiDisconnectedReport, 145, 7);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    report(&mut h, OTHER, SignalNumber::ApiConnectionsClosedReport, 145, 7);
+    all_confirm(&mut h, SessionStage::Closed, 145, 7);
     h.advance(Span(GRACE.0 - 1));
     connect(&mut h, 0, &request(5, 145, 7, 0, ticket));
     all_admit(&mut h, 145, 7);
@@ -167,7 +168,7 @@ fn reconnect_within_grace() {
     assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
     h.heading("it comes back too late");
     report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 7);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
+    all_confirm(&mut h, SessionStage::Closed, 145, 7);
     h.advance(GRACE);
     connect(&mut h, 0, &request(6, 145, 7, 0, ticket));
     assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
@@ -191,20 +192,21 @@ fn disconnect() {
     assert_eq!(refused(&mut h), ErrorCode::UnknownOutcome);
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 7);
     h.heading("no grace time: it is forgotten at once, then the id is free");
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 7);
-    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 7);
+    all_confirm(&mut h, SessionStage::Closed, 145, 7);
+    all_confirm(&mut h, SessionStage::Failed, 145, 7);
     assert_eq!(h.block().api_nodes().count(), 0);
     h.heading("a disconnect notice counts also when a connection was closed before it came");
     connect(&mut h, 0, &request(4, 0, 8, 0, 0));
     all_admit(&mut h, 145, 8);
     let ticket = confirmed(&mut h).ticket;
     connect(&mut h, 1, &request(5, 145, 8, 1, ticket));
-    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 8);
+    report(&mut h, OTHER, SignalNumber::ApiConnectionsClosedReport, 145, 8);
     report(&mut h, own, SignalNumber::DisconnectOrder, 145, 8);
     assert!(h.has_met("disconnect notice of an API node that is being closed"));
+    report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, 145, 8);
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 145, 8);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 145, 8);
-    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 145, 8);
+    all_confirm(&mut h, SessionStage::Closed, 145, 8);
+    all_confirm(&mut h, SessionStage::Failed, 145, 8);
     assert_eq!(h.block().api_nodes().count(), 0);
     h.heading("that of an earlier session does not count");
     connect(&mut h, 0, &request(6, 145, 9, 0, 0));
@@ -230,20 +232,20 @@ fn newer_session() {
     connect(&mut h, 0, &request(4, 150, 6, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     h.heading("no grace time: it is forgotten at once");
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 7);
+    all_confirm(&mut h, SessionStage::Closed, 150, 7);
     h.heading("yet newer ones take the place of who waits, older ones don't");
     connect(&mut h, 1, &request(5, 150, 9, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     connect(&mut h, 1, &request(6, 150, 8, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
-    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 7);
+    all_confirm(&mut h, SessionStage::Failed, 150, 7);
     all_admit(&mut h, 150, 9);
     assert_eq!(confirmed(&mut h).waiting, 5);
     h.heading("in the grace time the newer session ends it");
     report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 150, 9);
+    all_confirm(&mut h, SessionStage::Closed, 150, 9);
     connect(&mut h, 1, &request(7, 150, 10, 0, 0));
-    all_confirm(&mut h, SignalNumber::ApiFailedConfirm, 150, 9);
+    all_confirm(&mut h, SessionStage::Failed, 150, 9);
     all_admit(&mut h, 150, 10);
     assert_eq!(confirmed(&mut h).waiting, 7);
     check("newer_session.txt", &h);
@@ -276,7 +278,7 @@ fn silence() {
     h.heading(
         "but the session may not come back before it has: what it passes on until then is not of the next",
     );
-    all_confirm(&mut h, SignalNumber::ApiConnectionClosedConfirm, 146, 7);
+    all_confirm(&mut h, SessionStage::Closed, 146, 7);
     h.take_sent();
     connect(&mut h, 0, &request(4, 146, 7, 0, ticket));
     assert!(h.take_sent().is_empty());
@@ -306,25 +308,25 @@ fn data_node_failure() {
     for api in [145, 146] {
         all_admit(&mut h, api, 7);
         report(&mut h, DRIVERS[0], SignalNumber::ApiDisconnectedReport, api, 7);
-        report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, api, 7);
-        report(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, api, 7);
+        confirm(&mut h, BLOCKS[0], SessionStage::Closed, api, 7);
+        confirm(&mut h, BLOCKS[1], SessionStage::Closed, api, 7);
     }
-    report(&mut h, BLOCKS[2], SignalNumber::ApiConnectionClosedConfirm, 146, 7);
+    confirm(&mut h, BLOCKS[2], SessionStage::Closed, 146, 7);
     h.advance(GRACE);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 146, 7);
-    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 146, 7);
+    confirm(&mut h, BLOCKS[0], SessionStage::Failed, 146, 7);
+    confirm(&mut h, BLOCKS[1], SessionStage::Failed, 146, 7);
     h.heading("a third one is being admitted");
     connect(&mut h, 0, &request(4, 147, 7, 0, 0));
-    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 147, 7);
-    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 147, 7);
+    confirm(&mut h, BLOCKS[0], SessionStage::Admitted, 147, 7);
+    confirm(&mut h, BLOCKS[1], SessionStage::Admitted, 147, 7);
     h.heading("node 2, which owes a confirm about each of them, fails");
     h.lose_node(NodeId(2));
     let phases: Vec<_> = h.block().api_nodes().map(|(api, _, phase)| (api.0, phase)).collect();
     assert_eq!(phases, [(145, Phase::Closed), (147, Phase::Connected)]);
     h.heading("it is sent nothing more, and is not in the view that a client gets");
     connect(&mut h, 0, &request(3, 146, 8, 0, 0));
-    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 146, 8);
-    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 146, 8);
+    confirm(&mut h, BLOCKS[0], SessionStage::Admitted, 146, 8);
+    confirm(&mut h, BLOCKS[1], SessionStage::Admitted, 146, 8);
     h.advance(GRACE);
     check("data_node_failure.txt", &h);
 }
@@ -345,34 +347,46 @@ fn bad_signals_close_the_api_node() {
     assert_eq!(orders, [(SignalNumber::CloseConnectionOrder, DRIVERS[0])]);
 }
 
+/// What node 1 does as the host, when another node's membership is the registrar.
 #[test]
-fn orders_of_another_membership_are_relayed() {
+fn blocks_are_notified_for_another_registrar() {
     let mut h = harness();
-    let requester = Address::new(NodeId(2), BlockNumber::Membership, 0);
-    h.heading("the blocks of this node are notified that another membership has admitted an API node");
-    report(&mut h, requester, SignalNumber::ApiConnectedOrder, 145, 7);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectedConfirm, 145, 7);
-    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectedConfirm, 145, 7);
-    let confirmed: Vec<_> = h.take_sent().iter().map(|sent| (sent.signal(), sent.receiver())).collect();
-    assert_eq!(confirmed.last(), Some(&(SignalNumber::ApiConnectedConfirm, requester)));
-    h.heading("the membership that has admitted an API node orders, the blocks of this node are notified");
-    report(&mut h, requester, SignalNumber::ApiConnectionClosedOrder, 145, 7);
-    h.heading("it gets one confirm, when all blocks have confirmed");
-    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
-    assert!(h.take_sent().iter().all(|sent| sent.signal() != SignalNumber::ApiConnectionClosedConfirm));
-    report(&mut h, BLOCKS[1], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
-    let confirmed = h.take_sent();
-    assert_eq!(confirmed[0].signal(), SignalNumber::ApiConnectionClosedConfirm);
-    assert_eq!(confirmed[0].receiver(), requester);
-    h.heading("the same for a failure; a confirm of something else counts for nothing");
-    report(&mut h, requester, SignalNumber::ApiFailedOrder, 145, 7);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiConnectionClosedConfirm, 145, 7);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 8);
-    report(&mut h, BLOCKS[0], SignalNumber::ApiFailedConfirm, 145, 7);
+    let stage = |h: &mut Harness<Membership>, stage| {
+        let request = ApiSessionRequest { api: 145, incarnation: 7, requested: 7, ticket: 3, stage };
+        h.send(OTHER, SignalNumber::ApiSessionRequest, |writer| cold::write(writer, &request))
+            .expect("a membership may send this");
+    };
+    let confirms = |h: &mut Harness<Membership>| {
+        let sent = h.take_sent();
+        let confirms = sent.iter().filter(|sent| sent.receiver() == OTHER);
+        let read = |sent: &vinga_kernel::testkit::Sent| -> ApiSessionConfirm {
+            cold::read(&sent.frame()).expect("a whole body")
+        };
+        confirms.map(|sent| read(sent).stage).collect::<Vec<_>>()
+    };
+    h.heading("the blocks of this node are notified that an API node is admitted");
+    stage(&mut h, SessionStage::Admitted);
+    confirm(&mut h, BLOCKS[0], SessionStage::Admitted, 145, 7);
+    assert_eq!(confirms(&mut h), []);
+    h.heading("the registrar gets one confirm, when all blocks have confirmed");
+    confirm(&mut h, BLOCKS[1], SessionStage::Admitted, 145, 7);
+    assert_eq!(confirms(&mut h), [SessionStage::Admitted]);
+    assert_eq!(h.block().api_nodes().next().map(|(_, _, phase)| phase), Some(Phase::Connected));
+    h.heading("the same when its connections are closed; a confirm of something else counts for nothing");
+    stage(&mut h, SessionStage::Closed);
+    confirm(&mut h, BLOCKS[0], SessionStage::Admitted, 145, 7);
+    confirm(&mut h, BLOCKS[0], SessionStage::Closed, 145, 8);
+    confirm(&mut h, BLOCKS[1], SessionStage::Closed, 145, 7);
+    assert_eq!(confirms(&mut h), []);
+    confirm(&mut h, BLOCKS[0], SessionStage::Closed, 145, 7);
+    assert_eq!(confirms(&mut h), [SessionStage::Closed]);
+    h.heading("it has failed; the registrar is lost meanwhile: nobody waits any more");
+    stage(&mut h, SessionStage::Failed);
+    confirm(&mut h, BLOCKS[0], SessionStage::Failed, 145, 7);
     h.take_sent();
-    h.heading("the requester is lost: nobody waits any more");
     h.lose_node(NodeId(2));
-    report(&mut h, BLOCKS[1], SignalNumber::ApiFailedConfirm, 145, 7);
+    confirm(&mut h, BLOCKS[1], SessionStage::Failed, 145, 7);
     assert!(h.take_sent().is_empty());
-    check("relayed_orders.txt", &h);
+    assert_eq!(h.block().api_nodes().count(), 0);
+    check("another_registrar.txt", &h);
 }

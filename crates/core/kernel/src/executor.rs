@@ -41,7 +41,6 @@ use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, ErrorCode, Frame, FrameWriter, Header, SignalNumber, U16, U32, U64, cold,
 };
-use zerocopy::IntoBytes;
 
 /// Frames of a batch, at most. Measured: larger batches hide no further misses (docs/decisions/0001-spike.md).
 pub const BATCH_FRAMES: usize = 64;
@@ -270,16 +269,16 @@ impl<H: Host> Executor<H> {
         if !is_here {
             // It arrived on this thread's connection for another thread, or is to leave on a connection: pass it on as
             // it is.
-            append(self.shared.outbox.buffer_for(receiver), frame);
+            frame.append_to(self.shared.outbox.buffer_for(receiver));
             return;
         }
         if !matches!(origin, Origin::Api(_)) && self.is_of_newer_view(frame) {
-            append(&mut self.parked, frame);
+            frame.append_to(&mut self.parked);
             return;
         }
         if self.unparked {
             // The frames that were parked are older and wait in the local lane: keep the order.
-            append(self.shared.outbox.lane_mut(LaneId::LOCAL), frame);
+            frame.append_to(self.shared.outbox.lane_mut(LaneId::LOCAL));
             return;
         }
         self.trace.record(self.now, frame);
@@ -554,12 +553,6 @@ impl<H: Host> Executor<H> {
     pub fn parked_bytes(&self) -> usize {
         self.parked.len()
     }
-}
-
-#[inline]
-fn append(buffer: &mut Vec<u8>, frame: &Frame<'_>) {
-    buffer.extend_from_slice(frame.header.as_bytes());
-    buffer.extend_from_slice(frame.body);
 }
 
 #[cfg(test)]

@@ -177,6 +177,16 @@ impl<B: Block> Harness<B> {
         fed.map(|_| ())
     }
 
+    /// Delivers what a block under test on another node has sent.
+    pub fn deliver(&mut self, sent: &Sent) {
+        let frame = sent.frame();
+        self.write_time();
+        writeln!(self.scenario, "{} sends {}", frame.sender(), describe(&frame))
+            .expect("writing to a string can't fail");
+        self.executor.feed(&sent.bytes, Origin::Node).expect("a block sends whole frames");
+        self.catch();
+    }
+
     /// Has the block's thread adopt the next view, which lacks this node.
     pub fn lose_node(&mut self, node: NodeId) {
         let next = self.executor.view().without(&[node]);
@@ -344,7 +354,15 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ApiConnectRequest => cold!(membership::ApiConnectRequest),
         S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
         S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
+        S::ApiAdmissionRequest => cold!(membership::ApiConnectRequest),
+        S::ApiAdmissionConfirm => cold!(membership::ApiAdmissionConfirm),
+        S::ApiAdmissionRefuse => cold!(membership::ApiConnectRefuse),
+        S::ApiSessionRequest => cold!(membership::ApiSessionRequest),
+        S::ApiSessionConfirm => cold!(membership::ApiSessionConfirm),
+        S::ApiNodesConfirm => cold!(membership::ApiNodesConfirm),
         S::ApiDisconnectedReport
+        | S::ApiConnectionsClosedReport
+        | S::ApiLeavingReport
         | S::ApiConnectedOrder
         | S::ApiConnectedConfirm
         | S::ApiConnectionClosedOrder
@@ -433,7 +451,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             cold::read::<start::NodeStartedOrder>(frame).map(|body| fields(format!("{body:?}")))
         }
         S::StopNodeOrder => cold::read::<file::StopNodeOrder>(frame).map(|body| format!("{body:?}")),
-        S::CloseConnectionOrder => {
+        S::CloseConnectionOrder | S::ApiDisconnectOrder | S::ApiUnwantedReport => {
             let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
             Some(format!("{{ api: {}, reason: {}, signal: {} }}", body.api, body.reason, body.signal))
         }
@@ -527,6 +545,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::NodeStopRequest
         | S::NodeStopConfirm
         | S::CheckpointOrder
+        | S::ApiNodesRequest
         | S::TimerReport => None,
     }
 }

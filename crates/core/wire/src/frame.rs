@@ -85,6 +85,13 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Appends the whole frame to a buffer.
+    #[inline]
+    pub fn append_to(&self, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(self.header.as_bytes());
+        buffer.extend_from_slice(self.body);
+    }
+
     /// Bytes of the whole frame.
     #[inline]
     pub fn length(&self) -> usize {

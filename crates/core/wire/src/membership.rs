@@ -34,14 +34,15 @@
 
 use crate::view::ClusterView;
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Body of `ApiConnectRequest` (cold).
+/// Body of `ApiConnectRequest` and `ApiAdmissionRequest` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRequest {
-    /// The driver's identifier of the pending connection.
+    /// The sender's number of the pending connection.
     pub waiting: u64,
     /// See [`crate::handshake::HelloRequest::node`].
     pub node: u8,
@@ -68,7 +69,86 @@ pub struct ApiConnectConfirm {
     pub view: ClusterView,
 }
 
-/// Body of `ApiConnectRefuse` (cold).
+/// Body of `ApiAdmissionConfirm` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiAdmissionConfirm {
+    /// The number of the greeting, from the request.
+    pub waiting: u64,
+    /// The API node's id.
+    pub api: u8,
+    /// See [`crate::handshake::HelloConfirm::api_incarnation`].
+    pub incarnation: u32,
+    /// See [`crate::handshake::HelloConfirm::ticket`].
+    pub ticket: u64,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SessionStage {
+    /// What comes from it is carried out.
+    Admitted,
+    /// All of its connections are closed: everything that was begun for it ends, and nothing more is carried out.
+    Closed,
+    /// It is over, and forgotten.
+    Failed,
+}
+
+/// Body of `ApiSessionRequest` (cold): all blocks of a node are to be notified of a session's new stage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiSessionRequest {
+    /// The API node's id.
+    pub api: u8,
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// The incarnation that its greeting asked for.
+    pub requested: u32,
+    /// What its further connections must know.
+    pub ticket: u64,
+    /// The stage.
+    pub stage: SessionStage,
+}
+
+/// Body of `ApiSessionConfirm` (cold): all blocks of a node have confirmed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiSessionConfirm {
+    /// The API node's id.
+    pub api: u8,
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// The stage.
+    pub stage: SessionStage,
+}
+
+/// Body of `ApiNodesConfirm` (cold): what a host knows. (The request has no body.)
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiNodesConfirm {
+    /// The sessions that the host knows.
+    pub sessions: Vec<KnownSession>,
+    /// Ids with the newest incarnation that the host has received of each.
+    pub newest: Vec<(u8, u32)>,
+}
+
+/// A session that a host knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KnownSession {
+    /// As it was last described to the host.
+    pub described: ApiSessionRequest,
+    /// Its connections to the host's data node.
+    pub connections: KnownConnections,
+}
+
+/// The connections of a session to a data node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum KnownConnections {
+    /// There were none since it was last admitted.
+    None,
+    /// There are some; `ApiConnectionsClosedReport` follows when they are closed.
+    Some,
+    /// There were some since it was last admitted, which are closed.
+    Closed,
+}
+
+/// Body of `ApiConnectRefuse` and `ApiAdmissionRefuse` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRefuse {
     /// The driver's identifier of the pending connection.
@@ -80,7 +160,7 @@ pub struct ApiConnectRefuse {
 }
 
 /// Body of `ApiConnectedOrder`, `ApiConnectionClosedOrder`, `ApiFailedOrder` and their confirms, of
-/// `ApiDisconnectedReport` and of `DisconnectOrder`.
+/// `ApiDisconnectedReport`, `DisconnectOrder`, `ApiConnectionsClosedReport` and `ApiLeavingReport`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ApiNodeBody {
@@ -115,7 +195,7 @@ pub struct HeartbeatBody {
     pub view: U32,
 }
 
-/// Body of `CloseConnectionOrder`.
+/// Body of `CloseConnectionOrder`, `ApiDisconnectOrder` and `ApiUnwantedReport`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CloseConnectionOrder {

@@ -68,6 +68,17 @@ signals! {
     DisconnectOrder = 22, Api;
     ApiConnectedOrder = 23, Node;
     ApiConnectedConfirm = 24, Node;
+    ApiAdmissionRequest = 220, Node;
+    ApiAdmissionConfirm = 221, Node;
+    ApiAdmissionRefuse = 222, Node;
+    ApiSessionRequest = 223, Node;
+    ApiSessionConfirm = 224, Node;
+    ApiDisconnectOrder = 225, Node;
+    ApiConnectionsClosedReport = 226, Node;
+    ApiUnwantedReport = 227, Node;
+    ApiLeavingReport = 228, Node;
+    ApiNodesRequest = 229, Node;
+    ApiNodesConfirm = 230, Node;
     // view.rs
     ViewChangedOrder = 20, Node;
     // epoch.rs

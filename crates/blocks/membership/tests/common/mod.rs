@@ -5,7 +5,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::Harness;
 use vinga_membership::{Membership, Settings};
-use vinga_wire::membership::{ApiConnectRequest, ApiNodeBody};
+use vinga_wire::membership::{ApiConnectRequest, ApiNodeBody, ApiSessionConfirm, SessionStage};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
@@ -13,10 +13,14 @@ pub const NODE: NodeId = NodeId(1);
 pub const MEMBERSHIP: Address = Address::new(NODE, BlockNumber::Membership, 0);
 pub const DRIVERS: [Address; 2] =
     [Address::new(NODE, BlockNumber::Driver, 0), Address::new(NODE, BlockNumber::Driver, 1)];
+/// Also on behalf of the blocks of its node.
+pub const OTHER: Address = Address::new(NodeId(2), BlockNumber::Membership, 0);
+/// Those that confirm what becomes of a session.
+#[allow(dead_code, reason = "the model has blocks of its own")]
 pub const BLOCKS: [Address; 3] = [
     Address::new(NODE, BlockNumber::Coordinator, 0),
     Address::new(NODE, BlockNumber::DataManager, 0),
-    Address::new(NodeId(2), BlockNumber::Membership, 0),
+    OTHER,
 ];
 pub const HEARTBEAT: Span = Span::from_millis(1500);
 pub const GRACE: Span = Span::from_millis(3000);
@@ -36,10 +40,34 @@ pub fn harness() -> Harness<Membership> {
     Harness::new(MEMBERSHIP, 1, view, Membership::new(settings))
 }
 
+#[allow(dead_code, reason = "the model has drivers of its own")]
 pub fn connect(harness: &mut Harness<Membership>, driver: usize, request: &ApiConnectRequest) {
     harness
         .send(DRIVERS[driver], SignalNumber::ApiConnectRequest, |writer| cold::write(writer, request))
         .expect("a driver may send this");
+}
+
+/// One of [`BLOCKS`] confirms that it knows a session's stage.
+pub fn confirm(
+    harness: &mut Harness<Membership>,
+    who: Address,
+    stage: SessionStage,
+    api: u8,
+    incarnation: u32,
+) {
+    let signal = match stage {
+        SessionStage::Admitted => SignalNumber::ApiConnectedConfirm,
+        SessionStage::Closed => SignalNumber::ApiConnectionClosedConfirm,
+        SessionStage::Failed => SignalNumber::ApiFailedConfirm,
+    };
+    if who == OTHER {
+        let body = ApiSessionConfirm { api, incarnation, stage };
+        harness
+            .send(who, SignalNumber::ApiSessionConfirm, |writer| cold::write(writer, &body))
+            .expect("a membership may send this");
+    } else {
+        report(harness, who, signal, api, incarnation);
+    }
 }
 
 pub fn report(

@@ -1,0 +1,294 @@
+//! The connections that API nodes have to this data node, and the drivers that serve them.
+//!
+//! A driver asks its own membership about each greeting, and that one the registrar: the membership of the president,
+//! which knows all sessions. The registrar knows of a data node only that a session has connections to it. Whichever of
+//! these breaks, the drivers of this node close all of them; when the last has reported, nothing more can arrive here
+//! from the session, and the registrar receives `ApiConnectionsClosedReport`.
+//!
+//! That report covers all greetings of the session that the registrar has received from here before: those that still
+//! wait are sent once more behind it, under new numbers, and answers to the old ones count for nothing. So each greeting
+//! is answered once, and no answer is older than the report.
+
+use crate::Membership;
+use crate::closing::close_order;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_wire::membership::{
+    ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
+    CloseConnectionOrder,
+};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// A greeting that a driver has asked about.
+struct Greeting {
+    driver: Address,
+    request: ApiConnectRequest,
+}
+
+impl Greeting {
+    /// Whether it says to be of a session that is admitted.
+    fn is_of(&self, api: NodeId, incarnation: Incarnation) -> bool {
+        let ApiConnectRequest { node, incarnation: own, ticket, .. } = self.request;
+        ticket != 0 && (NodeId(node), Incarnation(own)) == (api, incarnation)
+    }
+}
+
+/// A session that has connections to this data node.
+pub struct Served {
+    pub incarnation: Incarnation,
+    /// The drivers that serve its connections, as far as they have not reported that they are closed. Never empty.
+    drivers: BTreeSet<Address>,
+    pub closing: Closing,
+    /// When something last came from it.
+    pub last_seen: Tick,
+}
+
+/// Whether the connections of a session are being closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closing {
+    /// They are not.
+    No,
+    /// Since then.
+    Since(Tick),
+    /// Drivers have not reported in time; the registrar has received the report without them.
+    WithoutLate,
+}
+
+/// The connections of API nodes to this data node.
+#[derive(Default)]
+pub struct Host {
+    greetings: BTreeMap<u64, Greeting>,
+    numbered: u64,
+    served: BTreeMap<NodeId, Served>,
+}
+
+impl Host {
+    /// The sessions that have connections to this data node.
+    pub fn served(&mut self) -> impl Iterator<Item = (NodeId, &mut Served)> {
+        self.served.iter_mut().map(|(&api, served)| (api, served))
+    }
+
+    /// The session of an API node, if it has connections to this data node that are not being closed.
+    pub fn connected(&mut self, api: NodeId) -> Option<&mut Served> {
+        self.served.get_mut(&api).filter(|served| served.closing == Closing::No)
+    }
+
+    /// Those whose connections are not being closed.
+    pub fn all_connected(&self) -> impl Iterator<Item = NodeId> {
+        self.served.iter().filter(|(_, served)| served.closing == Closing::No).map(|(&api, _)| api)
+    }
+
+    /// Drivers that have not reported in time that the connections of an API node are closed.
+    pub fn late_drivers(&self, api: NodeId) -> BTreeSet<Address> {
+        let late = self.served.get(&api).filter(|served| served.closing == Closing::WithoutLate);
+        late.map(|served| served.drivers.clone()).unwrap_or_default()
+    }
+
+    /// Whether the connections of an API node to this data node are open, or only late drivers have some; `None` if there
+    /// are none.
+    pub fn has_open_connections(&self, api: NodeId) -> Option<bool> {
+        self.served.get(&api).map(|served| served.closing != Closing::WithoutLate)
+    }
+
+    pub fn check_invariants(&self) {
+        assert!(self.served.values().all(|served| !served.drivers.is_empty()), "a driver serves each session");
+        assert!(self.greetings.keys().all(|&number| number <= self.numbered), "greetings are numbered");
+    }
+}
+
+/// Where the registrar is.
+fn registrar(cx: &Context<'_>) -> Address {
+    let president = cx.view().president().expect("a member that runs is in a view with a president");
+    Address::new(president, BlockNumber::Membership, 0)
+}
+
+fn refuse(cx: &mut Context<'_>, greeting: &Greeting, code: u16, detail: String) {
+    let body = ApiConnectRefuse { waiting: greeting.request.waiting, code, detail };
+    cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, greeting.driver), &body);
+}
+
+impl Membership {
+    /// A driver has read a greeting.
+    pub(crate) fn on_api_connect_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let request: ApiConnectRequest = cold::read(frame)?;
+        self.ask_registrar(cx, Greeting { driver: frame.sender(), request });
+        Some(())
+    }
+
+    fn ask_registrar(&mut self, cx: &mut Context<'_>, greeting: Greeting) {
+        self.host.numbered += 1;
+        let waiting = self.host.numbered;
+        let request = ApiConnectRequest { waiting, ..greeting.request };
+        cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
+        self.host.greetings.insert(waiting, greeting);
+    }
+
+    /// Asks another registrar about all greetings that were not answered.
+    pub(crate) fn ask_again(&mut self, cx: &mut Context<'_>) {
+        for greeting in core::mem::take(&mut self.host.greetings).into_values() {
+            cx.mark("greeting is sent once more to the next registrar");
+            self.ask_registrar(cx, greeting);
+        }
+    }
+
+    pub(crate) fn on_api_admission_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ApiAdmissionConfirm { waiting, api, incarnation, ticket } = cold::read(frame)?;
+        let Some(Greeting { driver, request }) = self.host.greetings.remove(&waiting) else {
+            cx.mark("confirm of a greeting that a report has covered");
+            return Some(());
+        };
+        let view = cx.view().clone();
+        let confirm = ApiConnectConfirm { waiting: request.waiting, api, incarnation, ticket, view };
+        cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
+        let (api, incarnation, last_seen) = (NodeId(api), Incarnation(incarnation), cx.now());
+        let new = || Served { incarnation, drivers: BTreeSet::new(), closing: Closing::No, last_seen };
+        let served = self.host.served.entry(api).or_insert_with(new);
+        if cx.has_bug(InjectedBug::ReconnectDoesNotWait) {
+            (served.incarnation, served.closing) = (incarnation, Closing::No);
+        }
+        assert_eq!(served.incarnation, incarnation, "API node {api}: an id has one session");
+        served.drivers.insert(driver);
+        served.last_seen = last_seen;
+        if served.closing != Closing::No {
+            cx.mark("connection is confirmed while its session is being closed");
+            let order = close_order(api, ErrorCode::ConnectionLost, 0);
+            cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&order);
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_api_admission_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ApiConnectRefuse { waiting, code, detail } = cold::read(frame)?;
+        match self.host.greetings.remove(&waiting) {
+            Some(greeting) => refuse(cx, &greeting, code, detail),
+            None => cx.mark("refusal of a greeting that a report has covered"),
+        }
+        Some(())
+    }
+
+    /// A driver has closed all connections of the API node that it served, because one of them broke or by order. That
+    /// includes those that it has asked for and that wait.
+    pub(crate) fn on_api_disconnected_report(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
+        let driver = frame.sender();
+        let is_closed = |_: &u64, greeting: &mut Greeting| {
+            greeting.driver == driver && greeting.is_of(api, incarnation)
+        };
+        for (_, gone) in self.host.greetings.extract_if(.., is_closed) {
+            cx.mark("waiting connection was closed with its session");
+            refuse(cx, &gone, ErrorCode::ConnectionLost as u16, String::new());
+        }
+        match self.host.served.get_mut(&api) {
+            Some(served) if served.incarnation == incarnation && served.drivers.contains(&driver) => {
+                served.drivers.remove(&driver);
+                let is_last = served.drivers.is_empty();
+                match served.closing {
+                    Closing::No => {
+                        cx.log(
+                            LogLevel::Info,
+                            format_args!("a connection of API node {api} has broken: all are closed"),
+                        );
+                        if !is_last {
+                            self.close_connections(cx, &close_order(api, ErrorCode::ConnectionLost, 0));
+                        }
+                    }
+                    Closing::Since(_) => {}
+                    Closing::WithoutLate => {
+                        if is_last {
+                            self.host.served.remove(&api);
+                        }
+                        self.no_longer_awaited(cx, api, driver);
+                        return Some(());
+                    }
+                }
+                if is_last {
+                    self.host.served.remove(&api);
+                    self.report_closed(cx, api, incarnation);
+                }
+            }
+            Some(_) | None => cx.mark("late report of a broken connection"),
+        }
+        Some(())
+    }
+
+    /// Orders every driver of this node to close what it has of this API node. (Of drivers that wait for the registrar's
+    /// answer some may have been confirmed, which they have not received yet.)
+    fn close_connections(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) {
+        let served = self.host.connected(NodeId(order.api)).expect("what is closed once is connected");
+        served.closing = Closing::Since(cx.now());
+        for &driver in &self.settings.drivers {
+            cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
+        }
+    }
+
+    /// Nothing more comes here from a session, except through drivers that are late.
+    pub(crate) fn report_closed(&mut self, cx: &mut Context<'_>, api: NodeId, incarnation: Incarnation) {
+        self.sessions.note_closed(api);
+        let body = ApiNodeBody::new(api, incarnation);
+        cx.frame(SignalNumber::ApiConnectionsClosedReport, registrar(cx)).put(&body);
+        let is_covered = |_: &u64, greeting: &mut Greeting| greeting.is_of(api, incarnation);
+        let covered: Vec<_> = self.host.greetings.extract_if(.., is_covered).collect();
+        for (_, greeting) in covered {
+            cx.mark("greeting is sent once more behind a report");
+            self.ask_registrar(cx, greeting);
+        }
+    }
+
+    /// A block, a driver or the registrar wants the connections of an API node closed. The report about that is to come,
+    /// unless this returns false: there are none, or none but those of late drivers.
+    pub(crate) fn close_api_node(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) -> bool {
+        match self.host.served.get(&NodeId(order.api)).map(|served| served.closing) {
+            None | Some(Closing::WithoutLate) => return false,
+            Some(Closing::No) => self.close_connections(cx, order),
+            Some(Closing::Since(_)) => {}
+        }
+        true
+    }
+
+    /// A block on another thread than the API node's connections wants it closed: the driver there has passed the order
+    /// on.
+    pub(crate) fn on_close_connection_order(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (order, _) = frame.head::<CloseConnectionOrder>()?;
+        if !self.close_api_node(cx, order) {
+            cx.mark("API node is closed for a data node that it is not connected to");
+            cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(order);
+        }
+        Some(())
+    }
+
+    /// The registrar wants the connections of an API node to this data node closed.
+    pub(crate) fn on_api_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<CloseConnectionOrder>()?;
+        let api = NodeId(order.api);
+        if !self.close_api_node(cx, order)
+            && let Some(incarnation) = self.sessions.incarnation(api)
+        {
+            // An earlier report is under way, or has met an earlier registrar.
+            self.report_closed(cx, api, incarnation);
+        }
+        Some(())
+    }
+
+    /// The API node leaves for good. As each of its connections brings a disconnect notice, this may be one of several,
+    /// and come after the report that one is closed.
+    pub(crate) fn on_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<ApiNodeBody>()?;
+        if NodeId(body.api) != frame.sender().node() {
+            return None;
+        }
+        cx.frame(SignalNumber::ApiLeavingReport, registrar(cx)).put(body);
+        Some(())
+    }
+}
