@@ -40,7 +40,6 @@ pub const EXPECTED: &[&str] = &[
     "driver did not report a closed connection",
     "forwarded prepare shows an earlier commit",
     "fences of an API node are lifted because it has gone",
-    "disconnect notice of an API node that is being closed",
     "disconnect notice that is not the first",
     "holder of the schema lock has gone",
     "deadlock probe comes by a second way",
@@ -95,6 +94,7 @@ pub const EXPECTED: &[&str] = &[
 
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
+    "disconnect notice of an API node that is being closed",
     "batch given up before its data manager has answered",
     "checkpoints begin because the log is short of room",
     "global checkpoint is asked for because the log is short of room",

@@ -5,9 +5,10 @@
 //! these breaks, the drivers of this node close all of them; when the last has reported, nothing more can arrive here
 //! from the session, and the registrar receives `ApiConnectionsClosedReport`.
 //!
-//! That report covers all greetings of the session that the registrar has received from here before: those that still
-//! wait are sent once more behind it, under new numbers, and answers to the old ones count for nothing. So each greeting
-//! is answered once, and no answer is older than the report.
+//! From the first broken connection to that report (and to those of late drivers) greetings of the session are held back:
+//! the registrar does not know yet that the session is being closed, and would confirm them. Those that it had received
+//! before get other numbers, so that its answers count for nothing. Behind the report all of them are sent. So each
+//! greeting is answered once, and a session that comes back is not admitted before everything that it has sent is finished.
 
 use crate::Membership;
 use crate::closing::close_order;
@@ -81,6 +82,15 @@ impl Host {
         self.served.iter().filter(|(_, served)| served.closing == Closing::No).map(|(&api, _)| api)
     }
 
+    /// Whether a greeting is of a session whose connections to this data node are being closed.
+    fn is_closing(&self, greeting: &Greeting) -> bool {
+        let served = self.served.get(&NodeId(greeting.request.node));
+        served.is_some_and(|served| {
+            served.closing != Closing::No
+                && greeting.is_of(NodeId(greeting.request.node), served.incarnation)
+        })
+    }
+
     /// Drivers that have not reported in time that the connections of an API node are closed.
     pub fn late_drivers(&self, api: NodeId) -> BTreeSet<Address> {
         let late = self.served.get(&api).filter(|served| served.closing == Closing::WithoutLate);
@@ -118,12 +128,27 @@ impl Membership {
         Some(())
     }
 
+    /// Asks the registrar about a greeting, under a new number; not yet if its session is being closed here.
     fn ask_registrar(&mut self, cx: &mut Context<'_>, greeting: Greeting) {
         self.host.numbered += 1;
         let waiting = self.host.numbered;
-        let request = ApiConnectRequest { waiting, ..greeting.request };
-        cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
+        let is_held_back = self.host.is_closing(&greeting) && !cx.has_bug(InjectedBug::ReconnectDoesNotWait);
+        if is_held_back {
+            cx.mark("greeting is held back until its session is closed");
+        } else {
+            let request = ApiConnectRequest { waiting, ..greeting.request };
+            cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
+        }
         self.host.greetings.insert(waiting, greeting);
+    }
+
+    /// Asks once more about greetings of a session, behind what the registrar is sent about it; or holds them back.
+    fn ask_again_about(&mut self, cx: &mut Context<'_>, api: NodeId, incarnation: Incarnation) {
+        let is_of = |_: &u64, greeting: &mut Greeting| greeting.is_of(api, incarnation);
+        let greetings: Vec<_> = self.host.greetings.extract_if(.., is_of).collect();
+        for (_, greeting) in greetings {
+            self.ask_registrar(cx, greeting);
+        }
     }
 
     /// Asks another registrar about all greetings that were not answered.
@@ -146,17 +171,13 @@ impl Membership {
         let (api, incarnation, last_seen) = (NodeId(api), Incarnation(incarnation), cx.now());
         let new = || Served { incarnation, drivers: BTreeSet::new(), closing: Closing::No, last_seen };
         let served = self.host.served.entry(api).or_insert_with(new);
-        if cx.has_bug(InjectedBug::ReconnectDoesNotWait) {
-            (served.incarnation, served.closing) = (incarnation, Closing::No);
-        }
         assert_eq!(served.incarnation, incarnation, "API node {api}: an id has one session");
+        assert!(
+            served.closing == Closing::No || cx.has_bug(InjectedBug::ReconnectDoesNotWait),
+            "API node {api}: no greeting is confirmed while the session is being closed"
+        );
         served.drivers.insert(driver);
         served.last_seen = last_seen;
-        if served.closing != Closing::No {
-            cx.mark("connection is confirmed while its session is being closed");
-            let order = close_order(api, ErrorCode::ConnectionLost, 0);
-            cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&order);
-        }
         Some(())
     }
 
@@ -204,6 +225,7 @@ impl Membership {
                     Closing::WithoutLate => {
                         if is_last {
                             self.host.served.remove(&api);
+                            self.ask_again_about(cx, api, incarnation);
                         }
                         self.no_longer_awaited(cx, api, driver);
                         return Some(());
@@ -219,11 +241,14 @@ impl Membership {
         Some(())
     }
 
-    /// Orders every driver of this node to close what it has of this API node. (Of drivers that wait for the registrar's
-    /// answer some may have been confirmed, which they have not received yet.)
+    /// Orders every driver of this node to close what it has of this API node. (Some may not have received the confirm of
+    /// their connection yet.)
     fn close_connections(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) {
-        let served = self.host.connected(NodeId(order.api)).expect("what is closed once is connected");
+        let api = NodeId(order.api);
+        let served = self.host.connected(api).expect("what is closed once is connected");
         served.closing = Closing::Since(cx.now());
+        let incarnation = served.incarnation;
+        self.ask_again_about(cx, api, incarnation);
         for &driver in &self.settings.drivers {
             cx.frame(SignalNumber::CloseConnectionOrder, driver).put(order);
         }
@@ -234,12 +259,7 @@ impl Membership {
         self.sessions.note_closed(api);
         let body = ApiNodeBody::new(api, incarnation);
         cx.frame(SignalNumber::ApiConnectionsClosedReport, registrar(cx)).put(&body);
-        let is_covered = |_: &u64, greeting: &mut Greeting| greeting.is_of(api, incarnation);
-        let covered: Vec<_> = self.host.greetings.extract_if(.., is_covered).collect();
-        for (_, greeting) in covered {
-            cx.mark("greeting is sent once more behind a report");
-            self.ask_registrar(cx, greeting);
-        }
+        self.ask_again_about(cx, api, incarnation);
     }
 
     /// A block, a driver or the registrar wants the connections of an API node closed. The report about that is to come,

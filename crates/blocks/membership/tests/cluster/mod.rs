@@ -29,7 +29,13 @@ pub struct Waiting {
     pub dead: bool,
     /// Closed together with its session's other connections, which was reported: the answer means nothing.
     covered: bool,
+    /// If it greets behind a broken connection of its session to the same node: how often each block had finished what the
+    /// session had begun when that broke.
+    behind: Option<Finished>,
 }
+
+/// How often each block of a node has finished what a session had begun.
+type Finished = [u32; 2];
 
 #[derive(Default)]
 pub struct Driver {
@@ -49,6 +55,8 @@ pub struct Block {
     admitted: BTreeSet<(u8, u32)>,
     /// Sessions that were reported closed, and not yet failed.
     closed: BTreeSet<(u8, u32)>,
+    /// How often it has finished what a session had begun.
+    finished: BTreeMap<(u8, u32), u32>,
 }
 
 /// One session of an API node.
@@ -74,6 +82,8 @@ pub struct Cluster {
     /// What memberships have sent to those of other nodes.
     wires: BTreeMap<(u8, u8), VecDeque<Sent>>,
     pub clients: Vec<Client>,
+    /// Nodes and sessions, of which a connection has broken since they were last admitted.
+    broken: BTreeMap<(usize, u8, u32), Finished>,
     waiting_next: u64,
     pub answered: BTreeSet<u64>,
     /// Greetings at nodes that have failed.
@@ -112,6 +122,16 @@ impl DataNode {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("DBG").is_some() {
+            for node in &self.nodes {
+                eprintln!("=== {}\n{}", node.is_alive, node.harness.scenario());
+            }
+        }
+    }
+}
+
 impl Cluster {
     pub fn new(nodes: u8) -> Self {
         let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
@@ -120,6 +140,7 @@ impl Cluster {
             nodes: (1..=nodes).map(|id| node(id, &view)).collect(),
             wires: BTreeMap::new(),
             clients: Vec::new(),
+            broken: BTreeMap::new(),
             waiting_next: 0,
             answered: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -221,7 +242,8 @@ impl Cluster {
         let request = ApiConnectRequest { waiting: self.waiting_next, node, incarnation, connection, ticket };
         let driver = &mut self.nodes[at].drivers[usize::from(connection % 2)];
         driver.outbox.push_back(Saying::Connect(request.clone()));
-        driver.waiting.insert(self.waiting_next, Waiting { client, request, dead: false, covered: false });
+        let waiting = Waiting { client, request, dead: false, covered: false, behind: None };
+        driver.waiting.insert(self.waiting_next, waiting);
     }
 
     /// The driver closes all that it has of an API node, greetings that wait too, and reports that.
@@ -233,7 +255,12 @@ impl Cluster {
             }
             // It may report each of them.
             driver.outbox.extend(connections.iter().map(|_| Saying::Disconnected { api, incarnation }));
+
         }
+    }
+
+    fn finished(&self, at: usize, session: (u8, u32)) -> Finished {
+        [0, 1].map(|block| self.nodes[at].blocks[block].finished.get(&session).copied().unwrap_or(0))
     }
 
     pub fn driver_receives(&mut self, at: usize, driver: usize) -> bool {
@@ -262,9 +289,18 @@ impl Cluster {
     fn driver_is_confirmed(&mut self, at: usize, driver: usize, confirm: &ApiConnectConfirm) {
         assert!(self.answered.insert(confirm.waiting), "one answer");
         let waiting = self.nodes[at].drivers[driver].waiting.remove(&confirm.waiting);
-        let Waiting { client, request, dead, covered } = waiting.expect("it asked");
+        let Waiting { client, request, dead, covered, behind } = waiting.expect("it asked");
         if covered {
             return;
+        }
+        let session = (confirm.api, confirm.incarnation);
+        if let Some(before) = behind {
+            let finished = self.finished(at, session);
+            assert!(
+                finished.iter().zip(before).all(|(&now, before)| now > before),
+                "who comes back is answered when all that it has sent is finished"
+            );
+            self.broken.remove(&(at, confirm.api, confirm.incarnation));
         }
         assert!(request.node == 0 || request.node == confirm.api);
         assert!(request.ticket == 0 || request.ticket == confirm.ticket);
@@ -288,8 +324,22 @@ impl Cluster {
     pub fn driver_says(&mut self, at: usize, driver: usize) -> bool {
         let Some(saying) = self.nodes[at].drivers[driver].outbox.pop_front() else { return false };
         let address = Address::new(NodeId(at as u8 + 1), BlockNumber::Driver, driver as u16);
-        let harness = &mut self.nodes[at].harness;
         self.received += 1;
+        match &saying {
+            // A late driver may report when the blocks have finished already.
+            Saying::Connect(request) if request.ticket != 0 && !self.is_late => {
+                let behind = self.broken.get(&(at, request.node, request.incarnation)).copied();
+                if let Some(waiting) = self.nodes[at].drivers[driver].waiting.get_mut(&request.waiting) {
+                    waiting.behind = behind;
+                }
+            }
+            Saying::Connect(_) => {}
+            &Saying::Disconnected { api, incarnation } => {
+                let finished = self.finished(at, (api, incarnation));
+                self.broken.entry((at, api, incarnation)).or_insert(finished);
+            }
+        }
+        let harness = &mut self.nodes[at].harness;
         match saying {
             Saying::Connect(request) => harness
                 .send(address, SignalNumber::ApiConnectRequest, |writer| cold::write(writer, &request))
@@ -321,6 +371,7 @@ impl Cluster {
             SessionStage::Closed => {
                 assert!(block.admitted.remove(&(api, incarnation)), "it was admitted");
                 block.closed.insert((api, incarnation));
+                *block.finished.entry((api, incarnation)).or_default() += 1;
             }
             SessionStage::Failed => {
                 assert!(block.closed.remove(&(api, incarnation)), "closed first, failed once");
