@@ -224,7 +224,10 @@ impl ApiNodes {
             match state {
                 State::Free => {}
                 State::Admitting { session, awaited, waiting } => {
-                    assert!(!awaited.is_empty(), "API node {id}: a data node has not confirmed the admission");
+                    assert!(
+                        !awaited.is_empty(),
+                        "API node {id}: a data node has not confirmed the admission"
+                    );
                     assert!(session.ticket != 0, "API node {id} has a ticket");
                     let is_one = |one: &Candidate| one.request.ticket == 0 || one.is_of(session);
                     assert!(waiting.iter().all(is_one), "API node {id}: one session");

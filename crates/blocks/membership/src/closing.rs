@@ -19,7 +19,8 @@ impl Membership {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
-        let (api, incarnation, host) = (NodeId(body.api), Incarnation(body.incarnation.get()), frame.sender());
+        let (api, incarnation, host) =
+            (NodeId(body.api), Incarnation(body.incarnation.get()), frame.sender());
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if session.incarnation == incarnation => {
                 hosts.remove(&host);

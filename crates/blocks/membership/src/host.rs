@@ -82,12 +82,18 @@ impl Host {
         self.served.iter().filter(|(_, served)| served.closing == Closing::No).map(|(&api, _)| api)
     }
 
+    /// Takes some greetings out, in their order.
+    fn take_greetings(&mut self, is_meant: impl Fn(&Greeting) -> bool) -> Vec<Greeting> {
+        let meant = self.greetings.iter().filter(|(_, greeting)| is_meant(greeting));
+        let numbers: Vec<u64> = meant.map(|(&number, _)| number).collect();
+        numbers.iter().filter_map(|number| self.greetings.remove(number)).collect()
+    }
+
     /// Whether a greeting is of a session whose connections to this data node are being closed.
     fn is_closing(&self, greeting: &Greeting) -> bool {
         let served = self.served.get(&NodeId(greeting.request.node));
         served.is_some_and(|served| {
-            served.closing != Closing::No
-                && greeting.is_of(NodeId(greeting.request.node), served.incarnation)
+            served.closing != Closing::No && greeting.is_of(NodeId(greeting.request.node), served.incarnation)
         })
     }
 
@@ -104,7 +110,10 @@ impl Host {
     }
 
     pub fn check_invariants(&self) {
-        assert!(self.served.values().all(|served| !served.drivers.is_empty()), "a driver serves each session");
+        assert!(
+            self.served.values().all(|served| !served.drivers.is_empty()),
+            "a driver serves each session"
+        );
         assert!(self.greetings.keys().all(|&number| number <= self.numbered), "greetings are numbered");
     }
 }
@@ -144,9 +153,7 @@ impl Membership {
 
     /// Asks once more about greetings of a session, behind what the registrar is sent about it; or holds them back.
     fn ask_again_about(&mut self, cx: &mut Context<'_>, api: NodeId, incarnation: Incarnation) {
-        let is_of = |_: &u64, greeting: &mut Greeting| greeting.is_of(api, incarnation);
-        let greetings: Vec<_> = self.host.greetings.extract_if(.., is_of).collect();
-        for (_, greeting) in greetings {
+        for greeting in self.host.take_greetings(|greeting| greeting.is_of(api, incarnation)) {
             self.ask_registrar(cx, greeting);
         }
     }
@@ -200,10 +207,8 @@ impl Membership {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
         let driver = frame.sender();
-        let is_closed = |_: &u64, greeting: &mut Greeting| {
-            greeting.driver == driver && greeting.is_of(api, incarnation)
-        };
-        for (_, gone) in self.host.greetings.extract_if(.., is_closed) {
+        let is_closed = |greeting: &Greeting| greeting.driver == driver && greeting.is_of(api, incarnation);
+        for gone in self.host.take_greetings(is_closed) {
             cx.mark("waiting connection was closed with its session");
             refuse(cx, &gone, ErrorCode::ConnectionLost as u16, String::new());
         }

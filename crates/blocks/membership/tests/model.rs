@@ -17,7 +17,8 @@ type Action = (u8, u8, u8);
 fn act(cluster: &mut Cluster, (action, a, b): Action) {
     let nodes = cluster.nodes.len();
     let (at, driver) = (usize::from(a) % nodes, usize::from(a) / nodes % 2);
-    let some_client = (!cluster.clients.is_empty()).then(|| usize::from(a) / 3 % cluster.clients.len().max(1));
+    let some_client =
+        (!cluster.clients.is_empty()).then(|| usize::from(a) / 3 % cluster.clients.len().max(1));
     match action {
         0 => {
             let wants = if b % 2 == 0 { 0 } else { 145 + b % 5 };

@@ -9,8 +9,8 @@ use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{
-    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest, HeartbeatBody,
-    SessionStage,
+    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest,
+    HeartbeatBody, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 

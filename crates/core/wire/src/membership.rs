@@ -1,20 +1,29 @@
 //! API nodes connect, disconnect and fail.
 //!
+//! The *host* is the membership of the data node that serves a connection; the *registrar* is that of the president.
+//!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `ApiConnectRequest` | driver | membership | a greeting has arrived: may this API node connect? |
-//! | `ApiConnectConfirm` / `…Refuse` | membership | driver | yes, with this node id / no, with an error |
-//! | `ApiConnectedOrder` | membership | coordinators, data managers, dictionary, info | this incarnation of the API node is admitted, for the first time or again |
-//! | `ApiConnectedConfirm` | the same | membership | what comes from it will be accepted here |
-//! | `ApiDisconnectedReport` | driver | membership | a connection of the API node broke, all are closed now |
-//! | `ApiConnectionClosedOrder` | membership | coordinators, data managers, dictionary, info | end what depends on it |
-//! | `ApiConnectionClosedConfirm` | the same | membership | everything received from it is finished |
-//! | `ApiFailedOrder` | membership | the same | this incarnation of the API node has ended and will not reconnect |
-//! | `ApiFailedConfirm` | the same | membership | nothing of it is left here |
-//! | `HeartbeatRequest` / `…Confirm` | API node / membership | | both are alive; carries epoch and view |
-//! | `DisconnectOrder` | API node | membership | disconnect notice: the session ends, nobody will ask for outcomes |
+//! | `ApiConnectRequest` | driver | host | a greeting has arrived: may this API node connect? |
+//! | `ApiConnectConfirm` / `…Refuse` | host | driver | yes, with this node id / no, with an error |
+//! | `ApiAdmissionRequest`, `…Confirm`, `…Refuse` | host, registrar | registrar, host | the same |
+//! | `ApiSessionRequest` / `…Confirm` | registrar / host | host / registrar | notify your blocks of a session's stage / all have confirmed |
+//! | `ApiConnectedOrder` | host | coordinators, data managers, dictionary, info | this incarnation of the API node is admitted, for the first time or again |
+//! | `ApiConnectedConfirm` | the same | host | what comes from it will be accepted here |
+//! | `ApiDisconnectedReport` | driver | host | a connection of the API node broke, all are closed now |
+//! | `ApiConnectionsClosedReport` | host | registrar | all connections to this data node are closed |
+//! | `ApiDisconnectOrder` | registrar | host | close all connections of this API node |
+//! | `ApiConnectionClosedOrder` | host | coordinators, data managers, dictionary, info | end what depends on it |
+//! | `ApiConnectionClosedConfirm` | the same | host | everything received from it is finished |
+//! | `ApiFailedOrder` | host | the same | this incarnation of the API node has ended and will not reconnect |
+//! | `ApiFailedConfirm` | the same | host | nothing of it is left here |
+//! | `HeartbeatRequest` / `…Confirm` | API node / host | | both are alive; carries epoch and view |
+//! | `DisconnectOrder` | API node | host | disconnect notice: the session ends, nobody will ask for outcomes |
+//! | `ApiLeavingReport` | host | registrar | the same |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
-//! | the same | driver | membership | an order of a block for which this thread has no connection |
+//! | the same | driver | host | an order of a block for which this thread has no connection |
+//! | `ApiUnwantedReport` | host | registrar | the same, if the data node has none either |
+//! | `ApiNodesRequest` / `…Confirm` | the next registrar / host | | what do you know of all sessions? |
 //!
 //! Blocks accept nothing of an API node before they are notified that it is admitted, nor of another incarnation than
 //! the one that is. Its connections are confirmed when all of them are.

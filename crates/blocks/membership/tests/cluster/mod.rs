@@ -9,8 +9,8 @@ use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_membership::{Membership, Phase, Settings};
 use vinga_wire::membership::{
-    ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
-    HeartbeatBody, SessionStage,
+    ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
+    CloseConnectionOrder, HeartbeatBody, SessionStage,
 };
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, U32, U64, cold};
@@ -163,10 +163,16 @@ impl Cluster {
         for sent in self.nodes[at].harness.take_sent() {
             match stage(&sent) {
                 Some((SessionStage::Closed, api, _)) if !self.is_late => {
-                    assert!(!self.is_open(api), "blocks are notified that API node {api} is closed before it is");
+                    assert!(
+                        !self.is_open(api),
+                        "blocks are notified that API node {api} is closed before it is"
+                    );
                 }
                 Some((SessionStage::Admitted, api, _)) if !self.is_late => {
-                    assert!(!self.is_open(api), "API node {api} is admitted before its connections are closed");
+                    assert!(
+                        !self.is_open(api),
+                        "API node {api} is admitted before its connections are closed"
+                    );
                 }
                 _ => {}
             }
@@ -203,7 +209,10 @@ impl Cluster {
             }
         }
         let in_use = self.nodes[at].harness.block().api_nodes().count();
-        assert!(in_use <= usize::from(API_NODES_MAX) + 1, "an admission that was given up, and those there may be");
+        assert!(
+            in_use <= usize::from(API_NODES_MAX) + 1,
+            "an admission that was given up, and those there may be"
+        );
     }
 
     fn is_open(&self, api: u8) -> bool {
@@ -255,7 +264,6 @@ impl Cluster {
             }
             // It may report each of them.
             driver.outbox.extend(connections.iter().map(|_| Saying::Disconnected { api, incarnation }));
-
         }
     }
 

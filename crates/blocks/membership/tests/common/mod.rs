@@ -17,11 +17,8 @@ pub const DRIVERS: [Address; 2] =
 pub const OTHER: Address = Address::new(NodeId(2), BlockNumber::Membership, 0);
 /// Those that confirm what becomes of a session.
 #[allow(dead_code, reason = "the model has blocks of its own")]
-pub const BLOCKS: [Address; 3] = [
-    Address::new(NODE, BlockNumber::Coordinator, 0),
-    Address::new(NODE, BlockNumber::DataManager, 0),
-    OTHER,
-];
+pub const BLOCKS: [Address; 3] =
+    [Address::new(NODE, BlockNumber::Coordinator, 0), Address::new(NODE, BlockNumber::DataManager, 0), OTHER];
 pub const HEARTBEAT: Span = Span::from_millis(1500);
 pub const GRACE: Span = Span::from_millis(3000);
 pub const API_NODES_MAX: u8 = 4;
