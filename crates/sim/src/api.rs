@@ -20,7 +20,7 @@ mod transactions;
 use crate::agenda::Time;
 use crate::connection::Side;
 use crate::pipe::{Payload, PipeId};
-use crate::topology::{API_FIRST, PRESIDENT};
+use crate::topology::API_FIRST;
 use crate::world::{Event, Stage, World};
 use backups::BackingUp;
 use caller::{Caller, Surroundings};
@@ -455,7 +455,7 @@ impl World {
     pub(crate) fn late_schema_event(&self) -> Option<&String> {
         let is_closed = |connection: usize| {
             let connection = &self.connections[connection];
-            connection.link.node == PRESIDENT && connection.side == Side::Closed
+            connection.link.node <= self.president() && connection.side == Side::Closed
         };
         let has_noticed = |api: &&ApiNode| !api.links.open().any(is_closed);
         self.apis.iter().filter(has_noticed).find_map(|api| api.caller.watching.suspicion())

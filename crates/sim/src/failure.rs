@@ -36,6 +36,11 @@ impl World {
         self.failures.last().map_or_else(|| first_view(&self.profile), |failure| failure.view.clone())
     }
 
+    /// The data node that leads the cluster, or is going to when all have adopted the newest view.
+    pub(crate) fn president(&self) -> u8 {
+        self.newest_view().president().expect("a data node is left").0
+    }
+
     /// A data node dies.
     pub(crate) fn kill_node(&mut self, node: u8) {
         self.note(|| format!("data node {node} dies"));

@@ -4,7 +4,7 @@ use crate::agenda::Time;
 use crate::failure::FailureMarker;
 use crate::profile::Fault;
 use crate::thread::ThreadId;
-use crate::topology::PRESIDENT;
+use crate::topology::FIRST_NODE;
 use crate::world::{Event, World};
 use std::mem;
 use vinga_kernel::files::{FileAnswer, FileData};
@@ -17,7 +17,7 @@ impl World {
         let (now, interval) = (self.now(), self.profile.fault_interval);
         let comes_back = self.profile.log.is_some();
         for (node, disk) in (1..).zip(&mut self.disks) {
-            let may_die = node != PRESIDENT || comes_back;
+            let may_die = node != FIRST_NODE || comes_back;
             let kinds = Fault::OF_DISKS.into_iter().filter(|kind| {
                 self.profile.faults.contains(kind) && (may_die || *kind != Fault::FailingDisk)
             });

@@ -2,9 +2,9 @@
 
 use crate::agenda::Time;
 use crate::pipe::PipeId;
-use crate::profile::Fault;
+use crate::profile::{Coordinators, Fault};
 use crate::thread::ThreadId;
-use crate::topology::{API_FIRST, PRESIDENT};
+use crate::topology::{API_FIRST, FIRST_NODE};
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
 use vinga_dictionary::Dictionary;
@@ -207,6 +207,7 @@ impl World {
 
     /// A signal leaves a data node for another: whether somebody dies of it.
     pub(crate) fn meets_crash_point(&mut self, frame: &Frame<'_>, from: u8, to: u8) -> Option<Crash> {
+        let first_may_die = self.may_die(FIRST_NODE);
         let point = self.nemesis.crash_point.as_mut()?;
         if frame.signal() != Some(point.signal) || self.stage != Stage::Running {
             return None;
@@ -218,7 +219,7 @@ impl World {
             return None;
         }
         let victim = if point.sender_dies { from } else { to };
-        if victim == PRESIDENT {
+        if victim == FIRST_NODE && !first_may_die {
             return None;
         }
         if point.passing > 0 {
@@ -329,11 +330,17 @@ impl World {
         self.nemesis.random.bool().then(|| usize::from(owner.0 - API_FIRST))
     }
 
-    /// Data nodes that the cluster can do without: their groups keep another. The president's can't be done without yet.
+    /// Whether a data node may die for good: clusters with disks are restarted as a whole, and others need a coordinator.
+    fn may_die(&self, node: u8) -> bool {
+        node != FIRST_NODE
+            || self.profile.log.is_none() && self.profile.coordinators == Coordinators::Everywhere
+    }
+
+    /// Data nodes that the cluster can do without: their groups keep another.
     pub(crate) fn victims(&self) -> Vec<u8> {
         let groups = self.profile.groups.list();
         (1..=groups.len() as u8)
-            .filter(|&node| node != PRESIDENT && self.is_alive(node))
+            .filter(|&node| self.may_die(node) && self.is_alive(node))
             .filter(|&node| {
                 let group = groups[usize::from(node - 1)];
                 let members = (1..=groups.len() as u8).filter(|&n| groups[usize::from(n - 1)] == group);
@@ -356,7 +363,7 @@ impl World {
         match crash.aftermath {
             Aftermath::None => {}
             Aftermath::Silence(span) => {
-                let silent = crash.coordinator.map_or(PRESIDENT, |coordinator| coordinator.node().0);
+                let silent = crash.coordinator.map_or(self.president(), |coordinator| coordinator.node().0);
                 // What a dead coordinator's transactions have caused stays on its way between the others for a while.
                 let is_dead = silent == crash.victim;
                 self.cut_links(|from, _| is_dead || from == silent, span);

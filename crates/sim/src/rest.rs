@@ -6,7 +6,6 @@
 //! tables; and when all tables are dropped, all pages are free.
 
 use crate::thread::ThreadId;
-use crate::topology::PRESIDENT;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::{PartitionId, RowId};
@@ -38,7 +37,7 @@ impl World {
 
     /// The dictionary of the president's node.
     fn dictionary(&self) -> &Dictionary {
-        let own = self.threads.iter().filter(|thread| thread.node == PRESIDENT);
+        let own = self.threads.iter().filter(|thread| thread.node == self.president());
         let dictionary = own.into_iter().find_map(|thread| thread.executor.host().dictionary());
         dictionary.expect("the president has one")
     }

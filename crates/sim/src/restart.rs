@@ -14,7 +14,7 @@ use crate::agenda::Time;
 use crate::connection::Side;
 use crate::disk::Disk;
 use crate::thread::{Source, Thread, ThreadId};
-use crate::topology::{self, PRESIDENT};
+use crate::topology::{self, FIRST_NODE};
 use crate::world::{End, Event, Stage, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ impl World {
 
     /// All data nodes die.
     pub(crate) fn kill_cluster(&mut self) {
-        if !self.is_alive(PRESIDENT) || self.starts.deaths_left == 0 {
+        if !self.is_alive(FIRST_NODE) || self.starts.deaths_left == 0 {
             return;
         }
         self.starts.deaths_left -= 1;
@@ -191,7 +191,7 @@ impl World {
     }
 
     fn stop_cluster(&mut self) {
-        let was_started = self.accepts_clients(PRESIDENT);
+        let was_started = self.accepts_clients(FIRST_NODE);
         for node in 1..=self.alive.len() as u8 {
             self.alive[usize::from(node) - 1] = false;
             self.crash_disk(node);
@@ -317,7 +317,7 @@ impl World {
 
     /// The epoch that everything was restored to, and the first one after it.
     fn restored(&self) -> (Epoch, Epoch) {
-        let own = self.threads.iter().filter(|thread| thread.node == PRESIDENT);
+        let own = self.threads.iter().filter(|thread| thread.node == FIRST_NODE);
         let host = own.map(|thread| thread.executor.host()).find(|host| host.lifecycle().is_some());
         let host = host.expect("the president has a disk");
         let restored = host.lifecycle().expect("it was looked for").restored();

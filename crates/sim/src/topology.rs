@@ -11,9 +11,8 @@ use vinga_wire::view::ClusterView;
 /// The lowest id of an API node.
 pub const API_FIRST: u8 = 145;
 
-/// The node whose membership admits API nodes and whose dictionary changes the schema; it has coordinators, and is never
-/// killed.
-pub const PRESIDENT: u8 = 1;
+/// The node that leads the cluster first; it has coordinators.
+pub const FIRST_NODE: u8 = 1;
 
 impl Groups {
     /// The node group of each data node, in the order of their ids from 1.
@@ -39,7 +38,7 @@ pub fn hosting(profile: &Profile, node: u8) -> Vec<ThreadHosting> {
     (0..threads)
         .map(|thread| {
             let data_managers = begin(thread)..begin(thread + 1);
-            let has_coordinators = node == PRESIDENT || profile.coordinators == Coordinators::Everywhere;
+            let has_coordinators = node == FIRST_NODE || profile.coordinators == Coordinators::Everywhere;
             let coordinators = if has_coordinators { thread..thread + 1 } else { 0..0 };
             ThreadHosting {
                 streams: if profile.log.is_some() {

@@ -230,17 +230,16 @@ impl Dictionary {
         cold::write(&mut cx.frame(requester.refusal, requester.address), &body);
     }
 
-    /// Another data node leads the cluster: its dictionary changes the schema, so that there is one order of changes.
+    /// Another data node leads the cluster: its dictionary changes the schema, so that there is one order of changes. A
+    /// client asks here only until it has received the view.
     pub(crate) fn refuse_elsewhere(&self, cx: &mut Context<'_>, refusal: SignalNumber, frame: &Frame<'_>) {
         let request = cold::read::<u32>(frame).unwrap_or(0);
         let requester = Requester { address: frame.sender(), request, refusal };
         let detail = match cx.view().president() {
-            Some(president) => {
-                format!("only data node {president}, which leads the cluster, changes the schema")
-            }
+            Some(president) => format!("data node {president} leads the cluster and changes the schema"),
             None => "no data node leads the cluster".into(),
         };
-        self.refuse(cx, requester, Refused { code: ErrorCode::NotSupportedYet, detail });
+        self.refuse(cx, requester, Refused { code: ErrorCode::SchemaBusy, detail });
     }
 
     /// Too much waits for the API node already to make it a long answer.

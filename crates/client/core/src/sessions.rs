@@ -137,15 +137,16 @@ impl Sessions {
     /// Opens what is due; returns the endpoints that have to be given up, and why.
     pub fn on_time(&mut self, net: &mut Net) -> Vec<(u16, Error)> {
         let mut lost = Vec::new();
+        let ticket = self.ticket;
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Waiting { until } if until <= net.now => {
-                    let may_open = self.may_open(endpoint);
+                    let may_open = self.may_open(endpoint, until, net.now);
                     let session = self.get_mut(endpoint);
                     if may_open {
                         session.state = State::First { since: net.now };
                         session.open(net, LinkId::new(endpoint, 0));
-                    } else if session.node.is_some() {
+                    } else if ticket != 0 && session.node.is_some() {
                         // Another address of the same data node is used.
                         session.state = State::Waiting { until: net.now + net.settings.reconnect_pause.1 };
                     }
@@ -192,12 +193,17 @@ impl Sessions {
         last_seen.is_some_and(|last_seen| net.now - last_seen > net.settings.silence_max)
     }
 
-    /// As long as the client has no ticket only one data node is greeted, and each by one address at a time.
-    fn may_open(&self, endpoint: u16) -> bool {
+    /// As long as the client has no ticket only one data node is greeted, and each by one address at a time: the one that
+    /// has waited longest, so that each is tried, however long others don't answer.
+    fn may_open(&self, endpoint: u16, since: Tick, now: Tick) -> bool {
         let node = self.get(endpoint).node;
         let is_rival = |session: &Session| {
             let may_be_greeted = self.ticket != 0 && (node.is_none() || session.node != node);
-            !matches!(session.state, State::Waiting { .. }) && !may_be_greeted
+            let is_before = match session.state {
+                State::Waiting { until } => until <= now && until < since,
+                State::First { .. } | State::Further { .. } | State::Ready { .. } | State::Left => true,
+            };
+            is_before && !may_be_greeted
         };
         !self.is_leaving && !self.list.iter().any(is_rival)
     }

@@ -3,7 +3,6 @@
 use crate::agenda::Time;
 use crate::api::LinkKey;
 use crate::pipe::Payload;
-use crate::topology::PRESIDENT;
 use crate::world::World;
 use std::collections::BTreeMap;
 use vinga_client_core::{Command, LinkId};
@@ -79,7 +78,7 @@ impl World {
                 }
                 Command::Close(link) => {
                     self.check_reason(api, link);
-                    if LinkKey::from(link).node == PRESIDENT {
+                    if LinkKey::from(link).node <= self.president() {
                         self.apis[api].caller.on_notifier_lost();
                     }
                     let Some(closed) = self.apis[api].links.list.remove(&link) else { continue };
