@@ -24,7 +24,7 @@ use crate::closing::close_order;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::membership::{ApiNodesConfirm, KnownConnections, KnownSession, SessionStage};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
@@ -117,11 +117,14 @@ impl Membership {
 
     /// Goes on from what all hosts know, as soon as all have answered.
     fn end_succession(&mut self, cx: &mut Context<'_>) {
-        let Some(Succession { answers, early, .. }) =
-            self.succession.take_if(|succession| succession.awaited.is_empty())
-        else {
+        let is_early = cx.has_bug(InjectedBug::NextRegistrarDecidesEarly);
+        let knows_enough = |it: &mut Succession| it.awaited.is_empty() || is_early && !it.answers.is_empty();
+        let Some(Succession { mut answers, early, .. }) = self.succession.take_if(knows_enough) else {
             return;
         };
+        if cx.has_bug(InjectedBug::NextRegistrarKnowsNobody) {
+            answers.clear();
+        }
         let hosts = answers.len();
         let mut known: BTreeMap<u8, Vec<(Address, KnownSession)>> = BTreeMap::new();
         for (host, answer) in answers {

@@ -172,6 +172,10 @@ injected_bugs! {
     DeadDefinitionsRestored = "dead-definitions-restored";
     /// A copy takes the place of its table though the write fence on that has ended.
     CopyReplacesUnfenced = "copy-replaces-unfenced";
+    /// The next president's membership begins without the sessions that others know.
+    NextRegistrarKnowsNobody = "next-registrar-knows-nobody";
+    /// The next president's membership decides when the first host has answered.
+    NextRegistrarDecidesEarly = "next-registrar-decides-early";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
     /// A backup leaves out what is changed while the rows are read.
