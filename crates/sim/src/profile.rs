@@ -339,7 +339,7 @@ fn uses_disks(seed: u64) -> bool {
 /// Which data nodes have coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coordinators {
-    /// The president alone, which never dies.
+    /// The first president alone, which is not killed.
     AtPresident,
     /// Each data node.
     Everywhere,

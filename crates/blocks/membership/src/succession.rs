@@ -117,9 +117,9 @@ impl Membership {
 
     /// Goes on from what all hosts know, as soon as all have answered.
     fn end_succession(&mut self, cx: &mut Context<'_>) {
-        let is_early = cx.has_bug(InjectedBug::NextRegistrarDecidesEarly);
-        let knows_enough = |it: &mut Succession| it.awaited.is_empty() || is_early && !it.answers.is_empty();
-        let Some(Succession { mut answers, early, .. }) = self.succession.take_if(knows_enough) else {
+        let Some(Succession { mut answers, early, .. }) =
+            self.succession.take_if(|succession| succession.awaited.is_empty())
+        else {
             return;
         };
         if cx.has_bug(InjectedBug::NextRegistrarKnowsNobody) {

@@ -205,6 +205,20 @@ impl Rig {
     }
 }
 
+/// A client that has no ticket greets one data node at a time. Those that don't answer keep it from none of the others.
+#[test]
+fn each_data_node_is_greeted_in_turn() {
+    let mut rig = Rig::new(3);
+    let mut greeted = Vec::new();
+    for _ in 0..60 {
+        rig.advance(1000);
+        greeted.extend(rig.greetings().into_iter().map(|(link, _)| node_at(link)));
+    }
+    let in_turn: Vec<u8> = (1..=3).cycle().take(greeted.len()).collect();
+    assert!(greeted.len() >= 6, "each greeting is given up after a while: {greeted:?}");
+    assert_eq!(greeted, in_turn);
+}
+
 /// The answers to two commits are lost with a connection. The second was committed first, so the answer to the first
 /// question has the greater number: when it comes alone, the other outcome is not known yet.
 #[test]

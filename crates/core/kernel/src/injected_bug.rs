@@ -174,8 +174,6 @@ injected_bugs! {
     CopyReplacesUnfenced = "copy-replaces-unfenced";
     /// The next president's membership begins without the sessions that others know.
     NextRegistrarKnowsNobody = "next-registrar-knows-nobody";
-    /// The next president's membership decides when the first host has answered.
-    NextRegistrarDecidesEarly = "next-registrar-decides-early";
     /// A refused schema change does not remove what it had prepared.
     UndoForgetsPrepared = "undo-forgets-prepared";
     /// A backup leaves out what is changed while the rows are read.

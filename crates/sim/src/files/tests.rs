@@ -74,11 +74,11 @@ fn nobody_is_answered_when_the_node_has_died() {
 #[test]
 fn the_president_may_not_stop() {
     let mut world = world();
-    let id = world.thread_of(PRESIDENT, 0);
+    let id = world.thread_of(FIRST_NODE, 0);
     world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string(), error: 0 });
     assert_eq!(
         world.violations,
         ["data node 1 can't be done without, and stops itself: the disk has failed"]
     );
-    assert!(world.is_alive(PRESIDENT));
+    assert!(world.is_alive(FIRST_NODE));
 }
