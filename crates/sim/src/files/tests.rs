@@ -72,8 +72,9 @@ fn nobody_is_answered_when_the_node_has_died() {
 }
 
 #[test]
-fn the_president_may_not_stop() {
+fn the_last_node_may_not_stop() {
     let mut world = world();
+    world.kill_node(2);
     let id = world.thread_of(FIRST_NODE, 0);
     world.on_stop_order(id, StopNodeOrder { reason: "the disk has failed".to_string(), error: 0 });
     assert_eq!(
