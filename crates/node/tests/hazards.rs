@@ -55,10 +55,10 @@ hazards! {
 
     /// An API node sends a commit and loses a connection; it comes back and asks what became of the commit before that
     /// was read: who answers "never committed" now lies, since it is committed a moment later.
-    who_comes_back_is_answered_when_all_it_sent_was_read breaks ReconnectDoesNotWait;
+    a_client_that_reconnects_is_answered_after_everything_it_sent breaks ReconnectDoesNotWait;
 
     /// The connection breaks while the commit goes on: the outcome must be known to the API node that comes back.
-    a_commit_that_outlives_its_connection_is_known_to_who_comes_back
+    a_client_that_reconnects_learns_of_a_commit_that_outlived_its_connection
         breaks OutcomeForgottenWhenSent, ClosedConnectionForgetsOutcomes;
 
     /// What is kept so that an API node can ask for an outcome goes when it has confirmed it, without sending anything
@@ -102,7 +102,7 @@ hazards! {
 
     /// An API node sets a write fence on a table to copy its rows while another one has changed a row and not committed
     /// yet: a copy that begins before lacks what was acknowledged.
-    who_copies_behind_a_fence_misses_no_commit breaks SwitchDoesNotWait;
+    a_copy_behind_a_write_fence_lacks_no_commit breaks SwitchDoesNotWait;
 
     /// Two transactions lock a row each, at different nodes, and want the other's: neither data manager sees a cycle.
     a_cycle_over_two_nodes_is_broken_by_its_youngest breaks DeadlockVictimGoesOn;
@@ -111,7 +111,7 @@ hazards! {
     a_cycle_through_queues_and_shared_locks_is_broken breaks DeadlockVictimGoesOn;
 
     /// Who skips a locked row and stands in the queue for it all the same gets its lock some time later, for nobody.
-    who_skips_a_locked_row_stands_in_no_queue breaks SkipLeavesQueueEntry;
+    an_operation_that_skips_a_locked_row_is_in_no_queue breaks SkipLeavesQueueEntry;
 
     /// A read that was not to wait is answered that it has locked a row, which somebody else goes on to change.
     a_read_that_does_not_wait_has_a_lock_or_an_error breaks NoWaitReadCountsAsLock;
@@ -204,7 +204,7 @@ mod scenarios {
         c.ends_well();
     }
 
-    pub fn who_comes_back_is_answered_when_all_it_sent_was_read(bug: Option<InjectedBug>) {
+    pub fn a_client_that_reconnects_is_answered_after_everything_it_sent(bug: Option<InjectedBug>) {
         let mut c = three(bug);
         let [key] = keys(&c);
         for (thread, name) in [(0, 1), (1, 2)] {
@@ -232,7 +232,9 @@ mod scenarios {
         c.ends_well();
     }
 
-    pub fn a_commit_that_outlives_its_connection_is_known_to_who_comes_back(bug: Option<InjectedBug>) {
+    pub fn a_client_that_reconnects_learns_of_a_commit_that_outlived_its_connection(
+        bug: Option<InjectedBug>,
+    ) {
         let mut c = three(bug);
         let [key] = keys(&c);
         c.greet(0, 1);
@@ -562,7 +564,7 @@ mod scenarios {
         c.ends_well();
     }
 
-    pub fn who_skips_a_locked_row_stands_in_no_queue(bug: Option<InjectedBug>) {
+    pub fn an_operation_that_skips_a_locked_row_is_in_no_queue(bug: Option<InjectedBug>) {
         let mut c = three(bug);
         let [key, other] = keys(&c);
         c.at_once(&[Op::Insert(row(key, 1)), Op::Insert(row(other, 1))]);
@@ -654,7 +656,7 @@ mod scenarios {
         c.ends_well();
     }
 
-    pub fn who_copies_behind_a_fence_misses_no_commit(bug: Option<InjectedBug>) {
+    pub fn a_copy_behind_a_write_fence_lacks_no_commit(bug: Option<InjectedBug>) {
         const CHANGED: Received = Received::Other(SignalNumber::SchemaChangeConfirm);
         let mut c = three(bug);
         let [key, other] = keys(&c);

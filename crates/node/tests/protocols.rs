@@ -237,7 +237,7 @@ fn a_lock_wait_is_no_longer_when_its_row_goes_and_comes_back() {
 /// Of those who wait for a row that comes and goes many are in the queue for long: they stand in the data manager's
 /// lists once.
 #[test]
-fn who_waits_for_a_row_that_comes_and_goes_is_listed_once() {
+fn an_operation_that_waits_for_a_row_that_comes_and_goes_is_listed_once() {
     let mut c = Cluster::new(1);
     let makers: Vec<TransactionId> = (0..12).map(|_| c.begin()).collect();
     for &maker in &makers {
@@ -403,7 +403,7 @@ fn an_operation_alone_that_waits_is_given_up() {
 
 /// The rollback comes before the answer of a data manager that may have committed: that answer decides.
 #[test]
-fn who_gives_up_just_after_the_commit_learns_what_was_decided() {
+fn a_client_that_gives_up_just_after_the_commit_learns_the_decision() {
     const ROLLED_BACK: Received = Received::Confirm { request: 11, outcome: 2, errors: vec![] };
     for (is_locked, expected) in [(true, ROLLED_BACK), (false, committed(11))] {
         let mut c = Cluster::new(1);

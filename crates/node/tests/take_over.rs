@@ -50,7 +50,7 @@ hazards! {
 
     /// Rows are copied behind a write fence while a successor has not yet committed what its coordinator had begun to
     /// commit: the copy lacks it, and the API node is answered that it is committed.
-    who_copies_behind_a_fence_waits_for_take_overs breaks SchemaForgetsOrphans;
+    a_copy_behind_a_write_fence_waits_for_take_overs breaks SchemaForgetsOrphans;
 }
 
 mod scenarios {
@@ -148,7 +148,7 @@ mod scenarios {
         c.ends_well();
     }
 
-    pub fn who_copies_behind_a_fence_waits_for_take_overs(bug: Option<InjectedBug>) {
+    pub fn a_copy_behind_a_write_fence_waits_for_take_overs(bug: Option<InjectedBug>) {
         const CHANGED: Received = Received::Other(SignalNumber::SchemaChangeConfirm);
         let mut c = cluster(4, bug);
         let key = key_at(&c, 2);

@@ -175,7 +175,7 @@ fn rows_exchange_their_values() {
 }
 
 #[test]
-fn who_touches_no_unique_column_touches_no_index() {
+fn a_change_of_no_unique_column_touches_no_index() {
     let mut c = cluster(1);
     c.at_once(&[Op::Insert(bare(1, 10))]);
     let one_phase_commits = |c: &Cluster| -> u64 {

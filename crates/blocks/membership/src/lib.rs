@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_is_told_by_its_token() {
+    fn a_token_says_what_its_timer_is_for() {
         assert!(matches!(Timer::from_token(Timer::Check.token()), Timer::Check));
         let token = Timer::Grace { api: NodeId(255), grace: 1 << 40 }.token();
         assert!(

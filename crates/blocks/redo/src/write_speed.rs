@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_restarts_decides_what_is_the_greatest_speed() {
+    fn the_greatest_speed_depends_on_which_node_restarts() {
         let mut speed = Timed::new(&Conditions { restart: Restart::Own, ..CALM });
         assert_eq!(speed.now(), (Some(400 * M), Reason::NotOverloaded));
         speed.0.adapt(speed.1, &CALM);

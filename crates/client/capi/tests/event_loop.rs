@@ -120,7 +120,7 @@ fn wait(cluster: Handle<Cluster>) -> c_int {
 }
 
 #[test]
-fn who_waits_for_a_lock_sleeps() {
+fn a_thread_that_waits_for_a_lock_sleeps() {
     let world = World::new();
     let rust = world.rust();
     let table = rust.table("test.t").expect("it is there");

@@ -265,7 +265,7 @@ fn abandoned_transactions_are_rolled_back() {
 
 /// The request comes when the commit is decided, when it has failed, or when one of its shares is done.
 #[test]
-fn who_stops_a_commit_learns_what_was_decided() {
+fn a_client_that_stops_a_commit_learns_the_decision() {
     let mut world = world(6);
     let table = world.create("test.t");
     let cases = [

@@ -431,7 +431,7 @@ fn the_end_of_a_locking_scan_is_found_without_executing() {
 }
 
 #[test]
-fn who_expects_few_rows_locks_few() {
+fn a_scan_that_expects_few_rows_locks_few() {
     let node = start_node();
     let cluster = Cluster::connect(node.address()).unwrap();
     let table = items(&cluster, 400);

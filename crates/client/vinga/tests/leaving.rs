@@ -57,7 +57,7 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn more_at_once_than_there_are_ids() {
+fn more_clients_than_there_are_ids() {
     let node = start_node();
     let stays = Cluster::connect(node.address()).unwrap();
     stays.create_table(table()).unwrap();

@@ -85,7 +85,7 @@ fn code<T: std::fmt::Debug>(result: vinga::Result<T>) -> ErrorCode {
 }
 
 #[test]
-fn who_does_not_wait_fails_at_once() {
+fn an_operation_that_may_not_wait_fails_immediately() {
     let (_node, cluster, table) = start(FOR_EVER, 4);
     let mut holder = holder(&cluster, &table, &[1], Lock::Exclusive);
     holder.insert(&table, &job(9, 0)).unwrap();

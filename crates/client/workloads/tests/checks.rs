@@ -261,7 +261,7 @@ fn scans_meet_what_is_there() {
 }
 
 #[test]
-fn who_waits_for_a_lock_waits_for_somebody() {
+fn an_operation_that_waits_for_a_lock_waits_for_a_holder() {
     let mut waiter =
         write(1, 200, (1000, 1600), Fate::RolledBack { error: Some(ErrorCode::LockTimeout), operation: 1 });
     let result = OperationResult::Failed(ErrorCode::LockTimeout);
@@ -278,7 +278,7 @@ fn who_waits_for_a_lock_waits_for_somebody() {
 }
 
 #[test]
-fn who_does_not_wait_finds_somebody_there_and_not_itself() {
+fn an_operation_that_may_not_wait_finds_another_holder() {
     let denied = |wait: LockWait, result: OperationResult, fate: Fate| {
         let mut transaction = write(1, 200, (1000, 1600), fate);
         let mut event = operation(2, OperationKind::ReadExclusive, 1, Body::None, (1100, 1200), result);

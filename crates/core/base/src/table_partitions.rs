@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sound_is_told() {
+    fn unsound_partitions_are_refused_with_a_reason() {
         for ids in [vec![], vec![1, 1]] {
             assert!(!TablePartitions(ids.into_iter().map(PartitionId).collect()).is_sound());
         }

@@ -44,7 +44,7 @@ fn a_long_stream_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn who_sleeps_is_woken_once_and_for_what_it_wants() {
+fn a_sleeping_side_is_woken_once_and_for_what_it_waits_for() {
     let (area, _memory) = Area::make().unwrap();
     let area = Arc::new(area);
     let (mut to_node, mut from_node) = ends(area.clone(), Side::Client);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_bound_or_told_why_not() {
+    fn a_thread_is_bound_or_the_reason_is_reported() {
         std::thread::spawn(|| {
             let cpu = *allowed().last().unwrap();
             bind(&[cpu]).unwrap();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_text_is_told() {
+    fn the_newest_text_is_shown() {
         let summary = BlockSummary::new();
         assert_eq!(reported(&summary), "");
         summary.update(5, |out| out.write_str("first: 1 of 2\nsecond: é\n"));

@@ -348,7 +348,7 @@ mod tests {
     use vinga_wire::{Address, BlockNumber, Frame, FrameWriter};
 
     #[test]
-    fn timers_in_a_row_are_told_as_one() {
+    fn successive_timers_are_shown_as_one() {
         let mut trace = TraceRing::default();
         let me = Address::new(NodeId(1), BlockNumber::Coordinator, 0);
         for number in 0..500 {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_connects_is_known() {
+    fn the_user_who_connects_is_known() {
         let path = std::env::temp_dir().join(format!("vinga-peer-{}.sock", std::process::id()));
         let socket = LocalSocket::listen(&path).unwrap();
         assert!(socket.accept().is_err_and(|why| why.kind() == io::ErrorKind::WouldBlock));

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_of_another_user_is_told_so() {
+    fn a_process_of_another_user_is_reported_as_such() {
         let pid = Pid::from_raw(77).expect("it is no zero");
         let error = refusal(pid, Errno::PERM);
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);

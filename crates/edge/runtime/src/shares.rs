@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_little_waits_for_one_piece_each_time() {
+    fn a_node_that_asks_for_little_waits_for_one_piece_each_time() {
         for flooding in [200, 2_000] {
             let mut thread = Thread::of(&[Client::asking(2_000, 10_000), Client::flooding(flooding)]);
             thread.run(1_000_000);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_has_saved_nothing_up() {
+    fn a_node_that_was_idle_has_saved_nothing_up() {
         let mut late = Client::flooding(5_000);
         late.asks_at = 500_000_000;
         let mut thread = Thread::of(&[Client::flooding(5_000), Client::flooding(5_000), late]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_is_not_bounded() {
+    fn a_single_node_is_not_limited() {
         let one = [NodeId(150)];
         let mut shares = FairShares::default();
         assert!(shares.begin(&one, 10).is_some(), "the other parties are not known yet");

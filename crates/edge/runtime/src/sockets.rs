@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_alarms_nobody() {
+    fn a_client_that_disconnects_causes_no_warning() {
         let (level, text) = reported(&Broken::Rule(ErrorCode::ConnectionLost, 0));
         assert_eq!(level, Level::Info);
         assert!(!text.contains("4002"), "{text}");

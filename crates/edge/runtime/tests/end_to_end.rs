@@ -192,7 +192,7 @@ fn send_threads_share_what_owners_do_not_write() {
 }
 
 #[test]
-fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
+fn a_client_that_reads_too_slowly_is_closed() {
     for mut settings in both_ways(2) {
         settings.limits.send_buffer_bytes = 5_000_000;
         let (node, records) = start(settings);

@@ -225,7 +225,7 @@ fn a_slow_reader_is_held_back_and_then_let_go() {
 }
 
 #[test]
-fn whoever_lets_too_much_pile_up_is_let_go_at_once() {
+fn a_client_that_reads_too_slowly_is_closed() {
     let mut settings = settings(2);
     settings.limits.send_buffer_bytes = 5_000_000;
     let (node, records, path) = start_local("pile", settings);

@@ -26,7 +26,7 @@ fn main() {
         return run_node(&PathBuf::from(folder));
     }
     let tests: [(&str, fn()); 6] = [
-        ("a_node_without_descriptors_refuses_and_lives", a_node_without_descriptors_refuses_and_lives),
+        ("a_node_without_descriptors_refuses_and_goes_on", a_node_without_descriptors_refuses_and_goes_on),
         ("a_panic_is_reported", a_panic_is_reported),
         ("a_bad_access_is_reported", a_bad_access_is_reported),
         (
@@ -183,7 +183,7 @@ fn a_node_that_cannot_go_on_says_why_and_ends() {
     assert!(log.contains("info node: the node has stopped"), "{log}");
 }
 
-fn a_node_without_descriptors_refuses_and_lives() {
+fn a_node_without_descriptors_refuses_and_goes_on() {
     let node = Node::start_with("descriptors", Some(60));
     let mut clients = Vec::new();
     let refused = loop {

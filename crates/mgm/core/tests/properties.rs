@@ -351,7 +351,7 @@ fn flags_override_the_file_and_the_node_overrides_its_default() {
 }
 
 #[test]
-fn partitions_are_as_many_as_hosting_threads_unless_told() {
+fn there_are_as_many_partitions_as_hosting_threads_unless_configured() {
     let partitions = |flags: &[(&str, &str)], cpus| {
         Configuration::new(None, flags, &machine(cpus))
             .map(|configuration| configuration.placement.partitions_per_node)

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_in_full_with_a_long_address() {
+    fn an_outage_is_reported_in_full_with_a_long_address() {
         let address = format!("unix:/{}", "x".repeat(70));
         let cause = format!("can't connect to {address}: Connection refused (os error 111)");
         let error = Error::with_detail(ErrorCode::ClusterFailure, cause);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_apart_by_table_and_key() {
+    fn rows_are_distinguished_by_table_and_key() {
         let mut rows = RowMap::default();
         for table in 1..=3_u32 {
             for key in 0..1_000_u32 {

@@ -229,7 +229,7 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
-fn an_outage_is_told_in_time() {
+fn an_outage_is_reported_in_time() {
     let World { nodes, _data: data } = World::new(1);
     let mut s = Session(nodes[0].connect().expect("the SQL node accepts a connection"));
     s.run("create database d");

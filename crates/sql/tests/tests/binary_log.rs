@@ -96,7 +96,7 @@ fn read_while_another_commits(readers: &[&str], source: &str, target: &str, isol
 }
 
 #[test]
-fn who_reads_while_another_commits_is_logged_with_what_it_has_found() {
+fn a_statement_beside_a_commit_is_logged_with_what_it_has_found() {
     for isolation in ["READ-COMMITTED", "REPEATABLE-READ"] {
         for target in ["VINGA", "InnoDB"] {
             read_while_another_commits(&READERS, "VINGA", target, isolation);
@@ -258,7 +258,7 @@ fn numbers_go_on_behind_those_that_were_replayed() {
 
 /// A replica whose tables are Vinga's, of a primary whose tables are InnoDB's.
 #[test]
-fn a_slave_passes_over_the_errors_that_it_is_told_to() {
+fn a_replica_passes_over_the_configured_errors() {
     for format in ["ROW", "STATEMENT"] {
         let data_node = vinga_datanode::LocalNode::start().expect("a data node starts");
         let node = |variables: &[(&str, &str)]| {

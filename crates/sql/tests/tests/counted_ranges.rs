@@ -308,7 +308,7 @@ fn queries_of_every_form_count_as_innodb_does() {
 
 /// Where reads take locks, rows that were counted stay unchanged.
 #[test]
-fn who_has_to_lock_does_not_count() {
+fn a_statement_that_has_to_lock_does_not_count() {
     let cluster = TestCluster::start(1);
     let (mut s, mut other) = (cluster.connect(0), cluster.connect(0));
     s.query("CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, KEY (k)) ENGINE=VINGA");

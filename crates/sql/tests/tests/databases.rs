@@ -35,7 +35,7 @@ fn counter(session: &mut Session, name: &str) -> usize {
 }
 
 #[test]
-fn new_databases_are_told_when_the_system_says_that_there_are_some() {
+fn new_databases_are_reported_when_the_system_says_that_there_are_some() {
     let cluster = TestCluster::start(2);
     let (mut here, mut there) = (cluster.connect(0), cluster.connect(1));
     for number in 0..DATABASES {

@@ -124,7 +124,7 @@ fn an_alter_that_fails_or_is_killed_lets_others_write_again() {
 
 /// Another client has a write fence on the table: statements that write to it and retry at once get ever slower errors.
 #[test]
-fn who_meets_a_fence_again_and_again_is_held_off() {
+fn a_session_that_meets_a_write_fence_repeatedly_backs_off() {
     let cluster = TestCluster::start(1);
     let mut session = cluster.connect(0);
     fill(&mut session, "t", 10);

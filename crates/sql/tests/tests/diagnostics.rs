@@ -35,7 +35,7 @@ fn expect_same(session: &mut Session, statement: &str) -> Vec<String> {
 const ROWS: &str = "(1, 1, 1, 'a'), (2, 2, 1, 'b'), (3, 3, 1, 'c'), (4, 400, 1, 'd'), (5, 600, 1, 'e')";
 
 #[test]
-fn a_parameter_without_a_value_is_told_of_as_often_as_elsewhere() {
+fn a_parameter_without_a_value_is_reported_as_often_as_elsewhere() {
     let (_cluster, mut session) = twins("id INT PRIMARY KEY, n INT, s TINYINT, t VARCHAR(10)", ROWS);
     for statement in [
         "DELETE FROM t WHERE n = ?",

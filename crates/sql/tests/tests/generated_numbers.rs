@@ -321,7 +321,7 @@ fn changes_of_the_table_leave_the_counter() {
 }
 
 #[test]
-fn the_counter_is_told_as_innodb_tells_it() {
+fn the_counter_is_shown_as_by_innodb() {
     let cluster = TestCluster::start(1);
     let mut oracle = oracle(&cluster);
     let shown = |oracle: &mut Oracle| {

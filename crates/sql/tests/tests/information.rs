@@ -91,7 +91,7 @@ const WHO_BLOCKS_WHOM: &str = "SELECT w.CONNECTION_ID, w.TABLE_NAME, w.INDEX_NAM
      WHERE w.STATE = 'waits'";
 
 #[test]
-fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
+fn blockers_are_shown_with_connections_and_names_of_indexes() {
     let cluster = patient_cluster();
     let (mut a, mut b, mut c) = (cluster.connect(0), cluster.connect(1), cluster.connect(0));
     let mut waits = cluster.connect(0);
@@ -140,7 +140,7 @@ fn who_blocks_whom_is_told_by_connections_and_names_of_indexes() {
 }
 
 #[test]
-fn the_status_is_told_in_sections() {
+fn the_status_is_shown_in_sections() {
     let mut cluster = TestCluster::start(1);
     let mut s = cluster.connect(0);
     s.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
@@ -157,7 +157,7 @@ fn the_status_is_told_in_sections() {
 }
 
 #[test]
-fn what_others_do_is_told_to_those_who_may_know_it() {
+fn what_others_do_is_shown_to_those_who_may_know_it() {
     let cluster = TestCluster::start(1);
     let mut root = cluster.connect(0);
     root.query("CREATE USER u@localhost");

@@ -96,7 +96,7 @@ fn killed_statements_say_so_and_leave_nothing() {
 /// A statement that waits for a lock is killed, and its transaction with it: others that wait for locks of that
 /// transaction get them at once, long before the wait would have timed out, and its place in the queue is free.
 #[test]
-fn who_is_killed_while_it_waits_for_a_lock_lets_its_locks_go_at_once() {
+fn a_session_that_is_killed_while_it_waits_for_a_lock_releases_its_locks() {
     // The maximum wait for a lock is much longer than the test takes.
     let cluster = TestCluster::start_with(
         1,

@@ -26,7 +26,7 @@ fn many_rows_fit_a_transaction() {
 }
 
 #[test]
-fn larger_ones_are_told_what_to_do_and_go_in_portions() {
+fn larger_transactions_are_refused_with_advice_and_go_in_portions() {
     let cluster = TestCluster::start_with(1, &[("MaxNoOfConcurrentOperations", "8192")], &[]);
     let mut s = cluster.connect(0);
     s.query("CREATE TABLE t (id INT PRIMARY KEY, v INT, UNIQUE KEY (v)) ENGINE=VINGA");

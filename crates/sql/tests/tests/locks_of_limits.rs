@@ -82,7 +82,7 @@ fn no_more_rows_are_locked_than_are_wanted() {
 
 /// Limits of prepared statements and procedures are known only when they run, and differ each time.
 #[test]
-fn a_limit_may_be_told_later() {
+fn a_limit_may_be_given_later() {
     let cluster = TestCluster::start(1);
     let (mut s, mut other) = (cluster.connect(0), cluster.connect(0));
     fill(&mut s);

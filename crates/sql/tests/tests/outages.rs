@@ -191,7 +191,7 @@ fn a_transaction_that_is_lost_is_over() {
 /// Each of these has done something in an incarnation of the data node, and continues in the next, which contains a
 /// table with the same name and columns: at its end none of its changes may exist.
 #[test]
-fn transactions_across_two_lives_fail() {
+fn transactions_across_two_sessions_fail() {
     let mut servers = Servers::start(PROGRAM, 2, &[]);
     let mut setup = servers.connect(1);
     fill(&mut setup);

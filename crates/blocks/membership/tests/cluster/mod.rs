@@ -306,7 +306,7 @@ impl Cluster {
             let finished = self.finished(at, session);
             assert!(
                 finished.iter().zip(before).all(|(&now, before)| now > before),
-                "who comes back is answered when all that it has sent is finished"
+                "a session is admitted again when everything that it has sent is finished"
             );
             self.broken.remove(&(at, confirm.api, confirm.incarnation));
         }

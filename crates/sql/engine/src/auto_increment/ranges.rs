@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_column_can_not_hold_is_told_and_not_taken() {
+    fn a_number_that_a_column_can_not_hold_is_refused() {
         let mut ranges = ranges(126, 140);
         assert_eq!(ranges.take(&request(2, 127)), Some((126, 2)));
         for _ in 0..3 {
