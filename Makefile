@@ -49,7 +49,7 @@ up: build sql
 	$(VINGA) bench flexasynch --folder vinga-cluster --rows 200000 --repetitions 1
 	$(VINGA) demo --sql
 	@echo
-	@echo "The nodes go on running: try '$(VINGA) status', '$(VINGA) admin threads', or SQL, as '$(VINGA) up' tells;"
+	@echo "The nodes go on running: try '$(VINGA) status', '$(VINGA) admin threads', or SQL, as '$(VINGA) up' says;"
 	@echo "'$(VINGA) down' stops them."
 
 down:
