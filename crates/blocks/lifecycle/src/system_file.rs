@@ -7,6 +7,9 @@
 //! writes go into that room, and the file system has nothing to note of them: the flush of the log would have to wait
 //! for the file system's journal.
 //!
+//! Epochs are reserved in both copies before the first of them is given out: a copy that is damaged later must not take the
+//! reservation with it.
+//!
 //! Which epoch is durable is written now and then only ([`DURABLE_NOTE_INTERVAL`]): the log says it, too, and a disk that
 //! flushes the system file lets the log wait, whose flush commits wait for.
 
@@ -46,9 +49,9 @@ pub struct SystemFile {
     started: Option<Tick>,
     /// How many epochs are reserved at a time.
     epoch_reserve: u64,
-    /// The limit of epochs in what is written, and in what is on the disk.
+    /// The limit of epochs in what is written, and in each copy that is on the disk.
     limit_under_way: Epoch,
-    limit_on_disk: Epoch,
+    limits_on_disk: [Epoch; 2],
     /// Once a write or flush has failed, nothing more is written.
     failed_writes: FailedWrites,
 }
@@ -86,7 +89,7 @@ impl SystemFile {
         let Disk { state, next_write, cluster_incarnation: _, epoch_reserve, checksum, time_of_day } = disk;
         SystemFile {
             limit_under_way: state.epoch_limit,
-            limit_on_disk: state.epoch_limit,
+            limits_on_disk: [state.epoch_limit; 2],
             epoch_reserve,
             state,
             checksum,
@@ -165,9 +168,11 @@ impl SystemFile {
         self.write_if_changed(cx);
     }
 
-    /// Epochs up to this one may be given out: the disk says so, and a restart begins above it.
+    /// Epochs up to this one may be given out: both copies say so, and a restart begins above it, also if one of them is
+    /// damaged then.
     pub fn epoch_limit(&self) -> Epoch {
-        self.limit_on_disk
+        let [first, second] = self.limits_on_disk;
+        first.min(second)
     }
 
     /// Notes that an epoch is used: the limit is raised before it is reached.
@@ -225,12 +230,13 @@ impl SystemFile {
         if task != Task::Flush || self.failed_writes.is_any() {
             return false;
         }
-        self.under_way = None;
-        self.limit_on_disk = self.limit_under_way;
+        let number = self.under_way.take().expect("a write is under way");
+        self.limits_on_disk[copy_of(number)] = self.limit_under_way;
         if !self.to_write.is_empty() {
             self.write_next(cx);
             return false;
         }
+        self.has_changed |= self.epoch_limit() < self.state.epoch_limit;
         self.write_if_changed(cx);
         self.under_way.is_none()
     }

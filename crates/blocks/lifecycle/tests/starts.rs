@@ -4,7 +4,7 @@ use vinga_base::aligned::AlignedBuffer;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
-use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose};
+use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose, decode};
 use vinga_kernel::Span;
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
@@ -193,6 +193,11 @@ impl Node {
     /// Answers the flush that was held back, and all further ones.
     fn flush(&mut self) {
         self.flushes = true;
+        self.flush_one();
+    }
+
+    /// Answers the flush that was held back.
+    fn flush_one(&mut self) {
         let (requester, token) = self.unflushed.take().expect("a flush was held back");
         self.harness.answer_file(FileAnswer { requester, token, result: Ok(FileData::None) });
         self.serve();
@@ -481,7 +486,11 @@ fn durable_epochs_that_follow_each_other_fast_are_written_now_and_then() {
     assert_eq!((node.state().durable_epoch, node.writes), (Epoch(20), writes + 2));
     let limit = node.state().epoch_limit.0;
     node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, limit - 1);
-    assert_eq!((node.state().durable_epoch, node.writes), (Epoch(21), writes + 3));
+    assert_eq!(
+        (node.state().durable_epoch, node.writes),
+        (Epoch(21), writes + 4),
+        "both copies have the limit"
+    );
 }
 
 #[test]
@@ -495,8 +504,14 @@ fn the_limit_of_epochs_is_on_disk_before_any_of_them_is_given_out() {
     node.flushes = false;
     node.send(BlockNumber::Distribution, SignalNumber::EpochOrder, 501);
     assert_eq!(node.allowed(), []);
+    node.flush_one();
+    assert_eq!(node.allowed(), [], "one copy may be damaged later: a restart would go on from the other one");
     node.flush();
-    assert_eq!(node.state().epoch_limit.0, 1501);
+    let limits = node
+        .copies
+        .each_ref()
+        .map(|copy| decode(copy, Checksum::SOFTWARE).expect("it is whole").state.epoch_limit.0);
+    assert_eq!(limits, [1501; 2]);
     let users = [(BlockNumber::Coordinator, 1501), (BlockNumber::Distribution, 1501)];
     assert_eq!(node.allowed(), users);
     // The next start begins above.
