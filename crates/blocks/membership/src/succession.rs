@@ -5,13 +5,13 @@
 //! which the sender is the president; from then on it sends what it has to report there, and asks once more about each
 //! greeting that was not answered. What arrives before all hosts have answered waits.
 //!
-//! The registrar asks for a session's next stage only when all hosts have confirmed the one before. So hosts differ by one
-//! stage at most, and what they know of a session says how far it had come:
+//! The registrar asks for a session's next stage only when all hosts have confirmed the one before. So hosts that know a
+//! session differ by one stage at most, and what they know of it says how far it had come:
 //!
 //! | stages at hosts | what was under way | it goes on as |
 //! |---|---|---|
-//! | *failed* at one of them, or *closed* at some and unknown to others | it is being forgotten | *Failing* |
-//! | *admitted* at some and unknown to others | its first admission: nobody has been confirmed | *Closing*, then *Failing*; its greeting is asked about once more, and then begins a session as a newer one would |
+//! | *failed* at one of them, or *closed* at some and unknown to all others | it is being forgotten | *Failing* |
+//! | *admitted* at some and unknown to others (perhaps *closed* at others: two registrars died one after the other) | its first admission: nobody has been confirmed | *Closing*, then *Failing*; its greeting is asked about once more, and then begins a session as a newer one would |
 //! | *admitted* at all, with connections | nothing | *Connected* |
 //! | *admitted* at all, without connections or with closed ones; *closed* at some or all | it was being closed, or came back | *Disconnecting* or *Closing*, then *Closed*, with the whole grace time |
 //!
@@ -160,7 +160,9 @@ impl Membership {
         let session = Session { incarnation, requested, ticket: described.ticket };
         let has = |stage| at.iter().any(|(_, known)| known.described.stage == stage);
         let is_everywhere = at.len() == hosts;
-        if has(SessionStage::Failed) || has(SessionStage::Closed) && !is_everywhere {
+        // Another registrar may have died while it gave an admission up: then it is admitted at some still.
+        let is_forgotten = has(SessionStage::Closed) && !has(SessionStage::Admitted) && !is_everywhere;
+        if has(SessionStage::Failed) || is_forgotten {
             cx.mark("next registrar goes on forgetting a session");
             self.enter_failing(cx, api, session, None);
         } else if !is_everywhere {

@@ -13,7 +13,7 @@ use vinga_wire::membership::{
     CloseConnectionOrder, HeartbeatBody, SessionStage,
 };
 use vinga_wire::view::{ClusterView, Member};
-use vinga_wire::{Address, BlockNumber, SignalNumber, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, SignalNumber, U16, U32, U64, cold};
 
 /// What a driver has to say.
 enum Saying {
@@ -134,7 +134,13 @@ impl Drop for Cluster {
 
 impl Cluster {
     pub fn new(nodes: u8) -> Self {
-        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+        Cluster::in_groups(nodes, 1)
+    }
+
+    /// With several node groups, whose nodes are numbered in turn.
+    pub fn in_groups(nodes: u8, groups: u8) -> Self {
+        let group = |node| u16::from((node - 1) % groups);
+        let member = |node| Member::started(NodeId(node), Incarnation(1), group(node), 1, 1);
         let view = ClusterView::first((1..=nodes).map(member).collect());
         Cluster {
             nodes: (1..=nodes).map(|id| node(id, &view)).collect(),
@@ -459,6 +465,23 @@ impl Cluster {
                 writer.put(&HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
             })
             .expect("an API node may send this");
+        self.carry(at);
+    }
+
+    /// A block wants an API node closed; a driver that has no connection of it passes that on.
+    pub fn want_closed(&mut self, at: usize, driver: usize, api: u8) {
+        let node = &mut self.nodes[at];
+        if !node.is_alive || node.drivers[driver].connections.contains_key(&api) {
+            return;
+        }
+        let sender = Address::new(NodeId(at as u8 + 1), BlockNumber::Driver, driver as u16);
+        let (reason, signal) = (U16::new(1), U16::new(1));
+        let order = CloseConnectionOrder { api, unused: 0, reason, signal };
+        node.harness
+            .send(sender, SignalNumber::CloseConnectionOrder, |writer| {
+                writer.put(&order);
+            })
+            .expect("a driver may send this");
         self.carry(at);
     }
 
