@@ -63,7 +63,7 @@ const KEEP: &str = "keep a copy of the node's files. The node can't start from t
                     folder, all of the same moment; or begin anew with --initial and restore a backup";
 
 /// What to do with a file of a newer program.
-pub const NEWER: &str = "use the program that has written it, or a newer one";
+pub const NEWER: &str = vinga_kernel::USE_NEWER_PROGRAM;
 
 /// What is wrong with a file.
 #[derive(Debug)]

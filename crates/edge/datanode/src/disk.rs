@@ -13,6 +13,7 @@ use vinga_config::placement::Placement;
 use vinga_format::Checksum;
 use vinga_format::redo::PARTICIPANTS_MAX;
 use vinga_format::system::{ChooseError, choose, copy_of};
+use vinga_kernel::USE_NEWER_PROGRAM;
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
 use vinga_node::log_streams;
 use vinga_node::{CheckpointSettings, DiskSettings, SpeedLimits};
@@ -111,7 +112,7 @@ fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
         // It says what to do.
         Unfit::OnlyOtherFiles { .. } => String::new(),
         Unfit::NoCopy(ChooseError::Newer(_)) => {
-            "; use the program that has written it, or a newer one".to_owned()
+            format!("; {USE_NEWER_PROGRAM}")
         }
         Unfit::NoCopy(_) => {
             "; keep a copy of the node's files and restore one of the two copies, or begin anew with \
