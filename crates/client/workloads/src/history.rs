@@ -115,7 +115,9 @@ impl History {
         let died_at = self.died_at;
         for transaction in &mut self.transactions {
             transaction.events.retain(|event| match event {
-                Event::Operation(record) => record.sent >= died_at || !is_emptied(record.operation.table),
+                Event::Operation(record) => {
+                    record.sent >= died_at || !record.is_about_row() || !is_emptied(record.operation.table)
+                }
                 Event::OwnRead(read, _) => read.sent >= died_at || !is_emptied(read.row.table),
                 Event::RollbackTo(_) => true,
             });
@@ -135,7 +137,7 @@ impl History {
         self.reads.retain(|read| !is_meant(read.row.table));
         for transaction in &mut self.transactions {
             transaction.events.retain(|event| match event {
-                Event::Operation(record) => !is_meant(record.operation.table),
+                Event::Operation(record) => !record.is_about_row() || !is_meant(record.operation.table),
                 Event::OwnRead(read, _) => !is_meant(read.row.table),
                 Event::RollbackTo(_) => true,
             });
@@ -207,6 +209,12 @@ impl OperationRecord {
     /// The row that it is about.
     pub fn row(&self) -> RowName {
         RowName { table: self.operation.table, version: self.version, key: self.operation.key }
+    }
+
+    /// Whether it says anything of the row that it names: the end of a lock is about the read that has taken it, whichever
+    /// row it names.
+    pub fn is_about_row(&self) -> bool {
+        !matches!(self.operation.body, Body::Unlock(_))
     }
 
     /// The value that it gives its row, if it says so.

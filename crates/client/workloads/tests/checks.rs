@@ -173,6 +173,35 @@ fn locked_rows_stay_as_they_were_read() {
     assert!(verdict(&history(true), &contents(&[(1, 200, 5)])).contains("can be put in order"));
 }
 
+/// The end of a lock may name a row of a table of which nothing is known; it is that of the read's row all the same.
+#[test]
+fn the_end_of_a_lock_counts_whichever_table_it_names() {
+    const OTHER: TableRef = TableRef(1);
+    let seen = OperationResult::Row(Some(value(100)));
+    let mut unlock = operation(2, OperationKind::Unlock, 3, Body::Unlock(1), (32, 33), OperationResult::Done);
+    if let Event::Operation(record) = &mut unlock {
+        record.operation.table = OTHER;
+    }
+    let mut reader = write(1, 300, (50, 60), COMMITTED);
+    let write_behind =
+        operation(3, OperationKind::Write, 1, Body::Row(value(300)), (50, 60), OperationResult::Done);
+    reader.events =
+        vec![operation(1, OperationKind::ReadExclusive, 1, Body::None, (30, 31), seen), unlock, write_behind];
+    let transactions = vec![write(1, 100, (10, 20), COMMITTED), write(1, 200, (34, 40), COMMITTED), reader];
+    let history = History { transactions, died_at: 100, ..History::default() };
+    let end = contents(&[(1, 300, 5)]);
+    assert_eq!(verdict(&history, &end), "true");
+    let (mut left_out, mut emptied) = (history.clone(), history.clone());
+    left_out.leave_out(|table| table == OTHER);
+    emptied.empty(|table| table == OTHER);
+    for history in [left_out, emptied] {
+        assert_eq!(verdict(&history, &end), "true");
+    }
+    let mut without = history;
+    without.transactions[2].events.remove(1);
+    assert!(verdict(&without, &end).contains("can be put in order"));
+}
+
 #[test]
 fn epochs_follow_each_other() {
     let mut history = History {
