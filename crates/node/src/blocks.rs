@@ -5,6 +5,7 @@ use crate::settings::NodeSettings;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use vinga_agreement::Agreement;
 use vinga_base::page_pool::PagePool;
 use vinga_base::{LiveValues, NodeId, TableVersion};
 use vinga_coordinator::Coordinator;
@@ -21,6 +22,7 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber};
 
 /// What only the main thread hosts.
 struct Main {
+    agreement: Agreement,
     membership: Membership,
     distribution: Distribution,
     dictionary: Dictionary,
@@ -134,6 +136,11 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.dictionary)
     }
 
+    /// Agreement, on the main thread.
+    pub fn agreement(&self) -> Option<&Agreement> {
+        self.main.as_ref().map(|main| &main.agreement)
+    }
+
     /// The distribution block, on the main thread.
     pub fn distribution(&self) -> Option<&Distribution> {
         self.main.as_ref().map(|main| &main.distribution)
@@ -167,6 +174,7 @@ impl Blocks {
             visit(block, BlockNumber::Redo, instance);
         }
         if let Some(main) = &mut self.main {
+            visit(&mut main.agreement, BlockNumber::Agreement, 0);
             visit(&mut main.membership, BlockNumber::Membership, 0);
             visit(&mut main.distribution, BlockNumber::Distribution, 0);
             visit(&mut main.dictionary, BlockNumber::Dictionary, 0);
@@ -183,6 +191,7 @@ impl Blocks {
         self.streams.iter().for_each(|block| block.check_invariants(scrutiny));
         self.info.check_invariants(scrutiny);
         if let Some(main) = &self.main {
+            main.agreement.check_invariants(scrutiny);
             main.membership.check_invariants(scrutiny);
             main.distribution.check_invariants(scrutiny);
             main.dictionary.check_invariants(scrutiny);
@@ -219,6 +228,7 @@ impl Host for Blocks {
                 let at = receiver.instance() - self.first_coordinator;
                 self.coordinators[usize::from(at)].handle(cx, frame);
             }
+            Some(BlockNumber::Agreement) => self.main_mut().agreement.handle(cx, frame),
             Some(BlockNumber::Membership) => self.main_mut().membership.handle(cx, frame),
             Some(BlockNumber::Distribution) => self.main_mut().distribution.handle(cx, frame),
             Some(BlockNumber::Dictionary) => self.main_mut().dictionary.handle(cx, frame),
@@ -319,7 +329,7 @@ impl Blocks {
 
 /// The blocks that a node has once.
 fn main_blocks(settings: &NodeSettings) -> Main {
-    let drivers = (0..settings.threads.len() as u16)
+    let drivers: Vec<Address> = (0..settings.threads.len() as u16)
         .filter(|&thread| settings.threads[usize::from(thread)].owns_sockets)
         .map(|thread| Address::new(settings.node, BlockNumber::Driver, thread))
         .collect();
@@ -328,6 +338,12 @@ fn main_blocks(settings: &NodeSettings) -> Main {
         settings.threads.iter().position(|thread| thread.main).expect("a node has a main thread");
     let info = Address::new(settings.node, BlockNumber::Info, main_thread as u16);
     Main {
+        agreement: Agreement::new(vinga_agreement::Settings {
+            node: settings.node,
+            heartbeat_interval: settings.node_heartbeat_interval,
+            arbitration_timeout: settings.arbitration_timeout,
+            drivers: drivers.clone(),
+        }),
         membership: Membership::new(vinga_membership::Settings {
             api_first: settings.api_first,
             api_nodes_max: settings.api_nodes_max,

@@ -20,7 +20,7 @@ pub struct ThreadHosting {
     pub coordinators: Range<u16>,
     /// Log streams; none on a node without a disk.
     pub streams: Range<u16>,
-    /// Membership, distribution, dictionary, lifecycle: exactly one thread of a node.
+    /// Agreement, membership, distribution, dictionary, lifecycle: exactly one thread of a node.
     pub main: bool,
     /// Whether the thread's driver reads sockets.
     pub owns_sockets: bool,
@@ -70,6 +70,10 @@ pub struct NodeSettings {
     pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Span,
+    /// `HeartbeatIntervalDbDb`.
+    pub node_heartbeat_interval: Span,
+    /// `ArbitrationTimeout`; `None` if there is no arbitrator.
+    pub arbitration_timeout: Option<Span>,
     /// How long an API node may take to reconnect before it is declared failed.
     pub reconnect_grace: Span,
     /// `TimeBetweenEpochs`.
@@ -144,7 +148,12 @@ impl NodeSettings {
             instances.extend(hosting.coordinators.clone().map(|_| (BlockNumber::Coordinator, thread)));
             instances.extend(hosting.streams.clone().map(|_| (BlockNumber::Redo, thread)));
             if hosting.main {
-                let once = [BlockNumber::Membership, BlockNumber::Distribution, BlockNumber::Dictionary];
+                let once = [
+                    BlockNumber::Agreement,
+                    BlockNumber::Membership,
+                    BlockNumber::Distribution,
+                    BlockNumber::Dictionary,
+                ];
                 instances.extend(once.map(|block| (block, thread)));
                 instances.extend(self.disk.iter().map(|_| (BlockNumber::Lifecycle, thread)));
             }

@@ -25,7 +25,7 @@ impl World {
     /// The first row of which a backup shows too much.
     pub(crate) fn look_at_backups(&mut self) -> Result<(), String> {
         self.steps += 1;
-        let is_after = self.failures.last().is_some_and(|failure| self.now() < failure.at + AFTER_FAILURE);
+        let is_after = self.agreed.deaths.last().is_some_and(|death| self.now() < death.at + AFTER_FAILURE);
         let steps = if is_after { STEPS_AFTER_FAILURE } else { STEPS };
         if !self.steps.is_multiple_of(steps) || self.alive.len() < 2 {
             return Ok(());
@@ -43,16 +43,15 @@ impl World {
     fn compare_backups(&self, partition: PartitionId) -> Result<(), String> {
         let mut primary: BTreeMap<(u32, u64), ShownRows> = BTreeMap::new();
         let mut backups = Vec::new();
+        // While some threads have adopted a view and others have not, who is primary is not agreed.
+        if !self.are_in_one_view() {
+            return Ok(());
+        }
         for thread in self.threads.iter().filter(|thread| thread.is_alive) {
             for data_manager in thread.executor.host().data_managers() {
                 let shown = data_manager.inspect_shown(partition);
                 if shown.is_empty() {
                     continue;
-                }
-                // While some replicas have adopted the view without a failed node and others have not, who is primary
-                // is not agreed.
-                if thread.failures_received as usize != self.failures.len() {
-                    return Ok(());
                 }
                 if data_manager.is_primary_of(thread.executor.view(), partition) {
                     primary.extend(shown.into_iter().map(|table| ((table.table, table.birth), table)));

@@ -10,7 +10,7 @@ use crate::pipe::{Payload, PipeId};
 use crate::thread::{Source, ThreadId};
 use crate::world::{End, Event, World};
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::LaneId;
+use vinga_kernel::{LaneId, Tick};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
@@ -149,6 +149,7 @@ impl World {
             // For people.
             Some(SignalNumber::StartProgressReport) => {}
             Some(SignalNumber::NodeStartedOrder) => self.on_node_started(self.threads[id.0].node),
+            _ if self.on_agreement_signal(id, frame, at) => {}
             other => self.violations.push(format!("{} sent its driver {other:?}", frame.sender())),
         }
     }
@@ -333,10 +334,21 @@ impl World {
         signal: SignalNumber,
         write: impl FnOnce(&mut FrameWriter<'_>),
     ) {
-        let membership = Address::new(NodeId(self.threads[id.0].node), BlockNumber::Membership, 0);
+        self.notify_block(id, BlockNumber::Membership, signal, write);
+    }
+
+    /// The driver of a thread sends a block of its node a signal.
+    pub(crate) fn notify_block(
+        &mut self,
+        id: ThreadId,
+        block: BlockNumber,
+        signal: SignalNumber,
+        write: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        let receiver = Address::new(NodeId(self.threads[id.0].node), block, 0);
         let driver = self.threads[id.0].driver();
         let mut order = Vec::new();
-        write(&mut FrameWriter::begin(&mut order, signal, 0, membership, driver, 0));
+        write(&mut FrameWriter::begin(&mut order, signal, 0, receiver, driver, 0));
         self.threads[id.0].order(order);
         self.wake_thread(id, self.now());
     }
@@ -350,6 +362,10 @@ impl World {
             self.threads[id.0].executor.outbox().lane_mut(lane).clear();
             return;
         };
+        if self.threads[id.0].lease < Tick(at) {
+            // Others may have gone on without this node: what it has found may be out of date.
+            return;
+        }
         let down = self.connections[connection].down;
         let room = self.pipes[down.0].room();
         let waiting = self.threads[id.0].executor.outbox().lane_mut(lane);

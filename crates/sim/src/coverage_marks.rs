@@ -7,6 +7,11 @@
 
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-marks` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
+    "arbitrator let data nodes go on",
+    "data node did not run for longer than a heartbeat interval",
+    "data nodes went on without arbitration",
+    "next view waited for leases",
+    "round about failed data nodes began again",
     "next president becomes the registrar",
     "next president goes on with the epochs",
     "next registrar goes on with a connected session",
@@ -99,6 +104,11 @@ pub const EXPECTED: &[&str] = &[
 
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
+    "arbitrator stopped data nodes",
+    "data node did not confirm a round",
+    "few data nodes let the others ask the arbitrator first",
+    "member had missed a view",
+    "signal of a data node that was given up",
     "greeting is sent once more to the next registrar",
     "next registrar asks for what was done already",
     "next registrar closes a session",

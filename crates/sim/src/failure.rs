@@ -1,44 +1,115 @@
-//! Data nodes that die, and how the others adopt a view without them.
+//! Data nodes that die, links that are closed, and views that threads adopt: the part of a driver that agreement relies
+//! on.
 //!
-//! There is no membership of data nodes yet: the world itself delivers `ViewChangedOrder`. A thread of a survivor gets it
-//! only when everything of the dead node that could still reach it has reached it or is lost. To that end a *failure
-//! marker* follows the last bytes of each connection from the dead node; the thread that serves the connection passes
-//! it on to all threads of its node through its rings, behind what it had to pass on. When a thread has the markers of
-//! all connections, it gets the order, a little later; threads adopt the view at different times, and the views of
-//! several failures in one order.
+//! When a data node has given up another one it closes the links to it, and reads nothing more that comes from there.
+//! A thread adopts a view only when everything of the members it has lost that was read before has reached the
+//! thread. To that end a *failure marker* follows the last bytes of each link; the thread that serves the link passes
+//! it on to all threads of its node through its rings, behind what it had to pass on. When a thread has the markers
+//! of all links of all lost members, it gets the order, a little later; threads adopt a view at different times, and
+//! several in their order.
 
 use crate::agenda::Time;
 use crate::pipe::Payload;
-use crate::thread::ThreadId;
-use crate::topology::first_view;
-use crate::world::{Event, World};
-use std::collections::BTreeMap;
-use vinga_base::NodeId;
-use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber, cold};
+use crate::profile::Fault;
+use crate::thread::{Source, ThreadId};
+use crate::topology::{ARBITRATION_TICKET, FIRST_NODE, first_view};
+use crate::world::{End, Event, World};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use vinga_agreement::{Arbitrator, Verdict};
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::Tick;
+use vinga_wire::agreement::{
+    ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody,
+};
+use vinga_wire::view::{ClusterView, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
+
+/// Faults because of which nothing may come from a data node that is alive.
+const STANDSTILLS: [Fault; 6] = [
+    Fault::StallThread,
+    Fault::StallNode,
+    Fault::CutLink,
+    Fault::CrashPoint,
+    Fault::SlowRings,
+    Fault::SlowLinks,
+];
+
+/// A failure marker that a thread has met.
+#[derive(Clone, Copy, Debug)]
+pub struct FailureMarker {
+    /// Whose last bytes it follows.
+    pub node: u8,
+    /// Whether it came on a link from that node, not through a ring.
+    pub is_from_link: bool,
+}
 
 /// A data node that has died.
-pub struct Failure {
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
     node: u8,
-    /// The view without it, and without those that died before.
-    view: ClusterView,
-    /// When it died.
+    /// When.
     pub(crate) at: Time,
-    /// Markers that have come to each thread.
-    markers: BTreeMap<ThreadId, u16>,
-    /// A thread that gets the order so much later than all others, which get it at once.
+    /// A thread that adopts the next view so much later than all others, which adopt it as soon as they can.
     pub(crate) late: Option<(ThreadId, Time)>,
 }
 
-impl World {
-    /// The view without all data nodes that have died.
-    fn newest_view(&self) -> ClusterView {
-        self.failures.last().map_or_else(|| first_view(&self.profile), |failure| failure.view.clone())
+/// What the nodes have agreed, and how far it has come.
+pub struct Agreed {
+    /// Every view that a node has installed, by number.
+    views: BTreeMap<u32, Arc<ClusterView>>,
+    /// The views that each node has installed, in order.
+    installed: BTreeMap<u8, Vec<Arc<ClusterView>>>,
+    /// Links that the first node has closed, to the second: the markers that each thread has met.
+    closed: BTreeMap<(u8, u8), BTreeMap<ThreadId, u16>>,
+    /// Links whose end the first node has noticed.
+    ended: BTreeSet<(u8, u8)>,
+    arbitrator: Arbitrator,
+    pub(crate) deaths: Vec<Death>,
+}
+
+impl Agreed {
+    pub fn new() -> Self {
+        Agreed {
+            views: BTreeMap::new(),
+            installed: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            arbitrator: Arbitrator::new(ARBITRATION_TICKET),
+            deaths: Vec::new(),
+        }
     }
 
-    /// The data node that leads the cluster, or is going to when all have adopted the newest view.
+    /// Whether a node has closed its links to another one.
+    pub fn has_closed(&self, node: u8, other: u8) -> bool {
+        self.closed.contains_key(&(node, other))
+    }
+}
+
+impl World {
+    /// The data node that leads the cluster, or is going to when all have agreed on what has happened, or when the
+    /// cluster has started again.
     pub(crate) fn president(&self) -> u8 {
-        self.newest_view().president().expect("a data node is left").0
+        let alive = (1..).zip(&self.alive).find(|(_, is_alive)| **is_alive);
+        alive.map_or(FIRST_NODE, |(node, _)| node)
+    }
+
+    /// Whether all that are alive are in one view, which has nobody else.
+    pub(crate) fn has_agreed(&self) -> bool {
+        let alive = (1..).zip(&self.alive).filter(|(_, is_alive)| **is_alive).map(|(node, _)| NodeId(node));
+        let alive: Vec<NodeId> = alive.collect();
+        let live = self.threads.iter().filter(|thread| thread.is_alive);
+        live.into_iter().all(|thread| {
+            let view = thread.executor.view();
+            view.members().iter().map(|member| member.node).eq(alive.iter().copied())
+        })
+    }
+
+    /// Whether the threads that are alive are all in the same view.
+    pub(crate) fn are_in_one_view(&self) -> bool {
+        let mut live = self.threads.iter().filter(|thread| thread.is_alive);
+        let first = live.next().map(|thread| thread.executor.view().number());
+        live.all(|thread| Some(thread.executor.view().number()) == first)
     }
 
     /// A data node dies.
@@ -59,106 +130,259 @@ impl World {
             self.pipes[pipe.0].shatter(&mut self.random);
         }
         if self.nemesis.draw_silence() {
-            self.note(|| "... without a word to its clients".to_string());
+            self.note(|| "... without a word".to_string());
         } else {
             for connection in 0..self.connections.len() {
                 if self.connections[connection].link.node == node {
                     self.break_pipe(self.connections[connection].down);
                 }
             }
+            for other in (1..=self.alive.len() as u8).filter(|&other| other != node) {
+                self.end_link(node, other);
+            }
         }
         let at = self.now();
-        let view = self.newest_view().without(&[NodeId(node)]);
-        self.failures.push(Failure { node, view, at, markers: BTreeMap::new(), late: None });
-        let failure = self.failures.len() as u32 - 1;
-        let slow = if self.random.bool() { 30_000 } else { 1_000 };
-        let detected = self.now() + self.random.u64(200..slow);
-        self.agenda.enter(detected, Event::NoticeFailure(failure));
+        self.agreed.deaths.push(Death { node, at, late: None });
     }
 
-    /// The survivors know; each thread adopts the next view when nothing of the dead node can come any more.
-    pub(crate) fn on_notice_failure(&mut self, failure: u32) {
-        let dead = self.failures[failure as usize].node;
-        let links: Vec<_> = self
-            .links
-            .iter()
-            .filter(|((from, to, _), _)| *from == dead && self.is_alive(*to))
-            .map(|(_, &pipe)| pipe)
-            .collect();
-        for pipe in links {
-            let at = self.pipes[pipe.0].drained_at(self.now());
-            self.agenda.enter(at, Event::Deliver(pipe, Payload::FailureMarker(failure)));
+    /// A data node stops, because the others have gone on without it, or may have. If nobody can go on, the run is
+    /// over: all that was there is lost, as it has to be.
+    pub(crate) fn on_left_out(&mut self, node: u8, why: &str) {
+        let may_be_silent = STANDSTILLS.iter().any(|fault| self.profile.faults.contains(fault));
+        if !may_be_silent {
+            self.violations.push(format!("data node {node} has no reason to stop: {why}"));
+        }
+        self.kill_node(node);
+        if !self.alive.contains(&true) {
+            self.marks_before.insert("cluster stopped, as nobody could go on");
+            self.starts.lost_for_good = Some(format!("the cluster has stopped: {why}"));
         }
     }
 
-    /// A thread has met a failure marker. If it came on a connection it goes on to all threads of the node, this one
+    /// The other end of the links from a node to another one learns that they are closed, behind what still arrives.
+    fn end_link(&mut self, from: u8, to: u8) {
+        if !self.is_alive(to) {
+            return;
+        }
+        let pipes: Vec<_> =
+            (0..self.profile.connections).map(|index| self.links[&(from, to, index)]).collect();
+        for pipe in pipes {
+            if !self.pipes[pipe.0].is_cut() {
+                let delay = self.profile.link_delay.draw(&mut self.random);
+                let at = self.pipes[pipe.0].drained_at(self.now()) + delay;
+                self.agenda.enter(at, Event::Deliver(pipe, Payload::End));
+            }
+        }
+    }
+
+    /// A thread has found a link from another data node closed.
+    pub(crate) fn on_link_end(&mut self, id: ThreadId, other: u8) {
+        let node = self.threads[id.0].node;
+        if !self.agreed.ended.insert((node, other)) {
+            return;
+        }
+        // On one machine the system says that a process has ended; else something between may have closed the link.
+        let is_gone = self.profile.is_one_machine && !self.is_alive(other);
+        self.note(|| format!("data node {node} finds its links to {other} closed, process gone: {is_gone}"));
+        let link = LinkBody { node: NodeId(other), incarnation: Incarnation(1), is_gone };
+        self.notify_agreement(id, SignalNumber::LinkClosedReport, |frame| cold::write(frame, &link));
+    }
+
+    /// Agreement sends the driver of a thread a signal; false if it is none of these.
+    pub(crate) fn on_agreement_signal(&mut self, id: ThreadId, frame: &Frame<'_>, at: Time) -> bool {
+        match frame.signal() {
+            Some(SignalNumber::LeaseOrder) => {
+                let (order, _) = frame.head::<LeaseOrder>().expect("agreement sent it");
+                self.threads[id.0].lease = Tick(order.until.get());
+                self.wake_thread(id, at);
+            }
+            Some(SignalNumber::LinkCloseOrder) => {
+                let link: LinkBody = cold::read(frame).expect("agreement sent it");
+                self.close_link(self.threads[id.0].node, link.node.0);
+            }
+            Some(SignalNumber::ViewInstallOrder) => {
+                let view: ClusterView = cold::read(frame).expect("agreement sent it");
+                self.install_view(self.threads[id.0].node, view);
+            }
+            Some(SignalNumber::ArbitrationRequest) => {
+                let request: ArbitrationRequest = cold::read(frame).expect("agreement sent it");
+                self.arbitrate(id, &request);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A data node reads nothing more from another one.
+    fn close_link(&mut self, node: u8, other: u8) {
+        if self.agreed.has_closed(node, other) || !self.is_alive(node) {
+            return;
+        }
+        self.note(|| format!("data node {node} closes its links to {other}"));
+        self.agreed.closed.insert((node, other), BTreeMap::new());
+        for index in 0..self.profile.connections {
+            let pipe = self.links[&(other, node, index)];
+            self.agenda.enter(self.now(), Event::Deliver(pipe, Payload::FailureMarker(other)));
+        }
+        self.end_link(node, other);
+    }
+
+    /// Whether these are bytes of a link that was closed here, which nobody reads.
+    pub(crate) fn comes_too_late(&self, id: ThreadId, source: Source, payload: &Payload) -> bool {
+        let Source::Link(from) = source else { return false };
+        matches!(payload, Payload::Bytes(_) | Payload::Epochs(_))
+            && self.agreed.has_closed(self.threads[id.0].node, from)
+    }
+
+    /// A thread has met a failure marker. If it came on a link it goes on to all threads of the node, this one
     /// included.
     pub(crate) fn forward_failure_marker(&mut self, id: ThreadId, marker: FailureMarker, at: Time) {
+        let node = self.threads[id.0].node;
         if marker.is_from_link {
-            let node = self.threads[id.0].node;
             for index in 0..self.profile.threads {
                 let other = self.thread_of(node, index);
                 if other != id {
-                    self.put(self.rings[&(id, other)], at, Payload::FailureMarker(marker.failure));
+                    self.put(self.rings[&(id, other)], at, Payload::FailureMarker(marker.node));
                 }
             }
         }
-        let failure = &mut self.failures[marker.failure as usize];
-        let late = failure.late;
-        let markers = failure.markers.entry(id).or_default();
-        *markers += 1;
-        if *markers == self.profile.connections {
-            let delay = match late {
-                Some((thread, span)) => {
-                    if thread == id {
-                        span
-                    } else {
-                        0
-                    }
-                }
-                None => {
-                    if self.random.bool() {
-                        0
-                    } else {
-                        self.random.u64(..20_000)
-                    }
-                }
-            };
-            self.agenda.enter(at + delay, Event::ReportFailure(id, marker.failure));
+        let closed = self.agreed.closed.get_mut(&(node, marker.node));
+        *closed.expect("markers follow what is closed").entry(id).or_default() += 1;
+        self.plan_adoption(id, at);
+    }
+
+    /// A data node's threads are to adopt a view.
+    fn install_view(&mut self, node: u8, view: ClusterView) {
+        if !self.is_alive(node) {
+            return;
+        }
+        let number = view.number().0;
+        let view = Arc::new(view);
+        self.note(|| format!("data node {node} installs view {number}"));
+        self.check_chain(&view);
+        self.agreed.views.insert(number, view.clone());
+        self.agreed.installed.entry(node).or_default().push(view);
+        for index in 0..self.profile.threads {
+            let id = self.thread_of(node, index);
+            self.plan_adoption(id, self.now());
         }
     }
 
-    pub(crate) fn on_report_failure(&mut self, id: ThreadId, failure: u32) {
+    /// There is one view of each number, and each one has only members of those before. When one begins, those that it
+    /// has lost may not answer clients any more.
+    fn check_chain(&mut self, view: &Arc<ClusterView>) {
+        let number = view.number().0;
+        if let Some(known) = self.agreed.views.get(&number) {
+            if known != view {
+                self.violations.push(format!("there are two views {number}"));
+            }
+            return;
+        }
+        let has_all_of = |one: &ClusterView, other: &ClusterView| {
+            other.members().iter().all(|member| one.has(member.node))
+        };
+        for (&at, other) in &self.agreed.views {
+            let (earlier, later) = if at < number { (other, view) } else { (view, other) };
+            if !has_all_of(earlier, later) {
+                self.violations.push(format!("views {at} and {number} are not of one chain"));
+            }
+        }
+        let now = Tick(self.now());
+        let lost = self.threads.iter().filter(|thread| thread.is_alive && !view.has(NodeId(thread.node)));
+        if let Some(thread) = lost.into_iter().find(|thread| thread.lease > now) {
+            let text = format!("view {number} begins while data node {} has a lease", thread.node);
+            self.violations.push(text);
+        }
+    }
+
+    /// Has a thread adopt the next view that its node has installed, if nothing of those it has lost can come any more.
+    fn plan_adoption(&mut self, id: ThreadId, at: Time) {
+        let thread = &self.threads[id.0];
+        let node = thread.node;
+        let Some(next) = self.agreed.installed.get(&node).and_then(|views| views.get(thread.views_planned))
+        else {
+            return;
+        };
+        let first = Arc::new(first_view(&self.profile));
+        let before = thread.views_planned.checked_sub(1);
+        let old = before.map_or(first, |at| self.agreed.installed[&node][at].clone());
+        let change = ViewChange { old, new: next.clone() };
+        let has_markers = |other: u8| {
+            let markers = self.agreed.closed.get(&(node, other)).and_then(|threads| threads.get(&id));
+            markers.is_some_and(|&markers| markers == self.profile.connections)
+        };
+        let lost: Vec<u8> = change.lost().map(|member| member.node.0).collect();
+        if !lost.iter().all(|&other| has_markers(other)) {
+            return;
+        }
+        let late =
+            self.agreed.deaths.iter().filter(|death| lost.contains(&death.node)).find_map(|death| death.late);
+        let delay = match late {
+            Some((thread, span)) if thread == id => span,
+            Some(_) => 0,
+            None if self.random.bool() => 0,
+            None => self.random.u64(..20_000),
+        };
+        self.threads[id.0].views_planned += 1;
+        let at = (at + delay).max(self.threads[id.0].adopts_at);
+        self.threads[id.0].adopts_at = at;
+        self.agenda.enter(at, Event::AdoptView(id, change.new.number().0));
+        self.plan_adoption(id, at);
+    }
+
+    /// A thread adopts a view.
+    pub(crate) fn on_adopt_view(&mut self, id: ThreadId, number: u32) {
         if !self.threads[id.0].is_alive {
             return;
         }
-        // Views are adopted in their order.
-        if self.threads[id.0].failures_received < failure {
-            let later = self.now() + 100;
-            self.agenda.enter(later, Event::ReportFailure(id, failure));
-            return;
-        }
-        self.threads[id.0].failures_received += 1;
-        let node = self.failures[failure as usize].node;
-        let view = self.failures[failure as usize].view.clone();
+        let view = self.agreed.views[&number].clone();
         let thread = &mut self.threads[id.0];
         let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
-        let (sender, low) = (thread.driver(), view.number().0 as u8);
+        let (sender, low) = (thread.driver(), number as u8);
         let mut frame = Vec::new();
-        let number = SignalNumber::ViewChangedOrder;
-        cold::write(&mut FrameWriter::begin(&mut frame, number, low, receiver, sender, 0), &view);
+        let signal = SignalNumber::ViewChangedOrder;
+        cold::write(&mut FrameWriter::begin(&mut frame, signal, low, receiver, sender, 0), &*view);
         thread.order(frame);
         self.wake_thread(id, self.now());
         let (own, index) = (self.threads[id.0].node, self.threads[id.0].index);
-        self.note(|| format!("thread {own}.{index} adopts a view without data node {node}"));
+        self.note(|| format!("thread {own}.{index} adopts view {number}"));
     }
-}
 
-/// A failure marker that a thread has met.
-#[derive(Clone, Copy, Debug)]
-pub struct FailureMarker {
-    /// Of which failure.
-    pub failure: u32,
-    /// Whether it came on a connection from the dead node, not through a ring.
-    pub is_from_link: bool,
+    fn arbitrate(&mut self, id: ThreadId, request: &ArbitrationRequest) {
+        let node = self.threads[id.0].node;
+        if !self.is_alive(node) {
+            return;
+        }
+        let verdict = self.agreed.arbitrator.decide(request);
+        self.note(|| format!("data node {node} asks the arbitrator for {:?}: {verdict:?}", request.members));
+        let round = request.round;
+        // How long that takes is of no importance: an answer always comes.
+        match verdict {
+            Verdict::GoOn { ticket } => {
+                let confirm = ArbitrationConfirm { round, ticket };
+                self.notify_agreement(id, SignalNumber::ArbitrationConfirm, |w| cold::write(w, &confirm));
+            }
+            Verdict::Stop { reason } => {
+                let refuse = ArbitrationRefuse { round, reason };
+                self.notify_agreement(id, SignalNumber::ArbitrationRefuse, |w| cold::write(w, &refuse));
+            }
+        }
+    }
+
+    fn notify_agreement(
+        &mut self,
+        id: ThreadId,
+        signal: SignalNumber,
+        write: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        self.notify_block(id, BlockNumber::Agreement, signal, write);
+    }
+
+    /// The node at the other end of a link.
+    pub(crate) fn link_from(&self, end: End) -> Option<u8> {
+        match end {
+            End::Thread(_, Source::Link(node)) => Some(node),
+            End::Thread(..) | End::Api(..) | End::Gone => None,
+        }
+    }
 }

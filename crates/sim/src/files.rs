@@ -100,6 +100,10 @@ impl World {
             self.on_stopped(node, &reason, error);
             return;
         }
+        if matches!(error, Some(ErrorCode::Partitioned | ErrorCode::DeclaredFailed)) {
+            self.on_left_out(node, &reason);
+            return;
+        }
         if self.victims().contains(&node) {
             self.kill_node(node);
         } else {

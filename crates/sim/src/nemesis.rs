@@ -84,7 +84,7 @@ fn coordinator_of(frame: &Frame<'_>) -> Option<Address> {
 
 /// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
 /// done, so these are chosen more often.
-const CRASH_SIGNALS: [SignalNumber; 14] = [
+const CRASH_SIGNALS: [SignalNumber; 17] = [
     SignalNumber::PrepareRequest,
     SignalNumber::PrepareConfirm,
     SignalNumber::CommitRequest,
@@ -99,6 +99,9 @@ const CRASH_SIGNALS: [SignalNumber; 14] = [
     SignalNumber::TakeOverOrder,
     SignalNumber::TakeOverReport,
     SignalNumber::TakeOverReport,
+    SignalNumber::FailPrepareRequest,
+    SignalNumber::FailPrepareConfirm,
+    SignalNumber::FailCommitOrder,
 ];
 
 impl Nemesis {
@@ -371,7 +374,8 @@ impl World {
             Aftermath::LateCoordinator(span) => {
                 // Each thread of a node with coordinators hosts one of them.
                 let thread = crash.coordinator.map(|c| self.thread_of(c.node().0, c.instance()));
-                self.failures.last_mut().expect("somebody has just died").late = thread.map(|t| (t, span));
+                self.agreed.deaths.last_mut().expect("somebody has just died").late =
+                    thread.map(|t| (t, span));
             }
         }
         self.plan_crash();

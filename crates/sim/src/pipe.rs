@@ -21,11 +21,11 @@ pub struct PipeId(pub usize);
 pub enum Payload {
     /// Bytes of frames; a frame may be spread over several payloads.
     Bytes(Vec<u8>),
-    /// Bytes of frames that are sent again and again, whatever else happens: epochs. A thread that has nothing else to
+    /// Bytes of frames that are sent again and again, whatever else happens: epochs, heartbeats. A thread that has nothing else to
     /// handle is at rest.
     Epochs(Vec<u8>),
-    /// Everything that was put in before a failure has come out: the number of the failure.
-    FailureMarker(u32),
+    /// Everything has come out that is still to be read from a data node: its id.
+    FailureMarker(u8),
     /// The connection is closed; nothing follows.
     End,
 }
@@ -44,7 +44,7 @@ pub struct Delay {
 }
 
 /// Whether a signal is sent again and again, whatever else happens.
-fn is_about_epochs(signal: SignalNumber) -> bool {
+fn recurs(signal: SignalNumber) -> bool {
     matches!(
         signal,
         SignalNumber::EpochOrder
@@ -53,14 +53,16 @@ fn is_about_epochs(signal: SignalNumber) -> bool {
             | SignalNumber::EpochEndConfirm
             | SignalNumber::DurableEpochOrder
             | SignalNumber::EpochLimitOrder
+            | SignalNumber::NodeHeartbeatRequest
+            | SignalNumber::NodeHeartbeatConfirm
     )
 }
 
 impl Payload {
     /// Whole frames.
     pub fn of_frames(bytes: Vec<u8>) -> Self {
-        let has_only_epochs = Frames(&bytes).all(|frame| frame.signal().is_some_and(is_about_epochs));
-        if has_only_epochs { Payload::Epochs(bytes) } else { Payload::Bytes(bytes) }
+        let has_only_recurring = Frames(&bytes).all(|frame| frame.signal().is_some_and(recurs));
+        if has_only_recurring { Payload::Epochs(bytes) } else { Payload::Bytes(bytes) }
     }
 
     /// The first part of these bytes, which keeps the others.
@@ -131,6 +133,11 @@ impl Pipe {
     /// Bytes that may be put in.
     pub fn room(&self) -> usize {
         self.room.saturating_sub(self.under_way)
+    }
+
+    /// Whether nothing moves.
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_some()
     }
 
     /// Whether it is broken.

@@ -259,6 +259,10 @@ pub struct Profile {
     pub operations_together: u16,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Time,
+    /// `HeartbeatIntervalDbDb`.
+    pub node_heartbeat_interval: Time,
+    /// Whether the data nodes are on one machine, whose system says when a process has ended.
+    pub is_one_machine: bool,
     /// How long an API node may take to come back.
     pub reconnect_grace: Time,
     /// `TimeBetweenEpochs`.
@@ -334,6 +338,18 @@ impl BackupProfile {
 /// Whether a seed's data nodes use their disks, by numbers of its own.
 fn uses_disks(seed: u64) -> bool {
     Rng::with_seed(seed.wrapping_mul(29)).u8(..4) == 0
+}
+
+/// The heartbeats of data nodes, by numbers of their own. A node that none can be done without must not be given up
+/// because it, or a link, has stood still for a while.
+fn node_heartbeat_interval(seed: u64, groups: Groups) -> Time {
+    let mut random = Rng::with_seed(seed.wrapping_mul(59));
+    match groups {
+        Groups::One | Groups::Three | Groups::OneAndPair | Groups::OneAndTriple => {
+            random.u64(60_000..150_000)
+        }
+        Groups::OnePair | Groups::Triple | Groups::TwoPairs => random.u64(15_000..100_000),
+    }
 }
 
 /// Which data nodes have coordinators.
@@ -452,6 +468,8 @@ impl Profile {
             lock_timeout: random.u64(20_000..120_000),
             inactive_timeout: random.u64(60_000..300_000),
             heartbeat_interval: random.u64(20_000..60_000),
+            node_heartbeat_interval: node_heartbeat_interval(seed, groups),
+            is_one_machine: Rng::with_seed(seed.wrapping_mul(53)).bool(),
             reconnect_grace: random.u64(50_000..400_000),
             // Short ones let coordinators on different threads lag behind each other.
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },

@@ -57,7 +57,7 @@ impl World {
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
-            && live().all(|thread| thread.failures_received as usize == self.failures.len())
+            && self.has_agreed()
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 let mut coordinators = thread.executor.host().coordinators().iter();

@@ -65,8 +65,12 @@ pub struct Thread {
     busy_until: Time,
     /// Until when it does not run.
     pub stalled_until: Time,
-    /// Failures of data nodes that it has adopted the views of.
-    pub failures_received: u32,
+    /// Views that it has adopted, or is going to at a time.
+    pub views_planned: usize,
+    /// When it adopts the last of them.
+    pub adopts_at: Time,
+    /// Until when it may send answers to API nodes.
+    pub lease: Tick,
     /// Lanes to other data nodes.
     node_lanes: BTreeMap<u8, LaneId>,
     /// Lanes to API nodes.
@@ -111,7 +115,9 @@ impl Thread {
             turn_at: None,
             busy_until: 0,
             stalled_until: 0,
-            failures_received: 0,
+            views_planned: 0,
+            adopts_at: 0,
+            lease: Tick(0),
             node_lanes,
             api_lanes: BTreeMap::new(),
         }
@@ -248,7 +254,7 @@ impl World {
                         appetite += 1;
                         self.feed_piece(id, pipe, bytes);
                     }
-                    Some(Payload::FailureMarker(failure)) => {
+                    Some(Payload::FailureMarker(node)) => {
                         self.threads[id.0]
                             .inboxes
                             .get_mut(&pipe)
@@ -256,9 +262,12 @@ impl World {
                             .partial
                             .clear();
                         let is_from_link = matches!(self.ends[pipe.0], End::Thread(_, Source::Link(_)));
-                        markers.push(FailureMarker { failure, is_from_link });
+                        markers.push(FailureMarker { node, is_from_link });
                     }
-                    Some(Payload::End) => self.on_connection_end(id, pipe),
+                    Some(Payload::End) => match self.link_from(self.ends[pipe.0]) {
+                        Some(other) => self.on_link_end(id, other),
+                        None => self.on_connection_end(id, pipe),
+                    },
                     None => break,
                 }
             }
@@ -372,7 +381,7 @@ impl World {
             return;
         }
         let bytes = std::mem::take(self.threads[id.0].executor.outbox().lane_mut(lane));
-        if !self.is_alive(to) {
+        if !self.is_alive(to) || self.agreed.has_closed(from, to) {
             return;
         }
         let mut shares: Vec<Vec<u8>> = vec![Vec::new(); usize::from(self.profile.connections)];

@@ -11,6 +11,9 @@ use vinga_wire::view::ClusterView;
 /// The lowest id of an API node.
 pub const API_FIRST: u8 = 145;
 
+/// The arbitrator's first ticket.
+pub const ARBITRATION_TICKET: u64 = 1;
+
 /// The node that leads the cluster first; it has coordinators.
 pub const FIRST_NODE: u8 = 1;
 
@@ -63,7 +66,8 @@ fn streams(profile: &Profile) -> Vec<Range<u16>> {
 /// The view that all begin in.
 pub fn first_view(profile: &Profile) -> ClusterView {
     let nodes = 1..=profile.groups.list().len() as u8;
-    ClusterView::first(nodes.map(|node| settings(profile, node, None).member()).collect())
+    let members = nodes.map(|node| settings(profile, node, None).member()).collect();
+    ClusterView::first(members).with_ticket(ARBITRATION_TICKET)
 }
 
 /// What a node is configured with; `start` is what one with a disk begins from.
@@ -89,6 +93,8 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         backup_piece: profile.backups.map_or(vinga_node::BACKUP_PIECE, |backups| backups.piece),
         operations_together: profile.operations_together,
         heartbeat_interval: Span(profile.heartbeat_interval),
+        node_heartbeat_interval: Span(profile.node_heartbeat_interval),
+        arbitration_timeout: Some(Span(1_000_000)),
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
         checkpoint_interval: Span(

@@ -9,7 +9,7 @@ use crate::api::ApiNode;
 use crate::connection::Connection;
 use crate::decisions::Decisions;
 use crate::disk::Disk;
-use crate::failure::Failure;
+use crate::failure::Agreed;
 use crate::nemesis::Nemesis;
 use crate::online_backups::FinishedBackup;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
@@ -56,10 +56,8 @@ pub enum Event {
         /// Whether it is there.
         is_open: bool,
     },
-    /// A survivor's thread adopts a view without a failed node.
-    ReportFailure(ThreadId, u32),
-    /// A failure is noticed.
-    NoticeFailure(u32),
+    /// A thread adopts the view of this number.
+    AdoptView(ThreadId, u32),
     /// A disk of a data node is done with the task of this ticket.
     FileDone(u8, u64),
     /// The nemesis strikes.
@@ -133,7 +131,7 @@ pub struct World {
     pub(crate) rings: BTreeMap<(ThreadId, ThreadId), PipeId>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) apis: Vec<ApiNode>,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) agreed: Agreed,
     pub(crate) nemesis: Nemesis,
     pub(crate) stage: Stage,
     pub(crate) shapes: Vec<Shape>,
@@ -185,7 +183,7 @@ impl World {
             rings: BTreeMap::new(),
             connections: Vec::new(),
             apis: Vec::new(),
-            failures: Vec::new(),
+            agreed: Agreed::new(),
             nemesis: Nemesis::new(seed),
             stage: Stage::Loading,
             shapes: Vec::new(),
@@ -366,8 +364,7 @@ impl World {
                     is_open && self.accepts_clients(node) && self.connections[connection].is_awaited();
                 self.on_connection_opened(connection, is_open);
             }
-            Event::ReportFailure(thread, failure) => self.on_report_failure(thread, failure),
-            Event::NoticeFailure(failure) => self.on_notice_failure(failure),
+            Event::AdoptView(thread, number) => self.on_adopt_view(thread, number),
             Event::FileDone(node, ticket) => self.on_file_done(node, ticket),
             Event::Strike => self.on_strike(),
             Event::Heal(pipes) => self.on_heal(&pipes),
@@ -381,8 +378,8 @@ impl World {
 
     fn on_arrival(&mut self, pipe: PipeId, payload: Payload) {
         match self.ends[pipe.0] {
-            End::Thread(thread, _) => {
-                if self.threads[thread.0].is_alive {
+            End::Thread(thread, source) => {
+                if self.threads[thread.0].is_alive && !self.comes_too_late(thread, source, &payload) {
                     self.threads[thread.0].receive(pipe, payload);
                     self.wake_thread(thread, self.now());
                 }

@@ -70,6 +70,7 @@ const RINGS: [&[&str]; 17] = [
     &["core/kernel", "core/program"],
     &["storage/fragment", "storage/format"],
     &[
+        "blocks/agreement",
         "blocks/membership",
         "blocks/distribution",
         "blocks/dictionary",

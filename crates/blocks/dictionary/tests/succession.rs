@@ -62,7 +62,7 @@ fn carried_out(h: &mut Harness<Dictionary>, number: u64, change: NotedChange) {
 
 /// The third dictionary answers the new president.
 fn state(h: &mut Harness<Dictionary>, change: u64, is_decided: bool, epoch: u64) {
-    let body = SchemaStateConfirm { view: 2, change, is_decided, epoch: Epoch(epoch), version_next: 1000 };
+    let body = SchemaStateConfirm { view: 3, change, is_decided, epoch: Epoch(epoch), version_next: 1000 };
     h.send(THIRD, SignalNumber::SchemaStateConfirm, |w| cold::write(w, &body)).expect("allowed");
 }
 

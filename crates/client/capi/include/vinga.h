@@ -146,6 +146,10 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_OVERLOADED 1218
 /** The disk is too slow for the redo log: too much waits to be written; try again. */
 #define VINGA_ERROR_REDO_BUFFER_FULL 1221
+/** The data node stops because others may go on without it, or it can't go on without those that have failed. */
+#define VINGA_ERROR_PARTITIONED 2305
+/** The data node stops because the others have gone on without it. */
+#define VINGA_ERROR_DECLARED_FAILED 2315
 /** The connection to the data node was lost and the transaction was rolled back: retry it. */
 #define VINGA_ERROR_CONNECTION_LOST 4002
 /** No data node is connected: retry when the cluster is reachable again. */

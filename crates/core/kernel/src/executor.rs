@@ -321,7 +321,11 @@ impl<H: Host> Executor<H> {
         let ahead = frame.header.view.wrapping_sub(self.shared.view.number().0 as u8) as i8;
         ahead > 0
             && frame.signal() != Some(SignalNumber::ViewChangedOrder)
-            && !matches!(frame.sender().block(), Some(BlockNumber::Api | BlockNumber::Driver))
+            && !matches!(
+                frame.sender().block(),
+                // Agreement knows newer views before threads adopt them, and is what brings them.
+                Some(BlockNumber::Api | BlockNumber::Driver | BlockNumber::Agreement)
+            )
     }
 
     /// Puts parked frames in front of everything that is in the local lane: they are older.

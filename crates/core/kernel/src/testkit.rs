@@ -30,8 +30,8 @@ use vinga_wire::frame::Frames;
 use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, backup, checkpoint, cold, dictionary, epoch,
-    file, handshake, info, membership, parameter, redo, schema, schema_round, start,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, backup, checkpoint, cold, dictionary,
+    epoch, file, handshake, info, membership, parameter, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -377,7 +377,31 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<membership::HeartbeatBody>()?;
             Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
         }
-        S::ViewChangedOrder => cold::read::<ClusterView>(frame).map(|view| describe_view(&view)),
+        S::ViewChangedOrder | S::FailCommitOrder | S::ViewInstallOrder => {
+            cold::read::<ClusterView>(frame).map(|view| describe_view(&view))
+        }
+        S::NodeHeartbeatRequest | S::NodeHeartbeatConfirm => {
+            let (body, _) = frame.head::<agreement::NodeHeartbeatBody>()?;
+            Some(format!("{{ sent: {}, view: {} }}", body.sent, body.view))
+        }
+        S::NodeSuspectReport => cold!(agreement::NodeSuspectReport),
+        S::FailPrepareRequest => {
+            let agreement::FailPrepareRequest { round, view, failed } = cold::read(frame)?;
+            Some(format!("{{ round: {round}, view: {}, failed: {failed:?} }}", view.number()))
+        }
+        S::FailPrepareConfirm => cold!(agreement::FailPrepareConfirm),
+        S::FailPrepareRefuse => {
+            let agreement::FailPrepareRefuse { round, view } = cold::read(frame)?;
+            Some(format!("{{ round: {round}, view: {} }}", view.number()))
+        }
+        S::LinkClosedReport | S::LinkCloseOrder => cold!(agreement::LinkBody),
+        S::LeaseOrder => {
+            let (body, _) = frame.head::<agreement::LeaseOrder>()?;
+            Some(format!("{{ until: {} }}", body.until))
+        }
+        S::ArbitrationRequest => cold!(agreement::ArbitrationRequest),
+        S::ArbitrationConfirm => cold!(agreement::ArbitrationConfirm),
+        S::ArbitrationRefuse => cold!(agreement::ArbitrationRefuse),
         S::EpochClosedReport => {
             let (body, _) = frame.head::<epoch::EpochClosedReport>()?;
             Some(format!("{{ epoch: {}, changed: {} }}", body.epoch, body.changed))

@@ -9,7 +9,7 @@ use vinga_base::NodeId;
 pub enum BlockNumber {
     /// The client library in an API node.
     Api = 1,
-    /// Which nodes are members: admission and failure of API nodes.
+    /// Admission and failure of API nodes.
     Membership = 2,
     /// Epochs and the partition map.
     Distribution = 3,
@@ -25,6 +25,8 @@ pub enum BlockNumber {
     Redo = 9,
     /// Start and stop of a node, phase by phase.
     Lifecycle = 10,
+    /// Which data nodes are members: watches the others, and agrees with them on failures.
+    Agreement = 11,
     /// Not a block but a thread's driver (the edge or the simulator): sockets, files, threads.
     Driver = 8,
 }
@@ -43,6 +45,7 @@ impl BlockNumber {
             8 => BlockNumber::Driver,
             9 => BlockNumber::Redo,
             10 => BlockNumber::Lifecycle,
+            11 => BlockNumber::Agreement,
             _ => return None,
         })
     }

@@ -104,6 +104,10 @@ errors! {
         "The data node has more work than it can queue: retry a little later.";
     RedoBufferFull = 1221, Temporary,
         "The disk is too slow for the redo log: too much waits to be written; try again.";
+    Partitioned = 2305, Temporary,
+        "The data node stops because others may go on without it, or it can't go on without those that have failed.";
+    DeclaredFailed = 2315, Temporary,
+        "The data node stops because the others have gone on without it.";
     ClusterFailure = 4009, Temporary,
         "No data node is connected: retry when the cluster is reachable again.";
     UnknownOutcome = 4012, Unknown,

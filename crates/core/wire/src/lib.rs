@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod agreement;
 pub mod backup;
 pub mod checkpoint;
 pub mod cold;

@@ -79,6 +79,21 @@ signals! {
     ApiLeavingReport = 228, Node;
     ApiNodesRequest = 229, Node;
     ApiNodesConfirm = 230, Node;
+    // agreement.rs
+    NodeHeartbeatRequest = 240, Node;
+    NodeHeartbeatConfirm = 241, Node;
+    NodeSuspectReport = 242, Node;
+    FailPrepareRequest = 243, Node;
+    FailPrepareConfirm = 244, Node;
+    FailPrepareRefuse = 245, Node;
+    FailCommitOrder = 246, Node;
+    LinkClosedReport = 247, Driver;
+    LinkCloseOrder = 248, Node;
+    ViewInstallOrder = 249, Node;
+    LeaseOrder = 250, Node;
+    ArbitrationRequest = 251, Node;
+    ArbitrationConfirm = 252, Driver;
+    ArbitrationRefuse = 253, Driver;
     // view.rs
     ViewChangedOrder = 20, Node;
     // epoch.rs

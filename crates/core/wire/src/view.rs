@@ -6,7 +6,7 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `ViewChangedOrder` | president (for now the simulator) | each thread of each member | adopt this view |
+//! | `ViewChangedOrder` | driver, when agreement has agreed on it | each thread of each member | adopt this view |
 //! | the same | membership | API node | the members and the owners of partitions have changed |
 //!
 //! Members are distinguished by id *and* incarnation: a node that has failed and has started again under its id is
@@ -220,6 +220,8 @@ pub struct ClusterView {
     /// Nodes of a node group, as configured.
     replicas: u8,
     successions: Vec<Succession>,
+    /// What the arbitrator holds for this view; see `agreement.rs`. 0 if there is no arbitrator.
+    ticket: u64,
 }
 
 impl ClusterView {
@@ -252,6 +254,27 @@ impl ClusterView {
     /// The member that makes the next view: of the started ones that which joined first.
     pub fn president(&self) -> Option<NodeId> {
         self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
+    }
+
+    /// The ticket with which one set of these members may go on, if the arbitrator is asked.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The same view with another ticket.
+    #[must_use]
+    pub fn with_ticket(self, ticket: u64) -> Self {
+        ClusterView { ticket, ..self }
+    }
+
+    /// A node group of which a set of nodes has no started member, so that it can't be a cluster by itself; `None` if it
+    /// can.
+    pub fn group_without(&self, is_in: impl Fn(NodeId) -> bool) -> Option<u16> {
+        let has = |group| {
+            let mut members = self.members.iter().filter(|m| m.group == group);
+            members.any(|m| m.state == MemberState::Started && is_in(m.node))
+        };
+        (0..self.groups).find(|&group| !has(group))
     }
 
     /// Number of node groups.
@@ -320,13 +343,18 @@ impl ClusterView {
     /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
     /// and the next member in the order of ids acts for their coordinators, and for those they acted for.
     ///
+    /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So two
+    /// of them, the second of which did not know what the first had agreed, never make different views of one number.
+    ///
     /// The caller has made sure that each partition keeps a replica with all its rows.
     #[must_use]
     pub fn without(&self, failed: &[NodeId]) -> Self {
         let lost = |node: NodeId| failed.contains(&node);
         let mut next = self.clone();
-        next.number.0 += 1;
         next.members.retain(|member| !lost(member.node));
+        let leads = next.president().expect("a started member is left");
+        let before = self.members.iter().take_while(|member| member.node != leads).count();
+        next.number.0 += 1 + before as u32;
         for partition in &mut next.partitions {
             partition.chain = failed.iter().fold(partition.chain, |chain, &node| chain.without(node));
             partition.copying = failed.iter().fold(partition.copying, |chain, &node| chain.without(node));
@@ -397,7 +425,7 @@ mod tests {
         let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0)]);
         assert_eq!((first.number(), first.president()), (ViewNumber(1), Some(NodeId(1))));
         let second = first.without(&[NodeId(1)]);
-        assert_eq!((second.number(), second.president()), (ViewNumber(2), Some(NodeId(2))));
+        assert_eq!((second.number(), second.president()), (ViewNumber(3), Some(NodeId(2))));
         assert_eq!(second.owned_by(ReplicaGroup::new(0, 0)).chain, Chain::new(&[NodeId(2), NodeId(3)]));
         let coordinator = |node, incarnation| CoordinatorName {
             address: Address::new(NodeId(node), BlockNumber::Coordinator, 0),
@@ -412,6 +440,14 @@ mod tests {
             assert_eq!(third.acts_for(coordinator(failed, 7)), Some(coordinator(3, 7).address));
         }
         assert_eq!(third.addresses(BlockNumber::DataManager).count(), 2);
+    }
+
+    #[test]
+    fn a_set_can_go_on_if_it_has_a_member_of_each_group() {
+        let view = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1)]);
+        assert_eq!(view.group_without(|node| node != NodeId(1)), None);
+        assert_eq!(view.group_without(|node| node != NodeId(3)), Some(1));
+        assert_eq!(view.group_without(|_| false), Some(0));
     }
 
     #[test]

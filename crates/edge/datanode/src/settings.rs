@@ -76,6 +76,9 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
+        // A node that is alone sends none.
+        node_heartbeat_interval: Span::from_millis(250),
+        arbitration_timeout: None,
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),

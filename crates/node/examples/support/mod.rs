@@ -57,6 +57,8 @@ pub fn settings() -> NodeSettings {
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: Span::from_millis(1500),
+        node_heartbeat_interval: Span::from_millis(250),
+        arbitration_timeout: None,
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

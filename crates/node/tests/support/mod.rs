@@ -172,6 +172,8 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: 2,
         heartbeat_interval: Span::from_millis(1_000_000),
+        node_heartbeat_interval: Span::from_millis(1_000_000),
+        arbitration_timeout: None,
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

@@ -79,6 +79,7 @@ impl ClusterView {
             groups: groups.len() as u16,
             replicas,
             successions: Vec::new(),
+            ticket: 0,
         }
     }
 }

@@ -152,6 +152,8 @@ impl<H: Host> Worker<H> {
                 self.switchboard.stop.note_started(restored);
             }
             Some(SignalNumber::NodeStopConfirm) => self.switchboard.stop.note_on_disk(),
+            // The only data node of a cluster may always answer.
+            Some(SignalNumber::LeaseOrder) => {}
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, .. } = cold::read(frame).expect("blocks send whole orders");
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");

@@ -1,0 +1,353 @@
+//! Agreement: which data nodes are members of the cluster.
+//!
+//! Each data node sends heartbeats to all others. A member that suspects another one, because its connections are
+//! closed or nothing comes from it, reports that to the one that *leads*: the oldest member that it does not suspect.
+//! That one runs a round: every member that is left *gives up* the suspects, for good, and confirms which ones it has
+//! given up. When all have given up the same set, and nobody else can go on without them (the check against a split),
+//! the next view is made and sent to all; the driver has every thread adopt it.
+//!
+//! ```text
+//!   suspicion        all have given up the same      the check is passed          leases are over
+//!  ──────────▶ Preparing ─────────────────────▶ (Arbitrating) ─────────▶ Waiting ─────────────────▶ next view
+//!                  ▲ │ somebody gives up more           │ refused
+//!                  └─┘                                  ▼
+//!                                                 this node stops
+//! ```
+//! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
+//! node can be certain that no others have gone on without it (its *lease*), is in `peers`; the arbitrator's part in
+//! `arbitrator`. The signals are described in `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
+#![no_std]
+
+extern crate alloc;
+
+mod arbitrator;
+mod peers;
+mod round;
+mod views;
+
+pub use arbitrator::{Arbitrator, Verdict};
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use peers::Peers;
+use round::Round;
+use vinga_base::NodeId;
+use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
+use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, NodeSuspectReport};
+use vinga_wire::view::ClusterView;
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
+
+/// Heartbeat intervals without anything from a member, after which it is suspected.
+pub const SILENT_INTERVALS: u64 = 4;
+
+/// Heartbeat intervals from the sending of a heartbeat, in which its answer counts for the lease. Less than
+/// [`SILENT_INTERVALS`], so that leases have ended when others go on, though clocks may differ in speed.
+pub const LEASE_INTERVALS: u64 = 3;
+
+/// What agreement is configured with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This node.
+    pub node: NodeId,
+    /// `HeartbeatIntervalDbDb`: how often each data node sends a heartbeat to each other one.
+    pub heartbeat_interval: Span,
+    /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited; `None` if there is no arbitrator.
+    pub arbitration_timeout: Option<Span>,
+    /// The drivers of this node's threads that serve API nodes: they are the ones that obey the lease.
+    pub drivers: Vec<Address>,
+}
+
+/// The agreement block.
+pub struct Agreement {
+    settings: Settings,
+    /// The newest view that is agreed. Threads adopt it when nothing of lost members can reach them any more.
+    view: Arc<ClusterView>,
+    peers: Peers,
+    /// The round that this node leads.
+    round: Option<Round>,
+    /// Rounds begun, to tell their answers apart.
+    rounds: u32,
+    /// When the next heartbeats are due.
+    beat_due: Tick,
+    /// The lease that the drivers have.
+    lease: Tick,
+    /// This node is about to stop: it does nothing more.
+    is_stopping: bool,
+}
+
+/// What a timer of this block is for; its token has the kind in the low bits.
+enum Timer {
+    /// Heartbeats are due.
+    Beat,
+    /// The wait of this round is over.
+    RoundWait(u32),
+}
+
+impl Timer {
+    fn token(self) -> u64 {
+        match self {
+            Timer::Beat => 0,
+            Timer::RoundWait(round) => u64::from(round) << 8 | 1,
+        }
+    }
+
+    fn from_token(token: u64) -> Self {
+        match token & 0xff {
+            0 => Timer::Beat,
+            _ => Timer::RoundWait((token >> 8) as u32),
+        }
+    }
+}
+
+impl Agreement {
+    /// Agreement before its node has started.
+    pub fn new(settings: Settings) -> Self {
+        Agreement {
+            settings,
+            view: Arc::default(),
+            peers: Peers::default(),
+            round: None,
+            rounds: 0,
+            beat_due: Tick(0),
+            lease: Tick(0),
+            is_stopping: false,
+        }
+    }
+
+    /// The newest view that is agreed, as far as this node knows.
+    pub fn view(&self) -> &ClusterView {
+        &self.view
+    }
+
+    /// Until when this node is certain that no others have gone on without it.
+    pub fn lease(&self) -> Tick {
+        self.lease
+    }
+
+    /// Members of the newest view that this node has given up for good.
+    pub fn given_up(&self) -> impl Iterator<Item = NodeId> {
+        self.peers.given_up()
+    }
+
+    pub(crate) fn address_of(node: NodeId) -> Address {
+        Address::new(node, BlockNumber::Agreement, 0)
+    }
+
+    fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        match Timer::from_token(token.get()) {
+            Timer::Beat => self.on_beat(cx),
+            Timer::RoundWait(round) => self.on_round_wait_over(cx, round),
+        }
+        Some(())
+    }
+
+    fn schedule_beat(&mut self, cx: &mut Context<'_>) {
+        self.beat_due = cx.now() + self.settings.heartbeat_interval;
+        cx.send_after(self.settings.heartbeat_interval, Timer::Beat.token());
+    }
+
+    /// Once in an interval: heartbeats, and a look at the others.
+    fn on_beat(&mut self, cx: &mut Context<'_>) {
+        let late = cx.now().since(self.beat_due);
+        if late > self.settings.heartbeat_interval {
+            cx.mark("data node did not run for longer than a heartbeat interval");
+            cx.log(LogLevel::Warning, format_args!("this node did not run for {} ms", late.millis()));
+            // What the others have sent meanwhile has not been read yet.
+            self.peers.forgive(cx.now(), late);
+            self.round.iter_mut().for_each(|round| round.forgive(cx.now(), late));
+        }
+        let body = NodeHeartbeatBody { sent: U64::new(cx.now().0), view: U32::new(self.view.number().0) };
+        for node in self.peers.served() {
+            cx.frame(SignalNumber::NodeHeartbeatRequest, Self::address_of(node)).put(&body);
+        }
+        self.schedule_beat(cx);
+        self.look_at_round(cx);
+        self.act(cx, &[]);
+    }
+
+    fn on_node_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<NodeHeartbeatBody>()?;
+        let node = frame.sender().node();
+        self.peers.note_answered(node, cx.now());
+        let view = U32::new(self.view.number().0);
+        let confirm = NodeHeartbeatBody { sent: body.sent, view };
+        cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
+        self.help_up(cx, node, body.view.get());
+        Some(())
+    }
+
+    fn on_node_heartbeat_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<NodeHeartbeatBody>()?;
+        let node = frame.sender().node();
+        // Nobody has answered what is not sent yet.
+        let sent = Tick(body.sent.get()).min(cx.now());
+        self.peers.note_confirmed(node, sent);
+        self.renew_lease(cx);
+        self.help_up(cx, node, body.view.get());
+        Some(())
+    }
+
+    /// Sends the newest view to a member that does not have it: whoever should have sent it has failed.
+    fn help_up(&self, cx: &mut Context<'_>, node: NodeId, has: u32) {
+        if has < self.view.number().0 {
+            cx.mark("member had missed a view");
+            self.send_view(cx, node);
+        }
+    }
+
+    fn send_view(&self, cx: &mut Context<'_>, node: NodeId) {
+        cold::write(&mut cx.frame(SignalNumber::FailCommitOrder, Self::address_of(node)), &*self.view);
+    }
+
+    /// Tells the drivers until when answers may be sent, if that has changed.
+    fn renew_lease(&mut self, cx: &mut Context<'_>) {
+        let span = Span(self.settings.heartbeat_interval.0 * LEASE_INTERVALS);
+        let lease = self.peers.lease(&self.view, self.settings.node, span);
+        if lease != self.lease {
+            self.lease = lease;
+            let order = LeaseOrder { until: U64::new(lease.0) };
+            for &driver in &self.settings.drivers {
+                cx.frame(SignalNumber::LeaseOrder, driver).put(&order);
+            }
+        }
+    }
+
+    fn on_link_closed_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let report: LinkBody = cold::read(frame)?;
+        let is_member = self.view.members().iter().any(|m| m.identity() == (report.node, report.incarnation));
+        if is_member {
+            self.peers.note_closed(report.node, report.is_gone);
+            self.renew_lease(cx);
+            self.act(cx, &[]);
+        }
+        Some(())
+    }
+
+    fn on_node_suspect_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let report: NodeSuspectReport = cold::read(frame)?;
+        if report.view == self.view.number() {
+            self.act(cx, &report.suspects);
+        } else {
+            self.help_up(cx, frame.sender().node(), report.view.0);
+        }
+        Some(())
+    }
+
+    /// Does what suspicions demand; `reported` are another member's.
+    pub(crate) fn act(&mut self, cx: &mut Context<'_>, reported: &[NodeId]) {
+        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let mut suspects = self.peers.suspects(cx.now(), silent);
+        suspects.extend(reported.iter().filter(|&&node| self.peers.has(node)));
+        if suspects.is_empty() || self.is_stopping {
+            return;
+        }
+        let leads =
+            self.view.members().iter().map(|member| member.node).find(|node| !suspects.contains(node));
+        let leads = leads.expect("this node does not suspect itself");
+        if leads == self.settings.node {
+            self.lead(cx, suspects);
+        } else {
+            let report =
+                NodeSuspectReport { view: self.view.number(), suspects: suspects.into_iter().collect() };
+            let receiver = Self::address_of(leads);
+            cold::write(&mut cx.frame(SignalNumber::NodeSuspectReport, receiver), &report);
+        }
+    }
+
+    /// Gives up members for good: nothing is accepted from them any more.
+    pub(crate) fn give_up(&mut self, cx: &mut Context<'_>, nodes: impl IntoIterator<Item = NodeId>) {
+        for node in nodes {
+            let Some(member) = self.view.member(node) else { continue };
+            if self.peers.give_up(node) {
+                let incarnation = member.incarnation;
+                cx.log(
+                    LogLevel::Warning,
+                    format_args!(
+                        "data node {node} (incarnation {incarnation}) is given up: {}",
+                        self.peers.why(node)
+                    ),
+                );
+                self.close_link(cx, LinkBody { node, incarnation, is_gone: false });
+            }
+        }
+    }
+
+    pub(crate) fn close_link(&self, cx: &mut Context<'_>, link: LinkBody) {
+        let driver = cx.driver();
+        cold::write(&mut cx.frame(SignalNumber::LinkCloseOrder, driver), &link);
+    }
+
+    /// This node can't go on.
+    pub(crate) fn stop(&mut self, cx: &mut Context<'_>, error: ErrorCode, why: core::fmt::Arguments<'_>) {
+        self.is_stopping = true;
+        self.round = None;
+        cx.stop_node_for(error as u16, why);
+    }
+
+    fn handle_signal(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let sender = frame.sender();
+        let is_from_peer =
+            sender.block() == Some(BlockNumber::Agreement) && sender.node() != self.settings.node;
+        if is_from_peer && !self.peers.note_received(sender.node(), cx.now()) {
+            cx.mark("signal of a data node that was given up");
+            if !(cx.has_bug(InjectedBug::GivenUpAccepted) && self.peers.has(sender.node())) {
+                return;
+            }
+        }
+        let handled = match frame.signal() {
+            Some(SignalNumber::NodeHeartbeatRequest) => self.on_node_heartbeat_request(cx, frame),
+            Some(SignalNumber::NodeHeartbeatConfirm) => self.on_node_heartbeat_confirm(cx, frame),
+            Some(SignalNumber::NodeSuspectReport) => self.on_node_suspect_report(cx, frame),
+            Some(SignalNumber::FailPrepareRequest) => self.on_fail_prepare_request(cx, frame),
+            Some(SignalNumber::FailPrepareConfirm) => self.on_fail_prepare_confirm(cx, frame),
+            Some(SignalNumber::FailPrepareRefuse) => self.on_fail_prepare_refuse(cx, frame),
+            Some(SignalNumber::FailCommitOrder) => self.on_fail_commit_order(cx, frame),
+            Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
+            Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),
+            Some(SignalNumber::ArbitrationRefuse) => self.on_arbitration_refuse(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+}
+
+impl Block for Agreement {
+    /// Begins to send heartbeats.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.view = cx.shared_view();
+        self.peers = Peers::of(&self.view, self.settings.node, cx.now());
+        self.renew_lease(cx);
+        if self.view.members().len() > 1 {
+            self.schedule_beat(cx);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if !self.is_stopping {
+            self.handle_signal(cx, frame);
+        }
+    }
+
+    fn check_invariants(&self, _: Scrutiny) {
+        self.peers.check_invariants(&self.view, self.settings.node);
+        if let Some(round) = &self.round {
+            round.check_invariants(&self.peers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_what_its_timer_is_for() {
+        assert!(matches!(Timer::from_token(Timer::Beat.token()), Timer::Beat));
+        let token = Timer::RoundWait(u32::MAX).token();
+        assert!(matches!(Timer::from_token(token), Timer::RoundWait(u32::MAX)));
+    }
+}

@@ -1,0 +1,157 @@
+//! What this node knows of each other member.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_kernel::{Span, Tick};
+use vinga_wire::agreement::LostMember;
+use vinga_wire::view::{ClusterView, MemberState};
+
+/// The connections to another member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Link {
+    Open,
+    /// The other one, or something between, has closed them.
+    Closed,
+    /// The other process has ended beyond doubt.
+    Gone,
+}
+
+/// Another member.
+#[derive(Clone, Debug)]
+struct Peer {
+    link: Link,
+    /// When something last came from it.
+    received: Tick,
+    /// When its heartbeat was last answered.
+    answered: Tick,
+    /// When the newest of this node's heartbeats that it has answered was sent.
+    confirmed: Tick,
+    /// Its connections are closed by this node, for good.
+    is_given_up: bool,
+}
+
+/// All other members of the newest view.
+#[derive(Default)]
+pub(crate) struct Peers(BTreeMap<NodeId, Peer>);
+
+impl Peers {
+    /// The others in a view that begins now.
+    pub(crate) fn of(view: &ClusterView, own: NodeId, now: Tick) -> Self {
+        let peer =
+            Peer { link: Link::Open, received: now, answered: now, confirmed: now, is_given_up: false };
+        let others = view.members().iter().map(|member| member.node).filter(|&node| node != own);
+        Peers(others.map(|node| (node, peer.clone())).collect())
+    }
+
+    /// Forgets all that are not in the view.
+    pub(crate) fn keep(&mut self, view: &ClusterView) {
+        self.0.retain(|&node, _| view.has(node));
+    }
+
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.0.contains_key(&node)
+    }
+
+    /// Those that were not given up.
+    pub(crate) fn served(&self) -> impl Iterator<Item = NodeId> {
+        self.0.iter().filter(|(_, peer)| !peer.is_given_up).map(|(&node, _)| node)
+    }
+
+    pub(crate) fn given_up(&self) -> impl Iterator<Item = NodeId> {
+        self.0.iter().filter(|(_, peer)| peer.is_given_up).map(|(&node, _)| node)
+    }
+
+    /// Something has come from a node. False if nothing is accepted from it.
+    pub(crate) fn note_received(&mut self, node: NodeId, now: Tick) -> bool {
+        match self.0.get_mut(&node) {
+            Some(peer) if !peer.is_given_up => {
+                peer.received = now;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(crate) fn note_answered(&mut self, node: NodeId, now: Tick) {
+        self.0.entry(node).and_modify(|peer| peer.answered = now);
+    }
+
+    /// It has answered a heartbeat that was sent at this time.
+    pub(crate) fn note_confirmed(&mut self, node: NodeId, sent: Tick) {
+        self.0.entry(node).and_modify(|peer| peer.confirmed = peer.confirmed.max(sent));
+    }
+
+    pub(crate) fn note_closed(&mut self, node: NodeId, is_gone: bool) {
+        let peer = self.0.entry(node);
+        peer.and_modify(|peer| {
+            peer.link = if is_gone || peer.link == Link::Gone { Link::Gone } else { Link::Closed }
+        });
+    }
+
+    /// This node has not run for a while: that nothing came meanwhile means nothing.
+    pub(crate) fn forgive(&mut self, now: Tick, span: Span) {
+        for peer in self.0.values_mut() {
+            peer.received = now.min(peer.received + span);
+        }
+    }
+
+    /// Those that are given up, that are not connected, or of which nothing has come for so long.
+    pub(crate) fn suspects(&self, now: Tick, silent: Span) -> BTreeSet<NodeId> {
+        let is_suspect =
+            |peer: &Peer| peer.is_given_up || peer.link != Link::Open || now.since(peer.received) >= silent;
+        self.0.iter().filter(|(_, peer)| is_suspect(peer)).map(|(&node, _)| node).collect()
+    }
+
+    /// Gives a member up; false if it was given up before.
+    pub(crate) fn give_up(&mut self, node: NodeId) -> bool {
+        let peer = self.0.get_mut(&node).expect("it is a member of the newest view");
+        !core::mem::replace(&mut peer.is_given_up, true)
+    }
+
+    /// Why a member is given up, for the log.
+    pub(crate) fn why(&self, node: NodeId) -> &'static str {
+        match self.0.get(&node).map(|peer| peer.link) {
+            Some(Link::Gone) => "its process has ended",
+            Some(Link::Closed) => "its connections were closed",
+            Some(Link::Open) | None => "it is silent, or others do not reach it",
+        }
+    }
+
+    pub(crate) fn lost_member(&self, node: NodeId, now: Tick) -> LostMember {
+        let peer = &self.0[&node];
+        LostMember { unanswered: now.since(peer.answered).0, is_gone: peer.link == Link::Gone }
+    }
+
+    /// Until when this node is certain that no others have gone on without it. They would have stopped to answer its
+    /// heartbeats, and they would have to have a member of each node group; so the lease lasts so long from the latest
+    /// heartbeat for which too few have stopped. It lasts for ever if all others together could not go on.
+    pub(crate) fn lease(&self, view: &ClusterView, own: NodeId, span: Span) -> Tick {
+        let mut has_member = vec![false; usize::from(view.groups())];
+        let mut without = has_member.len();
+        let mut others: Vec<(Tick, u16)> = Vec::new();
+        for member in view.members().iter().filter(|member| member.node != own) {
+            let peer = &self.0[&member.node];
+            if member.state == MemberState::Started && peer.link != Link::Gone {
+                others.push((peer.confirmed, member.group));
+            }
+        }
+        others.sort_unstable();
+        for (confirmed, group) in others {
+            without -= usize::from(!core::mem::replace(&mut has_member[usize::from(group)], true));
+            if without == 0 {
+                return confirmed + span;
+            }
+        }
+        Tick(u64::MAX)
+    }
+
+    pub(crate) fn check_invariants(&self, view: &ClusterView, own: NodeId) {
+        let others = view.members().iter().map(|member| member.node).filter(|&node| node != own);
+        assert!(
+            others.clone().count() == self.0.len() && others.into_iter().all(|node| self.has(node)),
+            "something is known of each other member, and of nobody else"
+        );
+    }
+}

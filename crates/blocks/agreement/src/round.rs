@@ -1,0 +1,320 @@
+//! A round: the member that leads has all that are left give up the same set, makes sure that nobody goes on without
+//! them, and makes the next view.
+
+use crate::peers::Peers;
+use crate::{Agreement, SILENT_INTERVALS, Timer};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
+use vinga_wire::agreement::{
+    ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, FailPrepareConfirm, FailPrepareRefuse,
+    FailPrepareRequest, LostMember,
+};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
+
+/// Heartbeat intervals that few members wait before they ask the arbitrator: as long as the others may take to notice
+/// that they are gone.
+const DEFER_INTERVALS: u64 = 2;
+
+/// How far a round has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Members confirm that they have given up the set.
+    Preparing,
+    /// The members that are left are few: the others may ask the arbitrator before them.
+    Deferring,
+    /// The arbitrator is asked.
+    Arbitrating,
+    /// The leases of the set have not ended yet.
+    Waiting,
+}
+
+/// What is known of a member that is given up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    /// When somebody may have answered its heartbeats last, by this node's clock.
+    answered: Tick,
+    is_gone: bool,
+}
+
+/// A round that this node leads.
+pub(crate) struct Round {
+    number: u32,
+    /// Those that are given up.
+    failed: BTreeSet<NodeId>,
+    /// Those that have not confirmed yet.
+    awaited: BTreeSet<NodeId>,
+    losses: BTreeMap<NodeId, Loss>,
+    begun: Tick,
+    stage: Stage,
+    /// The ticket of the next view.
+    ticket: u64,
+}
+
+impl Round {
+    /// This node has not run for a while, in which it could not receive confirms.
+    pub(crate) fn forgive(&mut self, now: Tick, span: Span) {
+        self.begun = now.min(self.begun + span);
+    }
+
+    fn note_losses(&mut self, now: Tick, failed: &[NodeId], known: &[LostMember]) {
+        for (&node, known) in failed.iter().zip(known) {
+            let loss = self.losses.entry(node).or_default();
+            loss.answered = loss.answered.max(now - Span(known.unanswered));
+            loss.is_gone |= known.is_gone;
+        }
+    }
+
+    /// Whether the process of a member that is given up may still run.
+    fn may_run(&self, node: NodeId) -> bool {
+        self.failed.contains(&node) && !self.losses.get(&node).is_some_and(|loss| loss.is_gone)
+    }
+
+    pub(crate) fn check_invariants(&self, peers: &Peers) {
+        let given_up: BTreeSet<NodeId> = peers.given_up().collect();
+        assert!(self.failed.is_subset(&given_up), "whoever leads has given up the set, too");
+        assert!(self.awaited.is_disjoint(&self.failed), "nobody confirms its own failure");
+        assert!(self.stage == Stage::Preparing || self.awaited.is_empty(), "all confirm before it goes on");
+    }
+}
+
+fn list(nodes: &BTreeSet<NodeId>) -> String {
+    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Agreement {
+    /// Leads the round about these members, unless it is under way.
+    pub(crate) fn lead(&mut self, cx: &mut Context<'_>, failed: BTreeSet<NodeId>) {
+        if self.round.as_ref().is_some_and(|round| failed.is_subset(&round.failed)) {
+            return;
+        }
+        if self.round.is_some() {
+            cx.mark("round about failed data nodes began again");
+        }
+        self.give_up(cx, failed.iter().copied());
+        self.rounds += 1;
+        let awaited: BTreeSet<NodeId> = self.peers.served().collect();
+        let request = FailPrepareRequest {
+            round: self.rounds,
+            view: (*self.view).clone(),
+            failed: failed.iter().copied().collect(),
+        };
+        for &node in &awaited {
+            cold::write(&mut cx.frame(SignalNumber::FailPrepareRequest, Self::address_of(node)), &request);
+        }
+        let mut round = Round {
+            number: self.rounds,
+            losses: BTreeMap::new(),
+            begun: cx.now(),
+            stage: Stage::Preparing,
+            ticket: self.view.ticket(),
+            failed,
+            awaited,
+        };
+        let known = self.known_of(cx.now(), &request.failed);
+        round.note_losses(cx.now(), &request.failed, &known);
+        self.round = Some(round);
+        self.go_on_if_confirmed(cx);
+    }
+
+    fn known_of(&self, now: Tick, failed: &[NodeId]) -> Vec<LostMember> {
+        failed.iter().map(|&node| self.peers.lost_member(node, now)).collect()
+    }
+
+    /// Members that have not confirmed for so long that others would suspect them are suspected.
+    pub(crate) fn look_at_round(&mut self, cx: &mut Context<'_>) {
+        let Some(round) = &self.round else { return };
+        let intervals = |count: u64| Span(self.settings.heartbeat_interval.0 * count);
+        let span = cx.now().since(round.begun);
+        match round.stage {
+            Stage::Preparing if span >= intervals(SILENT_INTERVALS) => {
+                cx.mark("data node did not confirm a round");
+                let unconfirmed: Vec<NodeId> = round.awaited.iter().copied().collect();
+                self.act(cx, &unconfirmed);
+            }
+            Stage::Arbitrating
+                if self.settings.arbitration_timeout.is_some_and(|timeout| span >= timeout) =>
+            {
+                let failed = list(&round.failed);
+                self.stop(
+                    cx,
+                    ErrorCode::Partitioned,
+                    format_args!("data nodes {failed} may have gone on: the arbitrator has not answered"),
+                );
+            }
+            Stage::Preparing | Stage::Deferring | Stage::Arbitrating | Stage::Waiting => {}
+        }
+    }
+
+    /// Another member leads a round.
+    pub(crate) fn on_fail_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let request: FailPrepareRequest = cold::read(frame)?;
+        let round = request.round;
+        if request.view.number() < self.view.number() {
+            let refuse = FailPrepareRefuse { round, view: (*self.view).clone() };
+            cold::write(&mut cx.frame(SignalNumber::FailPrepareRefuse, frame.sender()), &refuse);
+            return Some(());
+        }
+        if request.view.number() > self.view.number() {
+            self.install(cx, request.view);
+            if self.is_stopping || !self.peers.has(frame.sender().node()) {
+                return Some(());
+            }
+        }
+        // Whoever leads is older than this node, or has given up all older ones: this node leads no more.
+        self.round = None;
+        self.give_up(cx, request.failed.iter().copied());
+        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let mut failed = self.peers.suspects(cx.now(), silent);
+        // It is alive.
+        failed.remove(&frame.sender().node());
+        if cx.has_bug(InjectedBug::SuspicionsKept) {
+            failed = request.failed.iter().copied().collect();
+        }
+        self.give_up(cx, failed.iter().copied());
+        let failed: Vec<NodeId> = failed.into_iter().collect();
+        let known = self.known_of(cx.now(), &failed);
+        let confirm = FailPrepareConfirm { round, failed, known };
+        cold::write(&mut cx.frame(SignalNumber::FailPrepareConfirm, frame.sender()), &confirm);
+        Some(())
+    }
+
+    pub(crate) fn on_fail_prepare_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let refuse: FailPrepareRefuse = cold::read(frame)?;
+        self.install(cx, refuse.view);
+        Some(())
+    }
+
+    pub(crate) fn on_fail_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let confirm: FailPrepareConfirm = cold::read(frame)?;
+        let Some(round) = self.round.as_mut().filter(|round| round.number == confirm.round) else {
+            return Some(());
+        };
+        round.note_losses(cx.now(), &confirm.failed, &confirm.known);
+        let more: Vec<NodeId> =
+            confirm.failed.iter().copied().filter(|node| !round.failed.contains(node)).collect();
+        if more.contains(&self.settings.node) {
+            // It has given up this node, and does not answer it any more: one of the two has to go.
+            return Some(());
+        }
+        if more.is_empty() {
+            round.awaited.remove(&frame.sender().node());
+            if cx.has_bug(InjectedBug::RoundEndsEarly) {
+                round.awaited.clear();
+            }
+            self.go_on_if_confirmed(cx);
+        } else {
+            self.act(cx, &more);
+        }
+        Some(())
+    }
+
+    /// All have given up the same set: whether the others may have gone on without these.
+    fn go_on_if_confirmed(&mut self, cx: &mut Context<'_>) {
+        let Some(round) = &mut self.round else { return };
+        if !round.awaited.is_empty() || round.stage != Stage::Preparing {
+            return;
+        }
+        let failed = list(&round.failed);
+        if let Some(group) = self.view.group_without(|node| !round.failed.contains(&node)) {
+            let why = format_args!("no data node of node group {group} is left (failed: {failed})");
+            return self.stop(cx, ErrorCode::Partitioned, why);
+        }
+        let can_others = self.view.group_without(|node| round.may_run(node)).is_none();
+        if !can_others || cx.has_bug(InjectedBug::ArbitratorNotAsked) {
+            cx.mark("data nodes went on without arbitration");
+            return self.wait_for_leases(cx);
+        }
+        if self.settings.arbitration_timeout.is_none() {
+            let why = format_args!("data nodes {failed} may have gone on, and there is no arbitrator");
+            return self.stop(cx, ErrorCode::Partitioned, why);
+        }
+        let left = self.view.members().len() - round.failed.len();
+        if left * 2 < self.view.members().len() {
+            cx.mark("few data nodes let the others ask the arbitrator first");
+            round.stage = Stage::Deferring;
+            let span = Span(self.settings.heartbeat_interval.0 * DEFER_INTERVALS);
+            cx.send_after(span, Timer::RoundWait(round.number).token());
+            return;
+        }
+        self.ask_arbitrator(cx);
+    }
+
+    fn ask_arbitrator(&mut self, cx: &mut Context<'_>) {
+        let Some(round) = &mut self.round else { return };
+        round.stage = Stage::Arbitrating;
+        round.begun = cx.now();
+        // 0 stands for none.
+        let next = cx.random().u64(1..);
+        let members = self.view.members().iter().map(|member| member.node);
+        let members = members.filter(|node| !round.failed.contains(node)).collect();
+        let request = ArbitrationRequest { round: round.number, ticket: round.ticket, next, members };
+        let driver = cx.driver();
+        cold::write(&mut cx.frame(SignalNumber::ArbitrationRequest, driver), &request);
+    }
+
+    pub(crate) fn on_arbitration_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let confirm: ArbitrationConfirm = cold::read(frame)?;
+        if let Some(round) = &mut self.round
+            && round.number == confirm.round
+            && round.stage == Stage::Arbitrating
+        {
+            cx.mark("arbitrator let data nodes go on");
+            round.ticket = confirm.ticket;
+            self.wait_for_leases(cx);
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_arbitration_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let refuse: ArbitrationRefuse = cold::read(frame)?;
+        if self.round.as_ref().is_some_and(|round| round.number == refuse.round) {
+            cx.mark("arbitrator stopped data nodes");
+            self.stop(cx, ErrorCode::Partitioned, format_args!("the arbitrator decides: {}", refuse.reason));
+        }
+        Some(())
+    }
+
+    /// The members that are given up may answer API nodes as long as they have a lease.
+    fn wait_for_leases(&mut self, cx: &mut Context<'_>) {
+        let Some(round) = &mut self.round else { return };
+        let lease = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let running = round.failed.iter().filter(|&&node| round.may_run(node));
+        let over =
+            running.map(|node| round.losses.get(node).map_or(cx.now(), |loss| loss.answered) + lease).max();
+        match over.filter(|&over| over > cx.now() && !cx.has_bug(InjectedBug::LeasesIgnored)) {
+            Some(over) => {
+                cx.mark("next view waited for leases");
+                round.stage = Stage::Waiting;
+                cx.send_after(over - cx.now(), Timer::RoundWait(round.number).token());
+            }
+            None => self.commit_round(cx),
+        }
+    }
+
+    pub(crate) fn on_round_wait_over(&mut self, cx: &mut Context<'_>, number: u32) {
+        let Some(round) = self.round.as_ref().filter(|round| round.number == number) else { return };
+        match round.stage {
+            Stage::Deferring => self.ask_arbitrator(cx),
+            Stage::Waiting => self.commit_round(cx),
+            Stage::Preparing | Stage::Arbitrating => {}
+        }
+    }
+
+    /// The next view is agreed.
+    fn commit_round(&mut self, cx: &mut Context<'_>) {
+        let Some(round) = self.round.take() else { return };
+        let failed: Vec<NodeId> = round.failed.iter().copied().collect();
+        let view = self.view.without(&failed).with_ticket(round.ticket);
+        cx.log(
+            LogLevel::Warning,
+            format_args!("view {}: without data nodes {}", view.number(), list(&round.failed)),
+        );
+        self.install(cx, view);
+        for node in self.peers.served() {
+            self.send_view(cx, node);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Data nodes watch each other and agree on the failure of some of them.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `NodeHeartbeatRequest` / `…Confirm` | agreement | agreement of each other member | I am alive / so am I |
+//! | `NodeSuspectReport` | agreement | the one that leads | nothing comes from these members |
+//! | `FailPrepareRequest` | the one that leads | agreement of each member that is left | give up these members |
+//! | `FailPrepareConfirm` | agreement | the one that leads | I have, and perhaps more of them: for good |
+//! | `FailPrepareRefuse` | agreement | the one that leads | there is a newer view |
+//! | `FailCommitOrder` | agreement | agreement | this view is agreed |
+//! | `LinkClosedReport` | driver | agreement | the connections to a member are closed |
+//! | `LinkCloseOrder` | agreement | driver | close the connections to a member, and accept no other ones |
+//! | `ViewInstallOrder` | agreement | driver | have all threads adopt this view |
+//! | `LeaseOrder` | agreement | drivers | answers may be sent to API nodes until then |
+//! | `ArbitrationRequest` | agreement | driver, for the arbitrator | may these members go on? |
+//! | `ArbitrationConfirm` / `…Refuse` | arbitrator, by the driver | agreement | yes, with another ticket / no |
+//!
+//! The protocol is described in `docs/protocols/agreement.md`.
+
+use crate::view::ClusterView;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::{Incarnation, NodeId, ViewNumber};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Body of `NodeHeartbeatRequest` and `NodeHeartbeatConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct NodeHeartbeatBody {
+    /// When the request was sent, by the requester's clock (microseconds); the confirm repeats it.
+    pub sent: U64,
+    /// The newest view that the sender knows to be agreed.
+    pub view: U32,
+}
+
+/// Body of `NodeSuspectReport` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeSuspectReport {
+    /// The newest view that the sender knows.
+    pub view: ViewNumber,
+    /// Members of it that the sender suspects, or has given up.
+    pub suspects: Vec<NodeId>,
+}
+
+/// Body of `FailPrepareRequest` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailPrepareRequest {
+    /// The sender's number of the round.
+    pub round: u32,
+    /// The newest view that is agreed, as far as the sender knows.
+    pub view: ClusterView,
+    /// The members of it that are to be given up.
+    pub failed: Vec<NodeId>,
+}
+
+/// Body of `FailPrepareConfirm` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailPrepareConfirm {
+    /// From the request.
+    pub round: u32,
+    /// The members that the sender has given up: those of the request, and others that it suspects.
+    pub failed: Vec<NodeId>,
+    /// Of those: what the sender knows of each, in the same order.
+    pub known: Vec<LostMember>,
+}
+
+/// What one member knows of another one that it has given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LostMember {
+    /// How long ago it has last answered the other one's heartbeats (microseconds).
+    pub unanswered: u64,
+    /// Whether the other's process has ended beyond doubt.
+    pub is_gone: bool,
+}
+
+/// Body of `FailPrepareRefuse` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailPrepareRefuse {
+    /// From the request.
+    pub round: u32,
+    /// A newer view, which is agreed.
+    pub view: ClusterView,
+}
+
+/// Body of `LinkClosedReport` and `LinkCloseOrder` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkBody {
+    /// The member at the other end.
+    pub node: NodeId,
+    /// Which start of it.
+    pub incarnation: Incarnation,
+    /// With the report: whether the other process has ended beyond doubt. It has if it was on the same machine and its
+    /// system closed the connection.
+    pub is_gone: bool,
+}
+
+/// Body of `LeaseOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LeaseOrder {
+    /// Until when this node is certain that no others have gone on without it, by its own clock (microseconds); the
+    /// greatest number means for ever.
+    pub until: U64,
+}
+
+/// Body of `ArbitrationRequest` (cold). The arbitrator holds one ticket. Whoever shows it gets another one, with
+/// which it goes on; the arbitrator holds that from then on. So of two sets that have the same ticket only one goes
+/// on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitrationRequest {
+    /// The requester's number of the round.
+    pub round: u32,
+    /// The ticket of the view that the members are in.
+    pub ticket: u64,
+    /// The ticket that is to take its place: a random number.
+    pub next: u64,
+    /// The members that want to go on.
+    pub members: Vec<NodeId>,
+}
+
+/// Body of `ArbitrationConfirm` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitrationConfirm {
+    /// From the request.
+    pub round: u32,
+    /// The ticket of the next view.
+    pub ticket: u64,
+}
+
+/// Body of `ArbitrationRefuse` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitrationRefuse {
+    /// From the request.
+    pub round: u32,
+    /// Why not, for people.
+    pub reason: String,
+}
