@@ -8,7 +8,9 @@
 //! fit together. When it is started, before any client is let in, the rows must be those that the transactions up to
 //! the restore point have left ([`vinga_workloads::history::History::surviving`]): everything of these, nothing of
 //! others. Tables that are not logged must be there, and empty. The restore point must not lie before any commit that
-//! was answered as durable, and epochs and incarnations must go on above all that were used before.
+//! was answered as durable, and epochs and incarnations must go on above all that were used before. That holds for each
+//! start but the very first, also if no client was answered about any commit before: what a transaction wrote whose
+//! client had no answer yet, others may have seen, and it is lost with what they saw.
 
 use crate::agenda::Time;
 use crate::connection::Side;
@@ -27,8 +29,11 @@ use vinga_node::StartFrom;
 use vinga_wire::ErrorCode;
 use vinga_wire::view::ClusterView;
 use vinga_workloads::check;
-use vinga_workloads::history::{History, Loss};
+use vinga_workloads::history::{Decided, History, Loss};
 use vinga_workloads::workload::Contents;
+
+#[cfg(test)]
+mod tests;
 
 /// The starts of a cluster with disks, and what they have cost.
 #[derive(Default)]
@@ -39,7 +44,7 @@ pub struct Starts {
     pub died_at: Time,
     /// The newest epoch of a commit that was answered as durable.
     pub acknowledged: Epoch,
-    /// The first epoch of the present incarnation.
+    /// The first epoch of the present incarnation; 0 before the first start is complete.
     first: Epoch,
     /// How often the cluster may still die.
     deaths_left: u32,
@@ -337,10 +342,11 @@ impl World {
                 ));
             }
         }
-        let Some(newest) = self.newest_epoch() else {
+        if self.starts.first == Epoch::default() {
+            // Nobody was let in before, so there is nothing yet that could be lost.
             self.starts.first = first;
             return Ok(());
-        };
+        }
         let has_corruption = self.disks.iter().any(|disk| !disk.corruptions().is_empty());
         if restored < self.starts.acknowledged && !has_corruption {
             let acknowledged = self.starts.acknowledged;
@@ -348,6 +354,7 @@ impl World {
                 "restored to epoch {restored}, though {acknowledged} was answered as durable"
             ));
         }
+        let newest = self.newest_used();
         if first <= newest {
             return Err(format!("epochs go on at {first}, though {newest} was used before"));
         }
@@ -389,6 +396,13 @@ impl World {
             Fate::Open | Fate::Unknown | Fate::RolledBack { .. } => None,
         });
         epochs.max()
+    }
+
+    /// The newest epoch that is known to have been given out. Whoever committed in it need not have been answered.
+    fn newest_used(&self) -> Epoch {
+        let decided =
+            self.history.epochs.values().map(|&(Decided::Commit(epoch) | Decided::Perhaps(epoch))| epoch);
+        decided.chain(self.newest_epoch()).fold(self.starts.first, Epoch::max)
     }
 
     /// Whether what was loaded is on disk.

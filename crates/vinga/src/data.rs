@@ -70,6 +70,10 @@ pub struct DataArguments {
     /// Begin anew: remove the database from the folder first, all tables and rows. Nothing else in the folder is touched
     #[arg(long)]
     initial: bool,
+    /// Start only if there is a database in the folder: an empty one, such as that of a disk which is not mounted, is refused
+    /// (error 20054)
+    #[arg(long, conflicts_with = "initial")]
+    existing: bool,
     /// Where to listen; 0 for any free port [default: ServerPort]
     #[arg(long)]
     port: Option<u16>,
@@ -85,6 +89,17 @@ impl DataArguments {
     pub fn shows(&self) -> bool {
         self.show
     }
+}
+
+/// What a data node begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The database that is in its folder, or an empty one.
+    Whatever,
+    /// The database that is in its folder.
+    Existing,
+    /// An empty one: that in its folder is removed.
+    Nothing,
 }
 
 /// The sources of a configuration.
@@ -142,7 +157,17 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
         return Err("--initial removes the database from the node's folder, and it has none: --folder or DataDir names it"
             .to_owned());
     }
-    run_node(&configuration, folder, arguments.initial)
+    if arguments.existing && folder.is_none() {
+        return Err(
+            "--existing demands a database in the node's folder, and it has none: --folder or DataDir names it".to_owned()
+        );
+    }
+    let source = match (arguments.initial, arguments.existing) {
+        (true, _) => Source::Nothing,
+        (false, true) => Source::Existing,
+        (false, false) => Source::Whatever,
+    };
+    run_node(&configuration, folder, source)
 }
 
 fn show(configuration: &Configuration, json: bool) {
@@ -171,7 +196,7 @@ fn show(configuration: &Configuration, json: bool) {
 fn run_node(
     configuration: &Configuration,
     folder: Option<NodeFolder>,
-    is_initial: bool,
+    source: Source,
 ) -> Result<ExitCode, String> {
     let _occupied = match &folder {
         None => None,
@@ -197,11 +222,15 @@ fn run_node(
     }
     let assembly = match &folder {
         Some(folder) => {
-            if is_initial {
+            if source == Source::Nothing {
                 let removed = DatabaseFiles::new(folder.path()).remove_all()?;
                 ::log::info!(target: "files", "--initial: {removed}");
             }
-            Assembly::stored_in(configuration, folder.path())?.listening_at(folder.socket())
+            let assembly = match source {
+                Source::Existing => Assembly::existing_in(configuration, folder.path())?,
+                Source::Nothing | Source::Whatever => Assembly::stored_in(configuration, folder.path())?,
+            };
+            assembly.listening_at(folder.socket())
         }
         None => Assembly::new(configuration)?,
     };

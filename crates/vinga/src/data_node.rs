@@ -3,6 +3,7 @@
 use crate::admin::redo;
 use crate::arguments::nearest_address;
 use crate::data::{self, DataOptions};
+use crate::database_note::DatabaseNote;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -95,9 +96,13 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         folder.last_start().map(|start| EarlierRun { start, was_cut_off: folder.address().is_some() });
     // Removes the address of a node that was killed: an address that appears later is the new node's.
     let lock = folder.lock().map_err(|e| fail("cannot use the folder", e))?;
+    let note = DatabaseNote::of(&folder);
     let removed = match (&lock, wanted.is_initial) {
         (_, false) => None,
-        (Some(_), true) => Some(DatabaseFiles::new(folder.path()).remove_all()?),
+        (Some(_), true) => {
+            note.remove()?;
+            Some(DatabaseFiles::new(folder.path()).remove_all()?)
+        }
         (None, true) => return Err(format!("another data node is started in {}", folder.path().display())),
     };
     drop(lock);
@@ -108,7 +113,9 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
 
     let begun = Instant::now();
     let log_bytes = folder.log_bytes();
-    let mut child = spawn(&folder, wanted, port).map_err(|e| fail("cannot start a data node in", e))?;
+    let is_kept = note.exists()?;
+    let mut child =
+        spawn(&folder, wanted, port, is_kept).map_err(|e| fail("cannot start a data node in", e))?;
     let address = wait(&folder, log_bytes, &mut child, has_disk);
     // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would notice that and stop,
     // unless the other has stopped by then.
@@ -119,8 +126,9 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
     }
     let address = address?;
-    let (after, warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
+    let (after, mut warnings) = (begun.elapsed(), folder.log_warnings(log_bytes));
     let data = folder.last_start().and_then(|start| start.data).unwrap_or(KeptData::InMemory);
+    warnings.extend(note_database(&folder).err().map(|why| format!("vinga up: {why}")));
     // A commit waits for the end of its epoch, and then for the next global checkpoint.
     let loss_max = [Parameter::TimeBetweenEpochs, Parameter::TimeBetweenGlobalCheckpoints]
         .map(|parameter| configuration.parameters.integer(parameter))
@@ -144,7 +152,18 @@ fn already(wanted: &Wanted, address: String) -> Result<Found, String> {
             "data node 1 runs already, on {address}, and keeps its port: 'vinga down' stops it, or leave --port out"
         ));
     }
+    if let Err(why) = note_database(&NodeFolder::new(&wanted.cluster, 1)) {
+        say!("warning of vinga up: {why}");
+    }
     Ok(Found::Already(address))
+}
+
+/// Notes that a node which runs keeps a database, if it does.
+fn note_database(folder: &NodeFolder) -> Result<(), String> {
+    match folder.last_start().and_then(|start| start.data) {
+        Some(KeptData::OnDisk { .. }) => DatabaseNote::of(folder).write(),
+        Some(KeptData::InMemory) | None => Ok(()),
+    }
 }
 
 /// Whether `host:port` has another port than the wanted one; 0 is any.
@@ -158,10 +177,14 @@ fn parameters(wanted: &Wanted, port: Option<u16>) -> Vec<(String, String)> {
     wanted.parameters.iter().cloned().chain(port).collect()
 }
 
-fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>) -> io::Result<Child> {
+/// `is_kept`: the node must have a database in its folder.
+fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>, is_kept: bool) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(folder.log())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("data").arg("--folder").arg(folder.path());
+    if is_kept {
+        command.arg("--existing");
+    }
     if let Some(config) = &wanted.config {
         command.arg("--config").arg(config);
     }

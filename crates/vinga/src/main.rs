@@ -6,6 +6,7 @@ mod backup;
 mod columns;
 mod data;
 mod data_node;
+mod database_note;
 mod demo;
 mod inspect;
 mod pages;

@@ -221,6 +221,82 @@ fn up_and_down_keep_what_was_committed_and_say_so() {
     assert!(!folder.run("admin", &["tables"]).1.contains("test.t"));
 }
 
+/// As if the folder's disk were not mounted.
+#[test]
+fn a_folder_that_has_lost_its_database_is_not_begun_anew_in() {
+    let folder = Folder::new();
+    let node = folder.0.join("node-1");
+    let away = folder.0.join("disk");
+    let has_table = || folder.run("admin", &["tables"]).1.contains("test.t");
+    let stop = || assert!(folder.run("down", &[]).0);
+    assert!(folder.up(&["--port", "0"]).0);
+    assert!(folder.run("admin", &["create", "test.t", "id int, primary key (id)"]).0);
+    stop();
+    fs::rename(&node, &away).expect("it is there");
+    for is_there in [true, false] {
+        if is_there {
+            fs::create_dir(&node).expect("a folder can be made");
+        }
+        let (ok, text) = folder.up(&[]);
+        let parts = ["error 20054", "no database in", "mount", "--initial", "vinga.log"];
+        assert!(!ok && parts.iter().all(|part| text.contains(part)), "{text}");
+        let made = ["system", "redo", "schema", "vinga.initial"].map(|name| node.join(name).exists());
+        assert_eq!(made, [false; 4], "nothing of a database is made");
+        fs::remove_dir_all(&node).expect("it is ours");
+    }
+    // A node that keeps nothing needs nothing, and what it leaves behind is no database.
+    let (ok, text) = folder.up(&["--set", "Diskless=yes"]);
+    assert!(ok, "{text}");
+    stop();
+    let (ok, text) = folder.up(&[]);
+    assert!(!ok && text.contains("error 20054"), "{text}");
+    fs::remove_dir_all(&node).expect("it is ours");
+    fs::rename(&away, &node).expect("it is there");
+    let (ok, text) = folder.up(&[]);
+    assert!(ok && text.contains("restored") && has_table(), "{text}");
+    stop();
+    // On purpose; from then on that database is needed.
+    fs::rename(&node, &away).expect("it is there");
+    let (ok, text) = folder.up(&["--initial"]);
+    assert!(ok && text.contains("nothing is removed") && !has_table(), "{text}");
+    stop();
+    let (ok, text) = folder.up(&[]);
+    assert!(ok && text.contains("restored"), "{text}");
+    stop();
+    fs::remove_dir_all(&node).expect("it is ours");
+    assert!(!folder.up(&[]).0);
+    // Without the whole cluster nothing is known of it.
+    fs::remove_dir_all(&folder.0).expect("it is ours");
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("data is kept on disk"), "{text}");
+}
+
+/// For service managers, which have no cluster's folder.
+#[test]
+fn a_node_that_needs_a_database_does_not_begin_anew() {
+    let empty = DurableNode::new(&[]);
+    let needing = |node: &DurableNode| {
+        let mut command = node.command();
+        command.arg("--existing");
+        command
+    };
+    let sentence = refusal_of(needing(&empty));
+    assert!(sentence.contains("error 20054"), "{sentence}");
+    let mut node = with_a_row(&[]);
+    node.launch_by(needing(&node));
+    let file = node.file("vinga.address");
+    while !file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    node.stop();
+    assert_whole(&mut node);
+    let mut without_folder = vinga();
+    without_folder.args(["data", "--port", "0", "--existing"]);
+    assert!(refusal_of(without_folder).contains("--folder"), "it has no folder");
+    let (ok, text) = said(vinga().args(["data", "--existing", "--initial"]).output());
+    assert!(!ok && text.contains("cannot be used with"), "{text}");
+}
+
 /// A checkpoint that was being written when the node stopped has no end. It is the newest one, and nothing needs it.
 #[test]
 fn an_unfinished_checkpoint_is_removed_without_a_warning() {

@@ -184,6 +184,8 @@ errors! {
         "The data node may not use one of its files: give its user permission to read and write it.";
     NewerFiles = 20053, Usage,
         "A file was written by a newer program: use that one, or a newer one.";
+    NoDatabase = 20054, Usage,
+        "The data node's folder has no database, though it should: mount its disk, bring back its files, or begin anew with --initial.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,

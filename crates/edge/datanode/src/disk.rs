@@ -17,9 +17,19 @@ use vinga_kernel::USE_NEWER_PROGRAM;
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
 use vinga_node::log_streams;
 use vinga_node::{CheckpointSettings, DiskSettings, SpeedLimits};
+use vinga_wire::ErrorCode;
 
 /// How checksums are computed: by the processor's instruction, if it has one.
 const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
+
+/// What the folder must have in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needed {
+    /// Nothing: a node without a database begins with an empty one.
+    Nothing,
+    /// A database, or a first start that was interrupted.
+    Database,
+}
 
 /// A folder that the node starts from.
 #[derive(Debug)]
@@ -34,8 +44,8 @@ pub struct FoundDisk {
 /// and a first start is marked.
 ///
 /// # Errors
-/// A text: the files are not this node's, don't fit the configuration, or can't be read.
-pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, String> {
+/// A text: the files are not this node's, don't fit the configuration, or can't be read; or what is needed is missing.
+pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Result<FoundDisk, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let files = DatabaseFiles::new(folder);
     let mut copies = files.system_copies()?;
@@ -81,6 +91,9 @@ pub fn find(configuration: &Configuration, folder: &Path) -> Result<FoundDisk, S
         ));
     }
     let is_first = start.next_write == 0;
+    if is_first && needed == Needed::Database && !is_marked {
+        return Err(no_database(folder));
+    }
     if is_first {
         files.begin_first_start()?;
     }
@@ -128,6 +141,16 @@ fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
         Unfit::OtherDataManagers { found, .. } => format!("; NoOfFragmentLogParts={found} is what fits"),
     };
     format!("the node can't start from {}: {unfit}{advice}", files.system_file(0).display())
+}
+
+/// Why a node that has kept a database before does not begin anew, and what to do.
+fn no_database(folder: &Path) -> String {
+    format!(
+        "the node can't start (error {}): there is no database in {}, though the node has kept one there. If the folder is \
+         on a disk of its own, mount that; else bring the folder's files back, or begin anew with --initial",
+        ErrorCode::NoDatabase as u16,
+        folder.display()
+    )
 }
 
 /// A random number from the system.
@@ -195,7 +218,7 @@ mod tests {
     fn a_first_start_is_marked_and_has_a_stream_for_each_thread_with_data_managers() {
         let place = tempfile::tempdir().expect("a folder");
         let flags = [("ThreadConfig", "ldm={count=4},tc,recv,main"), ("FragmentLogFileSize", "5000000")];
-        let found = find(&configuration(&flags), place.path()).expect("nothing is there");
+        let found = find(&configuration(&flags), place.path(), Needed::Nothing).expect("nothing is there");
         assert_eq!(found.settings.streams, [0..2, 2..4, 4..6, 6..8]);
         assert_eq!((found.settings.log_files, found.settings.log_file_bytes), (16, 5_000_000 / 4096 * 4096));
         assert!(found.mark.is_some_and(|mark| mark.exists()));
@@ -205,15 +228,33 @@ mod tests {
             let log = place.path().join("redo/000-00000000.redo");
             fs::write(&log, [0; 8192]).expect("a file can be written");
             write(place.path(), 0, torn);
-            let found = find(&configuration(&flags), place.path()).expect("it begins again");
+            let found = find(&configuration(&flags), place.path(), Needed::Nothing).expect("it begins again");
             assert_eq!(found.settings.start.next_write, 0);
             assert!(!log.exists() && found.mark.is_some_and(|mark| mark.exists()));
         }
         // Without the mark these are the files of a node that has lost something.
         fs::remove_file(DatabaseFiles::new(place.path()).mark()).expect("it is there");
         write(place.path(), 0, &[7; 4096]);
-        let why = find(&configuration(&flags), place.path()).expect_err("a copy is damaged");
+        let why = find(&configuration(&flags), place.path(), Needed::Nothing).expect_err("a copy is damaged");
         assert!(why.contains("system/000-00000000.sys") && why.contains("--initial"), "{why}");
+    }
+
+    #[test]
+    fn a_database_that_is_needed_must_be_there() {
+        let place = tempfile::tempdir().expect("a folder");
+        let look = |needed| find(&configuration(&[]), place.path(), needed);
+        let why = look(Needed::Database).expect_err("nothing is there");
+        let parts =
+            ["error 20054", "no database in", "mount", "--initial", &place.path().display().to_string()];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        let left = fs::read_dir(place.path()).expect("it is there").count();
+        assert_eq!(left, 0, "nothing is written into the folder");
+        // A first start that was begun on purpose, and interrupted, begins again.
+        assert!(look(Needed::Nothing).is_ok_and(|found| found.mark.is_some_and(|mark| mark.exists())));
+        assert!(look(Needed::Database).is_ok_and(|found| found.settings.start.next_write == 0));
+        write(place.path(), 0, &encode(&state(1), 4, CHECKSUM));
+        fs::remove_file(DatabaseFiles::new(place.path()).mark()).expect("it is there");
+        assert!(look(Needed::Database).is_ok_and(|found| found.settings.start.next_write == 5));
     }
 
     /// A first block of a file, of a node of a cluster.
@@ -254,14 +295,14 @@ mod tests {
         ];
         for (file, bytes, system, is_own) in cases {
             let place = tempfile::tempdir().expect("a folder");
-            find(&configuration(&[]), place.path()).expect("nothing is there");
+            find(&configuration(&[]), place.path(), Needed::Nothing).expect("nothing is there");
             let path = place.path().join(file);
             fs::create_dir_all(path.parent().expect("it has one")).expect("a folder can be made");
             fs::write(&path, &bytes).expect("a file can be written");
             if !system.is_empty() {
                 write(place.path(), 0, system);
             }
-            let found = find(&configuration(&[]), place.path()).map(|_| ());
+            let found = find(&configuration(&[]), place.path(), Needed::Nothing).map(|_| ());
             if is_own {
                 found.unwrap_or_else(|why| panic!("{file} is of the first start: {why}"));
                 continue;
@@ -283,7 +324,10 @@ mod tests {
         {
             let place = tempfile::tempdir().expect("a folder");
             let configuration = configuration_on(cpus, &[("ThreadConfig", threads)]);
-            let participants = find(&configuration, place.path()).expect("nothing is there").settings.streams;
+            let participants = find(&configuration, place.path(), Needed::Nothing)
+                .expect("nothing is there")
+                .settings
+                .streams;
             assert_eq!(participants.len(), streams, "{threads}, {cpus}");
             assert_eq!(participants.iter().map(ExactSizeIterator::len).max(), Some(most));
             assert!(most <= PARTICIPANTS_MAX);
@@ -298,16 +342,20 @@ mod tests {
         write(place.path(), 0, &encode(&state(2), 4, CHECKSUM));
         write(place.path(), 1, &encode(&state(2), 5, CHECKSUM));
         for threads in ["ldm={count=4},tc,recv,main", "worker"] {
-            let found = find(&configuration(&[("ThreadConfig", threads)]), place.path()).expect("it fits");
+            let found = find(&configuration(&[("ThreadConfig", threads)]), place.path(), Needed::Nothing)
+                .expect("it fits");
             assert_eq!(found.settings.streams, [0..4, 4..8]);
             assert_eq!(found.settings.start.state.node_incarnation, 2);
             assert_eq!(found.mark, None);
         }
-        let why = find(&configuration(&[("NoOfFragmentLogParts", "4")]), place.path()).expect_err("8 were");
+        let why = find(&configuration(&[("NoOfFragmentLogParts", "4")]), place.path(), Needed::Nothing)
+            .expect_err("8 were");
         assert!(why.contains("8 data managers") && why.contains("NoOfFragmentLogParts=8"), "{why}");
-        let why = find(&configuration(&[("Name", "south")]), place.path()).expect_err("another cluster");
+        let why = find(&configuration(&[("Name", "south")]), place.path(), Needed::Nothing)
+            .expect_err("another cluster");
         assert!(why.contains("cluster \"vinga\"") && why.contains("--folder"), "{why}");
-        let why = find(&configuration(&[("NodeId", "2")]), place.path()).expect_err("another node");
+        let why = find(&configuration(&[("NodeId", "2")]), place.path(), Needed::Nothing)
+            .expect_err("another node");
         assert!(why.contains("files of node 1") && why.contains("NodeId"), "{why}");
     }
 
@@ -315,11 +363,11 @@ mod tests {
     fn one_copy_is_enough_and_impossible_numbers_are_refused() {
         let place = tempfile::tempdir().expect("a folder");
         write(place.path(), 1, &encode(&state(8), 5, CHECKSUM));
-        let found = find(&configuration(&[]), place.path()).expect("one copy is enough");
+        let found = find(&configuration(&[]), place.path(), Needed::Nothing).expect("one copy is enough");
         assert_eq!((found.settings.start.next_write, found.settings.streams.len()), (6, 8));
         for streams in [0, 9] {
             write(place.path(), 1, &encode(&state(streams), 5, CHECKSUM));
-            let why = find(&configuration(&[]), place.path()).expect_err("it can't be");
+            let why = find(&configuration(&[]), place.path(), Needed::Nothing).expect_err("it can't be");
             assert!(why.contains("streams"), "{why}");
         }
     }

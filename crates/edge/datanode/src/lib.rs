@@ -19,7 +19,7 @@ pub use local_node::LocalNode;
 pub use machine::this_machine;
 
 use data_memory::DataMemory;
-use disk::FoundDisk;
+use disk::{FoundDisk, Needed};
 use facts::EdgeFacts;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,8 +60,20 @@ impl Assembly {
     /// # Errors
     /// As [`Assembly::new`]; or the node can't start from the files in the folder.
     pub fn stored_in(configuration: &Configuration, folder: &Path) -> Result<Self, String> {
+        Self::found_in(configuration, folder, Needed::Nothing)
+    }
+
+    /// The same, for a node that has kept a database in this folder before: without one it does not begin anew.
+    ///
+    /// # Errors
+    /// As [`Assembly::stored_in`]; or there is no database, as if the folder's disk were not mounted.
+    pub fn existing_in(configuration: &Configuration, folder: &Path) -> Result<Self, String> {
+        Self::found_in(configuration, folder, Needed::Database)
+    }
+
+    fn found_in(configuration: &Configuration, folder: &Path, needed: Needed) -> Result<Self, String> {
         let has_disk = !configuration.parameters.flag(Parameter::Diskless);
-        let disk = has_disk.then(|| disk::find(configuration, folder)).transpose()?;
+        let disk = has_disk.then(|| disk::find(configuration, folder, needed)).transpose()?;
         Self::with_disk(configuration, disk, Some(folder.to_owned()))
     }
 
