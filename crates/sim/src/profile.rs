@@ -340,10 +340,13 @@ fn uses_disks(seed: u64) -> bool {
     Rng::with_seed(seed.wrapping_mul(29)).u8(..4) == 0
 }
 
-/// The heartbeats of data nodes, by numbers of their own. A node that none can be done without must not be given up
+/// The heartbeats of data nodes, by numbers of their own. A node that the others can't do without must not be given up
 /// because it, or a link, has stood still for a while.
 fn node_heartbeat_interval(seed: u64, groups: Groups) -> Time {
     let mut random = Rng::with_seed(seed.wrapping_mul(59));
+    if Coordinators::of(seed) == Coordinators::AtPresident {
+        return random.u64(120_000..200_000);
+    }
     match groups {
         Groups::One | Groups::Three | Groups::OneAndPair | Groups::OneAndTriple => {
             random.u64(60_000..150_000)
