@@ -26,10 +26,12 @@ use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
 
 /// Faults because of which nothing may come from a data node that is alive.
-const STANDSTILLS: [Fault; 6] = [
+const STANDSTILLS: [Fault; 8] = [
     Fault::StallThread,
     Fault::StallNode,
     Fault::CutLink,
+    Fault::BreakLink,
+    Fault::Split,
     Fault::CrashPoint,
     Fault::SlowRings,
     Fault::SlowLinks,
@@ -173,6 +175,15 @@ impl World {
                 self.agenda.enter(at, Event::Deliver(pipe, Payload::End));
             }
         }
+    }
+
+    /// The connections from one data node to another break, though both may be alive.
+    pub(crate) fn break_link(&mut self, from: u8, to: u8) {
+        for index in 0..self.profile.connections {
+            let pipe = self.links[&(from, to, index)];
+            self.pipes[pipe.0].shatter(&mut self.random);
+        }
+        self.end_link(from, to);
     }
 
     /// A thread has found a link from another data node closed.

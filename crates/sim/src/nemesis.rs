@@ -120,11 +120,13 @@ impl Nemesis {
 }
 
 /// The faults that happen at a moment; the others are properties of the whole run.
-const STRIKES: [Fault; 8] = [
+const STRIKES: [Fault; 10] = [
     Fault::KillNode,
     Fault::StallThread,
     Fault::StallNode,
     Fault::CutLink,
+    Fault::BreakLink,
+    Fault::Split,
     Fault::Disconnect,
     Fault::KillApi,
     Fault::StallApi,
@@ -270,6 +272,8 @@ impl World {
                 }
             }
             Fault::CutLink => self.strike_link(span),
+            Fault::BreakLink => self.strike_pair(),
+            Fault::Split => self.strike_sets(),
             Fault::Disconnect | Fault::ManyDisconnects => self.disconnect_api(api),
             Fault::KillApi => {
                 let api = self.owner_of_something().unwrap_or(api);
@@ -392,6 +396,45 @@ impl World {
         let both = self.nemesis.random.bool();
         self.note(|| format!("the link from data node {from} to {to} is cut, both ways: {both}"));
         self.cut_links(|f, t| (f, t) == (from, to) || both && (f, t) == (to, from), span);
+    }
+
+    /// Breaks the connections between two data nodes, of which the cluster can do without either.
+    fn strike_pair(&mut self) {
+        let victims = self.victims();
+        if victims.len() < 2 {
+            return;
+        }
+        let one = victims[self.nemesis.random.usize(..victims.len())];
+        let other = victims[self.nemesis.random.usize(..victims.len())];
+        if one != other {
+            self.note(|| format!("the connections between data nodes {one} and {other} break"));
+            self.break_link(one, other);
+            self.break_link(other, one);
+        }
+    }
+
+    /// Cuts all links between two sets of data nodes, one of which can go on.
+    fn strike_sets(&mut self) {
+        if self.profile.coordinators == Coordinators::AtPresident {
+            return;
+        }
+        let groups = self.profile.groups.list();
+        let chosen: Vec<bool> = groups.iter().map(|_| self.nemesis.random.bool()).collect();
+        let is_chosen = |node: u8| chosen[usize::from(node) - 1];
+        let can_go_on = |side: bool| {
+            let has = |group: u16| {
+                let alive =
+                    (1..=groups.len() as u8).filter(|&node| self.is_alive(node) && is_chosen(node) == side);
+                alive.into_iter().any(|node| groups[usize::from(node) - 1] == group)
+            };
+            groups.iter().all(|&group| has(group))
+        };
+        if !can_go_on(true) && !can_go_on(false) {
+            return;
+        }
+        self.note(|| format!("data nodes are split: {chosen:?}"));
+        let span = self.profile.node_heartbeat_interval * self.nemesis.random.u64(1..12);
+        self.cut_links(|from, to| is_chosen(from) != is_chosen(to), span);
     }
 
     /// Cuts the links from one data node to another that are chosen, for a while.

@@ -46,6 +46,10 @@ pub enum Fault {
     SlowLinks,
     /// A link between data nodes is cut for a while, one way or both ways.
     CutLink,
+    /// The connections between two data nodes break, though both are alive.
+    BreakLink,
+    /// Nothing passes between two sets of data nodes, for as long as it takes until one of them goes on alone.
+    Split,
     /// Frames from and to API nodes are held up.
     SlowClients,
     /// Connections of an API node break.
@@ -85,7 +89,7 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 26] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -93,6 +97,8 @@ impl Fault {
         Fault::SlowRings,
         Fault::SlowLinks,
         Fault::CutLink,
+        Fault::BreakLink,
+        Fault::Split,
         Fault::SlowClients,
         Fault::Disconnect,
         Fault::KillApi,
@@ -126,6 +132,8 @@ impl Fault {
             Fault::SlowRings => "slow-rings",
             Fault::SlowLinks => "slow-links",
             Fault::CutLink => "cut-link",
+            Fault::BreakLink => "break-link",
+            Fault::Split => "split",
             Fault::SlowClients => "slow-clients",
             Fault::Disconnect => "disconnect",
             Fault::KillApi => "kill-api",
@@ -391,6 +399,8 @@ impl Profile {
                 Fault::SlowDisk | Fault::FailingDisk | Fault::FullDisk | Fault::CorruptSector => {
                     Rng::with_seed(seed.wrapping_mul(23) ^ (*fault as u64) << 32).u8(..4) == 0
                 }
+                Fault::BreakLink => Rng::with_seed(seed.wrapping_mul(61)).u8(..4) == 0,
+                Fault::Split => Rng::with_seed(seed.wrapping_mul(67)).u8(..4) == 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0

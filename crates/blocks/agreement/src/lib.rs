@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use peers::Peers;
 use round::Round;
 use vinga_base::NodeId;
-use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
+use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, NodeSuspectReport};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
@@ -291,9 +291,7 @@ impl Agreement {
             sender.block() == Some(BlockNumber::Agreement) && sender.node() != self.settings.node;
         if is_from_peer && !self.peers.note_received(sender.node(), cx.now()) {
             cx.mark("signal of a data node that was given up");
-            if !(cx.has_bug(InjectedBug::GivenUpAccepted) && self.peers.has(sender.node())) {
-                return;
-            }
+            return;
         }
         let handled = match frame.signal() {
             Some(SignalNumber::NodeHeartbeatRequest) => self.on_node_heartbeat_request(cx, frame),

@@ -170,9 +170,6 @@ impl Agreement {
         let mut failed = self.peers.suspects(cx.now(), silent);
         // It is alive.
         failed.remove(&frame.sender().node());
-        if cx.has_bug(InjectedBug::SuspicionsKept) {
-            failed = request.failed.iter().copied().collect();
-        }
         self.give_up(cx, failed.iter().copied());
         let failed: Vec<NodeId> = failed.into_iter().collect();
         let known = self.known_of(cx.now(), &failed);

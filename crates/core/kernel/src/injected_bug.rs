@@ -174,14 +174,10 @@ injected_bugs! {
     CopyReplacesUnfenced = "copy-replaces-unfenced";
     /// The next president's membership begins without the sessions that others know.
     NextRegistrarKnowsNobody = "next-registrar-knows-nobody";
-    /// A member confirms a round without its own suspicions.
-    SuspicionsKept = "suspicions-kept";
     /// Data nodes go on without the arbitrator, though others may have gone on.
     ArbitratorNotAsked = "arbitrator-not-asked";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
-    /// A member accepts signals of others that it has given up.
-    GivenUpAccepted = "given-up-accepted";
     /// The round about failed members ends when the first member has confirmed it.
     RoundEndsEarly = "round-ends-early";
     /// A refused schema change does not remove what it had prepared.
