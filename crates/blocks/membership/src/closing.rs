@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::membership::{
-    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, SessionStage,
+    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, CloseSessionOrder, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, cold};
 
@@ -24,8 +24,7 @@ impl Membership {
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if session.incarnation == incarnation => {
                 hosts.remove(&host);
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
             Some(State::Disconnecting { session, awaited, next }) if session.incarnation == incarnation => {
                 next.forget_host(host);
@@ -56,9 +55,12 @@ impl Membership {
 
     /// A data node wants an API node closed that is connected to others only.
     pub(crate) fn on_api_unwanted_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        if let Some(State::Connected { .. }) = self.api_nodes.get(NodeId(order.api)) {
-            self.enter_disconnecting(cx, order, Next::Nobody);
+        let (CloseSessionOrder { order, incarnation, .. }, _) = frame.head()?;
+        match self.api_nodes.get(NodeId(order.api)) {
+            Some(State::Connected { session, .. }) if session.incarnation.0 == incarnation.get() => {
+                self.enter_disconnecting(cx, order, Next::Nobody);
+            }
+            _ => cx.mark("order to close an API node that is being closed already"),
         }
         Some(())
     }
@@ -71,8 +73,7 @@ impl Membership {
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, .. }) if is_of(session) => {
                 cx.log(LogLevel::Info, format_args!("API node {api} disconnects"));
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::NotThisSession);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::NotThisSession);
             }
             Some(State::Disconnecting { session, next, .. } | State::Closing { session, next, .. })
                 if is_of(session) && matches!(next, Next::Nobody) =>
@@ -105,8 +106,9 @@ impl Membership {
         let State::Connected { session, hosts } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
+        let of_session = CloseSessionOrder::new(*order, session.incarnation);
         for &host in &hosts {
-            cx.frame(SignalNumber::ApiDisconnectOrder, host).put(order);
+            cx.frame(SignalNumber::ApiDisconnectOrder, host).put(&of_session);
         }
         let is_closed = hosts.is_empty();
         self.api_nodes.set(api, State::Disconnecting { session, awaited: hosts, next });
@@ -241,8 +243,7 @@ impl Membership {
                 self.leave_admitting(cx, api);
             }
             State::Connected { hosts, .. } if hosts.is_empty() => {
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
             State::Disconnecting { awaited, .. } if awaited.is_empty() => {
                 cx.mark("disconnecting goes on without a failed data node");
@@ -270,6 +271,11 @@ impl Membership {
 /// An order to close an API node's connections; `signal` is the number of the one that was wrong, 0 if none was.
 pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnectionOrder {
     CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
+}
+
+/// An order to close an API node's connections because one of them is closed.
+pub(crate) fn connection_lost(api: NodeId) -> CloseConnectionOrder {
+    close_order(api, ErrorCode::ConnectionLost, 0)
 }
 
 /// Asks all members to notify their blocks of a session's stage; returns whose confirms are awaited.

@@ -19,7 +19,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::membership::{
     ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
-    CloseConnectionOrder,
+    CloseConnectionOrder, CloseSessionOrder,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -87,6 +87,11 @@ impl Host {
         let meant = self.greetings.iter().filter(|(_, greeting)| is_meant(greeting));
         let numbers: Vec<u64> = meant.map(|(&number, _)| number).collect();
         numbers.iter().filter_map(|number| self.greetings.remove(number)).collect()
+    }
+
+    /// Whether a session has connections to this data node, if only such as are being closed.
+    pub fn serves(&self, api: NodeId, incarnation: Incarnation) -> bool {
+        self.served.get(&api).is_some_and(|served| served.incarnation == incarnation)
     }
 
     /// Whether a greeting is of a session whose connections to this data node are being closed.
@@ -208,9 +213,10 @@ impl Membership {
         let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
         let driver = frame.sender();
         let is_closed = |greeting: &Greeting| greeting.driver == driver && greeting.is_of(api, incarnation);
-        for gone in self.host.take_greetings(is_closed) {
+        let gone = self.host.take_greetings(is_closed);
+        for greeting in &gone {
             cx.mark("waiting connection was closed with its session");
-            refuse(cx, &gone, ErrorCode::ConnectionLost as u16, String::new());
+            refuse(cx, greeting, ErrorCode::ConnectionLost as u16, String::new());
         }
         match self.host.served.get_mut(&api) {
             Some(served) if served.incarnation == incarnation && served.drivers.contains(&driver) => {
@@ -241,7 +247,13 @@ impl Membership {
                     self.report_closed(cx, api, incarnation);
                 }
             }
-            Some(_) | None => cx.mark("late report of a broken connection"),
+            Some(_) | None => {
+                cx.mark("late report of a broken connection");
+                if !gone.is_empty() && !self.host.serves(api, incarnation) {
+                    // The registrar may have confirmed them, or is going to: nobody has these connections.
+                    self.report_closed(cx, api, incarnation);
+                }
+            }
         }
         Some(())
     }
@@ -261,7 +273,7 @@ impl Membership {
 
     /// Nothing more comes here from a session, except through drivers that are late.
     pub(crate) fn report_closed(&mut self, cx: &mut Context<'_>, api: NodeId, incarnation: Incarnation) {
-        self.sessions.note_closed(api);
+        self.sessions.note_closed(api, incarnation);
         let body = ApiNodeBody::new(api, incarnation);
         cx.frame(SignalNumber::ApiConnectionsClosedReport, registrar(cx)).put(&body);
         self.ask_again_about(cx, api, incarnation);
@@ -286,20 +298,32 @@ impl Membership {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        if !self.close_api_node(cx, order) {
-            cx.mark("API node is closed for a data node that it is not connected to");
-            cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(order);
+        if self.close_api_node(cx, order) {
+            return Some(());
+        }
+        match self.sessions.note_unwanted(order) {
+            Some(unwanted) => {
+                cx.mark("API node is closed for a data node that it is not connected to");
+                cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(&unwanted);
+            }
+            None => cx.mark("order to close an API node that is not admitted"),
         }
         Some(())
     }
 
+    /// Has another registrar close what blocks of this node want closed.
+    pub(crate) fn demand_again(&mut self, cx: &mut Context<'_>) {
+        for unwanted in self.sessions.unwanted() {
+            cx.mark("next registrar is to close an API node, too");
+            cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(&unwanted);
+        }
+    }
+
     /// The registrar wants the connections of an API node to this data node closed.
     pub(crate) fn on_api_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        let api = NodeId(order.api);
-        if !self.close_api_node(cx, order)
-            && let Some(incarnation) = self.sessions.incarnation(api)
-        {
+        let (CloseSessionOrder { order, incarnation, .. }, _) = frame.head()?;
+        let (api, incarnation) = (NodeId(order.api), Incarnation(incarnation.get()));
+        if !(self.host.serves(api, incarnation) && self.close_api_node(cx, order)) {
             // An earlier report is under way, or has met an earlier registrar.
             self.report_closed(cx, api, incarnation);
         }

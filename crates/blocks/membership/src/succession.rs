@@ -20,14 +20,14 @@
 
 use crate::Membership;
 use crate::api_nodes::{Next, Session, State};
-use crate::closing::close_order;
+use crate::closing::connection_lost;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::membership::{ApiNodesConfirm, KnownConnections, KnownSession, SessionStage};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the next registrar knows before it decides about anything.
 pub struct Succession {
@@ -182,12 +182,13 @@ impl Membership {
                 cx.mark("next registrar goes on with a connected session");
             } else {
                 cx.mark("next registrar closes a session");
-                self.enter_disconnecting(cx, &close_order(api, ErrorCode::ConnectionLost, 0), Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
         }
     }
 
-    /// Adopts a view: greetings that are not answered, and all reports from now on, go to its president.
+    /// Adopts a view: greetings that are not answered, and all reports from now on, go to its president. Closing that
+    /// was asked of the president before is asked for once more.
     pub(crate) fn follow_president(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         let (before, now) = (change.old.president(), change.new.president());
         if before == now {
@@ -197,5 +198,6 @@ impl Membership {
             self.become_registrar(cx);
         }
         self.ask_again(cx);
+        self.demand_again(cx);
     }
 }

@@ -12,7 +12,7 @@
 //! | `ApiConnectedConfirm` | the same | host | what comes from it will be accepted here |
 //! | `ApiDisconnectedReport` | driver | host | a connection of the API node broke, all are closed now |
 //! | `ApiConnectionsClosedReport` | host | registrar | all connections to this data node are closed |
-//! | `ApiDisconnectOrder` | registrar | host | close all connections of this API node |
+//! | `ApiDisconnectOrder` | registrar | host | close all connections of this session |
 //! | `ApiConnectionClosedOrder` | host | coordinators, data managers, dictionary, info | end what depends on it |
 //! | `ApiConnectionClosedConfirm` | the same | host | everything received from it is finished |
 //! | `ApiFailedOrder` | host | the same | this incarnation of the API node has ended and will not reconnect |
@@ -22,7 +22,7 @@
 //! | `ApiLeavingReport` | host | registrar | the same |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | host | an order of a block for which this thread has no connection |
-//! | `ApiUnwantedReport` | host | registrar | the same, if the data node has none either |
+//! | `ApiUnwantedReport` | host | registrar | the same about this session, if the data node has none either |
 //! | `ApiNodesRequest` / `…Confirm` | the next registrar / host | | what do you know of all sessions? |
 //!
 //! Blocks accept nothing of an API node before they are notified that it is admitted, nor of another incarnation than
@@ -204,7 +204,27 @@ pub struct HeartbeatBody {
     pub view: U32,
 }
 
-/// Body of `CloseConnectionOrder`, `ApiDisconnectOrder` and `ApiUnwantedReport`.
+/// Body of `ApiDisconnectOrder` and `ApiUnwantedReport`: a session is to be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CloseSessionOrder {
+    /// The API node whose connections are to be closed.
+    pub order: CloseConnectionOrder,
+    /// Zero.
+    pub unused: [u8; 2],
+    /// Its incarnation. Another one is not meant.
+    pub incarnation: U32,
+}
+
+impl CloseSessionOrder {
+    /// Builds a body.
+    pub fn new(order: CloseConnectionOrder, incarnation: vinga_base::Incarnation) -> Self {
+        CloseSessionOrder { order, unused: [0; 2], incarnation: U32::new(incarnation.0) }
+    }
+}
+
+/// Body of `CloseConnectionOrder`. Blocks don't know incarnations; a driver carries the order out before anybody learns
+/// that the block has confirmed a later stage of the session, so that it meets the one that is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CloseConnectionOrder {
