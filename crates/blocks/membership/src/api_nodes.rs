@@ -127,11 +127,14 @@ pub enum Phase {
     Failing,
 }
 
+/// The greatest incarnation that a client can choose.
+const INCARNATION_FIRST_MAX: u32 = u32::MAX / 2;
+
 /// All ids that API nodes may have.
 pub struct ApiNodes {
     first: NodeId,
     states: Vec<State>,
-    /// The newest incarnation that each id was given with.
+    /// The newest incarnation that each id was given with; 0 if it never was.
     newest: Vec<Incarnation>,
     max: usize,
 }
@@ -166,9 +169,12 @@ impl ApiNodes {
         self.iter().count() >= self.max
     }
 
-    /// An id that nobody has.
+    /// An id that nobody has, and that can be given.
     pub fn free_id(&self) -> Option<NodeId> {
-        self.ids().find(|&id| matches!(self.get(id), Some(State::Free)))
+        let mut all = self.ids().zip(self.states.iter().zip(&self.newest));
+        let is_free =
+            |(_, (state, newest)): &(_, (&State, &Incarnation))| matches!(state, State::Free) && newest.0 < u32::MAX;
+        all.find(is_free).map(|(id, _)| id)
     }
 
     fn index(&self, id: NodeId) -> Option<usize> {
@@ -186,14 +192,22 @@ impl ApiNodes {
         self.states.get_mut(index)
     }
 
-    /// The incarnation of a session that begins with this id: the one that it asks for, or the next one if an earlier
-    /// session had that or a later one. Their transactions would have the same ids, of which replicas may have records
-    /// still when all else of the earlier session is forgotten.
-    pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Incarnation {
+    /// The incarnation of a session that begins with this id: that after the one before, whatever it asks for. Ids of
+    /// transactions have its low 16 bits, and replicas may have records of an earlier session's transactions still when all
+    /// else of it is forgotten. So these bits come again after 65,535 other sessions of this id, each of which all blocks
+    /// have forgotten; if clients chose, they could come again at once.
+    ///
+    /// The first one gets what it asks for, which is its clock's: so the sessions before a restart of the cluster have had
+    /// others, if not very many of them came one after the other. Without the highest bit, so that there are enough above
+    /// it. `None` when these are used up.
+    pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Option<Incarnation> {
         let at = self.index(id).expect("it is the id of an API node");
         let newest = &mut self.newest[at];
-        *newest = Incarnation(requested.0.max(newest.0.wrapping_add(1)));
-        *newest
+        *newest = match newest.0 {
+            0 => Incarnation((requested.0 & INCARNATION_FIRST_MAX).max(1)),
+            before => Incarnation(before.checked_add(1)?),
+        };
+        Some(*newest)
     }
 
     /// An id was given with this incarnation by an earlier registrar.

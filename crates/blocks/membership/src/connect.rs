@@ -127,7 +127,10 @@ impl Membership {
     /// Gives a free id to a new session.
     pub(crate) fn begin_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         let requested = candidate.incarnation();
-        let incarnation = self.api_nodes.next_incarnation(api, requested);
+        let Some(incarnation) = self.api_nodes.next_incarnation(api, requested) else {
+            let detail = format!("no incarnation is left of node id {api}");
+            return refuse(cx, &candidate, ErrorCode::NoFreeNodeId, detail);
+        };
         let session = Session { incarnation, requested, ticket: cx.random().u64(1..) };
         cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
         self.enter_admitting(cx, api, session, vec![candidate]);

@@ -17,6 +17,9 @@
 //! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
 //! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
+//! If a connection breaks before a greeting without a ticket is answered, the cluster may have begun a session nevertheless,
+//! which nobody knows. The next greeting asks for a newer one, so that it need not wait until that may come back no more.
+//!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
 
@@ -26,6 +29,7 @@ use crate::net::{Command, Net};
 use crate::routes::CoordinatorIndex;
 use alloc::format;
 use alloc::vec::Vec;
+use core::mem;
 use vinga_base::time::{Span, Tick};
 use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
@@ -60,6 +64,8 @@ struct Session {
     incarnation: Incarnation,
     /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
+    /// Whether a session was asked for, and nothing was answered yet.
+    asks_for_session: bool,
     /// Attempts that have failed since it was ready.
     failures: u32,
     /// How often it has become ready.
@@ -120,6 +126,7 @@ impl Sessions {
             node: None,
             incarnation: Incarnation(0),
             opened: 0,
+            asks_for_session: false,
             failures: 0,
             connects: 0,
             error: None,
@@ -263,12 +270,14 @@ impl Sessions {
         place.last_received = now;
         place.hurry();
         let connected = if link.connection() == 0 { self.connected_nodes() } else { Vec::new() };
+        self.get_mut(link.endpoint()).asks_for_session = ticket == 0;
+        let incarnation = if ticket == 0 { net.requested } else { net.incarnation };
         let hello = HelloRequest {
             magic: MAGIC,
             version: PROTOCOL_VERSION,
             cluster: net.settings.cluster.clone(),
             node: net.api.0,
-            incarnation: net.incarnation.0,
+            incarnation: incarnation.0,
             connection: link.connection(),
             ticket,
             connected,
@@ -282,6 +291,11 @@ impl Sessions {
         let answered =
             self.list.iter().filter(|s| matches!(s.state, State::Further { .. } | State::Ready { .. }));
         answered.filter_map(|session| Some(session.node?.0)).collect()
+    }
+
+    /// A greeting was refused: no session was begun for it.
+    pub fn note_refused(&mut self, endpoint: u16) {
+        self.get_mut(endpoint).asks_for_session = false;
     }
 
     /// A greeting was refused because this address leads to a data node that is connected by another one.
@@ -319,6 +333,7 @@ impl Sessions {
             (State::First { since }, 0) => {
                 net.api = NodeId(confirm.api);
                 net.incarnation = Incarnation(confirm.api_incarnation);
+                session.asks_for_session = false;
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
@@ -379,6 +394,9 @@ impl Sessions {
         session.state = State::Waiting { until: net.now + pause };
         session.error = Some(error);
         session.is_tried = true;
+        if mem::take(&mut session.asks_for_session) {
+            net.request_newer();
+        }
         for connection in 0..CONNECTIONS_MAX {
             if session.opened & 1 << connection != 0 {
                 let link = LinkId::new(endpoint, connection);
@@ -396,7 +414,7 @@ impl Sessions {
 
     /// Finds the ways to all partitions and coordinators again.
     pub fn rebuild_routes(&self, net: &mut Net) {
-        let mut routes = core::mem::take(&mut net.routes);
+        let mut routes = mem::take(&mut net.routes);
         let link = |node, connection| self.link(node, connection);
         routes.rebuild(link, |name, link| net.outcomes.coordinator(name, link));
         net.routes = routes;

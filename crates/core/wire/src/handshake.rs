@@ -38,8 +38,9 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node. With ticket 0 the one that it asks for, greater than any earlier one, taken from its
-    /// clock; else the one that it was admitted with.
+    /// Incarnation of the API node. With ticket 0 a number by which the cluster knows which of two sessions with one node id
+    /// is the newer: greater than any that it has asked for before, in this run (also if no answer came) or in an earlier one;
+    /// taken from its clock. Else the one that it was admitted with.
     pub incarnation: u32,
     /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
@@ -71,8 +72,8 @@ pub struct HelloConfirm {
     pub ticket: u64,
     /// The cluster as it is.
     pub view: ClusterView,
-    /// The API node's incarnation: the one that it asked for, or a greater one if an earlier session with this node id had
-    /// that or a later one. The ids of its transactions carry it.
+    /// The API node's incarnation: that after the one of the earlier session with this node id, if there was one; perhaps
+    /// less than what it asked for. The ids of its transactions carry its low 16 bits.
     pub api_incarnation: u32,
 }
 

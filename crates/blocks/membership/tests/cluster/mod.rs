@@ -4,7 +4,7 @@
 
 use crate::common::{API_NODES_MAX, GRACE, HEARTBEAT};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_membership::{Membership, Phase, Settings};
@@ -84,6 +84,11 @@ pub struct Cluster {
     pub clients: Vec<Client>,
     /// Nodes and sessions, of which a connection has broken since they were last admitted.
     broken: BTreeMap<(usize, u8, u32), Finished>,
+    /// Sessions that a block wants closed: the node of the block, and how often each block there had finished what the
+    /// session had begun.
+    wanted_closed: Vec<(usize, (u8, u32), Finished)>,
+    /// With which incarnation each id was given last.
+    given: BTreeMap<u8, u32>,
     waiting_next: u64,
     pub answered: BTreeSet<u64>,
     /// Greetings at nodes that have failed.
@@ -147,6 +152,8 @@ impl Cluster {
             wires: BTreeMap::new(),
             clients: Vec::new(),
             broken: BTreeMap::new(),
+            wanted_closed: Vec::new(),
+            given: BTreeMap::new(),
             waiting_next: 0,
             answered: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -237,6 +244,18 @@ impl Cluster {
         }
     }
 
+    /// When nothing is on its way, whom a block wanted closed was closed, even if a president has failed meanwhile.
+    fn check_wanted_closed(&mut self) {
+        for (at, session, before) in core::mem::take(&mut self.wanted_closed) {
+            let finished = self.finished(at, session);
+            assert!(
+                !self.nodes[at].is_alive || finished > before,
+                "a block of node {} wanted session {session:?} closed",
+                at + 1
+            );
+        }
+    }
+
     /// When nothing is on its way, who is taken for connected is.
     fn check_connections(&self) {
         for (api, incarnation, phase) in self.nodes[self.president()].harness.block().api_nodes() {
@@ -275,6 +294,11 @@ impl Cluster {
 
     fn finished(&self, at: usize, session: (u8, u32)) -> Finished {
         [0, 1].map(|block| self.nodes[at].blocks[block].finished.get(&session).copied().unwrap_or(0))
+    }
+
+    /// How often each block of a node has finished what a session had begun.
+    pub fn finished_at(&self, at: usize, session: (u8, u32)) -> [u32; 2] {
+        self.finished(at, session)
     }
 
     pub fn driver_receives(&mut self, at: usize, driver: usize) -> bool {
@@ -319,7 +343,12 @@ impl Cluster {
         assert!(request.node == 0 || request.node == confirm.api);
         assert!(request.ticket == 0 || request.ticket == confirm.ticket);
         assert!(request.ticket == 0 || request.incarnation == confirm.incarnation);
-        assert!(request.incarnation <= confirm.incarnation);
+        if request.ticket == 0 {
+            let before = self.given.insert(confirm.api, confirm.incarnation).unwrap_or(0);
+            let transaction = |incarnation| TransactionId::new(NodeId(confirm.api), Incarnation(incarnation), 1);
+            assert!(confirm.incarnation > before, "an id has ever greater incarnations");
+            assert_ne!(transaction(confirm.incarnation), transaction(before), "and other transactions");
+        }
         for other in self.live().flat_map(|node| &node.drivers) {
             if let Some((incarnation, _)) = other.connections.get(&confirm.api) {
                 assert_eq!(*incarnation, confirm.incarnation, "an id has one owner");
@@ -474,6 +503,11 @@ impl Cluster {
         if !node.is_alive || node.drivers[driver].connections.contains_key(&api) {
             return;
         }
+        let admitted = node.blocks[0].admitted.iter().find(|(admitted, _)| *admitted == api).copied();
+        if let Some(session) = admitted.filter(|_| self.is_open(api)) {
+            self.wanted_closed.push((at, session, self.finished(at, session)));
+        }
+        let node = &mut self.nodes[at];
         let sender = Address::new(NodeId(at as u8 + 1), BlockNumber::Driver, driver as u16);
         let (reason, signal) = (U16::new(1), U16::new(1));
         let order = CloseConnectionOrder { api, unused: 0, reason, signal };
@@ -537,6 +571,38 @@ impl Cluster {
         })
     }
 
+    /// Drivers and blocks of these nodes answer until only signals between memberships are on their way, if any.
+    pub fn quiet_but_wires(&mut self, nodes: &[usize]) {
+        let mut has_worked = true;
+        while has_worked {
+            has_worked = false;
+            for &at in nodes {
+                while (0..2).any(|which| {
+                    self.driver_receives(at, which)
+                        || self.driver_says(at, which)
+                        || self.block_receives(at, which)
+                        || self.block_says(at, which)
+                }) {
+                    has_worked = true;
+                }
+            }
+        }
+    }
+
+    /// Everything arrives that one membership has sent to another.
+    pub fn deliver_all(&mut self, from: u8, to: u8) {
+        while self.wire_delivers(from, to) {}
+    }
+
+    /// A client greets a data node for the first time, and is answered; nothing else is under way.
+    pub fn come(&mut self, wants: u8, incarnation: u32, at: usize) -> usize {
+        self.clients.push(Client { wants, incarnation, admitted: None });
+        let client = self.clients.len() - 1;
+        self.greet(client, at, 0);
+        self.finish_all();
+        client
+    }
+
     /// Everybody answers until nothing is on its way.
     pub fn finish_all(&mut self) {
         while self.receive_one(0) {}
@@ -547,6 +613,7 @@ impl Cluster {
         for _ in 0..20 {
             self.finish_all();
             self.check_connections();
+            self.check_wanted_closed();
             self.advance(HEARTBEAT);
         }
         for node in self.nodes.iter().filter(|node| node.is_alive) {
