@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Scrutiny;
 use vinga_wire::Address;
-use vinga_wire::membership::ApiConnectRequest;
+use vinga_wire::membership::ApiAdmissionRequest;
 
 /// One session of an API node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub struct Candidate {
     /// The membership of the data node where it waits, which asks, and is answered.
     pub host: Address,
     /// What it asked.
-    pub request: ApiConnectRequest,
+    pub request: ApiAdmissionRequest,
 }
 
 impl Candidate {
@@ -33,9 +33,10 @@ impl Candidate {
         Incarnation(self.request.incarnation)
     }
 
-    /// Whether it belongs to a session.
+    /// Whether it belongs to a session, or has begun it: then it was asked about before.
     pub fn is_of(&self, session: &Session) -> bool {
-        self.incarnation() == session.incarnation && self.request.ticket == session.ticket
+        let is_same = self.request.is_new || self.incarnation() == session.incarnation;
+        is_same && self.request.ticket == session.ticket
     }
 }
 
@@ -56,11 +57,8 @@ impl Next {
     fn check_invariants(&self, id: NodeId) {
         if let Next::SameSession(candidates) = self {
             assert!(!candidates.is_empty(), "API node {id}: somebody wants to come back");
-            let incarnation = candidates[0].incarnation();
-            assert!(
-                candidates.iter().all(|one| one.incarnation() == incarnation),
-                "API node {id}: one session"
-            );
+            let ticket = candidates[0].request.ticket;
+            assert!(candidates.iter().all(|one| one.request.ticket == ticket), "API node {id}: one session");
         }
     }
 }
@@ -108,6 +106,33 @@ pub enum State {
         /// Who has the id next.
         successor: Option<Candidate>,
     },
+}
+
+impl State {
+    /// The session that has the id.
+    pub fn session(&self) -> Option<&Session> {
+        match self {
+            State::Free => None,
+            State::Admitting { session, .. }
+            | State::Connected { session, .. }
+            | State::Disconnecting { session, .. }
+            | State::Closing { session, .. }
+            | State::Closed { session, .. }
+            | State::Failing { session, .. } => Some(session),
+        }
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        match self {
+            State::Free => None,
+            State::Admitting { .. } => Some(Phase::Admitting),
+            State::Connected { .. } => Some(Phase::Connected),
+            State::Disconnecting { .. } => Some(Phase::Disconnecting),
+            State::Closing { .. } => Some(Phase::Closing),
+            State::Closed { .. } => Some(Phase::Closed),
+            State::Failing { .. } => Some(Phase::Failing),
+        }
+    }
 }
 
 /// The state of an id in one word, for people.
@@ -167,6 +192,12 @@ impl ApiNodes {
     /// Whether no more may be taken.
     pub fn is_full(&self) -> bool {
         self.iter().count() >= self.max
+    }
+
+    /// The id whose session has this ticket.
+    pub fn with_ticket(&self, ticket: u64) -> Option<NodeId> {
+        let mut of = self.ids().zip(&self.states);
+        of.find(|(_, state)| state.session().is_some_and(|session| session.ticket == ticket)).map(|(id, _)| id)
     }
 
     /// An id that nobody has, and that can be given.
@@ -243,7 +274,7 @@ impl ApiNodes {
                         "API node {id}: a data node has not confirmed the admission"
                     );
                     assert!(session.ticket != 0, "API node {id} has a ticket");
-                    let is_one = |one: &Candidate| one.request.ticket == 0 || one.is_of(session);
+                    let is_one = |one: &Candidate| one.is_of(session);
                     assert!(waiting.iter().all(is_one), "API node {id}: one session");
                 }
                 State::Connected { session, hosts } => {
@@ -270,14 +301,7 @@ impl ApiNodes {
 
     /// Those in use.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
-        self.ids().zip(&self.states).filter_map(|(id, state)| match state {
-            State::Free => None,
-            State::Admitting { session, .. } => Some((id, session.incarnation, Phase::Admitting)),
-            State::Connected { session, .. } => Some((id, session.incarnation, Phase::Connected)),
-            State::Disconnecting { session, .. } => Some((id, session.incarnation, Phase::Disconnecting)),
-            State::Closing { session, .. } => Some((id, session.incarnation, Phase::Closing)),
-            State::Closed { session, .. } => Some((id, session.incarnation, Phase::Closed)),
-            State::Failing { session, .. } => Some((id, session.incarnation, Phase::Failing)),
-        })
+        let all = self.ids().zip(&self.states);
+        all.filter_map(|(id, state)| Some((id, state.session()?.incarnation, state.phase()?)))
     }
 }

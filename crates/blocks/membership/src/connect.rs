@@ -10,8 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
-use vinga_wire::handshake::CONNECTIONS_MAX;
-use vinga_wire::membership::{ApiAdmissionConfirm, ApiConnectRefuse, ApiConnectRequest, SessionStage};
+use vinga_wire::membership::{ApiAdmissionConfirm, ApiAdmissionRequest, ApiConnectRefuse, SessionStage};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 const DECLARED_FAILED: &str =
@@ -19,24 +18,48 @@ const DECLARED_FAILED: &str =
 
 impl Membership {
     pub(crate) fn on_api_admission_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let request: ApiConnectRequest = cold::read(frame)?;
+        let request: ApiAdmissionRequest = cold::read(frame)?;
         let candidate = Candidate { host: frame.sender(), request };
-        let request = &candidate.request;
-        if request.connection >= CONNECTIONS_MAX {
-            let detail =
-                format!("connection {}; 0 to {} are allowed", request.connection, CONNECTIONS_MAX - 1);
-            refuse(cx, &candidate, ErrorCode::BadHandshake, detail);
-        } else if request.ticket != 0 {
+        if !candidate.request.is_new {
             self.on_same_session(cx, candidate);
-        } else if request.node != 0 {
-            self.on_new_session(cx, NodeId(request.node), candidate);
-        } else {
-            match self.api_nodes.free_id() {
-                Some(api) if !self.api_nodes.is_full() => self.begin_session(cx, api, candidate),
-                Some(_) | None => self.refuse_full(cx, &candidate),
+        } else if let Some(candidate) = self.resume_session(cx, candidate) {
+            match candidate.request.node {
+                0 => match self.api_nodes.free_id() {
+                    Some(api) if !self.api_nodes.is_full() => self.begin_session(cx, api, candidate),
+                    Some(_) | None => self.refuse_full(cx, &candidate),
+                },
+                api => self.on_new_session(cx, NodeId(api), candidate),
             }
         }
         Some(())
+    }
+
+    /// A greeting for which an earlier registrar has begun a session goes on with that one, since nobody has been confirmed.
+    /// Gives it back if there is none, or another one wants its id.
+    fn resume_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> Option<Candidate> {
+        let Some(api) = self.api_nodes.with_ticket(candidate.request.ticket) else { return Some(candidate) };
+        match self.api_nodes.get_mut(api).expect("it is the id of an API node") {
+            State::Disconnecting { next: next @ (Next::Nobody | Next::NotThisSession), .. }
+            | State::Closing { next: next @ (Next::Nobody | Next::NotThisSession), .. } => {
+                cx.mark("greeting waits for the session that was begun for it");
+                *next = Next::SameSession(vec![candidate]);
+            }
+            &mut State::Closed { session, .. } => {
+                cx.mark("greeting goes on with the session that was begun for it");
+                self.enter_admitting(cx, api, session, vec![candidate]);
+            }
+            State::Failing { successor: successor @ None, .. } => {
+                cx.mark("greeting waits until the session that was begun for it is forgotten");
+                *successor = Some(candidate);
+            }
+            State::Free
+            | State::Admitting { .. }
+            | State::Connected { .. }
+            | State::Disconnecting { .. }
+            | State::Closing { .. }
+            | State::Failing { .. } => return Some(candidate),
+        }
+        None
     }
 
     /// A new session that wants a certain id.
@@ -131,7 +154,7 @@ impl Membership {
             let detail = format!("no incarnation is left of node id {api}");
             return refuse(cx, &candidate, ErrorCode::NoFreeNodeId, detail);
         };
-        let session = Session { incarnation, requested, ticket: cx.random().u64(1..) };
+        let session = Session { incarnation, requested, ticket: candidate.request.ticket };
         cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
         self.enter_admitting(cx, api, session, vec![candidate]);
     }
@@ -237,20 +260,30 @@ impl Next {
     }
 }
 
-/// A connection waits with the others of its session. There is one of each index at a data node: a later one takes its
-/// place. An API node opens connection 0 to a data node first, and the others when that one is confirmed; so of
-/// connections that wait while connection 0 does, it has given up all others, which came before by another thread or
-/// come late. If these were confirmed, they would be found broken, and the session closed by that as soon as it is back.
+/// Of the connections of a session that wait at a data node, there is one of each index: a later one takes its place. An
+/// API node opens connection 0 to a data node first, and the others when that one is confirmed; so of connections that wait
+/// while connection 0 does, it has given up all others, which came before by another thread or come late. If these were
+/// confirmed, they would be found broken, and the session closed by that as soon as it is back.
+///
+/// This says whether a connection takes the place of one that waits.
+pub(crate) fn takes_place(later: u16, earlier: u16) -> bool {
+    later == 0 || later == earlier
+}
+
+/// Whether a connection was given up that comes while an earlier one waits. See [`takes_place`].
+pub(crate) fn is_given_up(later: u16, earlier: u16) -> bool {
+    later != 0 && earlier == 0
+}
+
+/// A connection waits with the others of its session.
 fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, candidate: Candidate) {
     let (node, index) = (candidate.host.node(), candidate.request.connection);
-    let is_there = |other: &Candidate| other.host.node() == node;
-    if index != 0 && waiting.iter().any(|other| is_there(other) && other.request.connection == 0) {
+    let of = |other: &Candidate| (other.host.node() == node).then_some(other.request.connection);
+    if waiting.iter().filter_map(of).any(|other| is_given_up(index, other)) {
         cx.mark("connection was given up before it could wait");
         return refuse_replaced(cx, api, &candidate);
     }
-    for replaced in
-        waiting.extract_if(.., |other| is_there(other) && (index == 0 || other.request.connection == index))
-    {
+    for replaced in waiting.extract_if(.., |other| of(other).is_some_and(|other| takes_place(index, other))) {
         refuse_replaced(cx, api, &replaced);
     }
     waiting.push(candidate);
@@ -267,8 +300,12 @@ fn newer(cx: &mut Context<'_>, api: NodeId, present: Candidate, candidate: Candi
 }
 
 fn refuse_replaced(cx: &mut Context<'_>, api: NodeId, candidate: &Candidate) {
-    let detail = format!("a later connection of node {api} has taken its place");
-    refuse(cx, candidate, ErrorCode::NodeIdInUse, detail);
+    refuse(cx, candidate, ErrorCode::NodeIdInUse, replaced(api));
+}
+
+/// Why a connection is refused that another one of the same node has taken the place of.
+pub(crate) fn replaced(api: NodeId) -> String {
+    format!("a later connection of node {api} has taken its place")
 }
 
 fn refuse_older(cx: &mut Context<'_>, api: NodeId, known: Incarnation, candidate: &Candidate) {

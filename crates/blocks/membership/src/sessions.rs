@@ -58,6 +58,11 @@ impl Sessions {
         }
     }
 
+    /// That of the present session of an id.
+    pub fn ticket(&self, api: NodeId) -> Option<u64> {
+        self.known.get(&api).map(|record| record.described.ticket)
+    }
+
     /// All connections of a session to this node have been closed.
     pub fn note_closed(&mut self, api: NodeId, incarnation: Incarnation) {
         if let Some(record) = self.known.get_mut(&api).filter(|record| record.is_of(incarnation)) {

@@ -11,12 +11,14 @@
 //! | stages at hosts | what was under way | it goes on as |
 //! |---|---|---|
 //! | *failed* at one of them, or *closed* at some and unknown to all others | it is being forgotten | *Failing* |
-//! | *admitted* at some and unknown to others (perhaps *closed* at others: two registrars died one after the other) | its first admission: nobody has been confirmed | *Closing*, then *Failing*; its greeting is asked about once more, and then begins a session as a newer one would |
+//! | *admitted* at some and unknown to others (perhaps *closed* at others: two registrars died one after the other) | its first admission: nobody has been confirmed | *Closing*, then *Failing*, unless its greeting is asked about once more: that is admitted after *Closing* |
 //! | *admitted* at all, with connections | nothing | *Connected* |
 //! | *admitted* at all, without connections or with closed ones; *closed* at some or all | it was being closed, or came back | *Disconnecting* or *Closing*, then *Closed*, with the whole grace time |
 //!
-//! A stage that a host has reached already is confirmed without the blocks. A disconnect notice may be lost with the
-//! president: that costs the grace time.
+//! A greeting that is asked about once more has the ticket which its host has drawn: so the session is found that the
+//! registrar before has begun for it, however far its admission had come, and goes on. What a block wants closed is asked
+//! for once more, too. A stage that a host has reached already is confirmed without the blocks. A disconnect notice may be
+//! lost with the president: that costs the grace time.
 
 use crate::Membership;
 use crate::api_nodes::{Next, Session, State};
@@ -166,6 +168,7 @@ impl Membership {
             cx.mark("next registrar goes on forgetting a session");
             self.enter_failing(cx, api, session, None);
         } else if !is_everywhere {
+            // If its greeting is asked about once more, that goes on with it.
             cx.mark("next registrar gives up an admission");
             let session = Session { requested: Incarnation(0), ..session };
             self.notify_closed(cx, api, session, Next::NotThisSession);

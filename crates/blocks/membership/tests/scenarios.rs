@@ -9,7 +9,7 @@ use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{
-    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest,
+    ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest,
     HeartbeatBody, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
@@ -141,7 +141,9 @@ fn reconnect_within_grace() {
     connect(&mut h, 1, &request(23, 145, 7, 1, ticket));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     h.heading("one of the same index to another data node does not");
-    h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &request(21, 145, 7, 0, ticket)))
+    let (waiting, node, incarnation, connection, is_new) = (21, 145, 7, 0, false);
+    let asked = ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket };
+    h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &asked))
         .expect("a membership may send this");
     assert!(h.take_sent().is_empty());
     all_confirm(&mut h, SessionStage::Closed, 145, 7);
@@ -240,15 +242,17 @@ fn newer_session() {
     connect(&mut h, 1, &request(6, 150, 8, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     all_confirm(&mut h, SessionStage::Failed, 150, 7);
-    all_admit(&mut h, 150, 9);
+    all_admit(&mut h, 150, 8);
     assert_eq!(confirmed(&mut h).waiting, 5);
-    h.heading("in the grace time the newer session ends it");
-    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
-    all_confirm(&mut h, SessionStage::Closed, 150, 9);
-    connect(&mut h, 1, &request(7, 150, 10, 0, 0));
-    all_confirm(&mut h, SessionStage::Failed, 150, 9);
-    all_admit(&mut h, 150, 10);
-    assert_eq!(confirmed(&mut h).waiting, 7);
+    h.heading("in the grace time the newer session ends it; newer is who asks for a greater incarnation");
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 8);
+    all_confirm(&mut h, SessionStage::Closed, 150, 8);
+    connect(&mut h, 1, &request(7, 150, 9, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    connect(&mut h, 1, &request(8, 150, 10, 0, 0));
+    all_confirm(&mut h, SessionStage::Failed, 150, 8);
+    all_admit(&mut h, 150, 9);
+    assert_eq!(confirmed(&mut h).waiting, 8);
     check("newer_session.txt", &h);
 }
 

@@ -354,7 +354,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ApiConnectRequest => cold!(membership::ApiConnectRequest),
         S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
         S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
-        S::ApiAdmissionRequest => cold!(membership::ApiConnectRequest),
+        S::ApiAdmissionRequest => cold!(membership::ApiAdmissionRequest),
         S::ApiAdmissionConfirm => cold!(membership::ApiAdmissionConfirm),
         S::ApiAdmissionRefuse => cold!(membership::ApiConnectRefuse),
         S::ApiSessionRequest => cold!(membership::ApiSessionRequest),

@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Body of `ApiConnectRequest` and `ApiAdmissionRequest` (cold).
+/// Body of `ApiConnectRequest` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRequest {
     /// The sender's number of the pending connection.
@@ -60,6 +60,24 @@ pub struct ApiConnectRequest {
     /// See [`crate::handshake::HelloRequest::connection`].
     pub connection: u16,
     /// See [`crate::handshake::HelloRequest::ticket`].
+    pub ticket: u64,
+}
+
+/// Body of `ApiAdmissionRequest` (cold): a greeting, as the registrar is asked about it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiAdmissionRequest {
+    /// The host's number of the question.
+    pub waiting: u64,
+    /// See [`crate::handshake::HelloRequest::node`].
+    pub node: u8,
+    /// See [`crate::handshake::HelloRequest::incarnation`].
+    pub incarnation: u32,
+    /// See [`crate::handshake::HelloRequest::connection`].
+    pub connection: u16,
+    /// Whether it asks for a new session. If it is asked about once more, a registrar that has failed may have begun that
+    /// session.
+    pub is_new: bool,
+    /// That of its session. The host has drawn it if the session is new.
     pub ticket: u64,
 }
 
