@@ -133,6 +133,8 @@ impl World {
             incarnation: hello.incarnation,
             connection: hello.connection,
             ticket: hello.ticket,
+            admission: hello.admission,
+            lost: hello.lost,
         };
         let driver = self.threads[id.0].driver();
         let membership = Address::new(NodeId(self.threads[id.0].node), BlockNumber::Membership, 0);
@@ -202,6 +204,7 @@ impl World {
             ticket: confirm.ticket,
             view: confirm.view,
             api_incarnation: confirm.incarnation,
+            admission: confirm.admission,
         };
         let mut bytes = Vec::new();
         let (driver, client) =

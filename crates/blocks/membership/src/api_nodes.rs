@@ -16,6 +16,8 @@ pub struct Session {
     pub requested: Incarnation,
     /// What its further connections must know. Never 0.
     pub ticket: u64,
+    /// How often it was admitted, from 1.
+    pub admission: u32,
 }
 
 /// A connection that waits to be admitted.
@@ -37,6 +39,13 @@ impl Candidate {
     pub fn is_of(&self, session: &Session) -> bool {
         let is_same = self.request.is_new || self.incarnation() == session.incarnation;
         is_same && self.request.ticket == session.ticket
+    }
+
+    /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost of an
+    /// earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
+    pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>) -> bool {
+        let has_lost = hosts.iter().any(|host| self.request.lost.contains(&host.node().0));
+        has_lost && self.request.admission == session.admission
     }
 }
 
@@ -197,14 +206,16 @@ impl ApiNodes {
     /// The id whose session has this ticket.
     pub fn with_ticket(&self, ticket: u64) -> Option<NodeId> {
         let mut of = self.ids().zip(&self.states);
-        of.find(|(_, state)| state.session().is_some_and(|session| session.ticket == ticket)).map(|(id, _)| id)
+        of.find(|(_, state)| state.session().is_some_and(|session| session.ticket == ticket))
+            .map(|(id, _)| id)
     }
 
     /// An id that nobody has, and that can be given.
     pub fn free_id(&self) -> Option<NodeId> {
         let mut all = self.ids().zip(self.states.iter().zip(&self.newest));
-        let is_free =
-            |(_, (state, newest)): &(_, (&State, &Incarnation))| matches!(state, State::Free) && newest.0 < u32::MAX;
+        let is_free = |(_, (state, newest)): &(_, (&State, &Incarnation))| {
+            matches!(state, State::Free) && newest.0 < u32::MAX
+        };
         all.find(is_free).map(|(id, _)| id)
     }
 

@@ -175,7 +175,7 @@ impl Membership {
                 cx.log(LogLevel::Info, format_args!("API node {api} has disconnected"));
                 self.enter_failing(cx, api, session, None);
             }
-            Next::SameSession(candidates) => self.enter_admitting(cx, api, session, candidates),
+            Next::SameSession(candidates) => self.admit_again(cx, api, session, candidates),
             Next::NewSession(candidate) => {
                 log_restart(cx, api);
                 self.enter_failing(cx, api, session, Some(candidate));
@@ -285,9 +285,9 @@ pub(crate) fn request_all(
     session: Session,
     stage: SessionStage,
 ) -> BTreeSet<Address> {
-    let Session { incarnation, requested, ticket } = session;
+    let Session { incarnation, requested, ticket, admission } = session;
     let (incarnation, requested) = (incarnation.0, requested.0);
-    let request = ApiSessionRequest { api: api.0, incarnation, requested, ticket, stage };
+    let request = ApiSessionRequest { api: api.0, incarnation, requested, ticket, admission, stage };
     let members = cx.view().members().iter();
     let hosts: BTreeSet<Address> =
         members.map(|member| Address::new(member.node, BlockNumber::Membership, 0)).collect();

@@ -2,7 +2,7 @@
 
 use crate::Membership;
 use crate::api_nodes::{Candidate, Next, Session, State};
-use crate::closing::{log_restart, request_all};
+use crate::closing::{connection_lost, log_restart, request_all};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -35,7 +35,8 @@ impl Membership {
     }
 
     /// A greeting for which an earlier registrar has begun a session goes on with that one, since nobody has been confirmed.
-    /// Gives it back if there is none, or another one wants its id.
+    /// Gives it back if there is none. (Its host asks before it says what it knows; so no such session is further than
+    /// *Closing*, and nobody else waits for its id.)
     fn resume_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> Option<Candidate> {
         let Some(api) = self.api_nodes.with_ticket(candidate.request.ticket) else { return Some(candidate) };
         match self.api_nodes.get_mut(api).expect("it is the id of an API node") {
@@ -44,19 +45,12 @@ impl Membership {
                 cx.mark("greeting waits for the session that was begun for it");
                 *next = Next::SameSession(vec![candidate]);
             }
-            &mut State::Closed { session, .. } => {
-                cx.mark("greeting goes on with the session that was begun for it");
-                self.enter_admitting(cx, api, session, vec![candidate]);
-            }
-            State::Failing { successor: successor @ None, .. } => {
-                cx.mark("greeting waits until the session that was begun for it is forgotten");
-                *successor = Some(candidate);
-            }
             State::Free
             | State::Admitting { .. }
             | State::Connected { .. }
             | State::Disconnecting { .. }
             | State::Closing { .. }
+            | State::Closed { .. }
             | State::Failing { .. } => return Some(candidate),
         }
         None
@@ -113,6 +107,13 @@ impl Membership {
         let api = NodeId(candidate.request.node);
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
+                if candidate.comes_back(session, hosts) {
+                    cx.mark(
+                        "session comes back before a data node has noticed that its connections are lost",
+                    );
+                    let next = Next::SameSession(vec![candidate]);
+                    return self.enter_disconnecting(cx, &connection_lost(api), next);
+                }
                 hosts.insert(candidate.host);
                 confirm(cx, api, session, &candidate);
             }
@@ -132,7 +133,7 @@ impl Membership {
                 wait_with(cx, api, waiting, candidate);
             }
             Some(&mut State::Closed { session, .. }) if candidate.is_of(&session) => {
-                self.enter_admitting(cx, api, session, vec![candidate]);
+                self.admit_again(cx, api, session, vec![candidate]);
             }
             Some(
                 State::Free
@@ -154,15 +155,27 @@ impl Membership {
             let detail = format!("no incarnation is left of node id {api}");
             return refuse(cx, &candidate, ErrorCode::NoFreeNodeId, detail);
         };
-        let session = Session { incarnation, requested, ticket: candidate.request.ticket };
+        let session = Session { incarnation, requested, ticket: candidate.request.ticket, admission: 1 };
         cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
         self.enter_admitting(cx, api, session, vec![candidate]);
+    }
+
+    /// From *Closed*: the session comes back.
+    pub(crate) fn admit_again(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        session: Session,
+        waiting: Vec<Candidate>,
+    ) {
+        let session = Session { admission: session.admission.saturating_add(1), ..session };
+        self.enter_admitting(cx, api, session, waiting);
     }
 
     /// Notifies the blocks that a session is admitted, for the first time or again; these connections of it, one at
     /// least, are confirmed when all blocks have confirmed. Requests may come to a block by way of any thread, so that an
     /// order which is only on its way could be overtaken.
-    pub(crate) fn enter_admitting(
+    fn enter_admitting(
         &mut self,
         cx: &mut Context<'_>,
         api: NodeId,
@@ -327,6 +340,7 @@ fn confirm(cx: &mut Context<'_>, api: NodeId, session: &Session, candidate: &Can
         api: api.0,
         incarnation: session.incarnation.0,
         ticket: session.ticket,
+        admission: session.admission,
     };
     cold::write(&mut cx.frame(SignalNumber::ApiAdmissionConfirm, candidate.host), &body);
 }

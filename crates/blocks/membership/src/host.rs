@@ -21,8 +21,8 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::membership::{
-    ApiAdmissionConfirm, ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
-    CloseConnectionOrder, CloseSessionOrder,
+    ApiAdmissionConfirm, ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest,
+    ApiNodeBody, CloseConnectionOrder, CloseSessionOrder,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -175,10 +175,12 @@ impl Membership {
         if is_held_back && !cx.has_bug(InjectedBug::ReconnectDoesNotWait) {
             return self.hold_back(cx, greeting);
         }
-        let ApiConnectRequest { node, incarnation, connection, ticket, .. } = greeting.request;
+        let ApiConnectRequest { node, incarnation, connection, ticket, admission, lost, .. } =
+            greeting.request.clone();
         let (is_new, ticket) = (ticket == 0, greeting.ticket);
         let waiting = self.host.insert(greeting);
-        let request = ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket };
+        let request =
+            ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket, admission, lost };
         cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
     }
 
@@ -217,13 +219,14 @@ impl Membership {
     }
 
     pub(crate) fn on_api_admission_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let ApiAdmissionConfirm { waiting, api, incarnation, ticket } = cold::read(frame)?;
+        let ApiAdmissionConfirm { waiting, api, incarnation, ticket, admission } = cold::read(frame)?;
         let Some(Greeting { driver, request, .. }) = self.host.greetings.remove(&waiting) else {
             cx.mark("confirm of a greeting that a report has covered");
             return Some(());
         };
         let view = cx.view().clone();
-        let confirm = ApiConnectConfirm { waiting: request.waiting, api, incarnation, ticket, view };
+        let waiting = request.waiting;
+        let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission, view };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
         let (api, incarnation, last_seen) = (NodeId(api), Incarnation(incarnation), cx.now());
         let new = || Served { incarnation, drivers: BTreeSet::new(), closing: Closing::No, last_seen };

@@ -159,7 +159,8 @@ impl Membership {
             "API node {api}: a session begins when all hosts have forgotten the one before"
         );
         let requested = Incarnation(described.requested);
-        let session = Session { incarnation, requested, ticket: described.ticket };
+        let admission = at.iter().map(|(_, known)| known.described.admission).max().unwrap_or(1);
+        let session = Session { incarnation, requested, ticket: described.ticket, admission };
         let has = |stage| at.iter().any(|(_, known)| known.described.stage == stage);
         let is_everywhere = at.len() == hosts;
         // Another registrar may have died while it gave an admission up: then it is admitted at some still.

@@ -9,8 +9,8 @@ use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{
-    ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest,
-    HeartbeatBody, SessionStage,
+    ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm,
+    ApiSessionRequest, HeartbeatBody, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
@@ -20,7 +20,7 @@ fn check(name: &str, harness: &Harness<Membership>) {
 }
 
 fn request(waiting: u64, node: u8, incarnation: u32, connection: u16, ticket: u64) -> ApiConnectRequest {
-    ApiConnectRequest { waiting, node, incarnation, connection, ticket }
+    ApiConnectRequest { waiting, node, incarnation, connection, ticket, admission: 0, lost: Vec::new() }
 }
 
 /// The confirm that was sent last.
@@ -141,8 +141,9 @@ fn reconnect_within_grace() {
     connect(&mut h, 1, &request(23, 145, 7, 1, ticket));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     h.heading("one of the same index to another data node does not");
-    let (waiting, node, incarnation, connection, is_new) = (21, 145, 7, 0, false);
-    let asked = ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket };
+    let (waiting, node, incarnation, connection, is_new, lost) = (21, 145, 7, 0, false, Vec::new());
+    let asked =
+        ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket, admission: 0, lost };
     h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &asked))
         .expect("a membership may send this");
     assert!(h.take_sent().is_empty());
@@ -357,7 +358,8 @@ fn bad_signals_close_the_api_node() {
 fn blocks_are_notified_for_another_registrar() {
     let mut h = harness();
     let stage = |h: &mut Harness<Membership>, stage| {
-        let request = ApiSessionRequest { api: 145, incarnation: 7, requested: 7, ticket: 3, stage };
+        let (requested, admission) = (7, 1);
+        let request = ApiSessionRequest { api: 145, incarnation: 7, requested, ticket: 3, admission, stage };
         h.send(OTHER, SignalNumber::ApiSessionRequest, |writer| cold::write(writer, &request))
             .expect("a membership may send this");
     };

@@ -31,7 +31,9 @@ fn what_a_lost_member_has_sent_in_a_view_that_was_skipped_is_not_carried_out() {
     let (mut president, mut other) = (membership(1), membership(3));
     other.lose_node(NodeId(2));
     let driver = Address::new(NodeId(3), BlockNumber::Driver, 0);
-    let greeting = ApiConnectRequest { waiting: 1, node: 150, incarnation: 1, connection: 0, ticket: 0 };
+    let (node, lost) = (150, Vec::new());
+    let greeting =
+        ApiConnectRequest { waiting: 1, node, incarnation: 1, connection: 0, ticket: 0, admission: 0, lost };
     other
         .send(driver, SignalNumber::ApiConnectRequest, |writer| cold::write(writer, &greeting))
         .expect("it may");

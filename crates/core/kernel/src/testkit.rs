@@ -459,9 +459,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<membership::CloseSessionOrder>()?;
             let membership::CloseConnectionOrder { api, reason, signal, .. } = body.order;
             let incarnation = body.incarnation;
-            Some(format!(
-                "{{ api: {api}, incarnation: {incarnation}, reason: {reason}, signal: {signal} }}"
-            ))
+            Some(format!("{{ api: {api}, incarnation: {incarnation}, reason: {reason}, signal: {signal} }}"))
         }
         S::EpochOrder => {
             let (body, _) = frame.head::<epoch::EpochOrder>()?;

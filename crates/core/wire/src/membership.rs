@@ -61,6 +61,10 @@ pub struct ApiConnectRequest {
     pub connection: u16,
     /// See [`crate::handshake::HelloRequest::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloRequest::admission`].
+    pub admission: u32,
+    /// See [`crate::handshake::HelloRequest::lost`].
+    pub lost: Vec<u8>,
 }
 
 /// Body of `ApiAdmissionRequest` (cold): a greeting, as the registrar is asked about it.
@@ -79,6 +83,10 @@ pub struct ApiAdmissionRequest {
     pub is_new: bool,
     /// That of its session. The host has drawn it if the session is new.
     pub ticket: u64,
+    /// See [`crate::handshake::HelloRequest::admission`].
+    pub admission: u32,
+    /// See [`crate::handshake::HelloRequest::lost`].
+    pub lost: Vec<u8>,
 }
 
 /// Body of `ApiConnectConfirm` (cold).
@@ -92,6 +100,8 @@ pub struct ApiConnectConfirm {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloConfirm::admission`].
+    pub admission: u32,
     /// The cluster as it is.
     pub view: ClusterView,
 }
@@ -107,6 +117,8 @@ pub struct ApiAdmissionConfirm {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloConfirm::admission`].
+    pub admission: u32,
 }
 
 /// How far a session has come.
@@ -131,6 +143,8 @@ pub struct ApiSessionRequest {
     pub requested: u32,
     /// What its further connections must know.
     pub ticket: u64,
+    /// How often it was admitted.
+    pub admission: u32,
     /// The stage.
     pub stage: SessionStage,
 }

@@ -32,6 +32,19 @@ pub struct Waiting {
     /// If it greets behind a broken connection of its session to the same node: how often each block had finished what the
     /// session had begun when that broke.
     behind: Option<Finished>,
+    /// The data nodes to which its session has lost its connections, in the same way.
+    lost: Vec<(usize, Finished)>,
+}
+
+/// What a client knows of its session.
+#[derive(Default)]
+struct Known {
+    /// The newest admission.
+    admission: u32,
+    /// In which admission connections to a data node are open.
+    open: BTreeMap<usize, u32>,
+    /// In which admission they were lost, and how often each block there had finished what the session had begun.
+    lost: BTreeMap<usize, (Finished, u32)>,
 }
 
 /// How often each block of a node has finished what a session had begun.
@@ -84,6 +97,10 @@ pub struct Cluster {
     pub clients: Vec<Client>,
     /// Nodes and sessions, of which a connection has broken since they were last admitted.
     broken: BTreeMap<(usize, u8, u32), Finished>,
+    /// What clients know of their sessions.
+    known: BTreeMap<(u8, u32), Known>,
+    /// Confirms that their clients have not read: of which session, from which node, and of which admission.
+    unread: VecDeque<((u8, u32), usize, u32)>,
     /// Sessions that a block wants closed: the node of the block, and how often each block there had finished what the
     /// session had begun.
     wanted_closed: Vec<(usize, (u8, u32), Finished)>,
@@ -152,6 +169,8 @@ impl Cluster {
             wires: BTreeMap::new(),
             clients: Vec::new(),
             broken: BTreeMap::new(),
+            known: BTreeMap::new(),
+            unread: VecDeque::new(),
             wanted_closed: Vec::new(),
             given: BTreeMap::new(),
             waiting_next: 0,
@@ -273,17 +292,30 @@ impl Cluster {
         self.waiting_next += 1;
         let Client { wants, incarnation, admitted } = self.clients[client];
         let (node, ticket) = admitted.unwrap_or((wants, 0));
-        let request = ApiConnectRequest { waiting: self.waiting_next, node, incarnation, connection, ticket };
+        let known = self.known.entry((node, incarnation)).or_default();
+        let admission = if ticket == 0 { 0 } else { known.admission };
+        let lost = known.lost.iter().filter(|(_, (_, lost_in))| *lost_in == admission);
+        let lost: Vec<(usize, Finished)> = lost.map(|(&at, &(finished, _))| (at, finished)).collect();
+        let (waiting, names) = (self.waiting_next, lost.iter().map(|&(at, _)| at as u8 + 1).collect());
+        let request =
+            ApiConnectRequest { waiting, node, incarnation, connection, ticket, admission, lost: names };
         let driver = &mut self.nodes[at].drivers[usize::from(connection % 2)];
         driver.outbox.push_back(Saying::Connect(request.clone()));
-        let waiting = Waiting { client, request, dead: false, covered: false, behind: None };
+        let waiting = Waiting { client, request, dead: false, covered: false, behind: None, lost };
         driver.waiting.insert(self.waiting_next, waiting);
     }
 
     /// The driver closes all that it has of an API node, greetings that wait too, and reports that.
     pub fn hang_up(&mut self, at: usize, driver: usize, api: u8) {
-        let driver = &mut self.nodes[at].drivers[driver];
-        if let Some((incarnation, connections)) = driver.connections.remove(&api) {
+        let removed = self.nodes[at].drivers[driver].connections.remove(&api);
+        if let Some((incarnation, connections)) = removed {
+            let finished = self.finished(at, (api, incarnation));
+            self.unread.retain(|&(session, from, _)| (session, from) != ((api, incarnation), at));
+            let known = self.known.entry((api, incarnation)).or_default();
+            if let Some(admission) = known.open.remove(&at) {
+                known.lost.insert(at, (finished, admission));
+            }
+            let driver = &mut self.nodes[at].drivers[driver];
             for Waiting { request, covered, .. } in driver.waiting.values_mut() {
                 *covered |= (request.node, request.incarnation) == (api, incarnation) && request.ticket != 0;
             }
@@ -327,7 +359,7 @@ impl Cluster {
     fn driver_is_confirmed(&mut self, at: usize, driver: usize, confirm: &ApiConnectConfirm) {
         assert!(self.answered.insert(confirm.waiting), "one answer");
         let waiting = self.nodes[at].drivers[driver].waiting.remove(&confirm.waiting);
-        let Waiting { client, request, dead, covered, behind } = waiting.expect("it asked");
+        let Waiting { client, request, dead, covered, behind, lost } = waiting.expect("it asked");
         if covered {
             return;
         }
@@ -340,12 +372,22 @@ impl Cluster {
             );
             self.broken.remove(&(at, confirm.api, confirm.incarnation));
         }
+        for (other, before) in lost.into_iter().filter(|_| !self.is_late) {
+            let finished = self.finished(other, session);
+            let is_finished = finished.iter().zip(before).all(|(&now, before)| now > before);
+            assert!(
+                is_finished || !self.nodes[other].is_alive,
+                "a session is admitted elsewhere when everything that it has sent is finished"
+            );
+        }
+        self.unread.push_back((session, at, confirm.admission));
         assert!(request.node == 0 || request.node == confirm.api);
         assert!(request.ticket == 0 || request.ticket == confirm.ticket);
         assert!(request.ticket == 0 || request.incarnation == confirm.incarnation);
         if request.ticket == 0 {
             let before = self.given.insert(confirm.api, confirm.incarnation).unwrap_or(0);
-            let transaction = |incarnation| TransactionId::new(NodeId(confirm.api), Incarnation(incarnation), 1);
+            let transaction =
+                |incarnation| TransactionId::new(NodeId(confirm.api), Incarnation(incarnation), 1);
             assert!(confirm.incarnation > before, "an id has ever greater incarnations");
             assert_ne!(transaction(confirm.incarnation), transaction(before), "and other transactions");
         }
@@ -551,11 +593,24 @@ impl Cluster {
         has_worked
     }
 
+    /// A client reads that a data node has confirmed a connection.
+    fn client_reads(&mut self) -> bool {
+        let Some((session, at, admission)) = self.unread.pop_front() else { return false };
+        let known = self.known.entry(session).or_default();
+        known.admission = known.admission.max(admission);
+        known.open.insert(at, admission);
+        known.lost.remove(&at);
+        true
+    }
+
     /// One signal is received, of those that wait: which, is for the caller to choose. False if none waits.
     pub fn receive_one(&mut self, choice: usize) -> bool {
         let nodes = self.nodes.len();
-        let ways = nodes * (nodes + 9);
+        let ways = nodes * (nodes + 9) + 1;
         (0..ways).map(|way| (way + choice) % ways).any(|way| {
+            if way + 1 == ways {
+                return self.client_reads();
+            }
             let (at, what) = (way / (nodes + 9), way % (nodes + 9));
             if !self.nodes[at].is_alive {
                 return false;

@@ -186,9 +186,8 @@ impl EchoHost {
         let driver = frame.sender();
         match admitted {
             Some((api, ticket)) => {
-                let (waiting, incarnation) = (request.waiting, request.incarnation);
-                let confirm =
-                    ApiConnectConfirm { waiting, api, incarnation, ticket, view: cx.view().clone() };
+                let (waiting, incarnation, view) = (request.waiting, request.incarnation, cx.view().clone());
+                let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission: 1, view };
                 cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
                 cx.log(LogLevel::Info, format_args!("API node {api} is admitted"));
             }
