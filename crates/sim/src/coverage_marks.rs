@@ -11,7 +11,7 @@ pub const EXPECTED: &[&str] = &[
     "next president goes on with the epochs",
     "next registrar goes on with a connected session",
     "confirm of a greeting that a report has covered",
-    "session comes back before a data node has noticed that its connections are lost",
+    "session comes back before its loss was noticed",
     "greeting is held back until its session is closed",
     "requester has gone while other dictionaries note its change",
     "requester has gone while other dictionaries note the decision",

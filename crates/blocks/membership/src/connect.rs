@@ -108,9 +108,7 @@ impl Membership {
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
                 if candidate.comes_back(session, hosts) {
-                    cx.mark(
-                        "session comes back before a data node has noticed that its connections are lost",
-                    );
+                    cx.mark("session comes back before its loss was noticed");
                     let next = Next::SameSession(vec![candidate]);
                     return self.enter_disconnecting(cx, &connection_lost(api), next);
                 }

@@ -147,6 +147,13 @@ fn registrar(cx: &Context<'_>) -> Address {
     Address::new(president, BlockNumber::Membership, 0)
 }
 
+/// A ticket for a new session. It has the node's id, so that no two hosts draw the same one, whatever their random numbers
+/// begin with.
+fn draw_ticket(cx: &mut Context<'_>) -> u64 {
+    let own = cx.own().node();
+    cx.random().u64(..) << 8 | u64::from(own.0)
+}
+
 fn refuse(cx: &mut Context<'_>, greeting: &Greeting, code: u16, detail: String) {
     let body = ApiConnectRefuse { waiting: greeting.request.waiting, code, detail };
     cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, greeting.driver), &body);
@@ -157,7 +164,7 @@ impl Membership {
     pub(crate) fn on_api_connect_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let request: ApiConnectRequest = cold::read(frame)?;
         let connection = request.connection;
-        let ticket = if request.ticket == 0 { cx.random().u64(1..) } else { request.ticket };
+        let ticket = if request.ticket == 0 { draw_ticket(cx) } else { request.ticket };
         let greeting = Greeting { driver: frame.sender(), request, ticket };
         if connection < CONNECTIONS_MAX {
             self.ask_registrar(cx, greeting);

@@ -72,7 +72,7 @@ fn nothing_is_left_however_many_presidents_fail() {
         "next registrar gives up an admission",
         "next registrar is to close an API node, too",
         "greeting waits for the session that was begun for it",
-        "session comes back before a data node has noticed that its connections are lost",
+        "session comes back before its loss was noticed",
         "order to close an API node that is being closed already",
         "order to close an API node that is not admitted",
     ]);
