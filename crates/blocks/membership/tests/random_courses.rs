@@ -33,7 +33,8 @@ fn act(cluster: &mut Cluster, numbers: &mut Numbers) {
     let action = numbers.below(12);
     if action < 2 && cluster.clients.len() < 8 {
         let wants = [150, 150, 0, 151][numbers.below(4)];
-        let incarnation = (cluster.clients.len() + numbers.below(2)) as u32;
+        // Ids of transactions have the low 16 bits of what they get.
+        let incarnation = ((cluster.clients.len() + numbers.below(2)) as u32) << 16;
         cluster.clients.push(Client { wants, incarnation, admitted: None });
         return cluster.greet(cluster.clients.len() - 1, at, driver as u16);
     }

@@ -384,8 +384,9 @@ impl Cluster {
         assert!(request.node == 0 || request.node == confirm.api);
         assert!(request.ticket == 0 || request.ticket == confirm.ticket);
         assert!(request.ticket == 0 || request.incarnation == confirm.incarnation);
-        if request.ticket == 0 {
-            let before = self.given.insert(confirm.api, confirm.incarnation).unwrap_or(0);
+        if request.ticket == 0
+            && let Some(before) = self.given.insert(confirm.api, confirm.incarnation)
+        {
             let transaction =
                 |incarnation| TransactionId::new(NodeId(confirm.api), Incarnation(incarnation), 1);
             assert!(confirm.incarnation > before, "an id has ever greater incarnations");
