@@ -25,6 +25,8 @@ pub fn hello() -> HelloRequest {
         connection: 0,
         ticket: 0,
         connected: Vec::new(),
+        admission: 0,
+        lost: Vec::new(),
     }
 }
 

@@ -18,7 +18,6 @@ mod schema;
 mod transactions;
 
 use crate::agenda::Time;
-use crate::connection::Side;
 use crate::pipe::{Payload, PipeId};
 use crate::topology::API_FIRST;
 use crate::world::{Event, Stage, World};
@@ -480,7 +479,7 @@ impl World {
     pub(crate) fn late_schema_event(&self) -> Option<&String> {
         let is_closed = |connection: usize| {
             let connection = &self.connections[connection];
-            connection.link.node <= self.president() && connection.side == Side::Closed
+            connection.link.node <= self.president() && connection.side.has_ended()
         };
         let has_noticed = |api: &&ApiNode| !api.links.open().any(is_closed);
         self.apis.iter().filter(has_noticed).find_map(|api| api.caller.watching.suspicion())

@@ -52,6 +52,12 @@ pub enum Side {
         /// The API node's id, if the connection says to belong to a session that is admitted; else 0.
         of: u8,
     },
+    /// It broke by itself while membership was asked. If it is confirmed nevertheless, that has to be reported; unless
+    /// the other connections of its session were closed and reported since.
+    Broken {
+        /// As of one that waits.
+        of: u8,
+    },
     /// Admitted.
     Open {
         /// The API node's id.
@@ -61,6 +67,13 @@ pub enum Side {
     },
     /// No more.
     Closed,
+}
+
+impl Side {
+    /// Whether nothing comes from it, nor ever will.
+    pub fn has_ended(self) -> bool {
+        matches!(self, Side::Broken { .. } | Side::Closed)
+    }
 }
 
 /// Bytes in an API node's lane before it is closed for reading too slowly.
@@ -120,6 +133,8 @@ impl World {
             incarnation: hello.incarnation,
             connection: hello.connection,
             ticket: hello.ticket,
+            admission: hello.admission,
+            lost: hello.lost,
         };
         let driver = self.threads[id.0].driver();
         let membership = Address::new(NodeId(self.threads[id.0].node), BlockNumber::Membership, 0);
@@ -157,11 +172,17 @@ impl World {
     fn on_api_connect_confirm(&mut self, id: ThreadId, confirm: ApiConnectConfirm, at: Time) {
         let connection = confirm.waiting as usize;
         let incarnation = confirm.incarnation;
-        if !matches!(self.connections[connection].side, Side::Waiting { .. }) {
-            // It broke while membership was asked: that ends the others too, one whose own end was not read yet.
-            self.close_on_thread(id, confirm.api);
-            self.report_disconnected(id, confirm.api, incarnation);
-            return;
+        match self.connections[connection].side {
+            Side::Waiting { .. } => {}
+            Side::Broken { .. } => {
+                // That ends the others too, one whose own end was not read yet.
+                self.connections[connection].side = Side::Closed;
+                self.close_on_thread(id, confirm.api);
+                self.report_disconnected(id, confirm.api, incarnation);
+                return;
+            }
+            Side::Closed => return,
+            side => unreachable!("membership has answered a greeting twice: {side:?}"),
         }
         if self.has_older(connection, confirm.api) {
             let (code, detail) =
@@ -184,6 +205,7 @@ impl World {
             ticket: confirm.ticket,
             view: confirm.view,
             api_incarnation: confirm.incarnation,
+            admission: confirm.admission,
         };
         let mut bytes = Vec::new();
         let (driver, client) =
@@ -195,10 +217,10 @@ impl World {
 
     fn on_api_connect_refuse(&mut self, refuse: &ApiConnectRefuse, at: Time) {
         let connection = refuse.waiting as usize;
-        if !matches!(self.connections[connection].side, Side::Waiting { .. }) {
+        let side = std::mem::replace(&mut self.connections[connection].side, Side::Closed);
+        if !matches!(side, Side::Waiting { .. }) {
             return;
         }
-        self.connections[connection].side = Side::Closed;
         let refusal = Refusal { request: 0, code: refuse.code, detail: refuse.detail.clone() };
         let mut bytes = Vec::new();
         let number = SignalNumber::HelloRefuse;
@@ -255,8 +277,9 @@ impl World {
                 self.close_on_thread(id, api);
                 self.report_disconnected(id, api, incarnation);
             }
-            Side::Greeting | Side::Waiting { .. } => self.connections[connection].side = Side::Closed,
-            Side::Closed => {}
+            Side::Waiting { of } => self.connections[connection].side = Side::Broken { of },
+            Side::Greeting => self.connections[connection].side = Side::Closed,
+            Side::Broken { .. } | Side::Closed => {}
         }
         self.threads[id.0].drop_inbox(pipe);
     }
@@ -292,11 +315,18 @@ impl World {
     fn close_on_thread(&mut self, id: ThreadId, api: u8) {
         for connection in 0..self.connections.len() {
             let it = &mut self.connections[connection];
-            let is_of = matches!(it.side, Side::Open { api: of, .. } | Side::Waiting { of } if of == api);
+            let is_broken = matches!(it.side, Side::Broken { .. });
+            let is_of = matches!(
+                it.side,
+                Side::Open { api: of, .. } | Side::Waiting { of } | Side::Broken { of } if of == api
+            );
             if !is_of || it.thread != id {
                 continue;
             }
             it.side = Side::Closed;
+            if is_broken {
+                continue;
+            }
             let (up, down) = (it.up, it.down);
             self.pipes[up.0].shatter(&mut self.random);
             self.threads[id.0].drop_inbox(up);

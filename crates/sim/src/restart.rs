@@ -209,10 +209,9 @@ impl World {
         for connection in 0..self.connections.len() {
             let it = &mut self.connections[connection];
             let (up, down) = (it.up, it.down);
-            if it.side == Side::Closed {
+            if std::mem::replace(&mut it.side, Side::Closed).has_ended() {
                 continue;
             }
-            it.side = Side::Closed;
             self.ends[up.0] = End::Gone;
             if is_silent {
                 self.pipes[down.0].shatter(&mut self.random);

@@ -296,7 +296,7 @@ impl World {
                     self.keep_partial(id, pipe, all);
                     return;
                 }
-                Side::Closed => return,
+                Side::Broken { .. } | Side::Closed => return,
             },
         };
         let mut consumed = self.feed(id, &all, origin);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Scrutiny;
 use vinga_wire::Address;
-use vinga_wire::membership::ApiConnectRequest;
+use vinga_wire::membership::ApiAdmissionRequest;
 
 /// One session of an API node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub struct Session {
     pub requested: Incarnation,
     /// What its further connections must know. Never 0.
     pub ticket: u64,
+    /// How often it was admitted, from 1.
+    pub admission: u32,
 }
 
 /// A connection that waits to be admitted.
@@ -24,7 +26,7 @@ pub struct Candidate {
     /// The membership of the data node where it waits, which asks, and is answered.
     pub host: Address,
     /// What it asked.
-    pub request: ApiConnectRequest,
+    pub request: ApiAdmissionRequest,
 }
 
 impl Candidate {
@@ -33,9 +35,17 @@ impl Candidate {
         Incarnation(self.request.incarnation)
     }
 
-    /// Whether it belongs to a session.
+    /// Whether it belongs to a session, or has begun it: then it was asked about before.
     pub fn is_of(&self, session: &Session) -> bool {
-        self.incarnation() == session.incarnation && self.request.ticket == session.ticket
+        let is_same = self.request.is_new || self.incarnation() == session.incarnation;
+        is_same && self.request.ticket == session.ticket
+    }
+
+    /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost of an
+    /// earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
+    pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>) -> bool {
+        let has_lost = hosts.iter().any(|host| self.request.lost.contains(&host.node().0));
+        has_lost && self.request.admission == session.admission
     }
 }
 
@@ -56,11 +66,8 @@ impl Next {
     fn check_invariants(&self, id: NodeId) {
         if let Next::SameSession(candidates) = self {
             assert!(!candidates.is_empty(), "API node {id}: somebody wants to come back");
-            let incarnation = candidates[0].incarnation();
-            assert!(
-                candidates.iter().all(|one| one.incarnation() == incarnation),
-                "API node {id}: one session"
-            );
+            let ticket = candidates[0].request.ticket;
+            assert!(candidates.iter().all(|one| one.request.ticket == ticket), "API node {id}: one session");
         }
     }
 }
@@ -110,6 +117,33 @@ pub enum State {
     },
 }
 
+impl State {
+    /// The session that has the id.
+    pub fn session(&self) -> Option<&Session> {
+        match self {
+            State::Free => None,
+            State::Admitting { session, .. }
+            | State::Connected { session, .. }
+            | State::Disconnecting { session, .. }
+            | State::Closing { session, .. }
+            | State::Closed { session, .. }
+            | State::Failing { session, .. } => Some(session),
+        }
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        match self {
+            State::Free => None,
+            State::Admitting { .. } => Some(Phase::Admitting),
+            State::Connected { .. } => Some(Phase::Connected),
+            State::Disconnecting { .. } => Some(Phase::Disconnecting),
+            State::Closing { .. } => Some(Phase::Closing),
+            State::Closed { .. } => Some(Phase::Closed),
+            State::Failing { .. } => Some(Phase::Failing),
+        }
+    }
+}
+
 /// The state of an id in one word, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -127,11 +161,14 @@ pub enum Phase {
     Failing,
 }
 
+/// The greatest incarnation that a client can choose.
+const INCARNATION_FIRST_MAX: u32 = u32::MAX / 2;
+
 /// All ids that API nodes may have.
 pub struct ApiNodes {
     first: NodeId,
     states: Vec<State>,
-    /// The newest incarnation that each id was given with.
+    /// The newest incarnation that each id was given with; 0 if it never was.
     newest: Vec<Incarnation>,
     max: usize,
 }
@@ -166,9 +203,20 @@ impl ApiNodes {
         self.iter().count() >= self.max
     }
 
-    /// An id that nobody has.
+    /// The id whose session has this ticket.
+    pub fn with_ticket(&self, ticket: u64) -> Option<NodeId> {
+        let mut of = self.ids().zip(&self.states);
+        of.find(|(_, state)| state.session().is_some_and(|session| session.ticket == ticket))
+            .map(|(id, _)| id)
+    }
+
+    /// An id that nobody has, and that can be given.
     pub fn free_id(&self) -> Option<NodeId> {
-        self.ids().find(|&id| matches!(self.get(id), Some(State::Free)))
+        let mut all = self.ids().zip(self.states.iter().zip(&self.newest));
+        let is_free = |(_, (state, newest)): &(_, (&State, &Incarnation))| {
+            matches!(state, State::Free) && newest.0 < u32::MAX
+        };
+        all.find(is_free).map(|(id, _)| id)
     }
 
     fn index(&self, id: NodeId) -> Option<usize> {
@@ -186,14 +234,22 @@ impl ApiNodes {
         self.states.get_mut(index)
     }
 
-    /// The incarnation of a session that begins with this id: the one that it asks for, or the next one if an earlier
-    /// session had that or a later one. Their transactions would have the same ids, of which replicas may have records
-    /// still when all else of the earlier session is forgotten.
-    pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Incarnation {
+    /// The incarnation of a session that begins with this id: that after the one before, whatever it asks for. Ids of
+    /// transactions have its low 16 bits, and replicas may have records of an earlier session's transactions still when all
+    /// else of it is forgotten. So these bits come again after 65,535 other sessions of this id, each of which all blocks
+    /// have forgotten; if clients chose, they could come again at once.
+    ///
+    /// The first one gets what it asks for, which is its clock's: so the sessions before a restart of the cluster have had
+    /// others, if not very many of them came one after the other. Without the highest bit, so that there are enough above
+    /// it. `None` when these are used up.
+    pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Option<Incarnation> {
         let at = self.index(id).expect("it is the id of an API node");
         let newest = &mut self.newest[at];
-        *newest = Incarnation(requested.0.max(newest.0.wrapping_add(1)));
-        *newest
+        *newest = match newest.0 {
+            0 => Incarnation((requested.0 & INCARNATION_FIRST_MAX).max(1)),
+            before => Incarnation(before.checked_add(1)?),
+        };
+        Some(*newest)
     }
 
     /// An id was given with this incarnation by an earlier registrar.
@@ -229,7 +285,7 @@ impl ApiNodes {
                         "API node {id}: a data node has not confirmed the admission"
                     );
                     assert!(session.ticket != 0, "API node {id} has a ticket");
-                    let is_one = |one: &Candidate| one.request.ticket == 0 || one.is_of(session);
+                    let is_one = |one: &Candidate| one.is_of(session);
                     assert!(waiting.iter().all(is_one), "API node {id}: one session");
                 }
                 State::Connected { session, hosts } => {
@@ -256,14 +312,7 @@ impl ApiNodes {
 
     /// Those in use.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Incarnation, Phase)> {
-        self.ids().zip(&self.states).filter_map(|(id, state)| match state {
-            State::Free => None,
-            State::Admitting { session, .. } => Some((id, session.incarnation, Phase::Admitting)),
-            State::Connected { session, .. } => Some((id, session.incarnation, Phase::Connected)),
-            State::Disconnecting { session, .. } => Some((id, session.incarnation, Phase::Disconnecting)),
-            State::Closing { session, .. } => Some((id, session.incarnation, Phase::Closing)),
-            State::Closed { session, .. } => Some((id, session.incarnation, Phase::Closed)),
-            State::Failing { session, .. } => Some((id, session.incarnation, Phase::Failing)),
-        })
+        let all = self.ids().zip(&self.states);
+        all.filter_map(|(id, state)| Some((id, state.session()?.incarnation, state.phase()?)))
     }
 }

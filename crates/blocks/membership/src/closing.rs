@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::membership::{
-    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, SessionStage,
+    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, CloseSessionOrder, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, cold};
 
@@ -24,8 +24,7 @@ impl Membership {
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if session.incarnation == incarnation => {
                 hosts.remove(&host);
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
             Some(State::Disconnecting { session, awaited, next }) if session.incarnation == incarnation => {
                 next.forget_host(host);
@@ -56,9 +55,12 @@ impl Membership {
 
     /// A data node wants an API node closed that is connected to others only.
     pub(crate) fn on_api_unwanted_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        if let Some(State::Connected { .. }) = self.api_nodes.get(NodeId(order.api)) {
-            self.enter_disconnecting(cx, order, Next::Nobody);
+        let (CloseSessionOrder { order, incarnation, .. }, _) = frame.head()?;
+        match self.api_nodes.get(NodeId(order.api)) {
+            Some(State::Connected { session, .. }) if session.incarnation.0 == incarnation.get() => {
+                self.enter_disconnecting(cx, order, Next::Nobody);
+            }
+            _ => cx.mark("order to close an API node that is being closed already"),
         }
         Some(())
     }
@@ -71,8 +73,7 @@ impl Membership {
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, .. }) if is_of(session) => {
                 cx.log(LogLevel::Info, format_args!("API node {api} disconnects"));
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::NotThisSession);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::NotThisSession);
             }
             Some(State::Disconnecting { session, next, .. } | State::Closing { session, next, .. })
                 if is_of(session) && matches!(next, Next::Nobody) =>
@@ -105,8 +106,9 @@ impl Membership {
         let State::Connected { session, hosts } = self.api_nodes.take(api) else {
             unreachable!("only a connected API node is disconnected")
         };
+        let of_session = CloseSessionOrder::new(*order, session.incarnation);
         for &host in &hosts {
-            cx.frame(SignalNumber::ApiDisconnectOrder, host).put(order);
+            cx.frame(SignalNumber::ApiDisconnectOrder, host).put(&of_session);
         }
         let is_closed = hosts.is_empty();
         self.api_nodes.set(api, State::Disconnecting { session, awaited: hosts, next });
@@ -173,7 +175,7 @@ impl Membership {
                 cx.log(LogLevel::Info, format_args!("API node {api} has disconnected"));
                 self.enter_failing(cx, api, session, None);
             }
-            Next::SameSession(candidates) => self.enter_admitting(cx, api, session, candidates),
+            Next::SameSession(candidates) => self.admit_again(cx, api, session, candidates),
             Next::NewSession(candidate) => {
                 log_restart(cx, api);
                 self.enter_failing(cx, api, session, Some(candidate));
@@ -241,8 +243,7 @@ impl Membership {
                 self.leave_admitting(cx, api);
             }
             State::Connected { hosts, .. } if hosts.is_empty() => {
-                let order = close_order(api, ErrorCode::ConnectionLost, 0);
-                self.enter_disconnecting(cx, &order, Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
             State::Disconnecting { awaited, .. } if awaited.is_empty() => {
                 cx.mark("disconnecting goes on without a failed data node");
@@ -272,6 +273,11 @@ pub fn close_order(api: NodeId, reason: ErrorCode, signal: u16) -> CloseConnecti
     CloseConnectionOrder { api: api.0, unused: 0, reason: U16::new(reason as u16), signal: U16::new(signal) }
 }
 
+/// An order to close an API node's connections because one of them is closed.
+pub(crate) fn connection_lost(api: NodeId) -> CloseConnectionOrder {
+    close_order(api, ErrorCode::ConnectionLost, 0)
+}
+
 /// Asks all members to notify their blocks of a session's stage; returns whose confirms are awaited.
 pub(crate) fn request_all(
     cx: &mut Context<'_>,
@@ -279,9 +285,9 @@ pub(crate) fn request_all(
     session: Session,
     stage: SessionStage,
 ) -> BTreeSet<Address> {
-    let Session { incarnation, requested, ticket } = session;
+    let Session { incarnation, requested, ticket, admission } = session;
     let (incarnation, requested) = (incarnation.0, requested.0);
-    let request = ApiSessionRequest { api: api.0, incarnation, requested, ticket, stage };
+    let request = ApiSessionRequest { api: api.0, incarnation, requested, ticket, admission, stage };
     let members = cx.view().members().iter();
     let hosts: BTreeSet<Address> =
         members.map(|member| Address::new(member.node, BlockNumber::Membership, 0)).collect();

@@ -2,7 +2,7 @@
 
 use crate::Membership;
 use crate::api_nodes::{Candidate, Next, Session, State};
-use crate::closing::{log_restart, request_all};
+use crate::closing::{connection_lost, log_restart, request_all};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,8 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
-use vinga_wire::handshake::CONNECTIONS_MAX;
-use vinga_wire::membership::{ApiAdmissionConfirm, ApiConnectRefuse, ApiConnectRequest, SessionStage};
+use vinga_wire::membership::{ApiAdmissionConfirm, ApiAdmissionRequest, ApiConnectRefuse, SessionStage};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 const DECLARED_FAILED: &str =
@@ -19,24 +18,42 @@ const DECLARED_FAILED: &str =
 
 impl Membership {
     pub(crate) fn on_api_admission_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let request: ApiConnectRequest = cold::read(frame)?;
+        let request: ApiAdmissionRequest = cold::read(frame)?;
         let candidate = Candidate { host: frame.sender(), request };
-        let request = &candidate.request;
-        if request.connection >= CONNECTIONS_MAX {
-            let detail =
-                format!("connection {}; 0 to {} are allowed", request.connection, CONNECTIONS_MAX - 1);
-            refuse(cx, &candidate, ErrorCode::BadHandshake, detail);
-        } else if request.ticket != 0 {
+        if !candidate.request.is_new {
             self.on_same_session(cx, candidate);
-        } else if request.node != 0 {
-            self.on_new_session(cx, NodeId(request.node), candidate);
-        } else {
-            match self.api_nodes.free_id() {
-                Some(api) if !self.api_nodes.is_full() => self.begin_session(cx, api, candidate),
-                Some(_) | None => self.refuse_full(cx, &candidate),
+        } else if let Some(candidate) = self.resume_session(cx, candidate) {
+            match candidate.request.node {
+                0 => match self.api_nodes.free_id() {
+                    Some(api) if !self.api_nodes.is_full() => self.begin_session(cx, api, candidate),
+                    Some(_) | None => self.refuse_full(cx, &candidate),
+                },
+                api => self.on_new_session(cx, NodeId(api), candidate),
             }
         }
         Some(())
+    }
+
+    /// A greeting for which an earlier registrar has begun a session goes on with that one, since nobody has been confirmed.
+    /// Gives it back if there is none. (Its host asks before it says what it knows; so no such session is further than
+    /// *Closing*, and nobody else waits for its id.)
+    fn resume_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> Option<Candidate> {
+        let Some(api) = self.api_nodes.with_ticket(candidate.request.ticket) else { return Some(candidate) };
+        match self.api_nodes.get_mut(api).expect("it is the id of an API node") {
+            State::Disconnecting { next: next @ (Next::Nobody | Next::NotThisSession), .. }
+            | State::Closing { next: next @ (Next::Nobody | Next::NotThisSession), .. } => {
+                cx.mark("greeting waits for the session that was begun for it");
+                *next = Next::SameSession(vec![candidate]);
+            }
+            State::Free
+            | State::Admitting { .. }
+            | State::Connected { .. }
+            | State::Disconnecting { .. }
+            | State::Closing { .. }
+            | State::Closed { .. }
+            | State::Failing { .. } => return Some(candidate),
+        }
+        None
     }
 
     /// A new session that wants a certain id.
@@ -90,6 +107,11 @@ impl Membership {
         let api = NodeId(candidate.request.node);
         match self.api_nodes.get_mut(api) {
             Some(State::Connected { session, hosts }) if candidate.is_of(session) => {
+                if candidate.comes_back(session, hosts) {
+                    cx.mark("session comes back before its loss was noticed");
+                    let next = Next::SameSession(vec![candidate]);
+                    return self.enter_disconnecting(cx, &connection_lost(api), next);
+                }
                 hosts.insert(candidate.host);
                 confirm(cx, api, session, &candidate);
             }
@@ -109,7 +131,7 @@ impl Membership {
                 wait_with(cx, api, waiting, candidate);
             }
             Some(&mut State::Closed { session, .. }) if candidate.is_of(&session) => {
-                self.enter_admitting(cx, api, session, vec![candidate]);
+                self.admit_again(cx, api, session, vec![candidate]);
             }
             Some(
                 State::Free
@@ -127,16 +149,31 @@ impl Membership {
     /// Gives a free id to a new session.
     pub(crate) fn begin_session(&mut self, cx: &mut Context<'_>, api: NodeId, candidate: Candidate) {
         let requested = candidate.incarnation();
-        let incarnation = self.api_nodes.next_incarnation(api, requested);
-        let session = Session { incarnation, requested, ticket: cx.random().u64(1..) };
+        let Some(incarnation) = self.api_nodes.next_incarnation(api, requested) else {
+            let detail = format!("no incarnation is left of node id {api}");
+            return refuse(cx, &candidate, ErrorCode::NoFreeNodeId, detail);
+        };
+        let session = Session { incarnation, requested, ticket: candidate.request.ticket, admission: 1 };
         cx.log(LogLevel::Info, format_args!("API node {api} has connected, incarnation {incarnation}"));
         self.enter_admitting(cx, api, session, vec![candidate]);
+    }
+
+    /// From *Closed*: the session comes back.
+    pub(crate) fn admit_again(
+        &mut self,
+        cx: &mut Context<'_>,
+        api: NodeId,
+        session: Session,
+        waiting: Vec<Candidate>,
+    ) {
+        let session = Session { admission: session.admission.saturating_add(1), ..session };
+        self.enter_admitting(cx, api, session, waiting);
     }
 
     /// Notifies the blocks that a session is admitted, for the first time or again; these connections of it, one at
     /// least, are confirmed when all blocks have confirmed. Requests may come to a block by way of any thread, so that an
     /// order which is only on its way could be overtaken.
-    pub(crate) fn enter_admitting(
+    fn enter_admitting(
         &mut self,
         cx: &mut Context<'_>,
         api: NodeId,
@@ -234,20 +271,30 @@ impl Next {
     }
 }
 
-/// A connection waits with the others of its session. There is one of each index at a data node: a later one takes its
-/// place. An API node opens connection 0 to a data node first, and the others when that one is confirmed; so of
-/// connections that wait while connection 0 does, it has given up all others, which came before by another thread or
-/// come late. If these were confirmed, they would be found broken, and the session closed by that as soon as it is back.
+/// Of the connections of a session that wait at a data node, there is one of each index: a later one takes its place. An
+/// API node opens connection 0 to a data node first, and the others when that one is confirmed; so of connections that wait
+/// while connection 0 does, it has given up all others, which came before by another thread or come late. If these were
+/// confirmed, they would be found broken, and the session closed by that as soon as it is back.
+///
+/// This says whether a connection takes the place of one that waits.
+pub(crate) fn takes_place(later: u16, earlier: u16) -> bool {
+    later == 0 || later == earlier
+}
+
+/// Whether a connection was given up that comes while an earlier one waits. See [`takes_place`].
+pub(crate) fn is_given_up(later: u16, earlier: u16) -> bool {
+    later != 0 && earlier == 0
+}
+
+/// A connection waits with the others of its session.
 fn wait_with(cx: &mut Context<'_>, api: NodeId, waiting: &mut Vec<Candidate>, candidate: Candidate) {
     let (node, index) = (candidate.host.node(), candidate.request.connection);
-    let is_there = |other: &Candidate| other.host.node() == node;
-    if index != 0 && waiting.iter().any(|other| is_there(other) && other.request.connection == 0) {
+    let of = |other: &Candidate| (other.host.node() == node).then_some(other.request.connection);
+    if waiting.iter().filter_map(of).any(|other| is_given_up(index, other)) {
         cx.mark("connection was given up before it could wait");
         return refuse_replaced(cx, api, &candidate);
     }
-    for replaced in
-        waiting.extract_if(.., |other| is_there(other) && (index == 0 || other.request.connection == index))
-    {
+    for replaced in waiting.extract_if(.., |other| of(other).is_some_and(|other| takes_place(index, other))) {
         refuse_replaced(cx, api, &replaced);
     }
     waiting.push(candidate);
@@ -264,8 +311,12 @@ fn newer(cx: &mut Context<'_>, api: NodeId, present: Candidate, candidate: Candi
 }
 
 fn refuse_replaced(cx: &mut Context<'_>, api: NodeId, candidate: &Candidate) {
-    let detail = format!("a later connection of node {api} has taken its place");
-    refuse(cx, candidate, ErrorCode::NodeIdInUse, detail);
+    refuse(cx, candidate, ErrorCode::NodeIdInUse, replaced(api));
+}
+
+/// Why a connection is refused that another one of the same node has taken the place of.
+pub(crate) fn replaced(api: NodeId) -> String {
+    format!("a later connection of node {api} has taken its place")
 }
 
 fn refuse_older(cx: &mut Context<'_>, api: NodeId, known: Incarnation, candidate: &Candidate) {
@@ -287,6 +338,7 @@ fn confirm(cx: &mut Context<'_>, api: NodeId, session: &Session, candidate: &Can
         api: api.0,
         incarnation: session.incarnation.0,
         ticket: session.ticket,
+        admission: session.admission,
     };
     cold::write(&mut cx.frame(SignalNumber::ApiAdmissionConfirm, candidate.host), &body);
 }

@@ -12,14 +12,17 @@
 
 use crate::Membership;
 use crate::closing::close_order;
+use crate::connect::{is_given_up, replaced, takes_place};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::membership::{
-    ApiAdmissionConfirm, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody,
-    CloseConnectionOrder,
+    ApiAdmissionConfirm, ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest,
+    ApiNodeBody, CloseConnectionOrder, CloseSessionOrder,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -27,6 +30,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 struct Greeting {
     driver: Address,
     request: ApiConnectRequest,
+    /// That of its session; drawn here if it asks for a new one.
+    ticket: u64,
 }
 
 impl Greeting {
@@ -82,6 +87,13 @@ impl Host {
         self.served.iter().filter(|(_, served)| served.closing == Closing::No).map(|(&api, _)| api)
     }
 
+    /// Keeps a greeting under a new number, which it returns.
+    fn insert(&mut self, greeting: Greeting) -> u64 {
+        self.numbered += 1;
+        self.greetings.insert(self.numbered, greeting);
+        self.numbered
+    }
+
     /// Takes some greetings out, in their order.
     fn take_greetings(&mut self, is_meant: impl Fn(&Greeting) -> bool) -> Vec<Greeting> {
         let meant = self.greetings.iter().filter(|(_, greeting)| is_meant(greeting));
@@ -89,12 +101,23 @@ impl Host {
         numbers.iter().filter_map(|number| self.greetings.remove(number)).collect()
     }
 
-    /// Whether a greeting is of a session whose connections to this data node are being closed.
+    /// Whether a session has connections to this data node, if only such as are being closed.
+    pub fn serves(&self, api: NodeId, incarnation: Incarnation) -> bool {
+        self.served.get(&api).is_some_and(|served| served.incarnation == incarnation)
+    }
+
+    /// Whether a greeting says to be of a session whose connections to this data node are being closed.
     fn is_closing(&self, greeting: &Greeting) -> bool {
         let served = self.served.get(&NodeId(greeting.request.node));
         served.is_some_and(|served| {
             served.closing != Closing::No && greeting.is_of(NodeId(greeting.request.node), served.incarnation)
         })
+    }
+
+    /// The indexes of the connections of a session that are held back.
+    fn held_back(&self, ticket: u64) -> impl Iterator<Item = u16> {
+        let of_session = self.greetings.values().filter(move |greeting| greeting.ticket == ticket);
+        of_session.map(|greeting| greeting.request.connection)
     }
 
     /// Drivers that have not reported in time that the connections of an API node are closed.
@@ -124,6 +147,13 @@ fn registrar(cx: &Context<'_>) -> Address {
     Address::new(president, BlockNumber::Membership, 0)
 }
 
+/// A ticket for a new session. It has the node's id, so that no two hosts draw the same one, whatever their random numbers
+/// begin with.
+fn draw_ticket(cx: &mut Context<'_>) -> u64 {
+    let own = cx.own().node();
+    cx.random().u64(..) << 8 | u64::from(own.0)
+}
+
 fn refuse(cx: &mut Context<'_>, greeting: &Greeting, code: u16, detail: String) {
     let body = ApiConnectRefuse { waiting: greeting.request.waiting, code, detail };
     cold::write(&mut cx.frame(SignalNumber::ApiConnectRefuse, greeting.driver), &body);
@@ -133,22 +163,51 @@ impl Membership {
     /// A driver has read a greeting.
     pub(crate) fn on_api_connect_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let request: ApiConnectRequest = cold::read(frame)?;
-        self.ask_registrar(cx, Greeting { driver: frame.sender(), request });
+        let connection = request.connection;
+        let ticket = if request.ticket == 0 { draw_ticket(cx) } else { request.ticket };
+        let greeting = Greeting { driver: frame.sender(), request, ticket };
+        if connection < CONNECTIONS_MAX {
+            self.ask_registrar(cx, greeting);
+        } else {
+            let detail = format!("connection {connection}; 0 to {} are allowed", CONNECTIONS_MAX - 1);
+            refuse(cx, &greeting, ErrorCode::BadHandshake as u16, detail);
+        }
         Some(())
     }
 
     /// Asks the registrar about a greeting, under a new number; not yet if its session is being closed here.
     fn ask_registrar(&mut self, cx: &mut Context<'_>, greeting: Greeting) {
-        self.host.numbered += 1;
-        let waiting = self.host.numbered;
-        let is_held_back = self.host.is_closing(&greeting) && !cx.has_bug(InjectedBug::ReconnectDoesNotWait);
-        if is_held_back {
-            cx.mark("greeting is held back until its session is closed");
-        } else {
-            let request = ApiConnectRequest { waiting, ..greeting.request };
-            cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
+        let is_known = self.sessions.ticket(NodeId(greeting.request.node)) == Some(greeting.ticket);
+        let is_held_back = is_known && self.host.is_closing(&greeting);
+        if is_held_back && !cx.has_bug(InjectedBug::ReconnectDoesNotWait) {
+            return self.hold_back(cx, greeting);
         }
-        self.host.greetings.insert(waiting, greeting);
+        let ApiConnectRequest { node, incarnation, connection, ticket, admission, lost, .. } =
+            greeting.request.clone();
+        let (is_new, ticket) = (ticket == 0, greeting.ticket);
+        let waiting = self.host.insert(greeting);
+        let request =
+            ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket, admission, lost };
+        cold::write(&mut cx.frame(SignalNumber::ApiAdmissionRequest, registrar(cx)), &request);
+    }
+
+    /// Keeps a greeting until its session is closed; but no more of a session than it may have connections.
+    fn hold_back(&mut self, cx: &mut Context<'_>, greeting: Greeting) {
+        let ApiConnectRequest { node, connection, ticket, .. } = greeting.request;
+        let api = NodeId(node);
+        let is_late = self.host.held_back(ticket).any(|other| is_given_up(connection, other));
+        if is_late {
+            cx.mark("connection was given up before it could be held back");
+            return refuse(cx, &greeting, ErrorCode::NodeIdInUse as u16, replaced(api));
+        }
+        let is_replaced =
+            |other: &Greeting| other.ticket == ticket && takes_place(connection, other.request.connection);
+        for other in self.host.take_greetings(is_replaced) {
+            cx.mark("connection takes the place of one that is held back");
+            refuse(cx, &other, ErrorCode::NodeIdInUse as u16, replaced(api));
+        }
+        cx.mark("greeting is held back until its session is closed");
+        self.host.insert(greeting);
     }
 
     /// Asks once more about greetings of a session, behind what the registrar is sent about it; or holds them back.
@@ -167,13 +226,14 @@ impl Membership {
     }
 
     pub(crate) fn on_api_admission_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let ApiAdmissionConfirm { waiting, api, incarnation, ticket } = cold::read(frame)?;
-        let Some(Greeting { driver, request }) = self.host.greetings.remove(&waiting) else {
+        let ApiAdmissionConfirm { waiting, api, incarnation, ticket, admission } = cold::read(frame)?;
+        let Some(Greeting { driver, request, .. }) = self.host.greetings.remove(&waiting) else {
             cx.mark("confirm of a greeting that a report has covered");
             return Some(());
         };
         let view = cx.view().clone();
-        let confirm = ApiConnectConfirm { waiting: request.waiting, api, incarnation, ticket, view };
+        let waiting = request.waiting;
+        let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission, view };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
         let (api, incarnation, last_seen) = (NodeId(api), Incarnation(incarnation), cx.now());
         let new = || Served { incarnation, drivers: BTreeSet::new(), closing: Closing::No, last_seen };
@@ -208,9 +268,10 @@ impl Membership {
         let (api, incarnation) = (NodeId(body.api), Incarnation(body.incarnation.get()));
         let driver = frame.sender();
         let is_closed = |greeting: &Greeting| greeting.driver == driver && greeting.is_of(api, incarnation);
-        for gone in self.host.take_greetings(is_closed) {
+        let gone = self.host.take_greetings(is_closed);
+        for greeting in &gone {
             cx.mark("waiting connection was closed with its session");
-            refuse(cx, &gone, ErrorCode::ConnectionLost as u16, String::new());
+            refuse(cx, greeting, ErrorCode::ConnectionLost as u16, String::new());
         }
         match self.host.served.get_mut(&api) {
             Some(served) if served.incarnation == incarnation && served.drivers.contains(&driver) => {
@@ -241,7 +302,13 @@ impl Membership {
                     self.report_closed(cx, api, incarnation);
                 }
             }
-            Some(_) | None => cx.mark("late report of a broken connection"),
+            Some(_) | None => {
+                cx.mark("late report of a broken connection");
+                if !gone.is_empty() && !self.host.serves(api, incarnation) {
+                    // The registrar may have confirmed them, or is going to: nobody has these connections.
+                    self.report_closed(cx, api, incarnation);
+                }
+            }
         }
         Some(())
     }
@@ -261,7 +328,7 @@ impl Membership {
 
     /// Nothing more comes here from a session, except through drivers that are late.
     pub(crate) fn report_closed(&mut self, cx: &mut Context<'_>, api: NodeId, incarnation: Incarnation) {
-        self.sessions.note_closed(api);
+        self.sessions.note_closed(api, incarnation);
         let body = ApiNodeBody::new(api, incarnation);
         cx.frame(SignalNumber::ApiConnectionsClosedReport, registrar(cx)).put(&body);
         self.ask_again_about(cx, api, incarnation);
@@ -286,20 +353,32 @@ impl Membership {
         frame: &Frame<'_>,
     ) -> Option<()> {
         let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        if !self.close_api_node(cx, order) {
-            cx.mark("API node is closed for a data node that it is not connected to");
-            cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(order);
+        if self.close_api_node(cx, order) {
+            return Some(());
+        }
+        match self.sessions.note_unwanted(order) {
+            Some(unwanted) => {
+                cx.mark("API node is closed for a data node that it is not connected to");
+                cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(&unwanted);
+            }
+            None => cx.mark("order to close an API node that is not admitted"),
         }
         Some(())
     }
 
+    /// Has another registrar close what blocks of this node want closed.
+    pub(crate) fn demand_again(&mut self, cx: &mut Context<'_>) {
+        for unwanted in self.sessions.unwanted() {
+            cx.mark("next registrar is to close an API node, too");
+            cx.frame(SignalNumber::ApiUnwantedReport, registrar(cx)).put(&unwanted);
+        }
+    }
+
     /// The registrar wants the connections of an API node to this data node closed.
     pub(crate) fn on_api_disconnect_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (order, _) = frame.head::<CloseConnectionOrder>()?;
-        let api = NodeId(order.api);
-        if !self.close_api_node(cx, order)
-            && let Some(incarnation) = self.sessions.incarnation(api)
-        {
+        let (CloseSessionOrder { order, incarnation, .. }, _) = frame.head()?;
+        let (api, incarnation) = (NodeId(order.api), Incarnation(incarnation.get()));
+        if !(self.host.serves(api, incarnation) && self.close_api_node(cx, order)) {
             // An earlier report is under way, or has met an earlier registrar.
             self.report_closed(cx, api, incarnation);
         }

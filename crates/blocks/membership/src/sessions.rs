@@ -11,7 +11,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Context;
-use vinga_wire::membership::{ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, SessionStage};
+use vinga_wire::membership::{
+    ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, CloseSessionOrder, SessionStage,
+};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// A session, as the registrar has last described it.
@@ -25,6 +27,15 @@ struct Record {
     has_closed: bool,
     /// What the next registrar asks for before that.
     next: Option<(ApiSessionRequest, Address)>,
+    /// A block of this node, which has no connection of it, wants it closed. Kept until that is done: the registrar which
+    /// has received this may fail.
+    unwanted: Option<CloseSessionOrder>,
+}
+
+impl Record {
+    fn is_of(&self, incarnation: Incarnation) -> bool {
+        self.described.incarnation == incarnation.0
+    }
 }
 
 /// The sessions that this node knows.
@@ -47,16 +58,30 @@ impl Sessions {
         }
     }
 
-    /// The present session of an id.
-    pub fn incarnation(&self, api: NodeId) -> Option<Incarnation> {
-        self.known.get(&api).map(|record| Incarnation(record.described.incarnation))
+    /// That of the present session of an id.
+    pub fn ticket(&self, api: NodeId) -> Option<u64> {
+        self.known.get(&api).map(|record| record.described.ticket)
     }
 
     /// All connections of a session to this node have been closed.
-    pub fn note_closed(&mut self, api: NodeId) {
-        if let Some(record) = self.known.get_mut(&api) {
+    pub fn note_closed(&mut self, api: NodeId, incarnation: Incarnation) {
+        if let Some(record) = self.known.get_mut(&api).filter(|record| record.is_of(incarnation)) {
             record.has_closed = true;
         }
+    }
+
+    /// A block wants the present session of an id closed; nothing if none is admitted.
+    pub fn note_unwanted(&mut self, order: &CloseConnectionOrder) -> Option<CloseSessionOrder> {
+        let record = self.known.get_mut(&NodeId(order.api))?;
+        let is_admitted = record.described.stage == SessionStage::Admitted;
+        let incarnation = Incarnation(record.described.incarnation);
+        record.unwanted = is_admitted.then(|| CloseSessionOrder::new(*order, incarnation));
+        record.unwanted
+    }
+
+    /// The sessions that blocks of this node want closed, and which are not yet.
+    pub fn unwanted(&self) -> Vec<CloseSessionOrder> {
+        self.known.values().filter_map(|record| record.unwanted).collect()
     }
 
     /// All sessions, as they were last described; and whether connections to this node have been closed since they were
@@ -132,7 +157,8 @@ impl Membership {
                     awaited.extend(self.host.late_drivers(api));
                 }
                 assert!(!awaited.is_empty(), "every node has a block that is notified");
-                let record = Record { described, requester, awaited, has_closed: false, next: None };
+                let (has_closed, next, unwanted) = (false, None, None);
+                let record = Record { described, requester, awaited, has_closed, next, unwanted };
                 self.sessions.known.insert(api, record);
             }
         }

@@ -11,23 +11,25 @@
 //! | stages at hosts | what was under way | it goes on as |
 //! |---|---|---|
 //! | *failed* at one of them, or *closed* at some and unknown to all others | it is being forgotten | *Failing* |
-//! | *admitted* at some and unknown to others (perhaps *closed* at others: two registrars died one after the other) | its first admission: nobody has been confirmed | *Closing*, then *Failing*; its greeting is asked about once more, and then begins a session as a newer one would |
+//! | *admitted* at some and unknown to others (perhaps *closed* at others: two registrars died one after the other) | its first admission: nobody has been confirmed | *Closing*, then *Failing*, unless its greeting is asked about once more: that is admitted after *Closing* |
 //! | *admitted* at all, with connections | nothing | *Connected* |
 //! | *admitted* at all, without connections or with closed ones; *closed* at some or all | it was being closed, or came back | *Disconnecting* or *Closing*, then *Closed*, with the whole grace time |
 //!
-//! A stage that a host has reached already is confirmed without the blocks. A disconnect notice may be lost with the
-//! president: that costs the grace time.
+//! A greeting that is asked about once more has the ticket which its host has drawn: so the session is found that the
+//! registrar before has begun for it, however far its admission had come, and goes on. What a block wants closed is asked
+//! for once more, too. A stage that a host has reached already is confirmed without the blocks. A disconnect notice may be
+//! lost with the president: that costs the grace time.
 
 use crate::Membership;
 use crate::api_nodes::{Next, Session, State};
-use crate::closing::close_order;
+use crate::closing::connection_lost;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::membership::{ApiNodesConfirm, KnownConnections, KnownSession, SessionStage};
 use vinga_wire::view::ViewChange;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the next registrar knows before it decides about anything.
 pub struct Succession {
@@ -157,7 +159,8 @@ impl Membership {
             "API node {api}: a session begins when all hosts have forgotten the one before"
         );
         let requested = Incarnation(described.requested);
-        let session = Session { incarnation, requested, ticket: described.ticket };
+        let admission = at.iter().map(|(_, known)| known.described.admission).max().unwrap_or(1);
+        let session = Session { incarnation, requested, ticket: described.ticket, admission };
         let has = |stage| at.iter().any(|(_, known)| known.described.stage == stage);
         let is_everywhere = at.len() == hosts;
         // Another registrar may have died while it gave an admission up: then it is admitted at some still.
@@ -166,6 +169,7 @@ impl Membership {
             cx.mark("next registrar goes on forgetting a session");
             self.enter_failing(cx, api, session, None);
         } else if !is_everywhere {
+            // If its greeting is asked about once more, that goes on with it.
             cx.mark("next registrar gives up an admission");
             let session = Session { requested: Incarnation(0), ..session };
             self.notify_closed(cx, api, session, Next::NotThisSession);
@@ -182,12 +186,13 @@ impl Membership {
                 cx.mark("next registrar goes on with a connected session");
             } else {
                 cx.mark("next registrar closes a session");
-                self.enter_disconnecting(cx, &close_order(api, ErrorCode::ConnectionLost, 0), Next::Nobody);
+                self.enter_disconnecting(cx, &connection_lost(api), Next::Nobody);
             }
         }
     }
 
-    /// Adopts a view: greetings that are not answered, and all reports from now on, go to its president.
+    /// Adopts a view: greetings that are not answered, and all reports from now on, go to its president. Closing that
+    /// was asked of the president before is asked for once more.
     pub(crate) fn follow_president(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         let (before, now) = (change.old.president(), change.new.president());
         if before == now {
@@ -197,5 +202,6 @@ impl Membership {
             self.become_registrar(cx);
         }
         self.ask_again(cx);
+        self.demand_again(cx);
     }
 }

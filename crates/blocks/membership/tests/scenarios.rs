@@ -9,8 +9,8 @@ use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, check_golden};
 use vinga_membership::{Membership, Phase};
 use vinga_wire::membership::{
-    ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm, ApiSessionRequest,
-    HeartbeatBody, SessionStage,
+    ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm,
+    ApiSessionRequest, HeartbeatBody, SessionStage,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
@@ -20,7 +20,7 @@ fn check(name: &str, harness: &Harness<Membership>) {
 }
 
 fn request(waiting: u64, node: u8, incarnation: u32, connection: u16, ticket: u64) -> ApiConnectRequest {
-    ApiConnectRequest { waiting, node, incarnation, connection, ticket }
+    ApiConnectRequest { waiting, node, incarnation, connection, ticket, admission: 0, lost: Vec::new() }
 }
 
 /// The confirm that was sent last.
@@ -141,7 +141,10 @@ fn reconnect_within_grace() {
     connect(&mut h, 1, &request(23, 145, 7, 1, ticket));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     h.heading("one of the same index to another data node does not");
-    h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &request(21, 145, 7, 0, ticket)))
+    let (waiting, node, incarnation, connection, is_new, lost) = (21, 145, 7, 0, false, Vec::new());
+    let asked =
+        ApiAdmissionRequest { waiting, node, incarnation, connection, is_new, ticket, admission: 0, lost };
+    h.send(OTHER, SignalNumber::ApiAdmissionRequest, |w| cold::write(w, &asked))
         .expect("a membership may send this");
     assert!(h.take_sent().is_empty());
     all_confirm(&mut h, SessionStage::Closed, 145, 7);
@@ -240,15 +243,17 @@ fn newer_session() {
     connect(&mut h, 1, &request(6, 150, 8, 0, 0));
     assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
     all_confirm(&mut h, SessionStage::Failed, 150, 7);
-    all_admit(&mut h, 150, 9);
+    all_admit(&mut h, 150, 8);
     assert_eq!(confirmed(&mut h).waiting, 5);
-    h.heading("in the grace time the newer session ends it");
-    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 9);
-    all_confirm(&mut h, SessionStage::Closed, 150, 9);
-    connect(&mut h, 1, &request(7, 150, 10, 0, 0));
-    all_confirm(&mut h, SessionStage::Failed, 150, 9);
-    all_admit(&mut h, 150, 10);
-    assert_eq!(confirmed(&mut h).waiting, 7);
+    h.heading("in the grace time the newer session ends it; newer is who asks for a greater incarnation");
+    report(&mut h, DRIVERS[1], SignalNumber::ApiDisconnectedReport, 150, 8);
+    all_confirm(&mut h, SessionStage::Closed, 150, 8);
+    connect(&mut h, 1, &request(7, 150, 9, 0, 0));
+    assert_eq!(refused(&mut h), ErrorCode::NodeIdInUse);
+    connect(&mut h, 1, &request(8, 150, 10, 0, 0));
+    all_confirm(&mut h, SessionStage::Failed, 150, 8);
+    all_admit(&mut h, 150, 9);
+    assert_eq!(confirmed(&mut h).waiting, 8);
     check("newer_session.txt", &h);
 }
 
@@ -353,7 +358,8 @@ fn bad_signals_close_the_api_node() {
 fn blocks_are_notified_for_another_registrar() {
     let mut h = harness();
     let stage = |h: &mut Harness<Membership>, stage| {
-        let request = ApiSessionRequest { api: 145, incarnation: 7, requested: 7, ticket: 3, stage };
+        let (requested, admission) = (7, 1);
+        let request = ApiSessionRequest { api: 145, incarnation: 7, requested, ticket: 3, admission, stage };
         h.send(OTHER, SignalNumber::ApiSessionRequest, |writer| cold::write(writer, &request))
             .expect("a membership may send this");
     };

@@ -463,6 +463,7 @@ impl Client {
     }
 
     fn on_hello_refuse(&mut self, link: LinkId, refusal: Refusal) {
+        self.sessions.note_refused(link.endpoint());
         let is_declared_failed = self.sessions.is_declared_failed(&refusal);
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
         if code == ErrorCode::SameDataNode {
@@ -483,7 +484,7 @@ impl Client {
         }
         self.give_up_questions(ErrorCode::UnknownOutcome);
         self.net.outcomes.reset();
-        self.net.incarnation.0 += 1;
+        self.net.request_newer();
         self.net.api = NodeId(self.net.settings.node);
         self.sessions.forget_ticket();
     }

@@ -98,6 +98,8 @@ pub struct Net {
     pub now: Tick,
     pub api: NodeId,
     pub incarnation: Incarnation,
+    /// What it asks for when it begins a session: more each time.
+    pub requested: Incarnation,
     pub view: u32,
     pub epoch_seen: u64,
     pub links: Vec<Link>,
@@ -118,6 +120,7 @@ impl Net {
             now: Tick(0),
             api: NodeId(settings.node),
             incarnation: settings.incarnation,
+            requested: settings.incarnation,
             view: 0,
             epoch_seen: 0,
             links: (0..links).map(|_| Link::default()).collect(),
@@ -135,6 +138,11 @@ impl Net {
     #[inline]
     pub fn link(&mut self, link: LinkId) -> &mut Link {
         &mut self.links[link.index()]
+    }
+
+    /// The next session that is asked for is newer than all that this client has had or may have been given.
+    pub fn request_newer(&mut self) {
+        self.requested = Incarnation(self.requested.max(self.incarnation).0.saturating_add(1));
     }
 
     /// This client's address.

@@ -17,6 +17,12 @@
 //! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
 //! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
+//! A greeting names the data nodes whose connections were lost and not opened again: what was sent there is finished before
+//! the session is admitted elsewhere.
+//!
+//! If a connection breaks before a greeting without a ticket is answered, the cluster may have begun a session nevertheless,
+//! which nobody knows. The next greeting asks for a newer one, so that it need not wait until that may come back no more.
+//!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
 
@@ -26,6 +32,7 @@ use crate::net::{Command, Net};
 use crate::routes::CoordinatorIndex;
 use alloc::format;
 use alloc::vec::Vec;
+use core::mem;
 use vinga_base::time::{Span, Tick};
 use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
@@ -58,8 +65,14 @@ struct Session {
     node: Option<NodeId>,
     /// Which start of the node has answered.
     incarnation: Incarnation,
+    /// In which admission of this client it was opened.
+    admission: u32,
+    /// In which admission connections to that node were lost, if none was opened since; else 0.
+    lost_in: u32,
     /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
+    /// Whether a session was asked for, and nothing was answered yet.
+    asks_for_session: bool,
     /// Attempts that have failed since it was ready.
     failures: u32,
     /// How often it has become ready.
@@ -74,6 +87,8 @@ pub(crate) struct Sessions {
     list: Vec<Session>,
     /// By which the cluster knows this incarnation of the client; 0 as long as it was not admitted.
     ticket: u64,
+    /// The newest admission of it that was learned of, 0 for none.
+    admission: u32,
     cluster_incarnation: Option<u64>,
     /// The random number of the database; 0 before the first connection.
     database: u64,
@@ -119,7 +134,10 @@ impl Sessions {
             state: State::Waiting { until: Tick(0) },
             node: None,
             incarnation: Incarnation(0),
+            admission: 0,
+            lost_in: 0,
             opened: 0,
+            asks_for_session: false,
             failures: 0,
             connects: 0,
             error: None,
@@ -128,6 +146,7 @@ impl Sessions {
         Sessions {
             list: (0..endpoints).map(session).collect(),
             ticket: 0,
+            admission: 0,
             cluster_incarnation: None,
             database: 0,
             is_leaving: false,
@@ -263,15 +282,19 @@ impl Sessions {
         place.last_received = now;
         place.hurry();
         let connected = if link.connection() == 0 { self.connected_nodes() } else { Vec::new() };
+        self.get_mut(link.endpoint()).asks_for_session = ticket == 0;
+        let incarnation = if ticket == 0 { net.requested } else { net.incarnation };
         let hello = HelloRequest {
             magic: MAGIC,
             version: PROTOCOL_VERSION,
             cluster: net.settings.cluster.clone(),
             node: net.api.0,
-            incarnation: net.incarnation.0,
+            incarnation: incarnation.0,
             connection: link.connection(),
             ticket,
             connected,
+            admission: self.admission,
+            lost: self.lost_nodes(),
         };
         let driver = Address::new(node, BlockNumber::Driver, 0);
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
@@ -282,6 +305,18 @@ impl Sessions {
         let answered =
             self.list.iter().filter(|s| matches!(s.state, State::Further { .. } | State::Ready { .. }));
         answered.filter_map(|session| Some(session.node?.0)).collect()
+    }
+
+    /// The data nodes to which connections of the newest admission were lost. Those of earlier ones are closed everywhere.
+    fn lost_nodes(&self) -> Vec<u8> {
+        let lost =
+            self.list.iter().filter(|session| session.lost_in != 0 && session.lost_in == self.admission);
+        lost.filter_map(|session| Some(session.node?.0)).collect()
+    }
+
+    /// A greeting was refused: no session was begun for it.
+    pub fn note_refused(&mut self, endpoint: u16) {
+        self.get_mut(endpoint).asks_for_session = false;
     }
 
     /// A greeting was refused because this address leads to a data node that is connected by another one.
@@ -312,6 +347,7 @@ impl Sessions {
         if other.is_some() {
             return Err(Error::with_detail(ErrorCode::SameDataNode, format!("data node {node}")));
         }
+        self.admission = self.admission.max(confirm.admission);
         let known = self.cluster_incarnation;
         let mut is_restarted = false;
         let session = self.get_mut(endpoint);
@@ -319,6 +355,8 @@ impl Sessions {
             (State::First { since }, 0) => {
                 net.api = NodeId(confirm.api);
                 net.incarnation = Incarnation(confirm.api_incarnation);
+                session.asks_for_session = false;
+                (session.admission, session.lost_in) = (confirm.admission, 0);
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
@@ -376,9 +414,15 @@ impl Sessions {
         let (first, longest) = net.settings.reconnect_pause;
         let pause = Span(first.0 << session.failures.min(16)).min(longest);
         session.failures += 1;
+        if matches!(session.state, State::Further { .. } | State::Ready { .. }) {
+            session.lost_in = session.admission;
+        }
         session.state = State::Waiting { until: net.now + pause };
         session.error = Some(error);
         session.is_tried = true;
+        if mem::take(&mut session.asks_for_session) {
+            net.request_newer();
+        }
         for connection in 0..CONNECTIONS_MAX {
             if session.opened & 1 << connection != 0 {
                 let link = LinkId::new(endpoint, connection);
@@ -392,11 +436,12 @@ impl Sessions {
     /// The next incarnation gets a ticket of its own.
     pub fn forget_ticket(&mut self) {
         self.ticket = 0;
+        self.admission = 0;
     }
 
     /// Finds the ways to all partitions and coordinators again.
     pub fn rebuild_routes(&self, net: &mut Net) {
-        let mut routes = core::mem::take(&mut net.routes);
+        let mut routes = mem::take(&mut net.routes);
         let link = |node, connection| self.link(node, connection);
         routes.rebuild(link, |name, link| net.outcomes.coordinator(name, link));
         net.routes = routes;

@@ -13,7 +13,7 @@ pub struct Settings {
     pub cluster: String,
     /// Node id that is wanted, 0 for any free one.
     pub node: u8,
-    /// Greater than any incarnation of this API node before, from a clock; the cluster may give a greater one.
+    /// Greater than what any earlier start of this API node has asked for, from a clock. The cluster gives one of its own.
     pub incarnation: Incarnation,
     /// How often a data node gets word that this client is alive. It gives a client up after four of its own intervals
     /// (of 1.5 s by default).

@@ -9,7 +9,7 @@ use vinga_client_core::{
 };
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frames;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::operation::OperationKind;
 use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
@@ -49,6 +49,8 @@ fn node_at(link: LinkId) -> u8 {
 struct Rig {
     client: Client,
     now: Tick,
+    /// How often the cluster has admitted it.
+    admission: u32,
 }
 
 /// A frame that the client has sent, and by which connection.
@@ -65,7 +67,8 @@ impl Sent {
 
 impl Rig {
     fn new(endpoints: u16) -> Self {
-        Rig { client: Client::new(Settings { endpoints, ..Settings::default() }), now: Tick(0) }
+        let client = Client::new(Settings { endpoints, ..Settings::default() });
+        Rig { client, now: Tick(0), admission: 1 }
     }
 
     fn advance(&mut self, millis: u64) {
@@ -123,6 +126,7 @@ impl Rig {
             ticket: 99,
             view: view.clone(),
             api_incarnation: 1,
+            admission: self.admission,
         };
         self.feed(link, SignalNumber::HelloConfirm, BlockNumber::Driver, |w| cold::write(w, &confirm));
     }
@@ -281,6 +285,67 @@ fn questions_of_nobody_are_open_until_they_are_answered() {
     let _ = rig.client.take_operations(second);
     rig.commit_insert(&table, 4);
     assert_eq!(rig.transactions_sent()[0].1, 2);
+}
+
+/// A greeting says which data nodes may not know that the session's connections to them are lost.
+#[test]
+fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
+    let view = first_view(&[0, 0]);
+    let mut rig = Rig::connected(2, &view);
+    let (first, second) = (LinkId::new(0, 0), LinkId::new(1, 0));
+    let lost_of = |rig: &mut Rig| -> Vec<(LinkId, Vec<u8>)> {
+        rig.greetings().into_iter().map(|(link, hello)| (link, hello.lost)).collect()
+    };
+    rig.break_link(second);
+    rig.advance(50);
+    assert_eq!(lost_of(&mut rig), [(second, vec![2])]);
+    // The attempt fails; meanwhile the other one is lost, too.
+    rig.break_link(second);
+    rig.break_link(first);
+    rig.advance(50);
+    assert_eq!(lost_of(&mut rig), [(first, vec![1, 2]), (second, vec![1, 2])]);
+    // The next admission means that everything before is over.
+    rig.admission = 2;
+    rig.admit(first, &view);
+    rig.break_link(second);
+    rig.advance(100);
+    assert_eq!(lost_of(&mut rig), [(second, vec![])]);
+    rig.admit(second, &view);
+    rig.break_link(first);
+    rig.advance(100);
+    assert_eq!(lost_of(&mut rig), [(first, vec![1])]);
+}
+
+/// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must not
+/// count as the older one. A refusal leaves nothing behind.
+#[test]
+fn who_asks_for_a_session_once_more_asks_for_a_newer_one() {
+    let view = first_view(&[0]);
+    let link = LinkId::new(0, 0);
+    let mut rig = Rig::new(1);
+    let requested = |rig: &mut Rig| {
+        rig.advance(2000);
+        let greetings = rig.greetings();
+        assert_eq!((greetings.len(), greetings[0].1.ticket), (1, 0));
+        greetings[0].1.incarnation
+    };
+    let refuse = |rig: &mut Rig, code: ErrorCode| {
+        let refusal = Refusal { request: 0, code: code as u16, detail: String::new() };
+        rig.feed(link, SignalNumber::HelloRefuse, BlockNumber::Driver, |w| cold::write(w, &refusal));
+        while rig.client.next_command().is_some() {}
+    };
+    assert_eq!(requested(&mut rig), 1);
+    rig.break_link(link);
+    assert_eq!(requested(&mut rig), 2);
+    refuse(&mut rig, ErrorCode::NodeIdInUse);
+    assert_eq!(requested(&mut rig), 2);
+    // It is admitted as incarnation 1, and later declared failed.
+    rig.admit(link, &view);
+    rig.break_link(link);
+    rig.advance(2000);
+    assert_eq!(rig.greetings()[0].1.incarnation, 1);
+    refuse(&mut rig, ErrorCode::UnknownOutcome);
+    assert_eq!(requested(&mut rig), 3);
 }
 
 /// The partitions of scans that were opened, and where.

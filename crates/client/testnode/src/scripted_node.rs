@@ -391,6 +391,7 @@ impl ScriptedNode {
             ticket: session.ticket,
             view,
             api_incarnation: hello.incarnation,
+            admission: 1,
         };
         self.connections.insert(connection, (api, hello.connection));
         self.send_on(connection, Address::NONE, driver, SignalNumber::HelloConfirm, |w| {

@@ -20,7 +20,8 @@
 //! Frames between data nodes carry the low byte of the sender's view. A frame of a newer view than this thread's is
 //! parked until the thread has adopted that view. It does so by `ViewChangedOrder`, which the driver feeds when nothing
 //! of the members that the new view has lost can arrive any more; then each block is notified ([`Host::view_changed`]).
-//! What the blocks send then is of the new view: its receivers adopt the view before they handle it.
+//! What the blocks send then is of the new view: its receivers adopt the view before they handle it. A thread that is
+//! behind may adopt a view that lacks the sender of a parked frame: nobody of that view obeys it, so the frame is dropped.
 
 use crate::context::{Context, LogEntry, Shared};
 use crate::files::{FileAnswer, FileData, FileRequest};
@@ -328,16 +329,25 @@ impl<H: Host> Executor<H> {
             )
     }
 
-    /// Puts parked frames in front of everything that is in the local lane: they are older.
+    /// Puts parked frames in front of everything that is in the local lane: they are older. Those of this view whose senders
+    /// are no members of it are dropped.
     fn unpark(&mut self) {
-        if self.parked.is_empty() {
+        let parked = core::mem::take(&mut self.parked);
+        let members = self.shared.view.members();
+        let mut frames = Vec::with_capacity(parked.len());
+        for frame in Frames(&parked) {
+            let is_of_member = members.iter().any(|member| member.node == frame.sender().node());
+            if is_of_member || self.is_of_newer_view(&frame) {
+                frame.append_to(&mut frames);
+            }
+        }
+        if frames.is_empty() {
             return;
         }
         self.unparked = true;
-        let mut parked = core::mem::take(&mut self.parked);
         let local = self.shared.outbox.lane_mut(LaneId::LOCAL);
-        parked.extend_from_slice(local);
-        *local = parked;
+        frames.extend_from_slice(local);
+        *local = frames;
     }
 
     /// Handles frames of the local lane, at most `frames_left`.
@@ -583,10 +593,10 @@ mod tests {
         views_adopted: u32,
     }
 
-    /// View 1 of a cluster of two nodes.
+    /// View 1 of a cluster of three nodes.
     fn view() -> ClusterView {
         let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
-        ClusterView::first(vec![member(1), member(2)])
+        ClusterView::first(vec![member(1), member(2), member(3)])
     }
 
     /// The order to adopt view 2, in which node 2 has failed.
@@ -711,7 +721,7 @@ mod tests {
     fn what_was_parked_comes_first_also_if_signals_are_left() {
         let (mut executor, _) = executor();
         executor.set_patient(true);
-        let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
+        let peer = Address::new(NodeId(3), BlockNumber::Coordinator, 0);
         executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer).unwrap();
         let api = Origin::Api(API.node());
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 0..3), api).unwrap();
@@ -721,6 +731,18 @@ mod tests {
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
         assert_eq!(order, [0, 1, 2, 0, 1, 2, 10, 11, 12, 13, 14, 30]);
         assert_eq!(executor.host().views_adopted, 1);
+    }
+
+    #[test]
+    fn what_was_parked_of_a_member_that_the_view_has_lost_is_dropped() {
+        let (mut executor, _) = executor();
+        let of = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
+        executor.feed(&frames(SignalNumber::EpochOrder, of(2), 2, 10..12), Origin::Peer).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, of(3), 2, 12..14), Origin::Peer).unwrap();
+        executor.feed(&view_change(), Origin::Node).unwrap();
+        let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
+        assert_eq!(order, [12, 13]);
+        assert!(executor.is_idle());
     }
 
     #[test]
@@ -748,7 +770,7 @@ mod tests {
     #[test]
     fn frames_of_a_newer_view_wait() {
         let (mut executor, _) = executor();
-        let peer = Address::new(NodeId(2), BlockNumber::Coordinator, 0);
+        let peer = Address::new(NodeId(3), BlockNumber::Coordinator, 0);
         executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..12), Origin::Peer).unwrap();
         executor.feed(&frames(SignalNumber::EpochOrder, peer, 1, 12..13), Origin::Peer).unwrap();
         assert!(!executor.is_idle());

@@ -354,7 +354,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ApiConnectRequest => cold!(membership::ApiConnectRequest),
         S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
         S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
-        S::ApiAdmissionRequest => cold!(membership::ApiConnectRequest),
+        S::ApiAdmissionRequest => cold!(membership::ApiAdmissionRequest),
         S::ApiAdmissionConfirm => cold!(membership::ApiAdmissionConfirm),
         S::ApiAdmissionRefuse => cold!(membership::ApiConnectRefuse),
         S::ApiSessionRequest => cold!(membership::ApiSessionRequest),
@@ -475,9 +475,15 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             cold::read::<start::NodeStartedOrder>(frame).map(|body| fields(format!("{body:?}")))
         }
         S::StopNodeOrder => cold::read::<file::StopNodeOrder>(frame).map(|body| format!("{body:?}")),
-        S::CloseConnectionOrder | S::ApiDisconnectOrder | S::ApiUnwantedReport => {
+        S::CloseConnectionOrder => {
             let (body, _) = frame.head::<membership::CloseConnectionOrder>()?;
             Some(format!("{{ api: {}, reason: {}, signal: {} }}", body.api, body.reason, body.signal))
+        }
+        S::ApiDisconnectOrder | S::ApiUnwantedReport => {
+            let (body, _) = frame.head::<membership::CloseSessionOrder>()?;
+            let membership::CloseConnectionOrder { api, reason, signal, .. } = body.order;
+            let incarnation = body.incarnation;
+            Some(format!("{{ api: {api}, incarnation: {incarnation}, reason: {reason}, signal: {signal} }}"))
         }
         S::EpochOrder => {
             let (body, _) = frame.head::<epoch::EpochOrder>()?;

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol that this build speaks. A node refuses a peer that speaks another.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// Begins every greeting, so that a stray client of another protocol is recognised.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VINGA\r\n\0");
@@ -38,8 +38,9 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node. With ticket 0 the one that it asks for, greater than any earlier one, taken from its
-    /// clock; else the one that it was admitted with.
+    /// Incarnation of the API node. With ticket 0 a number by which the cluster knows which of two sessions with one node id
+    /// is the newer: greater than any that it has asked for before, in this run (also if no answer came) or in an earlier one;
+    /// taken from its clock. Else the one that it was admitted with.
     pub incarnation: u32,
     /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
@@ -49,6 +50,11 @@ pub struct HelloRequest {
     /// The data nodes to which the client is connected by other addresses: one of these refuses with `SameDataNode`, and
     /// its id in place of the request.
     pub connected: Vec<u8>,
+    /// The newest admission of the session that the client has learned of; 0 for none.
+    pub admission: u32,
+    /// The data nodes to which it has lost its connections since then. They may not know that yet; the session is admitted by
+    /// another node only when they have finished what it had begun there.
+    pub lost: Vec<u8>,
 }
 
 /// Body of `HelloConfirm` (cold).
@@ -71,9 +77,11 @@ pub struct HelloConfirm {
     pub ticket: u64,
     /// The cluster as it is.
     pub view: ClusterView,
-    /// The API node's incarnation: the one that it asked for, or a greater one if an earlier session with this node id had
-    /// that or a later one. The ids of its transactions carry it.
+    /// The API node's incarnation: that after the one of the earlier session with this node id, if there was one; perhaps
+    /// less than what it asked for. The ids of its transactions carry its low 16 bits.
     pub api_incarnation: u32,
+    /// How often the session was admitted: first, and each time that it came back.
+    pub admission: u32,
 }
 
 /// Body of `HelloRefuse` and of every other cold refusal.

@@ -12,7 +12,7 @@
 //! | `ApiConnectedConfirm` | the same | host | what comes from it will be accepted here |
 //! | `ApiDisconnectedReport` | driver | host | a connection of the API node broke, all are closed now |
 //! | `ApiConnectionsClosedReport` | host | registrar | all connections to this data node are closed |
-//! | `ApiDisconnectOrder` | registrar | host | close all connections of this API node |
+//! | `ApiDisconnectOrder` | registrar | host | close all connections of this session |
 //! | `ApiConnectionClosedOrder` | host | coordinators, data managers, dictionary, info | end what depends on it |
 //! | `ApiConnectionClosedConfirm` | the same | host | everything received from it is finished |
 //! | `ApiFailedOrder` | host | the same | this incarnation of the API node has ended and will not reconnect |
@@ -22,7 +22,7 @@
 //! | `ApiLeavingReport` | host | registrar | the same |
 //! | `CloseConnectionOrder` | any block | driver | this API node broke the rules: close it, log the reason |
 //! | the same | driver | host | an order of a block for which this thread has no connection |
-//! | `ApiUnwantedReport` | host | registrar | the same, if the data node has none either |
+//! | `ApiUnwantedReport` | host | registrar | the same about this session, if the data node has none either |
 //! | `ApiNodesRequest` / `…Confirm` | the next registrar / host | | what do you know of all sessions? |
 //!
 //! Blocks accept nothing of an API node before they are notified that it is admitted, nor of another incarnation than
@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Body of `ApiConnectRequest` and `ApiAdmissionRequest` (cold).
+/// Body of `ApiConnectRequest` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ApiConnectRequest {
     /// The sender's number of the pending connection.
@@ -61,6 +61,32 @@ pub struct ApiConnectRequest {
     pub connection: u16,
     /// See [`crate::handshake::HelloRequest::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloRequest::admission`].
+    pub admission: u32,
+    /// See [`crate::handshake::HelloRequest::lost`].
+    pub lost: Vec<u8>,
+}
+
+/// Body of `ApiAdmissionRequest` (cold): a greeting, as the registrar is asked about it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiAdmissionRequest {
+    /// The host's number of the question.
+    pub waiting: u64,
+    /// See [`crate::handshake::HelloRequest::node`].
+    pub node: u8,
+    /// See [`crate::handshake::HelloRequest::incarnation`].
+    pub incarnation: u32,
+    /// See [`crate::handshake::HelloRequest::connection`].
+    pub connection: u16,
+    /// Whether it asks for a new session. If it is asked about once more, a registrar that has failed may have begun that
+    /// session.
+    pub is_new: bool,
+    /// That of its session. The host has drawn it if the session is new.
+    pub ticket: u64,
+    /// See [`crate::handshake::HelloRequest::admission`].
+    pub admission: u32,
+    /// See [`crate::handshake::HelloRequest::lost`].
+    pub lost: Vec<u8>,
 }
 
 /// Body of `ApiConnectConfirm` (cold).
@@ -74,6 +100,8 @@ pub struct ApiConnectConfirm {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloConfirm::admission`].
+    pub admission: u32,
     /// The cluster as it is.
     pub view: ClusterView,
 }
@@ -89,6 +117,8 @@ pub struct ApiAdmissionConfirm {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloConfirm::ticket`].
     pub ticket: u64,
+    /// See [`crate::handshake::HelloConfirm::admission`].
+    pub admission: u32,
 }
 
 /// How far a session has come.
@@ -113,6 +143,8 @@ pub struct ApiSessionRequest {
     pub requested: u32,
     /// What its further connections must know.
     pub ticket: u64,
+    /// How often it was admitted.
+    pub admission: u32,
     /// The stage.
     pub stage: SessionStage,
 }
@@ -204,7 +236,27 @@ pub struct HeartbeatBody {
     pub view: U32,
 }
 
-/// Body of `CloseConnectionOrder`, `ApiDisconnectOrder` and `ApiUnwantedReport`.
+/// Body of `ApiDisconnectOrder` and `ApiUnwantedReport`: a session is to be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CloseSessionOrder {
+    /// The API node whose connections are to be closed.
+    pub order: CloseConnectionOrder,
+    /// Zero.
+    pub unused: [u8; 2],
+    /// Its incarnation. Another one is not meant.
+    pub incarnation: U32,
+}
+
+impl CloseSessionOrder {
+    /// Builds a body.
+    pub fn new(order: CloseConnectionOrder, incarnation: vinga_base::Incarnation) -> Self {
+        CloseSessionOrder { order, unused: [0; 2], incarnation: U32::new(incarnation.0) }
+    }
+}
+
+/// Body of `CloseConnectionOrder`. Blocks don't know incarnations; a driver carries the order out before anybody learns
+/// that the block has confirmed a later stage of the session, so that it meets the one that is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CloseConnectionOrder {

@@ -51,6 +51,17 @@ enum State {
     },
 }
 
+/// What becomes of the demand to close an API node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closing {
+    /// It begins.
+    Begins,
+    /// It has begun before.
+    UnderWay,
+    /// This data node has no connection of it.
+    NotConnected,
+}
+
 /// Whether a joining connection is the API node's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Joined {
@@ -102,19 +113,20 @@ impl ApiNodes {
         }
     }
 
-    /// Begins to close all connections of an API node; false if it is not connected or being closed already.
-    pub fn begin_closing(&mut self, api: NodeId) -> bool {
+    /// Begins to close all connections of an API node, if there are some.
+    pub fn begin_closing(&mut self, api: NodeId) -> Closing {
         let state = &mut self.states[usize::from(api.0)];
         match mem::replace(state, State::Absent) {
             State::Open { incarnation, connected, .. } => {
                 let markers = connected.len() as u32 * u32::from(self.threads - 1);
                 *state = State::Closing { incarnation, steps_left: u32::from(self.threads) + markers };
-                true
+                Closing::Begins
             }
-            other @ (State::Absent | State::Closing { .. }) => {
+            other @ State::Closing { .. } => {
                 *state = other;
-                false
+                Closing::UnderWay
             }
+            State::Absent => Closing::NotConnected,
         }
     }
 
@@ -147,14 +159,14 @@ mod tests {
     #[test]
     fn the_last_step_reports() {
         let mut nodes = ApiNodes::new(3);
-        assert!(!nodes.begin_closing(API));
+        assert_eq!(nodes.begin_closing(API), Closing::NotConnected);
         let first = nodes.admit(API, Incarnation(7)).unwrap();
         assert_eq!(nodes.join(API, first, 0), Ok(Joined::First));
         assert_eq!(nodes.admit(API, Incarnation(7)), Some(first));
         assert_eq!(nodes.join(API, first, 1), Ok(Joined::Further));
         assert_eq!(nodes.join(API, first, 1), Err(ErrorCode::NodeIdInUse));
-        assert!(nodes.begin_closing(API));
-        assert!(!nodes.begin_closing(API));
+        assert_eq!(nodes.begin_closing(API), Closing::Begins);
+        assert_eq!(nodes.begin_closing(API), Closing::UnderWay);
         assert_eq!(nodes.join(API, first, 2), Err(ErrorCode::ConnectionLost));
         assert_eq!(nodes.admit(API, Incarnation(7)), None);
         // Three threads close, two of them send a marker to each of two others and get it back.
@@ -170,7 +182,8 @@ mod tests {
     fn the_same_incarnation_comes_back_by_another_admission() {
         let mut nodes = ApiNodes::new(1);
         let first = nodes.admit(API, Incarnation(7)).unwrap();
-        assert!(nodes.begin_closing(API), "admitted, but its connection has not been handed over");
+        let closing = nodes.begin_closing(API);
+        assert_eq!(closing, Closing::Begins, "admitted, but its connection has not been handed over");
         assert!(nodes.note_step(API));
         nodes.finish_closing(API);
         let second = nodes.admit(API, Incarnation(7)).unwrap();

@@ -123,6 +123,8 @@ mod tests {
             connection: 1,
             ticket: 0,
             connected: vec![6],
+            admission: 0,
+            lost: Vec::new(),
         }
     }
 

@@ -335,6 +335,8 @@ impl Listener {
             incarnation: hello.incarnation,
             connection: hello.connection,
             ticket: hello.ticket,
+            admission: hello.admission,
+            lost: hello.lost.clone(),
         };
         let membership = Address::new(self.settings.node, BlockNumber::Membership, 0);
         let mut frame = Vec::new();
@@ -389,6 +391,7 @@ impl Listener {
             ticket: confirm.ticket,
             view: confirm.view,
             api_incarnation: confirm.incarnation,
+            admission: confirm.admission,
         };
         let local = match pending.shares.then(NodeLink::make).transpose() {
             Ok(local) => local.map(Box::new),

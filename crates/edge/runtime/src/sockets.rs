@@ -7,6 +7,7 @@
 //! signals stand there gives nothing more until the lane is empty. Connections that have something left stand in the
 //! queue: the thread does not sleep.
 
+use crate::api_nodes::Closing;
 use crate::clock::Clock;
 use crate::connection::{Bounds, Broken, Connection, Piece, READ_BYTES, Way};
 use crate::lane_progress::LANE_BYTES;
@@ -357,16 +358,24 @@ impl Sockets {
     }
 
     /// Has all connections of the API node closed because it broke a rule.
-    pub fn refuse(&mut self, api: NodeId, code: ErrorCode, signal: u16, switchboard: &Switchboard) {
-        match self.places[usize::from(api.0)] {
-            Some(place) => self.give_up(usize::from(place), Broken::Rule(code, signal), switchboard),
-            None => {
-                if switchboard.close(api, Some(code)) {
-                    let (level, text) = reported(&Broken::Rule(code, signal));
-                    self.lines.write(level, WHO, format_args!("API node {api}: {text}"));
-                }
-            }
+    pub fn refuse(
+        &mut self,
+        api: NodeId,
+        code: ErrorCode,
+        signal: u16,
+        switchboard: &Switchboard,
+    ) -> Closing {
+        let why = Broken::Rule(code, signal);
+        if let Some(place) = self.places[usize::from(api.0)] {
+            self.give_up(usize::from(place), why, switchboard);
+            return Closing::UnderWay;
         }
+        let closing = switchboard.close(api, Some(code));
+        if closing == Closing::Begins {
+            let (level, text) = reported(&why);
+            self.lines.write(level, WHO, format_args!("API node {api}: {text}"));
+        }
+        closing
     }
 
     fn give_up(&mut self, place: usize, why: Broken, switchboard: &Switchboard) {
@@ -379,7 +388,7 @@ impl Sockets {
             Broken::Ended | Broken::Failed(_) => None,
             Broken::Rule(code, _) => Some(*code),
         };
-        if switchboard.close(api, reason) {
+        if switchboard.close(api, reason) == Closing::Begins {
             let (level, text) = reported(&why);
             self.lines.write(level, WHO, format_args!("API node {api} ({peer}): {text}"));
         }

@@ -4,7 +4,7 @@
 //! lock for each thread, emptied at the beginning of a turn, before the rings are. A thread handles no frame of a ring
 //! before it has read all messages that were posted before the frame was sent ([`crate::rings`]).
 
-use crate::api_nodes::{Admission, ApiNodes, Joined};
+use crate::api_nodes::{Admission, ApiNodes, Closing, Joined};
 use crate::listener::ListenerMessage;
 use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
@@ -169,16 +169,16 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Has all connections of an API node closed; false if they are being closed already.
-    pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> bool {
+    /// Has all connections of an API node closed.
+    pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> Closing {
         let mut nodes = lock(&self.api_nodes);
-        let begins = nodes.begin_closing(api);
-        if begins {
+        let closing = nodes.begin_closing(api);
+        if closing == Closing::Begins {
             for inbox in &self.threads {
                 inbox.post(Message::Close { api, reason });
             }
         }
-        begins
+        closing
     }
 
     /// One step of closing an API node is done; after the last one the main thread is notified.

@@ -347,6 +347,24 @@ fn garbage_is_refused_with_a_reason() {
 }
 
 #[test]
+fn an_order_to_close_who_is_not_connected_here_is_forwarded_to_membership() {
+    for settings in both_ways(2) {
+        let (node, records) = start(settings);
+        let mut client = connect(node.address());
+        let unwanted = || records.unwanted.lock().unwrap().clone();
+        for coordinator in [0, 1] {
+            client.ask(SignalNumber::ScanCloseOrder, coordinator, 1, &200u32.to_le_bytes()).unwrap();
+            wait_until("membership has the order", || unwanted() == vec![200; usize::from(coordinator) + 1]);
+        }
+        // For one that is connected, by another thread: that is closed.
+        client.ask(SignalNumber::ScanCloseOrder, 1, 1, b"").unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::NoSuchScan));
+        assert_eq!(unwanted(), [200, 200]);
+        node.stop();
+    }
+}
+
+#[test]
 fn many_connections_are_served_and_too_many_refused() {
     for settings in both_ways(2) {
         let (node, records) = start(settings);

@@ -26,6 +26,8 @@ impl Cluster {
             incarnation: 1,
             connection: thread,
             ticket: self.ticket,
+            admission: 0,
+            lost: Vec::new(),
         };
         let mut bytes = vec![];
         let signal = SignalNumber::ApiConnectRequest;

@@ -4,7 +4,7 @@
 
 use crate::common::{API_NODES_MAX, GRACE, HEARTBEAT};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, TransactionId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_membership::{Membership, Phase, Settings};
@@ -32,6 +32,19 @@ pub struct Waiting {
     /// If it greets behind a broken connection of its session to the same node: how often each block had finished what the
     /// session had begun when that broke.
     behind: Option<Finished>,
+    /// The data nodes to which its session has lost its connections, in the same way.
+    lost: Vec<(usize, Finished)>,
+}
+
+/// What a client knows of its session.
+#[derive(Default)]
+struct Known {
+    /// The newest admission.
+    admission: u32,
+    /// In which admission connections to a data node are open.
+    open: BTreeMap<usize, u32>,
+    /// In which admission they were lost, and how often each block there had finished what the session had begun.
+    lost: BTreeMap<usize, (Finished, u32)>,
 }
 
 /// How often each block of a node has finished what a session had begun.
@@ -84,6 +97,15 @@ pub struct Cluster {
     pub clients: Vec<Client>,
     /// Nodes and sessions, of which a connection has broken since they were last admitted.
     broken: BTreeMap<(usize, u8, u32), Finished>,
+    /// What clients know of their sessions.
+    known: BTreeMap<(u8, u32), Known>,
+    /// Confirms that their clients have not read: of which session, from which node, and of which admission.
+    unread: VecDeque<((u8, u32), usize, u32)>,
+    /// Sessions that a block wants closed: the node of the block, and how often each block there had finished what the
+    /// session had begun.
+    wanted_closed: Vec<(usize, (u8, u32), Finished)>,
+    /// With which incarnation each id was given last.
+    given: BTreeMap<u8, u32>,
     waiting_next: u64,
     pub answered: BTreeSet<u64>,
     /// Greetings at nodes that have failed.
@@ -147,6 +169,10 @@ impl Cluster {
             wires: BTreeMap::new(),
             clients: Vec::new(),
             broken: BTreeMap::new(),
+            known: BTreeMap::new(),
+            unread: VecDeque::new(),
+            wanted_closed: Vec::new(),
+            given: BTreeMap::new(),
             waiting_next: 0,
             answered: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -237,6 +263,18 @@ impl Cluster {
         }
     }
 
+    /// When nothing is on its way, whom a block wanted closed was closed, even if a president has failed meanwhile.
+    fn check_wanted_closed(&mut self) {
+        for (at, session, before) in core::mem::take(&mut self.wanted_closed) {
+            let finished = self.finished(at, session);
+            assert!(
+                !self.nodes[at].is_alive || finished > before,
+                "a block of node {} wanted session {session:?} closed",
+                at + 1
+            );
+        }
+    }
+
     /// When nothing is on its way, who is taken for connected is.
     fn check_connections(&self) {
         for (api, incarnation, phase) in self.nodes[self.president()].harness.block().api_nodes() {
@@ -254,17 +292,30 @@ impl Cluster {
         self.waiting_next += 1;
         let Client { wants, incarnation, admitted } = self.clients[client];
         let (node, ticket) = admitted.unwrap_or((wants, 0));
-        let request = ApiConnectRequest { waiting: self.waiting_next, node, incarnation, connection, ticket };
+        let known = self.known.entry((node, incarnation)).or_default();
+        let admission = if ticket == 0 { 0 } else { known.admission };
+        let lost = known.lost.iter().filter(|(_, (_, lost_in))| *lost_in == admission);
+        let lost: Vec<(usize, Finished)> = lost.map(|(&at, &(finished, _))| (at, finished)).collect();
+        let (waiting, names) = (self.waiting_next, lost.iter().map(|&(at, _)| at as u8 + 1).collect());
+        let request =
+            ApiConnectRequest { waiting, node, incarnation, connection, ticket, admission, lost: names };
         let driver = &mut self.nodes[at].drivers[usize::from(connection % 2)];
         driver.outbox.push_back(Saying::Connect(request.clone()));
-        let waiting = Waiting { client, request, dead: false, covered: false, behind: None };
+        let waiting = Waiting { client, request, dead: false, covered: false, behind: None, lost };
         driver.waiting.insert(self.waiting_next, waiting);
     }
 
     /// The driver closes all that it has of an API node, greetings that wait too, and reports that.
     pub fn hang_up(&mut self, at: usize, driver: usize, api: u8) {
-        let driver = &mut self.nodes[at].drivers[driver];
-        if let Some((incarnation, connections)) = driver.connections.remove(&api) {
+        let removed = self.nodes[at].drivers[driver].connections.remove(&api);
+        if let Some((incarnation, connections)) = removed {
+            let finished = self.finished(at, (api, incarnation));
+            self.unread.retain(|&(session, from, _)| (session, from) != ((api, incarnation), at));
+            let known = self.known.entry((api, incarnation)).or_default();
+            if let Some(admission) = known.open.remove(&at) {
+                known.lost.insert(at, (finished, admission));
+            }
+            let driver = &mut self.nodes[at].drivers[driver];
             for Waiting { request, covered, .. } in driver.waiting.values_mut() {
                 *covered |= (request.node, request.incarnation) == (api, incarnation) && request.ticket != 0;
             }
@@ -275,6 +326,11 @@ impl Cluster {
 
     fn finished(&self, at: usize, session: (u8, u32)) -> Finished {
         [0, 1].map(|block| self.nodes[at].blocks[block].finished.get(&session).copied().unwrap_or(0))
+    }
+
+    /// How often each block of a node has finished what a session had begun.
+    pub fn finished_at(&self, at: usize, session: (u8, u32)) -> [u32; 2] {
+        self.finished(at, session)
     }
 
     pub fn driver_receives(&mut self, at: usize, driver: usize) -> bool {
@@ -303,7 +359,7 @@ impl Cluster {
     fn driver_is_confirmed(&mut self, at: usize, driver: usize, confirm: &ApiConnectConfirm) {
         assert!(self.answered.insert(confirm.waiting), "one answer");
         let waiting = self.nodes[at].drivers[driver].waiting.remove(&confirm.waiting);
-        let Waiting { client, request, dead, covered, behind } = waiting.expect("it asked");
+        let Waiting { client, request, dead, covered, behind, lost } = waiting.expect("it asked");
         if covered {
             return;
         }
@@ -316,10 +372,26 @@ impl Cluster {
             );
             self.broken.remove(&(at, confirm.api, confirm.incarnation));
         }
+        for (other, before) in lost.into_iter().filter(|_| !self.is_late) {
+            let finished = self.finished(other, session);
+            let is_finished = finished.iter().zip(before).all(|(&now, before)| now > before);
+            assert!(
+                is_finished || !self.nodes[other].is_alive,
+                "a session is admitted elsewhere when everything that it has sent is finished"
+            );
+        }
+        self.unread.push_back((session, at, confirm.admission));
         assert!(request.node == 0 || request.node == confirm.api);
         assert!(request.ticket == 0 || request.ticket == confirm.ticket);
         assert!(request.ticket == 0 || request.incarnation == confirm.incarnation);
-        assert!(request.incarnation <= confirm.incarnation);
+        if request.ticket == 0
+            && let Some(before) = self.given.insert(confirm.api, confirm.incarnation)
+        {
+            let transaction =
+                |incarnation| TransactionId::new(NodeId(confirm.api), Incarnation(incarnation), 1);
+            assert!(confirm.incarnation > before, "an id has ever greater incarnations");
+            assert_ne!(transaction(confirm.incarnation), transaction(before), "and other transactions");
+        }
         for other in self.live().flat_map(|node| &node.drivers) {
             if let Some((incarnation, _)) = other.connections.get(&confirm.api) {
                 assert_eq!(*incarnation, confirm.incarnation, "an id has one owner");
@@ -474,6 +546,11 @@ impl Cluster {
         if !node.is_alive || node.drivers[driver].connections.contains_key(&api) {
             return;
         }
+        let admitted = node.blocks[0].admitted.iter().find(|(admitted, _)| *admitted == api).copied();
+        if let Some(session) = admitted.filter(|_| self.is_open(api)) {
+            self.wanted_closed.push((at, session, self.finished(at, session)));
+        }
+        let node = &mut self.nodes[at];
         let sender = Address::new(NodeId(at as u8 + 1), BlockNumber::Driver, driver as u16);
         let (reason, signal) = (U16::new(1), U16::new(1));
         let order = CloseConnectionOrder { api, unused: 0, reason, signal };
@@ -517,11 +594,24 @@ impl Cluster {
         has_worked
     }
 
+    /// A client reads that a data node has confirmed a connection.
+    fn client_reads(&mut self) -> bool {
+        let Some((session, at, admission)) = self.unread.pop_front() else { return false };
+        let known = self.known.entry(session).or_default();
+        known.admission = known.admission.max(admission);
+        known.open.insert(at, admission);
+        known.lost.remove(&at);
+        true
+    }
+
     /// One signal is received, of those that wait: which, is for the caller to choose. False if none waits.
     pub fn receive_one(&mut self, choice: usize) -> bool {
         let nodes = self.nodes.len();
-        let ways = nodes * (nodes + 9);
+        let ways = nodes * (nodes + 9) + 1;
         (0..ways).map(|way| (way + choice) % ways).any(|way| {
+            if way + 1 == ways {
+                return self.client_reads();
+            }
             let (at, what) = (way / (nodes + 9), way % (nodes + 9));
             if !self.nodes[at].is_alive {
                 return false;
@@ -537,6 +627,38 @@ impl Cluster {
         })
     }
 
+    /// Drivers and blocks of these nodes answer until only signals between memberships are on their way, if any.
+    pub fn quiet_but_wires(&mut self, nodes: &[usize]) {
+        let mut has_worked = true;
+        while has_worked {
+            has_worked = false;
+            for &at in nodes {
+                while (0..2).any(|which| {
+                    self.driver_receives(at, which)
+                        || self.driver_says(at, which)
+                        || self.block_receives(at, which)
+                        || self.block_says(at, which)
+                }) {
+                    has_worked = true;
+                }
+            }
+        }
+    }
+
+    /// Everything arrives that one membership has sent to another.
+    pub fn deliver_all(&mut self, from: u8, to: u8) {
+        while self.wire_delivers(from, to) {}
+    }
+
+    /// A client greets a data node for the first time, and is answered; nothing else is under way.
+    pub fn come(&mut self, wants: u8, incarnation: u32, at: usize) -> usize {
+        self.clients.push(Client { wants, incarnation, admitted: None });
+        let client = self.clients.len() - 1;
+        self.greet(client, at, 0);
+        self.finish_all();
+        client
+    }
+
     /// Everybody answers until nothing is on its way.
     pub fn finish_all(&mut self) {
         while self.receive_one(0) {}
@@ -547,6 +669,7 @@ impl Cluster {
         for _ in 0..20 {
             self.finish_all();
             self.check_connections();
+            self.check_wanted_closed();
             self.advance(HEARTBEAT);
         }
         for node in self.nodes.iter().filter(|node| node.is_alive) {

@@ -2,6 +2,7 @@
 //! drivers, which stand in the driver's lane, and what blocks ask of files.
 
 use super::Worker;
+use crate::api_nodes::Closing;
 use crate::listener::ListenerMessage;
 use crate::stop_request::StopCause;
 use crate::switchboard::Message;
@@ -120,7 +121,12 @@ impl<H: Host> Worker<H> {
             Some(SignalNumber::CloseConnectionOrder) => {
                 let (order, _) = frame.head::<CloseConnectionOrder>().expect("blocks send whole orders");
                 let code = ErrorCode::from_number(order.reason.get()).unwrap_or(ErrorCode::InternalError);
-                self.sockets.refuse(NodeId(order.api), code, order.signal.get(), &self.switchboard);
+                let (api, signal) = (NodeId(order.api), order.signal.get());
+                let closing = self.sockets.refuse(api, code, signal, &self.switchboard);
+                let is_of_block = frame.sender().block() != Some(BlockNumber::Membership);
+                if closing == Closing::NotConnected && is_of_block {
+                    self.forward_to_membership(*order);
+                }
             }
             Some(SignalNumber::ApiDisconnectedReport) => {
                 let (body, _) = frame.head::<ApiNodeBody>().expect("drivers send whole markers");
@@ -160,6 +166,21 @@ impl<H: Host> Worker<H> {
                 self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
+        }
+    }
+
+    /// A block wants an API node closed that has no connection to this data node. The main thread receives that before
+    /// anything that this thread sends from now on, or has not sent yet: so the order is about the session that Membership
+    /// knows then, and about no later one.
+    fn forward_to_membership(&mut self, order: CloseConnectionOrder) {
+        let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
+        let mut frame = Vec::new();
+        let own = self.switchboard.driver(self.index);
+        FrameWriter::begin(&mut frame, SignalNumber::CloseConnectionOrder, 0, membership, own, 0).put(&order);
+        if self.index == self.switchboard.main_thread {
+            self.feed_own(&frame);
+        } else {
+            self.switchboard.threads[usize::from(self.switchboard.main_thread)].post(Message::Frames(frame));
         }
     }
 

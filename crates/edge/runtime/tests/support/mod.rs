@@ -46,6 +46,8 @@ pub const HANG_GUARD: Duration = Duration::from_secs(180);
 pub struct Records {
     /// `(node, incarnation)` of the API nodes that Membership was notified of as disconnected.
     pub gone: Mutex<Vec<(u8, u32)>>,
+    /// API nodes that blocks want closed, and that no thread of the node is connected to.
+    pub unwanted: Mutex<Vec<u8>>,
     /// How many pieces of some work were done.
     pub work: AtomicU64,
     /// By node id: whether it is connected, as far as Membership was notified.
@@ -55,7 +57,7 @@ pub struct Records {
 impl Default for Records {
     fn default() -> Self {
         let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
-        Records { gone: Mutex::default(), work: AtomicU64::new(0), connected }
+        Records { gone: Mutex::default(), unwanted: Mutex::default(), work: AtomicU64::new(0), connected }
     }
 }
 
@@ -97,6 +99,10 @@ impl Host for EchoHost {
                 self.records.connected[usize::from(body.api)].store(false, Ordering::Relaxed);
                 self.records.gone.lock().unwrap().push((body.api, incarnation));
             }
+            SignalNumber::CloseConnectionOrder => {
+                let (order, _) = frame.head::<CloseConnectionOrder>().unwrap();
+                self.records.unwanted.lock().unwrap().push(order.api);
+            }
             SignalNumber::KeyReadRequest => {
                 cx.frame(SignalNumber::KeyReadConfirm, frame.sender()).bytes(frame.body);
             }
@@ -128,8 +134,12 @@ impl Host for EchoHost {
             SignalNumber::ScanCloseOrder => {
                 let driver = cx.driver();
                 let reason = ErrorCode::NoSuchScan as u16;
+                let api = match number(frame) {
+                    0 => frame.sender().node().0,
+                    other => other as u8,
+                };
                 cx.frame(SignalNumber::CloseConnectionOrder, driver).put(&CloseConnectionOrder {
-                    api: frame.sender().node().0,
+                    api,
                     unused: 0,
                     reason: U16::new(reason),
                     signal: U16::new(SignalNumber::ScanCloseOrder as u16),
@@ -186,9 +196,8 @@ impl EchoHost {
         let driver = frame.sender();
         match admitted {
             Some((api, ticket)) => {
-                let (waiting, incarnation) = (request.waiting, request.incarnation);
-                let confirm =
-                    ApiConnectConfirm { waiting, api, incarnation, ticket, view: cx.view().clone() };
+                let (waiting, incarnation, view) = (request.waiting, request.incarnation, cx.view().clone());
+                let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission: 1, view };
                 cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);
                 cx.log(LogLevel::Info, format_args!("API node {api} is admitted"));
             }
