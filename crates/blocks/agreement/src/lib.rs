@@ -27,10 +27,11 @@ mod views;
 
 pub use arbitrator::{Arbitrator, Verdict};
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use peers::Peers;
-use round::Round;
+use round::{DEFER_INTERVALS, Round};
 use vinga_base::NodeId;
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, NodeSuspectReport};
@@ -69,6 +70,8 @@ pub struct Agreement {
     rounds: u32,
     /// When the next heartbeats are due.
     beat_due: Tick,
+    /// Since when this node would lead if it were certain that those before it have failed.
+    doubts_since: Option<Tick>,
     /// The lease that the drivers have.
     lease: Tick,
     /// This node is about to stop: it does nothing more.
@@ -109,6 +112,7 @@ impl Agreement {
             round: None,
             rounds: 0,
             beat_due: Tick(0),
+            doubts_since: None,
             lease: Tick(0),
             is_stopping: false,
         }
@@ -246,13 +250,39 @@ impl Agreement {
             self.view.members().iter().map(|member| member.node).find(|node| !suspects.contains(node));
         let leads = leads.expect("this node does not suspect itself");
         if leads == self.settings.node {
-            self.lead(cx, suspects);
+            if !self.lets_older_lead(cx, &suspects) {
+                self.lead(cx, suspects);
+            }
         } else {
+            self.doubts_since = None;
             let report =
                 NodeSuspectReport { view: self.view.number(), suspects: suspects.into_iter().collect() };
             let receiver = Self::address_of(leads);
             cold::write(&mut cx.frame(SignalNumber::NodeSuspectReport, receiver), &report);
         }
+    }
+
+    /// Whether this node leaves the lead for a while to older members that it suspects without being certain. They may
+    /// have given up this node, or are about to: then they go on, and it finds more of its connections closed.
+    fn lets_older_lead(&mut self, cx: &mut Context<'_>, suspects: &BTreeSet<NodeId>) -> bool {
+        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let older = self
+            .view
+            .members()
+            .iter()
+            .map(|member| member.node)
+            .take_while(|&node| node != self.settings.node);
+        let mut doubtful =
+            older.filter(|&node| suspects.contains(&node) && self.peers.may_lead(node, cx.now(), silent));
+        if doubtful.next().is_none() {
+            return false;
+        }
+        let since = *self.doubts_since.get_or_insert(cx.now());
+        let waits = cx.now().since(since) < Span(self.settings.heartbeat_interval.0 * DEFER_INTERVALS);
+        if waits {
+            cx.mark("younger data node lets an older one lead");
+        }
+        waits
     }
 
     /// Gives up members for good: nothing is accepted from them any more.

@@ -104,6 +104,13 @@ impl Peers {
         self.0.iter().filter(|(_, peer)| is_suspect(peer)).map(|(&node, _)| node).collect()
     }
 
+    /// Whether a suspect may lead a round for all that is known: it is not given up, its process may run, and something
+    /// has come from it lately.
+    pub(crate) fn may_lead(&self, node: NodeId, now: Tick, silent: Span) -> bool {
+        let peer = &self.0[&node];
+        !peer.is_given_up && peer.link != Link::Gone && now.since(peer.received) < silent
+    }
+
     /// Gives a member up; false if it was given up before.
     pub(crate) fn give_up(&mut self, node: NodeId) -> bool {
         let peer = self.0.get_mut(&node).expect("it is a member of the newest view");

@@ -14,9 +14,9 @@ use vinga_wire::agreement::{
 };
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
-/// Heartbeat intervals that few members wait before they ask the arbitrator: as long as the others may take to notice
-/// that they are gone.
-const DEFER_INTERVALS: u64 = 2;
+/// Heartbeat intervals that few members wait before they ask the arbitrator, and that a younger member waits before it
+/// leads: as long as others may take to go on without them.
+pub(crate) const DEFER_INTERVALS: u64 = 2;
 
 /// How far a round has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -35,6 +35,7 @@ impl Agreement {
         );
         self.peers.keep(&self.view);
         self.round = None;
+        self.doubts_since = None;
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &*self.view);
         self.renew_lease(cx);

@@ -119,6 +119,23 @@ fn a_cut_between_two_of_three_costs_one_of_them() {
 }
 
 #[test]
+fn broken_connections_cost_one_of_the_two() {
+    for (layout, one, other) in
+        [(&[0, 0][..], 1, 2), (&[0, 0, 0], 2, 3), (&[0, 0, 0], 1, 3), (&[0, 0, 1, 1], 2, 3)]
+    {
+        for seed in 0..20 {
+            let mut network = cluster(seed, layout, true);
+            network.break_connections(one, other);
+            network.run(REST);
+            network.check_rest();
+            let lost: BTreeSet<u8> =
+                network.ids().into_iter().filter(|id| !network.alive().contains(id)).collect();
+            assert!(lost == set(&[one]) || lost == set(&[other]), "{layout:?}, {one}–{other}: {lost:?}");
+        }
+    }
+}
+
+#[test]
 fn what_passes_one_way_only_costs_one_of_the_two() {
     for (from, to) in [(1, 2), (2, 1), (2, 3), (3, 1)] {
         let mut network = cluster(9, &[0, 0, 0], true);
@@ -185,7 +202,7 @@ fn faults_at_random() {
             let id = ids[random.usize(..ids.len())];
             let chosen: Vec<u8> = ids.iter().copied().filter(|_| random.bool()).collect();
             let rest: Vec<u8> = ids.iter().copied().filter(|node| !chosen.contains(node)).collect();
-            match random.u8(..7) {
+            match random.u8(..8) {
                 0 => network.end(id, End::Gone),
                 1 => network.end(id, End::Closed),
                 2 => network.end(id, End::Silent),
@@ -194,6 +211,12 @@ fn faults_at_random() {
                 5 => {
                     network.cut(&chosen, &rest);
                     network.cut(&rest, &chosen);
+                }
+                6 => {
+                    let other = ids[random.usize(..ids.len())];
+                    if id != other {
+                        network.break_connections(id, other);
+                    }
                 }
                 _ => network.apart = chosen.into_iter().collect(),
             }
@@ -217,7 +240,8 @@ fn faults_at_random() {
     assert!(missing.is_empty(), "never met: {missing:?}");
 }
 
-const MARKS: [&str; 10] = [
+const MARKS: [&str; 11] = [
+    "younger data node lets an older one lead",
     "round about failed data nodes began again",
     "data node did not confirm a round",
     "data nodes went on without arbitration",

@@ -58,6 +58,8 @@ pub struct Network {
     arrivals: BTreeMap<(u8, u8), Vec<(u64, Arrival)>>,
     /// Nothing passes from one to the other.
     cut: BTreeSet<(u8, u8)>,
+    /// The same, for good.
+    broken: BTreeSet<(u8, u8)>,
     /// The first has closed its connections to the second; so many signals had been read before.
     closed: BTreeMap<(u8, u8), u32>,
     arbitrator: Option<Arbitrator>,
@@ -98,6 +100,7 @@ impl Network {
             random: Rng::with_seed(seed),
             arrivals: BTreeMap::new(),
             cut: BTreeSet::new(),
+            broken: BTreeSet::new(),
             closed: BTreeMap::new(),
             arbitrator: has_arbitrator.then(|| Arbitrator::new(TICKET)),
             apart: BTreeSet::new(),
@@ -253,7 +256,10 @@ impl Network {
 
     /// Something goes from one node to another, behind what went before.
     fn put(&mut self, from: u8, to: u8, arrival: Arrival) {
-        if self.cut.contains(&(from, to)) || self.closed.contains_key(&(from, to)) {
+        if self.cut.contains(&(from, to))
+            || self.broken.contains(&(from, to))
+            || self.closed.contains_key(&(from, to))
+        {
             return;
         }
         let delay = self.random.u64(0..4);
@@ -331,6 +337,15 @@ impl Network {
     pub fn stall(&mut self, id: u8, millis: u64) {
         let until = self.now + millis;
         self.nodes.get_mut(&id).expect("it is listed").stalled_until = until;
+    }
+
+    /// The connections between two nodes break, though both may be alive.
+    pub fn break_connections(&mut self, one: u8, other: u8) {
+        for (from, to) in [(one, other), (other, one)] {
+            let link = LinkBody { node: NodeId(from), incarnation: Incarnation(1), is_gone: false };
+            self.put(from, to, Arrival::LinkClosed(link));
+            self.broken.insert((from, to));
+        }
     }
 
     /// Nothing passes from the nodes of one set to those of the other.
