@@ -57,11 +57,13 @@ impl World {
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
+            // Nobody waits until they have received that a write fence is lifted.
+            && self.dictionaries().all(|(_, other)| other.fences().eq(self.dictionary().fences()))
             && self.has_agreed()
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 let mut coordinators = thread.executor.host().coordinators().iter();
-                // Nobody waits until a write fence is lifted.
+                // Likewise.
                 coordinators.all(|c| c.unconfirmed_outcomes() == 0 && c.tables().all(|(_, f)| f.is_none()))
             })
     }
@@ -230,13 +232,13 @@ impl World {
         }
         let expected: BTreeSet<VersionedTable> = dictionary.tables().flat_map(TableRecord::all).collect();
         for (node, other) in self.dictionaries() {
-            let is_same = other.tables().eq(dictionary.tables())
-                && other.databases().eq(dictionary.databases())
-                && other.fences().eq(dictionary.fences());
-            if !is_same {
-                return Err(format!(
-                    "node {node}: the dictionary has other definitions than the president's"
-                ));
+            let differs = [
+                ("tables", !other.tables().eq(dictionary.tables())),
+                ("databases", !other.databases().eq(dictionary.databases())),
+                ("write fences", !other.fences().eq(dictionary.fences())),
+            ];
+            if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
+                return Err(format!("node {node}: the dictionary has other {what} than the president's"));
             }
         }
         for thread in live() {
