@@ -231,7 +231,7 @@ impl Membership {
             cx.mark("confirm of a greeting that a report has covered");
             return Some(());
         };
-        let view = cx.view().clone();
+        let view = cx.view().for_api_nodes();
         let waiting = request.waiting;
         let confirm = ApiConnectConfirm { waiting, api, incarnation, ticket, admission, view };
         cold::write(&mut cx.frame(SignalNumber::ApiConnectConfirm, driver), &confirm);

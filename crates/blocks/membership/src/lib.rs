@@ -161,9 +161,10 @@ impl Membership {
 
     /// Sends a view to the API nodes that are connected to this data node.
     fn send_view(&self, cx: &mut Context<'_>, view: &ClusterView) {
+        let view = view.for_api_nodes();
         for api in self.host.all_connected() {
             let receiver = Address::new(api, BlockNumber::Api, 0);
-            cold::write(&mut cx.frame(SignalNumber::ViewChangedOrder, receiver), view);
+            cold::write(&mut cx.frame(SignalNumber::ViewChangedOrder, receiver), &view);
         }
     }
 

@@ -267,6 +267,12 @@ impl ClusterView {
         ClusterView { ticket, ..self }
     }
 
+    /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator.
+    #[must_use]
+    pub fn for_api_nodes(&self) -> Self {
+        self.clone().with_ticket(0)
+    }
+
     /// A node group of which a set of nodes has no started member, so that it can't be a cluster by itself; `None` if it
     /// can.
     pub fn group_without(&self, is_in: impl Fn(NodeId) -> bool) -> Option<u16> {
@@ -448,6 +454,8 @@ mod tests {
         assert_eq!(view.group_without(|node| node != NodeId(1)), None);
         assert_eq!(view.group_without(|node| node != NodeId(3)), Some(1));
         assert_eq!(view.group_without(|_| false), Some(0));
+        let view = view.with_ticket(7);
+        assert_eq!((view.for_api_nodes().ticket(), view.without(&[NodeId(1)]).ticket()), (0, 7));
     }
 
     #[test]
