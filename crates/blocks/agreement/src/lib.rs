@@ -68,6 +68,8 @@ pub struct Agreement {
     round: Option<Round>,
     /// Rounds begun, to tell their answers apart.
     rounds: u32,
+    /// The tick of the turn in which something was last handled.
+    turn: Tick,
     /// When the next heartbeats are due.
     beat_due: Tick,
     /// Since when this node would lead if it were certain that those before it have failed.
@@ -82,6 +84,8 @@ pub struct Agreement {
 enum Timer {
     /// Heartbeats are due.
     Beat,
+    /// It is a later turn than that in which processes were found to have ended.
+    Judge,
     /// The wait of this round is over.
     RoundWait(u32),
 }
@@ -90,6 +94,7 @@ impl Timer {
     fn token(self) -> u64 {
         match self {
             Timer::Beat => 0,
+            Timer::Judge => 2,
             Timer::RoundWait(round) => u64::from(round) << 8 | 1,
         }
     }
@@ -97,6 +102,7 @@ impl Timer {
     fn from_token(token: u64) -> Self {
         match token & 0xff {
             0 => Timer::Beat,
+            2 => Timer::Judge,
             _ => Timer::RoundWait((token >> 8) as u32),
         }
     }
@@ -111,6 +117,7 @@ impl Agreement {
             peers: Peers::default(),
             round: None,
             rounds: 0,
+            turn: Tick(0),
             beat_due: Tick(0),
             doubts_since: None,
             lease: Tick(0),
@@ -141,6 +148,7 @@ impl Agreement {
         let (token, _) = frame.head::<U64>()?;
         match Timer::from_token(token.get()) {
             Timer::Beat => self.on_beat(cx),
+            Timer::Judge => self.on_judge(cx),
             Timer::RoundWait(round) => self.on_round_wait_over(cx, round),
         }
         Some(())
@@ -173,7 +181,7 @@ impl Agreement {
     fn on_node_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<NodeHeartbeatBody>()?;
         let node = frame.sender().node();
-        self.peers.note_answered(node, cx.now());
+        self.peers.note_answered(node);
         let view = U32::new(self.view.number().0);
         let confirm = NodeHeartbeatBody { sent: body.sent, view };
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
@@ -221,11 +229,19 @@ impl Agreement {
         let report: LinkBody = cold::read(frame)?;
         let is_member = self.view.members().iter().any(|m| m.identity() == (report.node, report.incarnation));
         if is_member {
-            self.peers.note_closed(report.node, report.is_gone);
-            self.renew_lease(cx);
-            self.act(cx, &[]);
+            if self.peers.note_closed(report.node, report.is_gone) {
+                cx.send_after(Span(1), Timer::Judge.token());
+            } else {
+                self.act(cx, &[]);
+            }
         }
         Some(())
+    }
+
+    fn on_judge(&mut self, cx: &mut Context<'_>) {
+        self.peers.judge_ended(cx.now(), Span(self.settings.heartbeat_interval.0 * LEASE_INTERVALS));
+        self.renew_lease(cx);
+        self.act(cx, &[]);
     }
 
     fn on_node_suspect_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -244,6 +260,7 @@ impl Agreement {
         let mut suspects = self.peers.suspects(cx.now(), silent);
         suspects.extend(reported.iter().filter(|&&node| self.peers.has(node)));
         if suspects.is_empty() || self.is_stopping {
+            self.doubts_since = None;
             return;
         }
         let leads =
@@ -355,6 +372,10 @@ impl Block for Agreement {
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if self.turn != cx.now() {
+            self.turn = cx.now();
+            self.peers.begin_turn(cx.now());
+        }
         if !self.is_stopping {
             self.handle_signal(cx, frame);
         }
@@ -375,6 +396,7 @@ mod tests {
     #[test]
     fn a_token_says_what_its_timer_is_for() {
         assert!(matches!(Timer::from_token(Timer::Beat.token()), Timer::Beat));
+        assert!(matches!(Timer::from_token(Timer::Judge.token()), Timer::Judge));
         let token = Timer::RoundWait(u32::MAX).token();
         assert!(matches!(Timer::from_token(token), Timer::RoundWait(u32::MAX)));
     }

@@ -14,7 +14,9 @@ enum Link {
     Open,
     /// The other one, or something between, has closed them.
     Closed,
-    /// The other process has ended beyond doubt.
+    /// The other process has ended. What that proves is judged in a later turn, as this one may have begun long ago.
+    Ended,
+    /// The other process has ended, and has not gone on without this node before, beyond doubt.
     Gone,
 }
 
@@ -24,10 +26,12 @@ struct Peer {
     link: Link,
     /// When something last came from it.
     received: Tick,
-    /// When its heartbeat was last answered.
+    /// When its heartbeat was last answered, or a later time: that of the turn after.
     answered: Tick,
-    /// When the newest of this node's heartbeats that it has answered was sent.
-    confirmed: Tick,
+    /// It is answered in this turn. How long that lasts is not known: the thread may stand still in it.
+    is_being_answered: bool,
+    /// When the newest of this node's heartbeats that it has answered was sent; `None` before it has answered one.
+    confirmed: Option<Tick>,
     /// Its connections are closed by this node, for good.
     is_given_up: bool,
 }
@@ -39,8 +43,14 @@ pub(crate) struct Peers(BTreeMap<NodeId, Peer>);
 impl Peers {
     /// The others in a view that begins now.
     pub(crate) fn of(view: &ClusterView, own: NodeId, now: Tick) -> Self {
-        let peer =
-            Peer { link: Link::Open, received: now, answered: now, confirmed: now, is_given_up: false };
+        let peer = Peer {
+            link: Link::Open,
+            received: now,
+            answered: now,
+            confirmed: None,
+            is_given_up: false,
+            is_being_answered: false,
+        };
         let others = view.members().iter().map(|member| member.node).filter(|&node| node != own);
         Peers(others.map(|node| (node, peer.clone())).collect())
     }
@@ -74,20 +84,40 @@ impl Peers {
         }
     }
 
-    pub(crate) fn note_answered(&mut self, node: NodeId, now: Tick) {
-        self.0.entry(node).and_modify(|peer| peer.answered = now);
+    pub(crate) fn note_answered(&mut self, node: NodeId) {
+        self.0.entry(node).and_modify(|peer| peer.is_being_answered = true);
+    }
+
+    /// A later turn has begun: what was answered in the one before was answered by now.
+    pub(crate) fn begin_turn(&mut self, now: Tick) {
+        for peer in self.0.values_mut().filter(|peer| peer.is_being_answered) {
+            peer.is_being_answered = false;
+            peer.answered = now;
+        }
     }
 
     /// It has answered a heartbeat that was sent at this time.
     pub(crate) fn note_confirmed(&mut self, node: NodeId, sent: Tick) {
-        self.0.entry(node).and_modify(|peer| peer.confirmed = peer.confirmed.max(sent));
+        self.0.entry(node).and_modify(|peer| peer.confirmed = peer.confirmed.max(Some(sent)));
     }
 
-    pub(crate) fn note_closed(&mut self, node: NodeId, is_gone: bool) {
-        let peer = self.0.entry(node);
-        peer.and_modify(|peer| {
-            peer.link = if is_gone || peer.link == Link::Gone { Link::Gone } else { Link::Closed }
-        });
+    /// Its connections are closed; whether its process has ended. Says whether that is still to be judged.
+    pub(crate) fn note_closed(&mut self, node: NodeId, has_ended: bool) -> bool {
+        let Some(peer) = self.0.get_mut(&node).filter(|peer| peer.link == Link::Open) else { return false };
+        peer.link = if has_ended { Link::Ended } else { Link::Closed };
+        has_ended
+    }
+
+    /// In a later turn than that in which it was found that processes have ended. It proves something only if they have
+    /// answered a heartbeat of the last `lease`: else they may have gone on without this node before they ended.
+    pub(crate) fn judge_ended(&mut self, now: Tick, lease: Span) {
+        for peer in self.0.values_mut().filter(|peer| peer.link == Link::Ended) {
+            peer.link = if peer.confirmed.is_some_and(|sent| now <= sent + lease) {
+                Link::Gone
+            } else {
+                Link::Closed
+            };
+        }
     }
 
     /// This node has not run for a while: that nothing came meanwhile means nothing.
@@ -99,8 +129,11 @@ impl Peers {
 
     /// Those that are given up, that are not connected, or of which nothing has come for so long.
     pub(crate) fn suspects(&self, now: Tick, silent: Span) -> BTreeSet<NodeId> {
-        let is_suspect =
-            |peer: &Peer| peer.is_given_up || peer.link != Link::Open || now.since(peer.received) >= silent;
+        let is_suspect = |peer: &Peer| {
+            peer.is_given_up
+                || matches!(peer.link, Link::Closed | Link::Gone)
+                || now.since(peer.received) >= silent
+        };
         self.0.iter().filter(|(_, peer)| is_suspect(peer)).map(|(&node, _)| node).collect()
     }
 
@@ -122,13 +155,14 @@ impl Peers {
         match self.0.get(&node).map(|peer| peer.link) {
             Some(Link::Gone) => "its process has ended",
             Some(Link::Closed) => "its connections were closed",
-            Some(Link::Open) | None => "it is silent, or others do not reach it",
+            Some(Link::Open | Link::Ended) | None => "it is silent, or others do not reach it",
         }
     }
 
     pub(crate) fn lost_member(&self, node: NodeId, now: Tick) -> LostMember {
         let peer = &self.0[&node];
-        LostMember { unanswered: now.since(peer.answered).0, is_gone: peer.link == Link::Gone }
+        let unanswered = if peer.is_being_answered { Span(0) } else { now.since(peer.answered) };
+        LostMember { unanswered: unanswered.0, is_gone: peer.link == Link::Gone }
     }
 
     /// Until when this node is certain that no others have gone on without it. They would have stopped to answer its
@@ -137,7 +171,7 @@ impl Peers {
     pub(crate) fn lease(&self, view: &ClusterView, own: NodeId, span: Span) -> Tick {
         let mut has_member = vec![false; usize::from(view.groups())];
         let mut without = has_member.len();
-        let mut others: Vec<(Tick, u16)> = Vec::new();
+        let mut others: Vec<(Option<Tick>, u16)> = Vec::new();
         for member in view.members().iter().filter(|member| member.node != own) {
             let peer = &self.0[&member.node];
             if member.state == MemberState::Started && peer.link != Link::Gone {
@@ -148,7 +182,7 @@ impl Peers {
         for (confirmed, group) in others {
             without -= usize::from(!core::mem::replace(&mut has_member[usize::from(group)], true));
             if without == 0 {
-                return confirmed + span;
+                return confirmed.map_or(Tick(0), |sent| sent + span);
             }
         }
         Tick(u64::MAX)

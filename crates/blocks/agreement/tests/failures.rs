@@ -18,6 +18,13 @@ fn cluster(seed: u64, groups: &[u16], has_arbitrator: bool) -> Network {
     network
 }
 
+/// A lease says that others can't have gone on. Before anybody has answered, a node that has just started knows nothing.
+#[test]
+fn nobody_has_a_lease_before_others_have_answered() {
+    let network = Network::new(1, &[0, 0], true);
+    assert_eq!(network.lease(2), 0);
+}
+
 #[test]
 fn nobody_is_suspected_without_a_reason() {
     let mut network = cluster(1, &[0, 0, 1, 1], true);
@@ -186,6 +193,82 @@ fn whoever_leads_fails_at_any_moment() {
     }
 }
 
+/// Node 2 stands still. The arbitrator lets node 1 go on alone, which ends a while later. Node 2 runs again, reads that its
+/// connection was closed, and finds that node 1's process has ended: that does not prove that node 1 has not gone on
+/// without it before.
+#[test]
+fn a_process_that_has_ended_may_have_gone_on_before() {
+    let mut network = cluster(1, &[0, 0], true);
+    network.is_one_machine = true;
+    network.stall(2, INTERVAL * 30);
+    network.run(INTERVAL * 15);
+    assert_eq!(network.members(1), set(&[1]), "node 1 goes on alone, and commits");
+    network.end(1, End::Gone);
+    network.run(REST);
+    assert!(network.stopped(2).is_some(), "node 2 lacks what node 1 has committed: {:?}", network.members(2));
+}
+
+/// The same with four: 2 and 4 stand still.
+#[test]
+fn two_processes_that_have_ended_may_have_gone_on_before() {
+    let mut network = cluster(1, &[0, 0, 1, 1], true);
+    network.is_one_machine = true;
+    network.stall(2, INTERVAL * 30);
+    network.stall(4, INTERVAL * 31);
+    network.run(INTERVAL * 15);
+    assert_eq!(network.members(1), set(&[1, 3]), "they go on, and commit");
+    network.end(1, End::Gone);
+    network.end(3, End::Gone);
+    network.run(REST);
+    assert!(network.alive().is_empty(), "{:?} lack what 1 and 3 have committed", network.alive());
+}
+
+/// A thread takes the time when its turn begins, and reads its sockets afterwards. Node 1 stands still in between. It counts
+/// the heartbeats that it answers then as answered before it stood still, and so does not wait for the lease that its
+/// answer gives.
+#[test]
+fn an_answer_given_late_in_a_turn_counts_from_then_on() {
+    for seed in 0..40 {
+        let mut network = cluster(seed, &[0, 0], true);
+        network.reads_first = Some(true);
+        network.apart = set(&[2]);
+        network.run(seed % INTERVAL);
+        network.stall(1, INTERVAL * 3);
+        network.run(INTERVAL * 3 + 5);
+        network.break_connections(1, 2);
+        network.run(REST);
+    }
+}
+
+/// A doubt that has passed must not shorten the wait of the next one.
+#[test]
+fn a_doubt_of_long_ago_does_not_count() {
+    let mut costs = [0, 0];
+    for (at, has_doubted) in [false, true].into_iter().enumerate() {
+        for seed in 0..200 {
+            let mut network = cluster(seed, &[0, 0, 1, 1], true);
+            if has_doubted {
+                // 4 suspects 1 for a moment, and reports that to 2.
+                network.cut(&[1], &[4]);
+                network.run(INTERVAL * 5 + 5);
+                network.heal();
+            }
+            network.run(INTERVAL * 100);
+            if network.alive().len() < 4 {
+                continue;
+            }
+            network.break_connections(1, 2);
+            network.run(REST);
+            network.check_rest();
+            costs[at] = costs[at].max(4 - network.alive().len());
+        }
+    }
+    assert_eq!(
+        costs[0], costs[1],
+        "nodes that broken connections between 1 and 2 cost without and with a doubt before"
+    );
+}
+
 /// Faults at random. Whatever happens, there is one chain of views, and nobody answers who may not.
 #[test]
 fn faults_at_random() {
@@ -197,6 +280,8 @@ fn faults_at_random() {
         let mut random = Rng::with_seed(seed);
         let groups = layouts[random.usize(..layouts.len())];
         let mut network = cluster(seed, groups, random.u8(..4) > 0);
+        network.is_one_machine = random.bool();
+        network.arbitration_delay = if random.bool() { 0 } else { random.u64(1..INTERVAL * 6) };
         for _ in 0..random.u8(1..6) {
             let ids = network.ids();
             let id = ids[random.usize(..ids.len())];

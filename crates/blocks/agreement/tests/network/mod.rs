@@ -67,6 +67,13 @@ pub struct Network {
     pub apart: BTreeSet<u8>,
     /// Every view that a node has installed, by number.
     views: BTreeMap<u32, ClusterView>,
+    /// All are on one machine: who reads that a link is closed can tell whether the other process has ended by then.
+    pub is_one_machine: bool,
+    /// Whether a node that was stalled reads its sockets before its clock; at random if it is not set.
+    pub reads_first: Option<bool>,
+    /// How long a request may be on its way to the arbitrator, and an answer back.
+    pub arbitration_delay: u64,
+    requests: Vec<(u64, u8, ArbitrationRequest)>,
 }
 
 fn address(node: u8) -> Address {
@@ -105,6 +112,10 @@ impl Network {
             arbitrator: has_arbitrator.then(|| Arbitrator::new(TICKET)),
             apart: BTreeSet::new(),
             views: BTreeMap::from([(1, view)]),
+            is_one_machine: false,
+            reads_first: None,
+            arbitration_delay: 0,
+            requests: Vec::new(),
         };
         network.collect_all();
         network
@@ -145,6 +156,14 @@ impl Network {
 
     fn step(&mut self) {
         self.now += 1;
+        let now = self.now;
+        let (due, later) = std::mem::take(&mut self.requests).into_iter().partition(|(at, ..)| *at <= now);
+        self.requests = later;
+        let due: Vec<(u64, u8, ArbitrationRequest)> = due;
+        for (_, id, request) in due {
+            self.decide(id, &request);
+        }
+        self.check_leases();
         for id in self.ids() {
             let node = self.nodes.get_mut(&id).expect("it is listed");
             if !node.is_alive || node.stalled_until > self.now {
@@ -153,7 +172,7 @@ impl Network {
             // A node that was stalled reads its sockets before or after its timers.
             let behind = Span::from_millis(self.now) - Span(node.harness.now().0);
             let is_late = behind > Span::from_millis(1);
-            let reads_first = is_late && self.random.bool();
+            let reads_first = is_late && self.reads_first.unwrap_or(self.random.bool());
             if !reads_first {
                 if is_late {
                     node.harness.stall(behind);
@@ -188,7 +207,14 @@ impl Network {
                 }
                 *read -= 1;
             }
+            let has_ended = self.is_one_machine && from != 0 && !self.nodes[&from].is_alive;
             let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
+            let arrival = match arrival {
+                Arrival::LinkClosed(body) => {
+                    Arrival::LinkClosed(LinkBody { is_gone: body.is_gone || has_ended, ..body })
+                }
+                other => other,
+            };
             match arrival {
                 Arrival::Frame(sent) => harness.deliver(&sent),
                 Arrival::LinkClosed(body) => harness
@@ -280,13 +306,37 @@ impl Network {
     }
 
     fn arbitrate(&mut self, id: u8, request: &ArbitrationRequest) {
-        let Some(arbitrator) = &mut self.arbitrator else { panic!("there is no arbitrator to ask") };
+        assert!(self.arbitrator.is_some(), "there is no arbitrator to ask");
         if self.apart.contains(&id) {
             return;
         }
-        let verdict = arbitrator.decide(request);
-        let at = self.now + self.random.u64(0..6);
+        if self.arbitration_delay == 0 {
+            return self.decide(id, request);
+        }
+        let last = self.requests.iter().filter(|(_, of, _)| *of == id).map(|(at, ..)| *at).max();
+        let at = self.now + self.random.u64(0..self.arbitration_delay);
+        self.requests.push((last.unwrap_or(0).max(at), id, request.clone()));
+    }
+
+    fn decide(&mut self, id: u8, request: &ArbitrationRequest) {
+        let verdict = self.arbitrator.as_mut().expect("it was asked").decide(request);
+        let at = self.now + self.random.u64(0..6 + self.arbitration_delay);
         self.arrivals.entry((0, id)).or_default().push((at, Arrival::Verdict(request.round, verdict)));
+    }
+
+    /// Whoever is not in the newest view may not answer, whenever it got its lease.
+    fn check_leases(&self) {
+        let (_, newest) = self.views.last_key_value().expect("there is a first view");
+        for (&id, node) in &self.nodes {
+            let may_answer = node.is_alive && node.stopped.is_none() && !newest.has(NodeId(id));
+            assert!(
+                !may_answer || node.lease <= self.now * 1000,
+                "{} ms: node {id}, which view {} lacks, has a lease until {}",
+                self.now,
+                newest.number(),
+                node.lease
+            );
+        }
     }
 
     fn install(&mut self, id: u8, view: ClusterView) {
