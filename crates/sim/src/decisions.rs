@@ -7,7 +7,7 @@
 
 use crate::thread::ThreadId;
 use crate::world::World;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use vinga_base::Epoch;
 use vinga_wire::{Header, SignalNumber};
 use vinga_workloads::history::Decided;
@@ -18,13 +18,15 @@ use zerocopy::FromBytes;
 pub struct Decisions {
     /// Ascends with everything that is noted.
     count: u64,
-    /// Transactions of which a `CommitRequest` was handled. Others may have been decided in the one-phase commit.
-    committed: BTreeSet<u64>,
+    /// Transactions of which a `CommitRequest` was handled, with a bit for each data node that has handled one and is
+    /// alive. Others may have been decided in the one-phase commit.
+    committed: BTreeMap<u64, u32>,
 }
 
 impl World {
     /// A thread has handled this many signals in its turn.
     pub(crate) fn see_handled(&mut self, id: ThreadId, count: usize) {
+        let node = self.threads[id.0].node;
         let (decisions, decided) = (&mut self.decisions, &mut self.history.decided);
         for entry in self.threads[id.0].executor.trace().last(count) {
             let (header, body) = Header::ref_from_prefix(&entry.bytes).expect("an entry holds a header");
@@ -39,18 +41,21 @@ impl World {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.insert(transaction, Decided::Commit(epoch));
                 }
-                Some(SignalNumber::PrepareConfirm) if !decisions.committed.contains(&transaction) => {
+                Some(SignalNumber::PrepareConfirm) if !decisions.committed.contains_key(&transaction) => {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.insert(transaction, Decided::Perhaps(epoch));
                 }
                 _ => {}
             }
-            let is_committed = decisions.committed.contains(&transaction);
+            let is_committed = decisions.committed.contains_key(&transaction);
             match SignalNumber::from_number(header.number.get()) {
-                Some(SignalNumber::CommitRequest | SignalNumber::PrepareRequest) if is_committed => continue,
                 Some(SignalNumber::CommitRequest) => {
-                    decisions.committed.insert(transaction);
+                    *decisions.committed.entry(transaction).or_default() |= 1 << node;
+                    if is_committed {
+                        continue;
+                    }
                 }
+                Some(SignalNumber::PrepareRequest) if is_committed => continue,
                 Some(SignalNumber::PrepareRequest) => {}
                 Some(SignalNumber::PrepareRefuse | SignalNumber::AbortRequest) if !is_committed => {
                     decided.remove(&transaction);
@@ -60,6 +65,21 @@ impl World {
             }
             decisions.count += 1;
             decided.insert(transaction, decisions.count);
+        }
+    }
+
+    /// A data node has died, or was left out. What only such nodes have committed others may have rolled back.
+    pub(crate) fn doubt_commits_of(&mut self, node: u8) {
+        for (transaction, nodes) in &mut self.decisions.committed {
+            let had_some = *nodes != 0;
+            *nodes &= !(1 << node);
+            if had_some
+                && *nodes == 0
+                && let Some(decided) = self.history.epochs.get_mut(transaction)
+                && let Decided::Commit(epoch) = *decided
+            {
+                *decided = Decided::Perhaps(epoch);
+            }
         }
     }
 }

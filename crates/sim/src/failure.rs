@@ -122,6 +122,7 @@ impl World {
             thread.is_alive &= thread.node != node;
         }
         self.crash_disk(node);
+        self.doubt_commits_of(node);
         let touching: Vec<_> = self
             .links
             .iter()
