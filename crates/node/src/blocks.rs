@@ -136,11 +136,6 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.dictionary)
     }
 
-    /// Agreement, on the main thread.
-    pub fn agreement(&self) -> Option<&Agreement> {
-        self.main.as_ref().map(|main| &main.agreement)
-    }
-
     /// The distribution block, on the main thread.
     pub fn distribution(&self) -> Option<&Distribution> {
         self.main.as_ref().map(|main| &main.distribution)

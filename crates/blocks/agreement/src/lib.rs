@@ -125,21 +125,6 @@ impl Agreement {
         }
     }
 
-    /// The newest view that is agreed, as far as this node knows.
-    pub fn view(&self) -> &ClusterView {
-        &self.view
-    }
-
-    /// Until when this node is certain that no others have gone on without it.
-    pub fn lease(&self) -> Tick {
-        self.lease
-    }
-
-    /// Members of the newest view that this node has given up for good.
-    pub fn given_up(&self) -> impl Iterator<Item = NodeId> {
-        self.peers.given_up()
-    }
-
     pub(crate) fn address_of(node: NodeId) -> Address {
         Address::new(node, BlockNumber::Agreement, 0)
     }
