@@ -315,9 +315,10 @@ impl World {
         else {
             return;
         };
-        let first = Arc::new(first_view(&self.profile));
-        let before = thread.views_planned.checked_sub(1);
-        let old = before.map_or(first, |at| self.agreed.installed[&node][at].clone());
+        let old = match thread.views_planned {
+            0 => Arc::new(first_view(&self.profile)),
+            planned => self.agreed.installed[&node][planned - 1].clone(),
+        };
         let change = ViewChange { old, new: next.clone() };
         let has_markers = |other: u8| {
             let markers = self.agreed.closed.get(&(node, other)).and_then(|threads| threads.get(&id));

@@ -85,7 +85,7 @@ enum Timer {
     /// Heartbeats are due.
     Beat,
     /// It is a later turn than that in which processes were found to have ended.
-    Judge,
+    JudgeEnded,
     /// The wait of this round is over.
     RoundWait(u32),
 }
@@ -94,7 +94,7 @@ impl Timer {
     fn token(self) -> u64 {
         match self {
             Timer::Beat => 0,
-            Timer::Judge => 2,
+            Timer::JudgeEnded => 2,
             Timer::RoundWait(round) => u64::from(round) << 8 | 1,
         }
     }
@@ -102,7 +102,7 @@ impl Timer {
     fn from_token(token: u64) -> Self {
         match token & 0xff {
             0 => Timer::Beat,
-            2 => Timer::Judge,
+            2 => Timer::JudgeEnded,
             _ => Timer::RoundWait((token >> 8) as u32),
         }
     }
@@ -125,6 +125,11 @@ impl Agreement {
         }
     }
 
+    /// So many heartbeat intervals.
+    pub(crate) fn intervals(&self, count: u64) -> Span {
+        Span(self.settings.heartbeat_interval.0 * count)
+    }
+
     pub(crate) fn address_of(node: NodeId) -> Address {
         Address::new(node, BlockNumber::Agreement, 0)
     }
@@ -133,7 +138,7 @@ impl Agreement {
         let (token, _) = frame.head::<U64>()?;
         match Timer::from_token(token.get()) {
             Timer::Beat => self.on_beat(cx),
-            Timer::Judge => self.on_judge(cx),
+            Timer::JudgeEnded => self.on_judge_ended(cx),
             Timer::RoundWait(round) => self.on_round_wait_over(cx, round),
         }
         Some(())
@@ -170,7 +175,7 @@ impl Agreement {
         let view = U32::new(self.view.number().0);
         let confirm = NodeHeartbeatBody { sent: body.sent, view };
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
-        self.help_up(cx, node, body.view.get());
+        self.send_missed_view(cx, node, body.view.get());
         Some(())
     }
 
@@ -181,12 +186,12 @@ impl Agreement {
         let sent = Tick(body.sent.get()).min(cx.now());
         self.peers.note_confirmed(node, sent);
         self.renew_lease(cx);
-        self.help_up(cx, node, body.view.get());
+        self.send_missed_view(cx, node, body.view.get());
         Some(())
     }
 
     /// Sends the newest view to a member that does not have it: whoever should have sent it has failed.
-    fn help_up(&self, cx: &mut Context<'_>, node: NodeId, has: u32) {
+    fn send_missed_view(&self, cx: &mut Context<'_>, node: NodeId, has: u32) {
         if has < self.view.number().0 {
             cx.mark("member had missed a view");
             self.send_view(cx, node);
@@ -199,7 +204,7 @@ impl Agreement {
 
     /// Tells the drivers until when answers may be sent, if that has changed.
     fn renew_lease(&mut self, cx: &mut Context<'_>) {
-        let span = Span(self.settings.heartbeat_interval.0 * LEASE_INTERVALS);
+        let span = self.intervals(LEASE_INTERVALS);
         let lease = self.peers.lease(&self.view, self.settings.node, span);
         if lease != self.lease {
             self.lease = lease;
@@ -215,7 +220,7 @@ impl Agreement {
         let is_member = self.view.members().iter().any(|m| m.identity() == (report.node, report.incarnation));
         if is_member {
             if self.peers.note_closed(report.node, report.is_gone) {
-                cx.send_after(Span(1), Timer::Judge.token());
+                cx.send_after(Span(1), Timer::JudgeEnded.token());
             } else {
                 self.act(cx, &[]);
             }
@@ -223,8 +228,8 @@ impl Agreement {
         Some(())
     }
 
-    fn on_judge(&mut self, cx: &mut Context<'_>) {
-        self.peers.judge_ended(cx.now(), Span(self.settings.heartbeat_interval.0 * LEASE_INTERVALS));
+    fn on_judge_ended(&mut self, cx: &mut Context<'_>) {
+        self.peers.judge_ended(cx.now(), self.intervals(LEASE_INTERVALS));
         self.renew_lease(cx);
         self.act(cx, &[]);
     }
@@ -234,14 +239,14 @@ impl Agreement {
         if report.view == self.view.number() {
             self.act(cx, &report.suspects);
         } else {
-            self.help_up(cx, frame.sender().node(), report.view.0);
+            self.send_missed_view(cx, frame.sender().node(), report.view.0);
         }
         Some(())
     }
 
     /// Does what suspicions demand; `reported` are another member's.
     pub(crate) fn act(&mut self, cx: &mut Context<'_>, reported: &[NodeId]) {
-        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let silent = self.intervals(SILENT_INTERVALS);
         let mut suspects = self.peers.suspects(cx.now(), silent);
         suspects.extend(reported.iter().filter(|&&node| self.peers.has(node)));
         if suspects.is_empty() || self.is_stopping {
@@ -267,7 +272,7 @@ impl Agreement {
     /// Whether this node leaves the lead for a while to older members that it suspects without being certain. They may
     /// have given up this node, or are about to: then they go on, and it finds more of its connections closed.
     fn lets_older_lead(&mut self, cx: &mut Context<'_>, suspects: &BTreeSet<NodeId>) -> bool {
-        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let silent = self.intervals(SILENT_INTERVALS);
         let older = self
             .view
             .members()
@@ -280,7 +285,7 @@ impl Agreement {
             return false;
         }
         let since = *self.doubts_since.get_or_insert(cx.now());
-        let waits = cx.now().since(since) < Span(self.settings.heartbeat_interval.0 * DEFER_INTERVALS);
+        let waits = cx.now().since(since) < self.intervals(DEFER_INTERVALS);
         if waits {
             cx.mark("younger data node lets an older one lead");
         }
@@ -381,7 +386,7 @@ mod tests {
     #[test]
     fn a_token_says_what_its_timer_is_for() {
         assert!(matches!(Timer::from_token(Timer::Beat.token()), Timer::Beat));
-        assert!(matches!(Timer::from_token(Timer::Judge.token()), Timer::Judge));
+        assert!(matches!(Timer::from_token(Timer::JudgeEnded.token()), Timer::JudgeEnded));
         let token = Timer::RoundWait(u32::MAX).token();
         assert!(matches!(Timer::from_token(token), Timer::RoundWait(u32::MAX)));
     }

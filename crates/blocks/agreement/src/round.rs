@@ -126,10 +126,9 @@ impl Agreement {
     /// Members that have not confirmed for so long that others would suspect them are suspected.
     pub(crate) fn look_at_round(&mut self, cx: &mut Context<'_>) {
         let Some(round) = &self.round else { return };
-        let intervals = |count: u64| Span(self.settings.heartbeat_interval.0 * count);
         let span = cx.now().since(round.begun);
         match round.stage {
-            Stage::Preparing if span >= intervals(SILENT_INTERVALS) => {
+            Stage::Preparing if span >= self.intervals(SILENT_INTERVALS) => {
                 cx.mark("data node did not confirm a round");
                 let unconfirmed: Vec<NodeId> = round.awaited.iter().copied().collect();
                 self.act(cx, &unconfirmed);
@@ -166,7 +165,7 @@ impl Agreement {
         // Whoever leads is older than this node, or has given up all older ones: this node leads no more.
         self.round = None;
         self.give_up(cx, request.failed.iter().copied());
-        let silent = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
+        let silent = self.intervals(SILENT_INTERVALS);
         let mut failed = self.peers.suspects(cx.now(), silent);
         // It is alive.
         failed.remove(&frame.sender().node());
@@ -232,8 +231,8 @@ impl Agreement {
         if left * 2 < self.view.members().len() {
             cx.mark("few data nodes let the others ask the arbitrator first");
             round.stage = Stage::Deferring;
-            let span = Span(self.settings.heartbeat_interval.0 * DEFER_INTERVALS);
-            cx.send_after(span, Timer::RoundWait(round.number).token());
+            let token = Timer::RoundWait(round.number).token();
+            cx.send_after(self.intervals(DEFER_INTERVALS), token);
             return;
         }
         self.ask_arbitrator(cx);
@@ -276,8 +275,8 @@ impl Agreement {
 
     /// The members that are given up may answer API nodes as long as they have a lease.
     fn wait_for_leases(&mut self, cx: &mut Context<'_>) {
+        let lease = self.intervals(SILENT_INTERVALS);
         let Some(round) = &mut self.round else { return };
-        let lease = Span(self.settings.heartbeat_interval.0 * SILENT_INTERVALS);
         let running = round.failed.iter().filter(|&&node| round.may_run(node));
         let over =
             running.map(|node| round.losses.get(node).map_or(cx.now(), |loss| loss.answered) + lease).max();
