@@ -140,6 +140,7 @@ pub fn edge_settings(
         has_disk: node.disk.is_some(),
         first_start: None,
         start_progress: None,
+        others: Vec::new(),
         peers: Arc::default(),
         bug: None,
     })

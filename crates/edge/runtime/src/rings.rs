@@ -186,6 +186,7 @@ mod tests {
             has_disk: false,
             first_start: None,
             start_progress: None,
+            others: Vec::new(),
             peers: Arc::default(),
             bug: None,
         }

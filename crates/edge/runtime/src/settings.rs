@@ -39,8 +39,11 @@ pub struct ProcessSettings {
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
-    /// The view that the threads begin in.
+    /// The view that the threads begin in. If there are other data nodes: what is known before all of them are connected,
+    /// that is, this node.
     pub view: Arc<ClusterView>,
+    /// The other data nodes of the cluster, as they are configured.
+    pub others: Vec<OtherDataNode>,
     /// Seeds the generators of the threads.
     pub seed: u64,
     /// Bounds.
@@ -56,6 +59,17 @@ pub struct ProcessSettings {
     pub peers: Arc<Peers>,
     /// The rule that the node breaks on purpose, to show that a test notices; only in builds with injected bugs.
     pub bug: Option<InjectedBug>,
+}
+
+/// Another data node, as the configuration describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherDataNode {
+    /// Its id.
+    pub node: NodeId,
+    /// Its node group.
+    pub group: u16,
+    /// Where it listens, for API nodes and for data nodes.
+    pub address: SocketAddr,
 }
 
 /// How one thread runs.
@@ -185,6 +199,7 @@ mod tests {
             has_disk: false,
             first_start: None,
             start_progress: None,
+            others: Vec::new(),
             peers: Arc::default(),
             bug: None,
         };

@@ -246,6 +246,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         has_disk: false,
         first_start: None,
         start_progress: None,
+        others: Vec::new(),
         peers: Arc::default(),
         bug: None,
     }
