@@ -1,10 +1,11 @@
 //! Agreement: which data nodes are members of the cluster.
 //!
-//! Each data node sends heartbeats to all others. A member that suspects another one, because its connections are
-//! closed or nothing comes from it, reports that to the one that *leads*: the oldest member that it does not suspect.
-//! That one runs a round: every member that is left *gives up* the suspects, for good, and confirms which ones it has
-//! given up. When all have given up the same set, and nobody else can go on without them (the check against a split),
-//! the next view is made and sent to all; the driver has every thread adopt it.
+//! Each data node sends heartbeats to all others. A member that does not reach another one, because its connections are
+//! closed or nothing comes from it, reports that to all. So each has a picture of who reaches whom, and finds which
+//! members are to go on: as many as possible that all reach each other. The oldest one of them *leads*. It runs a round:
+//! every member that is left *gives up* the others, for good, and confirms which ones it has given up. When all have
+//! given up the same set, and nobody else can go on without them (the check against a split), the next view is made and
+//! sent to all; the driver has every thread adopt it.
 //!
 //! ```text
 //!   suspicion        all have given up the same      the check is passed          leases are over
@@ -14,27 +15,29 @@
 //!                                                 this node stops
 //! ```
 //! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
-//! node can be certain that no others have gone on without it (its *lease*), is in `peers`; the arbitrator's part in
-//! `arbitrator`. The signals are described in `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
+//! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in `picture`,
+//! what follows from it in `choice`; the arbitrator's part in `arbitrator`. The signals are described in `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
 #![no_std]
 
 extern crate alloc;
 
 mod arbitrator;
+mod choice;
 mod peers;
+mod picture;
 mod round;
 mod views;
 
 pub use arbitrator::{Arbitrator, Verdict};
 
-use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use peers::Peers;
-use round::{DEFER_INTERVALS, Round};
+use picture::Reports;
+use round::Round;
 use vinga_base::NodeId;
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
-use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, NodeSuspectReport};
+use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
@@ -64,16 +67,20 @@ pub struct Agreement {
     /// The newest view that is agreed. Threads adopt it when nothing of lost members can reach them any more.
     view: Arc<ClusterView>,
     peers: Peers,
+    /// Whom other members do not reach.
+    reports: Reports,
+    /// Which members are to go on, and since when this node has found that, while somebody is suspected.
+    choice: Option<(Tick, Vec<NodeId>)>,
     /// The round that this node leads.
     round: Option<Round>,
+    /// Whose round this node has confirmed last, in this view.
+    led_by: Option<NodeId>,
     /// Rounds begun, to tell their answers apart.
     rounds: u32,
     /// The tick of the turn in which something was last handled.
     turn: Tick,
     /// When the next heartbeats are due.
     beat_due: Tick,
-    /// Since when this node would lead if it were certain that those before it have failed.
-    doubts_since: Option<Tick>,
     /// The lease that the drivers have.
     lease: Tick,
     /// This node is about to stop: it does nothing more.
@@ -86,6 +93,8 @@ enum Timer {
     Beat,
     /// It is a later turn than that in which processes were found to have ended.
     JudgeEnded,
+    /// A choice of the members that are to go on may have stood for long enough.
+    ChoiceStands,
     /// The wait of this round is over.
     RoundWait(u32),
 }
@@ -95,6 +104,7 @@ impl Timer {
         match self {
             Timer::Beat => 0,
             Timer::JudgeEnded => 2,
+            Timer::ChoiceStands => 3,
             Timer::RoundWait(round) => u64::from(round) << 8 | 1,
         }
     }
@@ -103,6 +113,7 @@ impl Timer {
         match token & 0xff {
             0 => Timer::Beat,
             2 => Timer::JudgeEnded,
+            3 => Timer::ChoiceStands,
             _ => Timer::RoundWait((token >> 8) as u32),
         }
     }
@@ -115,11 +126,13 @@ impl Agreement {
             settings,
             view: Arc::default(),
             peers: Peers::default(),
+            reports: Reports::default(),
+            choice: None,
             round: None,
+            led_by: None,
             rounds: 0,
             turn: Tick(0),
             beat_due: Tick(0),
-            doubts_since: None,
             lease: Tick(0),
             is_stopping: false,
         }
@@ -139,6 +152,7 @@ impl Agreement {
         match Timer::from_token(token.get()) {
             Timer::Beat => self.on_beat(cx),
             Timer::JudgeEnded => self.on_judge_ended(cx),
+            Timer::ChoiceStands => self.act(cx),
             Timer::RoundWait(round) => self.on_round_wait_over(cx, round),
         }
         Some(())
@@ -165,7 +179,8 @@ impl Agreement {
         }
         self.schedule_beat(cx);
         self.look_at_round(cx);
-        self.act(cx, &[]);
+        self.report(cx);
+        self.act(cx);
     }
 
     fn on_node_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -222,7 +237,8 @@ impl Agreement {
             if self.peers.note_closed(report.node, report.is_gone) {
                 cx.send_after(Span(1), Timer::JudgeEnded.token());
             } else {
-                self.act(cx, &[]);
+                self.report(cx);
+                self.act(cx);
             }
         }
         Some(())
@@ -231,65 +247,8 @@ impl Agreement {
     fn on_judge_ended(&mut self, cx: &mut Context<'_>) {
         self.peers.judge_ended(cx.now(), self.intervals(LEASE_INTERVALS));
         self.renew_lease(cx);
-        self.act(cx, &[]);
-    }
-
-    fn on_node_suspect_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let report: NodeSuspectReport = cold::read(frame)?;
-        if report.view == self.view.number() {
-            self.act(cx, &report.suspects);
-        } else {
-            self.send_missed_view(cx, frame.sender().node(), report.view.0);
-        }
-        Some(())
-    }
-
-    /// Does what suspicions demand; `reported` are another member's.
-    pub(crate) fn act(&mut self, cx: &mut Context<'_>, reported: &[NodeId]) {
-        let silent = self.intervals(SILENT_INTERVALS);
-        let mut suspects = self.peers.suspects(cx.now(), silent);
-        suspects.extend(reported.iter().filter(|&&node| self.peers.has(node)));
-        if suspects.is_empty() || self.is_stopping {
-            self.doubts_since = None;
-            return;
-        }
-        let leads =
-            self.view.members().iter().map(|member| member.node).find(|node| !suspects.contains(node));
-        let leads = leads.expect("this node does not suspect itself");
-        if leads == self.settings.node {
-            if !self.lets_older_lead(cx, &suspects) {
-                self.lead(cx, suspects);
-            }
-        } else {
-            self.doubts_since = None;
-            let report =
-                NodeSuspectReport { view: self.view.number(), suspects: suspects.into_iter().collect() };
-            let receiver = Self::address_of(leads);
-            cold::write(&mut cx.frame(SignalNumber::NodeSuspectReport, receiver), &report);
-        }
-    }
-
-    /// Whether this node leaves the lead for a while to older members that it suspects without being certain. They may
-    /// have given up this node, or are about to: then they go on, and it finds more of its connections closed.
-    fn lets_older_lead(&mut self, cx: &mut Context<'_>, suspects: &BTreeSet<NodeId>) -> bool {
-        let silent = self.intervals(SILENT_INTERVALS);
-        let older = self
-            .view
-            .members()
-            .iter()
-            .map(|member| member.node)
-            .take_while(|&node| node != self.settings.node);
-        let mut doubtful =
-            older.filter(|&node| suspects.contains(&node) && self.peers.may_lead(node, cx.now(), silent));
-        if doubtful.next().is_none() {
-            return false;
-        }
-        let since = *self.doubts_since.get_or_insert(cx.now());
-        let waits = cx.now().since(since) < self.intervals(DEFER_INTERVALS);
-        if waits {
-            cx.mark("younger data node lets an older one lead");
-        }
-        waits
+        self.report(cx);
+        self.act(cx);
     }
 
     /// Gives up members for good: nothing is accepted from them any more.
@@ -365,6 +324,7 @@ impl Block for Agreement {
         if self.turn != cx.now() {
             self.turn = cx.now();
             self.peers.begin_turn(cx.now());
+            self.round.iter_mut().for_each(|round| round.begin_turn(cx.now()));
         }
         if !self.is_stopping {
             self.handle_signal(cx, frame);
@@ -387,6 +347,7 @@ mod tests {
     fn a_token_says_what_its_timer_is_for() {
         assert!(matches!(Timer::from_token(Timer::Beat.token()), Timer::Beat));
         assert!(matches!(Timer::from_token(Timer::JudgeEnded.token()), Timer::JudgeEnded));
+        assert!(matches!(Timer::from_token(Timer::ChoiceStands.token()), Timer::ChoiceStands));
         let token = Timer::RoundWait(u32::MAX).token();
         assert!(matches!(Timer::from_token(token), Timer::RoundWait(u32::MAX)));
     }

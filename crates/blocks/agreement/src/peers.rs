@@ -32,6 +32,8 @@ struct Peer {
     is_being_answered: bool,
     /// When the newest of this node's heartbeats that it has answered was sent; `None` before it has answered one.
     confirmed: Option<Tick>,
+    /// It has not confirmed a round in time, though it may answer heartbeats.
+    is_unresponsive: bool,
     /// Its connections are closed by this node, for good.
     is_given_up: bool,
 }
@@ -48,6 +50,7 @@ impl Peers {
             received: now,
             answered: now,
             confirmed: None,
+            is_unresponsive: false,
             is_given_up: false,
             is_being_answered: false,
         };
@@ -127,21 +130,32 @@ impl Peers {
         }
     }
 
-    /// Those that are given up, that are not connected, or of which nothing has come for so long.
-    pub(crate) fn suspects(&self, now: Tick, silent: Span) -> BTreeSet<NodeId> {
-        let is_suspect = |peer: &Peer| {
+    /// These have not confirmed a round in time.
+    pub(crate) fn note_unresponsive(&mut self, nodes: &BTreeSet<NodeId>) {
+        for (_, peer) in self.0.iter_mut().filter(|(node, _)| nodes.contains(node)) {
+            peer.is_unresponsive = true;
+        }
+    }
+
+    /// Those that are given up, that are not connected, that have not confirmed a round, or of which nothing has come
+    /// for so long.
+    pub(crate) fn unreached(&self, now: Tick, silent: Span) -> BTreeSet<NodeId> {
+        let is_unreached = |peer: &Peer| {
             peer.is_given_up
+                || peer.is_unresponsive
                 || matches!(peer.link, Link::Closed | Link::Gone)
                 || now.since(peer.received) >= silent
         };
-        self.0.iter().filter(|(_, peer)| is_suspect(peer)).map(|(&node, _)| node).collect()
+        self.0.iter().filter(|(_, peer)| is_unreached(peer)).map(|(&node, _)| node).collect()
     }
 
-    /// Whether a suspect may lead a round for all that is known: it is not given up, its process may run, and something
-    /// has come from it lately.
-    pub(crate) fn may_lead(&self, node: NodeId, now: Tick, silent: Span) -> bool {
-        let peer = &self.0[&node];
-        !peer.is_given_up && peer.link != Link::Gone && now.since(peer.received) < silent
+    /// Whether a process has ended, and has not gone on without this node before, beyond doubt.
+    pub(crate) fn is_gone(&self, node: NodeId) -> bool {
+        self.0.get(&node).is_some_and(|peer| peer.link == Link::Gone)
+    }
+
+    pub(crate) fn is_given_up(&self, node: NodeId) -> bool {
+        self.0.get(&node).is_some_and(|peer| peer.is_given_up)
     }
 
     /// Gives a member up; false if it was given up before.
@@ -155,7 +169,7 @@ impl Peers {
         match self.0.get(&node).map(|peer| peer.link) {
             Some(Link::Gone) => "its process has ended",
             Some(Link::Closed) => "its connections were closed",
-            Some(Link::Open | Link::Ended) | None => "it is silent, or others do not reach it",
+            Some(Link::Open | Link::Ended) | None => "it is silent, or not all others reach it",
         }
     }
 

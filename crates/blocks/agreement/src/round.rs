@@ -1,10 +1,10 @@
 //! A round: the member that leads has all that are left give up the same set, makes sure that nobody goes on without
 //! them, and makes the next view.
 
+use crate::choice::list;
 use crate::peers::Peers;
 use crate::{Agreement, SILENT_INTERVALS, Timer};
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
@@ -14,9 +14,8 @@ use vinga_wire::agreement::{
 };
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
-/// Heartbeat intervals that few members wait before they ask the arbitrator, and that a younger member waits before it
-/// leads: as long as others may take to go on without them.
-pub(crate) const DEFER_INTERVALS: u64 = 2;
+/// Heartbeat intervals that few members wait before they ask the arbitrator: as long as others may take.
+const DEFER_INTERVALS: u64 = 2;
 
 /// How far a round has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +46,9 @@ pub(crate) struct Round {
     /// Those that have not confirmed yet.
     awaited: BTreeSet<NodeId>,
     losses: BTreeMap<NodeId, Loss>,
+    /// What was learned in this turn: who was last answered how long ago. When that was by this node's clock is not known
+    /// before the next turn, as the thread may have stood still since this one began.
+    learned: Vec<(NodeId, Span)>,
     begun: Tick,
     stage: Stage,
     /// The ticket of the next view.
@@ -59,12 +61,24 @@ impl Round {
         self.begun = now.min(self.begun + span);
     }
 
-    fn note_losses(&mut self, now: Tick, failed: &[NodeId], known: &[LostMember]) {
+    fn note_losses(&mut self, failed: &[NodeId], known: &[LostMember]) {
         for (&node, known) in failed.iter().zip(known) {
-            let loss = self.losses.entry(node).or_default();
-            loss.answered = loss.answered.max(now - Span(known.unanswered));
-            loss.is_gone |= known.is_gone;
+            self.learned.push((node, Span(known.unanswered)));
+            self.losses.entry(node).or_default().is_gone |= known.is_gone;
         }
+    }
+
+    /// A later turn has begun.
+    pub(crate) fn begin_turn(&mut self, now: Tick) {
+        for (node, unanswered) in self.learned.drain(..) {
+            let loss = self.losses.entry(node).or_default();
+            loss.answered = loss.answered.max(now - unanswered);
+        }
+    }
+
+    /// Whether all have given up the same set, and what follows is not decided yet.
+    fn is_confirmed(&self) -> bool {
+        self.awaited.is_empty() && self.stage == Stage::Preparing
     }
 
     /// Whether the process of a member that is given up may still run.
@@ -78,10 +92,6 @@ impl Round {
         assert!(self.awaited.is_disjoint(&self.failed), "nobody confirms its own failure");
         assert!(self.stage == Stage::Preparing || self.awaited.is_empty(), "all confirm before it goes on");
     }
-}
-
-fn list(nodes: &BTreeSet<NodeId>) -> String {
-    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Agreement {
@@ -107,6 +117,7 @@ impl Agreement {
         let mut round = Round {
             number: self.rounds,
             losses: BTreeMap::new(),
+            learned: Vec::new(),
             begun: cx.now(),
             stage: Stage::Preparing,
             ticket: self.view.ticket(),
@@ -114,7 +125,7 @@ impl Agreement {
             awaited,
         };
         let known = self.known_of(cx.now(), &request.failed);
-        round.note_losses(cx.now(), &request.failed, &known);
+        round.note_losses(&request.failed, &known);
         self.round = Some(round);
         self.go_on_if_confirmed(cx);
     }
@@ -130,8 +141,8 @@ impl Agreement {
         match round.stage {
             Stage::Preparing if span >= self.intervals(SILENT_INTERVALS) => {
                 cx.mark("data node did not confirm a round");
-                let unconfirmed: Vec<NodeId> = round.awaited.iter().copied().collect();
-                self.act(cx, &unconfirmed);
+                self.peers.note_unresponsive(&round.awaited);
+                self.act(cx);
             }
             Stage::Arbitrating
                 if self.settings.arbitration_timeout.is_some_and(|timeout| span >= timeout) =>
@@ -150,6 +161,9 @@ impl Agreement {
     /// Another member leads a round.
     pub(crate) fn on_fail_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let request: FailPrepareRequest = cold::read(frame)?;
+        if request.failed.contains(&self.settings.node) {
+            return None;
+        }
         let round = request.round;
         if request.view.number() < self.view.number() {
             let refuse = FailPrepareRefuse { round, view: (*self.view).clone() };
@@ -164,13 +178,9 @@ impl Agreement {
         }
         // Whoever leads is older than this node, or has given up all older ones: this node leads no more.
         self.round = None;
+        self.led_by = Some(frame.sender().node());
         self.give_up(cx, request.failed.iter().copied());
-        let silent = self.intervals(SILENT_INTERVALS);
-        let mut failed = self.peers.suspects(cx.now(), silent);
-        // It is alive.
-        failed.remove(&frame.sender().node());
-        self.give_up(cx, failed.iter().copied());
-        let failed: Vec<NodeId> = failed.into_iter().collect();
+        let failed: Vec<NodeId> = self.peers.given_up().collect();
         let known = self.known_of(cx.now(), &failed);
         let confirm = FailPrepareConfirm { round, failed, known };
         cold::write(&mut cx.frame(SignalNumber::FailPrepareConfirm, frame.sender()), &confirm);
@@ -188,13 +198,9 @@ impl Agreement {
         let Some(round) = self.round.as_mut().filter(|round| round.number == confirm.round) else {
             return Some(());
         };
-        round.note_losses(cx.now(), &confirm.failed, &confirm.known);
+        round.note_losses(&confirm.failed, &confirm.known);
         let more: Vec<NodeId> =
             confirm.failed.iter().copied().filter(|node| !round.failed.contains(node)).collect();
-        if more.contains(&self.settings.node) {
-            // It has given up this node, and does not answer it any more: one of the two has to go.
-            return Some(());
-        }
         if more.is_empty() {
             round.awaited.remove(&frame.sender().node());
             if cx.has_bug(InjectedBug::RoundEndsEarly) {
@@ -202,22 +208,26 @@ impl Agreement {
             }
             self.go_on_if_confirmed(cx);
         } else {
-            self.act(cx, &more);
+            // Either it has to go, or those that it has given up in another one's round, this node perhaps.
+            self.reports.note_given_up(frame.sender().node(), cx.now(), &more);
+            self.act(cx);
         }
         Some(())
     }
 
+    /// Goes on in a later turn if all have given up the same set.
+    fn go_on_if_confirmed(&self, cx: &mut Context<'_>) {
+        if let Some(round) = self.round.as_ref().filter(|round| round.is_confirmed()) {
+            cx.send_after(Span(1), Timer::RoundWait(round.number).token());
+        }
+    }
+
     /// All have given up the same set: whether the others may have gone on without these.
-    fn go_on_if_confirmed(&mut self, cx: &mut Context<'_>) {
+    fn check_split(&mut self, cx: &mut Context<'_>) {
         let Some(round) = &mut self.round else { return };
-        if !round.awaited.is_empty() || round.stage != Stage::Preparing {
-            return;
-        }
         let failed = list(&round.failed);
-        if let Some(group) = self.view.group_without(|node| !round.failed.contains(&node)) {
-            let why = format_args!("no data node of node group {group} is left (failed: {failed})");
-            return self.stop(cx, ErrorCode::Partitioned, why);
-        }
+        let lacking = self.view.group_without(|node| !round.failed.contains(&node));
+        assert_eq!(lacking, None, "those that are to go on have a member of each node group");
         let can_others = self.view.group_without(|node| round.may_run(node)).is_none();
         if !can_others || cx.has_bug(InjectedBug::ArbitratorNotAsked) {
             cx.mark("data nodes went on without arbitration");
@@ -295,6 +305,7 @@ impl Agreement {
         match round.stage {
             Stage::Deferring => self.ask_arbitrator(cx),
             Stage::Waiting => self.commit_round(cx),
+            Stage::Preparing if round.is_confirmed() => self.check_split(cx),
             Stage::Preparing | Stage::Arbitrating => {}
         }
     }

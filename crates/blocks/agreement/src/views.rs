@@ -34,12 +34,15 @@ impl Agreement {
             "a member has given up everybody whom a view has lost: it has confirmed that"
         );
         self.peers.keep(&self.view);
+        self.reports.clear();
+        self.choice = None;
         self.round = None;
-        self.doubts_since = None;
+        self.led_by = None;
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &*self.view);
         self.renew_lease(cx);
         // Others may have failed meanwhile.
-        self.act(cx, &[]);
+        self.report(cx);
+        self.act(cx);
     }
 }

@@ -3,7 +3,7 @@
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `NodeHeartbeatRequest` / `…Confirm` | agreement | agreement of each other member | I am alive / so am I |
-//! | `NodeSuspectReport` | agreement | the one that leads | nothing comes from these members |
+//! | `NodeSuspectReport` | agreement | agreement of each other member | nothing comes from these members |
 //! | `FailPrepareRequest` | the one that leads | agreement of each member that is left | give up these members |
 //! | `FailPrepareConfirm` | agreement | the one that leads | I have, and perhaps more of them: for good |
 //! | `FailPrepareRefuse` | agreement | the one that leads | there is a newer view |
@@ -42,6 +42,8 @@ pub struct NodeSuspectReport {
     pub view: ViewNumber,
     /// Members of it that the sender suspects, or has given up.
     pub suspects: Vec<NodeId>,
+    /// Those, and members of which nothing has come for a while.
+    pub unreached: Vec<NodeId>,
 }
 
 /// Body of `FailPrepareRequest` (cold).

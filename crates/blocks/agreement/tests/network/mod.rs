@@ -74,6 +74,8 @@ pub struct Network {
     /// How long a request may be on its way to the arbitrator, and an answer back.
     pub arbitration_delay: u64,
     requests: Vec<(u64, u8, ArbitrationRequest)>,
+    /// Whether what is sent, but for heartbeats, is printed: for a test that fails.
+    pub is_traced: bool,
 }
 
 fn address(node: u8) -> Address {
@@ -116,6 +118,7 @@ impl Network {
             reads_first: None,
             arbitration_delay: 0,
             requests: Vec::new(),
+            is_traced: std::env::var_os("VINGA_TRACE").is_some(),
         };
         network.collect_all();
         network
@@ -245,6 +248,9 @@ impl Network {
     fn collect(&mut self, id: u8) {
         let sent = self.nodes.get_mut(&id).expect("it is listed").harness.take_sent();
         for sent in sent {
+            if self.is_traced {
+                self.trace(id, &sent);
+            }
             let to = sent.receiver().node().0;
             if sent.receiver().block() == Some(BlockNumber::Agreement) {
                 self.put(id, to, Arrival::Frame(sent));
@@ -278,6 +284,36 @@ impl Network {
                 other => panic!("agreement sent {other:?}"),
             }
         }
+    }
+
+    fn trace(&self, id: u8, sent: &Sent) {
+        use vinga_wire::agreement::{FailPrepareConfirm, FailPrepareRequest, NodeSuspectReport};
+        let frame = sent.frame();
+        let what = match sent.signal() {
+            SignalNumber::NodeHeartbeatRequest
+            | SignalNumber::NodeHeartbeatConfirm
+            | SignalNumber::LeaseOrder => return,
+            SignalNumber::NodeSuspectReport => {
+                let body = cold::read::<NodeSuspectReport>(&frame);
+                format!("{:?}", body.map(|body| (body.suspects, body.unreached)))
+            }
+            SignalNumber::FailPrepareRequest => {
+                let body = cold::read::<FailPrepareRequest>(&frame);
+                format!("{:?}", body.map(|body| (body.round, body.failed)))
+            }
+            SignalNumber::FailPrepareConfirm => {
+                let body = cold::read::<FailPrepareConfirm>(&frame);
+                format!("{:?}", body.map(|body| (body.round, body.failed)))
+            }
+            SignalNumber::LinkCloseOrder => {
+                format!("{:?}", cold::read::<LinkBody>(&frame).map(|body| body.node))
+            }
+            SignalNumber::StopNodeOrder => {
+                cold::read::<StopNodeOrder>(&frame).map_or_else(String::new, |body| body.reason)
+            }
+            _ => String::new(),
+        };
+        println!("{:>5} ms: {id} → {}: {:?} {what}", self.now, sent.receiver(), sent.signal());
     }
 
     /// Something goes from one node to another, behind what went before.
