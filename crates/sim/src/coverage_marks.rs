@@ -108,6 +108,7 @@ pub const RARE: &[&str] = &[
     "driver did not report a closed connection",
     "arbitrator stopped data nodes",
     "data node did not confirm a round",
+    "data node stopped: no set of members with it could go on",
     "few data nodes let the others ask the arbitrator first",
     "member had missed a view",
     "signal of a data node that was given up",

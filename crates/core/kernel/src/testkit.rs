@@ -31,7 +31,7 @@ use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, backup, checkpoint, cold, dictionary,
-    epoch, file, handshake, info, membership, parameter, redo, schema, schema_round, start,
+    epoch, file, formation, handshake, info, membership, parameter, redo, schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
@@ -351,6 +351,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
     match signal {
         S::HelloRequest => cold!(handshake::HelloRequest),
         S::HelloConfirm => cold!(handshake::HelloConfirm),
+        S::NodeHelloRequest | S::NodeHelloConfirm => cold!(formation::NodeHello),
+        S::NodesConnectedReport => cold!(formation::NodesConnectedReport),
+        S::FirstViewOrder => cold!(formation::FirstViewOrder),
         S::ApiConnectRequest => cold!(membership::ApiConnectRequest),
         S::ApiConnectConfirm => cold!(membership::ApiConnectConfirm),
         S::ApiConnectRefuse => cold!(membership::ApiConnectRefuse),
@@ -494,6 +497,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::CreateTableConfirm | S::DescribeTableConfirm => cold!(dictionary::TableConfirm),
         S::DropTableConfirm => cold!(dictionary::DropTableConfirm),
         S::HelloRefuse
+        | S::NodeHelloRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse
         | S::DescribeTableRefuse

@@ -174,6 +174,12 @@ errors! {
         "There is no such ordered index: read the table's definition again.";
     BadAddress = 20028, Usage,
         "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
+    NodeStarting = 20029, Temporary,
+        "The data node is starting, and waits for the other ones: retry a little later.";
+    NotInTheView = 20030, Usage,
+        "The data nodes have begun without this one: one that has failed can't return to a running cluster yet.";
+    OtherConfiguration = 20031, Usage,
+        "The data nodes are configured differently: give all of them the same configuration.";
     NoDisk = 20048, Usage,
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
     EpochNotKnown = 20049, Temporary,

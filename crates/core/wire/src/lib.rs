@@ -21,6 +21,7 @@ pub mod dictionary;
 pub mod epoch;
 pub mod error;
 pub mod file;
+pub mod formation;
 pub mod frame;
 pub mod handshake;
 pub mod info;

@@ -53,6 +53,12 @@ signals! {
     HelloRequest = 1, Api;
     HelloConfirm = 2, Node;
     HelloRefuse = 3, Node;
+    // formation.rs: data nodes that start
+    NodeHelloRequest = 4, Driver;
+    NodeHelloConfirm = 5, Driver;
+    NodeHelloRefuse = 6, Driver;
+    NodesConnectedReport = 7, Driver;
+    FirstViewOrder = 8, Driver;
     // membership.rs
     ApiConnectRequest = 10, Driver;
     ApiConnectConfirm = 11, Node;
