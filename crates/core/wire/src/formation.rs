@@ -1,0 +1,76 @@
+//! Data nodes that start find each other, and begin together with the first view.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `NodeHelloRequest` | data node | data node | the first frame of a link: who I am, and which of our links this is |
+//! | `NodeHelloConfirm` | data node | data node | and this is who I am |
+//! | `NodeHelloRefuse` | data node | data node | not with me, with an error; the connection is closed after it |
+//! | `NodesConnectedReport` | data node | the one with the lowest id | all links between me and these are open |
+//! | `FirstViewOrder` | the one with the lowest id | each other one | begin with this view |
+//!
+//! The protocol is described in `docs/protocols/formation.md`.
+
+use crate::view::{ClusterView, Member};
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::{Incarnation, NodeId};
+
+/// Body of `NodeHelloRequest` and of `NodeHelloConfirm` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeHello {
+    /// [`crate::handshake::MAGIC`].
+    pub magic: u64,
+    /// [`crate::handshake::PROTOCOL_VERSION`].
+    pub version: u16,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups. Both
+    /// sides must know the same.
+    pub data_nodes: Vec<(NodeId, u16)>,
+    /// The sender.
+    pub member: Member,
+    /// Its process.
+    pub process: ProcessIdentity,
+    /// Which of the links between the two nodes this is, from 0.
+    pub link: u16,
+}
+
+/// Which process of which machine, so that another process can tell whether it sees the same processes, and whether this
+/// one has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Random number of the start of the machine's system; empty if it is not known.
+    pub boot: String,
+    /// The namespace in which the process's id counts.
+    pub namespace: u64,
+    /// Its id there.
+    pub process: u32,
+    /// When it has started, in the system's ticks: ids are used again.
+    pub started: u64,
+}
+
+impl ProcessIdentity {
+    /// Whether both are on one machine, and see each other's ids.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        !self.boot.is_empty() && (&self.boot, self.namespace) == (&other.boot, other.namespace)
+    }
+}
+
+/// Body of `NodesConnectedReport` (cold): the sender and all that it is connected to, in order of id.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodesConnectedReport {
+    /// Which start of which node.
+    pub nodes: Vec<(NodeId, Incarnation)>,
+}
+
+/// Body of `FirstViewOrder` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FirstViewOrder {
+    /// The first view.
+    pub view: ClusterView,
+    /// Random number of the cluster's incarnation, for greetings of API nodes.
+    pub cluster_incarnation: u64,
+    /// Random number of the database.
+    pub database: u64,
+}
