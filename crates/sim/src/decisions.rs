@@ -9,7 +9,7 @@ use crate::thread::ThreadId;
 use crate::world::World;
 use std::collections::BTreeMap;
 use vinga_base::Epoch;
-use vinga_wire::{Header, SignalNumber};
+use vinga_wire::{Address, BlockNumber, Header, SignalNumber};
 use vinga_workloads::history::Decided;
 use zerocopy::FromBytes;
 
@@ -18,9 +18,17 @@ use zerocopy::FromBytes;
 pub struct Decisions {
     /// Ascends with everything that is noted.
     count: u64,
-    /// Transactions of which a `CommitRequest` was handled, with a bit for each data node that has handled one and is
-    /// alive. Others may have been decided in the one-phase commit.
-    committed: BTreeMap<u64, u32>,
+    /// Transactions of which a `CommitRequest` was handled. Others may have been decided in the one-phase commit.
+    committed: BTreeMap<u64, Committed>,
+}
+
+/// A transaction of which a `CommitRequest` was handled.
+#[derive(Default)]
+struct Committed {
+    /// A bit for each data node that has handled one and is alive.
+    nodes: u32,
+    /// The data node whose coordinator has sent one last.
+    coordinator: u8,
 }
 
 impl World {
@@ -50,7 +58,16 @@ impl World {
             let is_committed = decisions.committed.contains_key(&transaction);
             match SignalNumber::from_number(header.number.get()) {
                 Some(SignalNumber::CommitRequest) => {
-                    *decisions.committed.entry(transaction).or_default() |= 1 << node;
+                    let committed = decisions.committed.entry(transaction).or_default();
+                    committed.nodes |= 1 << node;
+                    let sender = Address(header.sender.get());
+                    if sender.block() == Some(BlockNumber::Coordinator) {
+                        committed.coordinator = sender.node().0;
+                    }
+                    if committed.coordinator != 0 && !self.alive[usize::from(committed.coordinator - 1)] {
+                        // It had died before this arrived.
+                        doubt(&mut self.history.epochs, transaction);
+                    }
                     if is_committed {
                         continue;
                     }
@@ -68,18 +85,26 @@ impl World {
         }
     }
 
-    /// A data node has died, or was left out. What only such nodes have committed others may have rolled back.
+    /// A data node has died, or was left out. What only such nodes have committed others may have rolled back; and so with
+    /// what its coordinators have decided: who else has handled the request may have had nothing but locks, and keeps no
+    /// trace of it. What clients were answered counts all the same.
     pub(crate) fn doubt_commits_of(&mut self, node: u8) {
-        for (transaction, nodes) in &mut self.decisions.committed {
-            let had_some = *nodes != 0;
-            *nodes &= !(1 << node);
-            if had_some
-                && *nodes == 0
-                && let Some(decided) = self.history.epochs.get_mut(transaction)
-                && let Decided::Commit(epoch) = *decided
-            {
-                *decided = Decided::Perhaps(epoch);
+        for (transaction, committed) in &mut self.decisions.committed {
+            let had_some = committed.nodes != 0;
+            committed.nodes &= !(1 << node);
+            let is_doubtful = had_some && committed.nodes == 0 || committed.coordinator == node;
+            if is_doubtful {
+                doubt(&mut self.history.epochs, *transaction);
             }
         }
+    }
+}
+
+/// A transaction was perhaps rolled back.
+fn doubt(epochs: &mut BTreeMap<u64, Decided>, transaction: u64) {
+    if let Some(decided) = epochs.get_mut(&transaction)
+        && let Decided::Commit(epoch) = *decided
+    {
+        *decided = Decided::Perhaps(epoch);
     }
 }

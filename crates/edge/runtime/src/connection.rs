@@ -1,4 +1,4 @@
-//! One connection to an API node.
+//! One connection to an API node, or a link to another data node.
 //!
 //! The socket reports changes edge-triggered and, once registered, is never touched by `epoll_ctl` again. So the
 //! connection remembers whether it may have something to read, and whether the socket took all that was written. A read
@@ -47,6 +47,8 @@ pub(crate) struct Bounds<'l> {
     pub limits: &'l Limits,
     /// Set if other connections wait.
     pub piece: Option<Piece>,
+    /// Whether answers may leave before the turn has ended.
+    pub may_write: bool,
 }
 
 /// A piece of work of one connection, while others wait. At least one frame is handled.
@@ -103,9 +105,13 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// One connection to an API node, on the thread that owns it.
+/// One connection, on the thread that owns it.
 pub(crate) struct Connection {
+    /// The node at the other end.
     pub api: NodeId,
+    /// It is another data node: what comes from it is never held back, as other nodes wait for that, and what waits for it
+    /// may be as much as there is. If it does not take that, it is suspected (`vinga-agreement`).
+    pub is_link: bool,
     pub lane: LaneId,
     pub peer: Peer,
     stream: Arc<Socket>,
@@ -151,7 +157,7 @@ impl Connection {
     pub fn new(
         stream: Arc<Socket>,
         peer: Peer,
-        api: NodeId,
+        (api, is_link): (NodeId, bool),
         early: &[u8],
         lane: LaneId,
         way: Way,
@@ -167,6 +173,7 @@ impl Connection {
         };
         Connection {
             api,
+            is_link,
             lane,
             peer,
             stream,
@@ -239,8 +246,8 @@ impl Connection {
     /// to another thread.
     pub fn can_be_served(&self, outbox: &Outbox, threads: u16, limits: &Limits) -> bool {
         self.has_input()
-            && self.lane_waiting(outbox) <= limits.pause_bytes
-            && !has_long_lane(outbox, threads, limits)
+            && (self.is_link
+                || self.lane_waiting(outbox) <= limits.pause_bytes && !has_long_lane(outbox, threads, limits))
     }
 
     /// Bytes of answers that wait here.
@@ -262,8 +269,9 @@ impl Connection {
         bounds: &Bounds<'_>,
         statistics: &ThreadStatistics,
     ) -> Result<(), Broken> {
-        let &Bounds { threads, limits, .. } = bounds;
-        let (api, lane, stream, output) = (self.api, self.lane, &*self.stream, &mut self.output);
+        let &Bounds { threads, limits, may_write, .. } = bounds;
+        let (lane, stream, output, is_link) = (self.lane, &*self.stream, &mut self.output, self.is_link);
+        let origin = if is_link { Origin::Peer } else { Origin::Api(self.api) };
         let slice_bytes = &mut self.slice_bytes;
         let mut slice_begun = 0;
         if let Some(piece) = &bounds.piece {
@@ -275,7 +283,7 @@ impl Connection {
             loop {
                 let before = output.waiting(executor.outbox().lane(lane));
                 let is_first = !executor.has_local();
-                let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), Origin::Api(api))?;
+                let taken = executor.feed(slice_of(&run[handled..], *slice_bytes), origin)?;
                 handled += taken;
                 if let Some(piece) = bounds.piece.as_ref().filter(|piece| is_first && !piece.is_over()) {
                     executor.drain_while(|| !piece.is_over());
@@ -295,8 +303,11 @@ impl Connection {
                 if taken == 0 || handled == run.len() {
                     return Ok(handled);
                 }
+                if is_link {
+                    continue;
+                }
                 let outbox = executor.outbox();
-                if waiting > limits.pause_bytes {
+                if waiting > limits.pause_bytes && may_write {
                     output.write(stream, outbox.lane_mut(lane), statistics)?;
                 }
                 let waiting = output.waiting(outbox.lane(lane));
@@ -344,7 +355,7 @@ impl Connection {
             return Ok(());
         }
         self.output.flush(&self.stream, lane, statistics)?;
-        if self.output.waiting(lane) / BURST_FACTOR > limits.send_buffer_bytes {
+        if !self.is_link && self.output.waiting(lane) / BURST_FACTOR > limits.send_buffer_bytes {
             return Err(Broken::Rule(ErrorCode::SlowReader, 0));
         }
         Ok(())
@@ -353,6 +364,9 @@ impl Connection {
     /// To be called about once a second: whether the other side takes the bytes that wait for it.
     pub fn check_reader(&mut self, outbox: &Outbox, limits: &Limits, nanos: u64) -> Result<(), Broken> {
         self.output.check()?;
+        if self.is_link {
+            return Ok(());
+        }
         let waiting = self.bytes_waiting(outbox);
         if self.output.take_moved() || waiting == 0 {
             self.moved_nanos = nanos;
@@ -371,9 +385,18 @@ impl Connection {
         self.output.take_unannounced()
     }
 
-    /// Removes it from the poller and writes what can be written; returns the send thread that has the rest to do, if
+    /// Removes it from the poller and writes what can be written, if it `may_write`; returns the send thread that has the rest to do, if
     /// there is one. The lane is empty then and may serve another connection.
-    pub fn close(self, outbox: &mut Outbox, poller: &Poller, statistics: &ThreadStatistics) -> Option<u16> {
+    pub fn close(
+        self,
+        outbox: &mut Outbox,
+        poller: &Poller,
+        may_write: bool,
+        statistics: &ThreadStatistics,
+    ) -> Option<u16> {
+        if !may_write {
+            outbox.lane_mut(self.lane).clear();
+        }
         let sender = self.output.send_thread();
         if sender.is_some() {
             // The send thread keeps the socket open for a moment. (Otherwise closing removes it.)

@@ -36,6 +36,9 @@ pub(crate) fn read(
     expected: &Expected<'_>,
 ) -> Result<Option<(HelloRequest, usize)>, NotAdmitted> {
     let bad = |detail: &str| NotAdmitted::new(ErrorCode::BadHandshake, detail);
+    if bytes.get(4..6) == Some(&(SignalNumber::NodeHelloRequest as u16).to_le_bytes()) {
+        return Err(NotAdmitted::new(ErrorCode::NotInTheView, ""));
+    }
     // A stray client's first bytes, read as a length, are far off: it gets the refusal before it waits for an answer.
     if let Some(length) = bytes.first_chunk::<4>() {
         let length = u32::from_le_bytes(*length);

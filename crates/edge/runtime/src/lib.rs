@@ -48,6 +48,7 @@ pub mod console;
 pub mod crash;
 #[cfg(not(loom))]
 pub mod files;
+mod formation;
 #[cfg(not(loom))]
 mod greeting;
 #[cfg(not(loom))]

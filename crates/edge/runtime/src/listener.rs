@@ -406,6 +406,7 @@ impl Listener {
             local,
             peer: pending.peer,
             api: NodeId(confirm.api),
+            is_link: false,
             welcome: greeting::confirm_frame(self.driver(), &welcome),
             early,
         };

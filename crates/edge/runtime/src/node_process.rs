@@ -14,19 +14,23 @@
 use crate::affinity;
 use crate::clock::Clock;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
+use crate::formation::{self, Formed, Link, Processes, links_between};
 use crate::handlers::HandlerStack;
+use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMessage};
 use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
+use crate::peer::Peer;
 use crate::realtime::Realtime;
 use crate::settings::{ProcessSettings, ThreadSettings};
 use crate::start_progress::StartProgress;
 use crate::statistics::ThreadStatistics;
 use crate::stop_request::{StopCause, StopRequest};
-use crate::switchboard::{Message, Switchboard};
+use crate::switchboard::{Adoption, Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
+use crate::worker::data_nodes::DataNodes;
 use crate::worker::{Worker, WorkerParts};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
@@ -37,8 +41,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use vinga_kernel::{Executor, Host, Outbox, Routes};
+use vinga_base::NodeId;
+use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
+use vinga_local::Socket;
 use vinga_wire::start::Restored;
+use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// Connections that the system keeps for us until they are accepted.
@@ -90,7 +97,8 @@ where
         let request = request.clone();
         move || request.make(StopCause::Asked(termination.wait()))
     })?;
-    let node = match NodeProcess::begin(settings, make_host, request.clone())?.finish_start() {
+    let begun = NodeProcess::begin(settings, make_host, request.clone());
+    let node = match begun.and_then(Begun::finish_start) {
         Ok(node) => node,
         Err(NotStarted::Asked(by)) => return Ok(StopCause::Asked(by)),
         Err(NotStarted::Failed(why)) => return Err(why),
@@ -111,6 +119,21 @@ enum NotStarted {
     Failed(String),
 }
 
+impl From<String> for NotStarted {
+    fn from(why: String) -> Self {
+        NotStarted::Failed(why)
+    }
+}
+
+impl From<StopCause> for NotStarted {
+    fn from(cause: StopCause) -> Self {
+        match cause {
+            StopCause::Asked(by) => NotStarted::Asked(by),
+            StopCause::CannotGoOn(why) => NotStarted::Failed(why),
+        }
+    }
+}
+
 impl NodeProcess {
     /// Starts a node. `make_host` makes the blocks of the thread with an index, on that thread; it gets the figures of
     /// all threads, for the blocks that report them. Returns when clients are let in.
@@ -123,31 +146,47 @@ impl NodeProcess {
         H: Host + Send + 'static,
         F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
     {
-        let begun = Self::begin(settings, make_host, Arc::default())?;
-        begun.finish_start().map_err(|why| match why {
+        let begun = Self::begin(settings, make_host, Arc::default());
+        begun.and_then(Begun::finish_start).map_err(|why| match why {
             NotStarted::Asked(by) => format!("{by} has asked the node to stop before it was started"),
             NotStarted::Failed(why) => why,
         })
     }
 
-    /// Starts the threads; clients are not let in yet.
-    fn begin<H, F>(settings: ProcessSettings, make_host: F, stop: Arc<StopRequest>) -> Result<Begun, String>
+    /// Finds the other data nodes, if there are some, and starts the threads; clients are not let in yet.
+    fn begin<H, F>(
+        mut settings: ProcessSettings,
+        make_host: F,
+        stop: Arc<StopRequest>,
+    ) -> Result<Begun, NotStarted>
     where
         H: Host + Send + 'static,
         F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
     {
-        let settings = Arc::new(settings);
         check(&settings);
         let descriptors = raise_to_hard_limit(Resource::Nofile);
         let socket = bind(settings.listen)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         settings.peers.listen_at(address);
+        let (links, processes) = if settings.others.is_empty() {
+            Default::default()
+        } else {
+            rustix::net::listen(&socket, BACKLOG).map_err(|why| not_listening(address, why.into()))?;
+            socket.set_nonblocking(true).map_err(|why| why.to_string())?;
+            let Formed { order, links, processes } = formation::form(&settings, &socket, &stop)?;
+            settings.cluster_incarnation = order.cluster_incarnation;
+            settings.database = order.database;
+            settings.view = Arc::new(order.view);
+            (links, processes)
+        };
+        let settings = Arc::new(settings);
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
         let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone(), stop);
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
         let files = start_io_threads(&settings, &switchboard)?;
-        let threads = start_workers(&settings, &switchboard, files.files(), make_host)?;
+        let threads = start_workers(&settings, &switchboard, files.files(), processes, make_host)?;
+        hand_over(links, &settings, &switchboard);
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
@@ -259,10 +298,7 @@ impl Begun {
                 Ok(restored) => self.node.restored = restored,
                 Err(cause) => {
                     self.node.stop();
-                    return Err(match cause {
-                        StopCause::Asked(by) => NotStarted::Asked(by),
-                        StopCause::CannotGoOn(why) => NotStarted::Failed(why),
-                    });
+                    return Err(cause.into());
                 }
             }
         }
@@ -382,11 +418,49 @@ fn start_io_threads(settings: &ProcessSettings, switchboard: &Arc<Switchboard>) 
     })
 }
 
+/// Hands the links to other data nodes to the threads that serve them: the i-th link of each pair of nodes to the i-th.
+fn hand_over(links: Vec<Link>, settings: &ProcessSettings, switchboard: &Switchboard) {
+    let socket_threads = settings.socket_threads();
+    for Link { node, incarnation, index, stream, early } in links {
+        let thread = socket_threads[usize::from(index)];
+        // A link that has no address any more is found closed by the thread that reads it.
+        let peer = Peer::Remote(stream.peer_addr().unwrap_or(settings.listen));
+        let stream = Socket::from(stream);
+        let adoption =
+            Adoption { stream, local: None, peer, api: node, is_link: true, welcome: Vec::new(), early };
+        switchboard.join_link(adoption, incarnation, thread);
+    }
+}
+
+/// The lanes of a thread to other data nodes. Links are spread as the connections of API nodes are: a thread that serves
+/// one sends by it, the others by that of another thread. So two blocks always exchange signals by the same link, in
+/// order. Returns the lanes whose links this thread will serve.
+fn open_link_lanes(outbox: &mut Outbox, thread: u16, settings: &ProcessSettings) -> Vec<(NodeId, LaneId)> {
+    let own = settings.view.member(settings.node).expect("a node is a member of its first view");
+    let others = settings.view.members().iter().filter(|member| member.node != settings.node);
+    let mut lanes = Vec::new();
+    for other in others {
+        let mut serving = settings.socket_threads();
+        serving.truncate(usize::from(links_between(own, other)));
+        let server = serving[connection_of(thread, &serving)];
+        let lane = if server == thread {
+            let lane = outbox.open_lane(LANE_BYTES);
+            lanes.push((other.node, lane));
+            lane
+        } else {
+            LaneId::thread(server)
+        };
+        outbox.routes.set_node(other.node, Some(lane));
+    }
+    lanes
+}
+
 /// Starts the threads that run turns and waits until all of them have started.
 fn start_workers<H, F>(
     settings: &Arc<ProcessSettings>,
     switchboard: &Arc<Switchboard>,
     files: &Files,
+    processes: Processes,
     make_host: F,
 ) -> Result<Vec<JoinHandle<()>>, String>
 where
@@ -394,14 +468,18 @@ where
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
 {
     let make_host = Arc::new(make_host);
+    let mut data_nodes =
+        (!settings.others.is_empty()).then(|| DataNodes::new(settings.view.clone(), processes));
     let clock = Clock::new();
     let (started, have_started) = mpsc::channel();
     let mut threads = Vec::new();
     for (index, plan) in (0..).zip(&settings.threads) {
         let (settings, switchboard, files) = (settings.clone(), switchboard.clone(), files.clone());
         let (make_host, started) = (make_host.clone(), started.clone());
+        let data_nodes = data_nodes.take_if(|_| index == switchboard.main_thread);
         threads.push(spawn(&plan.name, move || {
-            run_worker(index, &settings, switchboard, files, &*make_host, clock, started);
+            let parts = ThreadParts { switchboard, files, data_nodes, clock };
+            run_worker(index, &settings, parts, &*make_host, started);
         })?);
     }
     drop(started);
@@ -412,28 +490,41 @@ where
     Ok(threads)
 }
 
+/// What a thread gets when it starts.
+struct ThreadParts {
+    switchboard: Arc<Switchboard>,
+    files: Files,
+    /// For the main thread, if there are other data nodes.
+    data_nodes: Option<DataNodes>,
+    clock: Clock,
+}
+
 fn run_worker<H: Host>(
     index: u16,
     settings: &ProcessSettings,
-    switchboard: Arc<Switchboard>,
-    files: Files,
+    parts: ThreadParts,
     make_host: &impl Fn(u16, &Statistics) -> H,
-    clock: Clock,
     started: Sender<io::Result<()>>,
 ) {
+    let ThreadParts { switchboard, files, data_nodes, clock } = parts;
     let plan = settings.threads[usize::from(index)].clone();
     let registered = Registered::new(switchboard.statistics[usize::from(index)].clone());
     let realtime = apply(&plan, clock);
     let host = make_host(index, &switchboard.statistics);
     let routes = Routes::to(settings.node, index, &settings.instances);
-    let outbox = Outbox::new(routes, settings.threads.len() as u16, settings.limits.congestion_bytes);
+    let mut outbox = Outbox::new(routes, settings.threads.len() as u16, settings.limits.congestion_bytes);
+    let links = open_link_lanes(&mut outbox, index, settings);
     let seed = settings.seed.wrapping_add(u64::from(index));
     let view = settings.view.clone();
     let mut executor = Executor::new(settings.node, view, host, outbox, seed, Clock::tick(clock.nanos()));
     executor.inject_bug(settings.bug);
     let limits = settings.limits.clone();
     let senders = settings.senders_for(index);
+    let is_alone = settings.others.is_empty();
     let parts = WorkerParts {
+        links,
+        lease: if is_alone { Tick(u64::MAX) } else { Tick(0) },
+        data_nodes,
         index,
         plan,
         senders,

@@ -21,7 +21,7 @@ use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::sync::Arc;
 use vinga_base::NodeId;
-use vinga_kernel::{Executor, Host, LaneId, Outbox};
+use vinga_kernel::{Executor, Host, LaneId, Outbox, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
@@ -30,6 +30,9 @@ const LINES_PER_SECOND: u32 = 10;
 
 /// The poller knows sockets by the node ids of their API nodes; there are at most this many.
 pub(crate) const NODE_IDS: usize = 256;
+
+/// A lease that does not end.
+const FOREVER: Tick = Tick(u64::MAX);
 
 /// The source of the log lines.
 const WHO: &str = "sockets";
@@ -43,8 +46,12 @@ pub(crate) struct Sockets {
     connections: Vec<Connection>,
     /// Place in `connections` by node id.
     places: [Option<u16>; NODE_IDS],
-    /// The lane of each API node that was ever connected here. Lanes are never freed, so they are kept.
+    /// The lane of each node that was ever connected here. Lanes are never freed, so they are kept.
     lanes: [Option<LaneId>; NODE_IDS],
+    /// Number of links to other data nodes.
+    links: usize,
+    /// Until when API nodes may be answered (`LeaseOrder`); the end of time if there are no other data nodes.
+    pub lease: Tick,
     /// API nodes whose connection may have something to do.
     queue: Vec<NodeId>,
     pub shares: FairShares,
@@ -61,9 +68,22 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Without any connection yet, for a thread of a node with `threads` threads, of which `senders` write for it.
-    pub fn new(threads: u16, senders: Vec<u16>, clock: Clock) -> Self {
+    /// Without any connection yet, for a thread of a node with `threads` threads, of which `senders` write for it. The
+    /// links to other data nodes that it will serve have lanes already.
+    pub fn new(
+        threads: u16,
+        senders: Vec<u16>,
+        links: &[(NodeId, LaneId)],
+        lease: Tick,
+        clock: Clock,
+    ) -> Self {
+        let mut lanes = [None; NODE_IDS];
+        for &(node, lane) in links {
+            lanes[usize::from(node.0)] = Some(lane);
+        }
         Sockets {
+            links: 0,
+            lease,
             shares: FairShares::default(),
             allowance: None,
             turn_started: None,
@@ -74,7 +94,7 @@ impl Sockets {
             threads,
             connections: Vec::new(),
             places: [None; NODE_IDS],
-            lanes: [None; NODE_IDS],
+            lanes,
             queue: Vec::with_capacity(NODE_IDS),
             locals: 0,
             lines: RateLimit::new(LINES_PER_SECOND),
@@ -154,7 +174,8 @@ impl Sockets {
     ) {
         let api = adoption.api;
         let id = usize::from(api.0);
-        assert!(self.places[id].is_none(), "an API node has one connection to a thread");
+        assert!(self.places[id].is_none(), "a node has one connection to a thread");
+        let is_link = adoption.is_link;
         let outbox = executor.outbox();
         let lane = *self.lanes[id].get_or_insert_with(|| outbox.open_lane(LANE_BYTES));
         outbox.lane_mut(lane).extend_from_slice(&adoption.welcome);
@@ -175,8 +196,10 @@ impl Sockets {
             }
         };
         let added = ready.and_then(|()| poller.add(&*stream, u64::from(api.0), interest));
-        let mut connection = Connection::new(stream, adoption.peer, api, &adoption.early, lane, way, nanos);
+        let node = (api, is_link);
+        let mut connection = Connection::new(stream, adoption.peer, node, &adoption.early, lane, way, nanos);
         self.locals += usize::from(connection.is_local());
+        self.links += usize::from(is_link);
         connection.is_queued = true;
         self.places[id] = Some(self.connections.len() as u16);
         self.connections.push(connection);
@@ -195,12 +218,15 @@ impl Sockets {
         statistics: &ThreadStatistics,
         now: u64,
     ) {
+        if self.links > 0 {
+            self.serve_links(executor, switchboard, limits, statistics);
+        }
         self.allowance = self.shares.begin(&self.queue, now);
         executor.set_patient(self.allowance.is_some());
         if let Some(allowance) = self.allowance {
             return self.serve_shared(executor, switchboard, limits, statistics, allowance);
         }
-        let bounds = Bounds { threads: self.threads, limits, piece: None };
+        let bounds = Bounds { threads: self.threads, limits, piece: None, may_write: self.lease == FOREVER };
         let mut at = 0;
         while at < self.queue.len() {
             if let Some(place) = self.places[usize::from(self.queue[at].0)].map(usize::from) {
@@ -219,6 +245,40 @@ impl Sockets {
                 connection.is_queued = false;
             }
             self.queue.swap_remove(at);
+        }
+    }
+
+    /// Serves the links to other data nodes, which come first: work that has begun elsewhere waits for them.
+    fn serve_links<H: Host>(
+        &mut self,
+        executor: &mut Executor<H>,
+        switchboard: &Switchboard,
+        limits: &Limits,
+        statistics: &ThreadStatistics,
+    ) {
+        executor.set_patient(false);
+        let bounds = Bounds { threads: self.threads, limits, piece: None, may_write: true };
+        let mut at = 0;
+        while at < self.queue.len() {
+            let place = self.places[usize::from(self.queue[at].0)].map(usize::from);
+            let Some(place) = place.filter(|&place| self.connections[place].is_link) else {
+                at += 1;
+                continue;
+            };
+            let connection = &mut self.connections[place];
+            // The rest of what can be read comes in the next turn.
+            if connection.has_input()
+                && let Err(why) = connection.serve(executor, &mut self.buffer, &bounds, statistics)
+            {
+                self.give_up(place, why, switchboard);
+            }
+            let connection = &mut self.connections[place];
+            connection.is_queued = connection.has_input();
+            if connection.is_queued {
+                at += 1;
+            } else {
+                self.queue.swap_remove(at);
+            }
         }
     }
 
@@ -247,7 +307,8 @@ impl Sockets {
             let Allowance { piece_nanos, slice_bytes, read_bytes, .. } = allowance;
             let piece =
                 Piece { clock: self.clock, begun: now, nanos: piece_nanos, slice_bytes_max: slice_bytes };
-            let bounds = Bounds { threads: self.threads, limits, piece: Some(piece) };
+            let may_write = self.lease == FOREVER;
+            let bounds = Bounds { threads: self.threads, limits, piece: Some(piece), may_write };
             let connection = &mut self.connections[place];
             let local_bytes = executor.local_bytes();
             let served = connection.serve(executor, &mut self.buffer[..read_bytes], &bounds, statistics);
@@ -323,8 +384,13 @@ impl Sockets {
     ) -> usize {
         let mut left = 0;
         let mut to_wake = 0u128;
+        let may_answer = self.may_answer();
         for place in 0..self.connections.len() {
             let connection = &mut self.connections[place];
+            if !may_answer && !connection.is_link {
+                left += connection.bytes_waiting(outbox);
+                continue;
+            }
             let flushed = if self.allowance.is_some() && connection.has_output(outbox) {
                 let begun = self.clock.nanos();
                 let flushed = connection.flush(outbox, limits, statistics);
@@ -345,6 +411,12 @@ impl Sockets {
             to_wake &= to_wake - 1;
         }
         left
+    }
+
+    /// Whether API nodes may be answered now. To be asked when everything that is to be sent was read from the data: then it
+    /// was right when it was read, though others may go on without this node soon.
+    pub fn may_answer(&self) -> bool {
+        self.lease == FOREVER || Clock::tick(self.clock.nanos()) <= self.lease
     }
 
     /// Closes connections whose other side takes nothing, or whose send thread has failed; to be called about once a
@@ -407,10 +479,11 @@ impl Sockets {
         let Some(place) = self.places[usize::from(api.0)].take() else { return false };
         let connection = self.connections.swap_remove(usize::from(place));
         self.locals -= usize::from(connection.is_local());
+        self.links -= usize::from(connection.is_link);
         if let Some(moved) = self.connections.get(usize::from(place)) {
             self.places[usize::from(moved.api.0)] = Some(place);
         }
-        if let Some(code) = reason {
+        if let Some(code) = reason.filter(|_| !connection.is_link) {
             let own = outbox.routes.own_thread();
             let driver = Address::new(outbox.routes.own_node(), BlockNumber::Driver, own);
             let receiver = Address::new(api, BlockNumber::Api, 0);
@@ -419,7 +492,8 @@ impl Sockets {
             let detail = code.sentence().into();
             cold::write(&mut writer, &Refusal { request: 0, code: code as u16, detail });
         }
-        if let Some(sender) = connection.close(outbox, poller, statistics) {
+        let may_write = connection.is_link || self.may_answer();
+        if let Some(sender) = connection.close(outbox, poller, may_write, statistics) {
             let owner = outbox.routes.own_thread();
             switchboard.threads[usize::from(sender)].post(Message::CloseOutlet { owner, api });
         }

@@ -66,6 +66,11 @@ impl StopRequest {
         self.has_changed.notify_all();
     }
 
+    /// Why the node is to stop, if it is.
+    pub fn cause(&self) -> Option<StopCause> {
+        self.lock().cause.clone()
+    }
+
     /// Waits until the node is asked to stop; returns why.
     pub fn wait(&self) -> StopCause {
         let state = self.wait_while(|state| state.cause.is_none());

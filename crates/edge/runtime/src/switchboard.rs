@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::files::FileAnswer;
 use vinga_local::{NodeLink, Socket};
+use vinga_wire::view::ClusterView;
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
@@ -31,6 +32,8 @@ pub(crate) enum Message {
     Frames(Vec<u8>),
     /// Serve this connection.
     Adopt(Box<Adoption>),
+    /// Adopt this view: nothing of those that it has lost can arrive any more.
+    AdoptView(Arc<ClusterView>),
     /// From now on an API node is reached through that thread.
     Route { api: NodeId, thread: u16 },
     /// Close the connection to an API node, if there is one, and forget the route to it. The reason is sent to it, if
@@ -50,14 +53,17 @@ pub(crate) enum Message {
     Stop,
 }
 
-/// A connection that was admitted.
+/// A connection that was admitted, or a link to another data node.
 pub(crate) struct Adoption {
     pub stream: Socket,
     /// Memory to share with the client, if it is on this machine and has asked for that.
     pub local: Option<Box<NodeLink>>,
     pub peer: Peer,
+    /// The node at the other end.
     pub api: NodeId,
-    /// The first frame to send: `HelloConfirm`.
+    /// It is another data node.
+    pub is_link: bool,
+    /// The first frame to send: `HelloConfirm`; nothing on a link.
     pub welcome: Vec<u8>,
     /// Bytes that were read behind the greeting.
     pub early: Vec<u8>,
@@ -169,7 +175,18 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Has all connections of an API node closed.
+    /// Hands a link to another data node to the thread that will serve it. All threads have routes to it since they began.
+    pub fn join_link(&self, adoption: Adoption, incarnation: Incarnation, thread: u16) {
+        let mut nodes = lock(&self.api_nodes);
+        // If one of its links has been closed meanwhile, this one is closed by being dropped.
+        if let Some(admission) = nodes.admit(adoption.api, incarnation)
+            && nodes.join(adoption.api, admission, thread).is_ok()
+        {
+            self.threads[usize::from(thread)].post(Message::Adopt(Box::new(adoption)));
+        }
+    }
+
+    /// Has all connections of an API node, or all links to a data node, closed.
     pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> Closing {
         let mut nodes = lock(&self.api_nodes);
         let closing = nodes.begin_closing(api);

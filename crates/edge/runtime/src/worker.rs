@@ -14,6 +14,7 @@
 //! ([`vinga_wire::view::connection_of`]). When that changes, nothing orders what is sent then with what is still on its
 //! way through another thread: an API node opens its connections before its first request.
 
+pub(crate) mod data_nodes;
 mod orders;
 
 use crate::clock::Clock;
@@ -33,12 +34,14 @@ use crate::spinning::Spinning;
 use crate::statistics::{Phase, ThreadStatistics};
 use crate::switchboard::{Inbox, Message, Switchboard};
 use crate::yielding::Yielding;
+use data_nodes::DataNodes;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use vinga_kernel::{Executor, Host, LaneId};
+use vinga_base::NodeId;
+use vinga_kernel::{Executor, Host, LaneId, Tick};
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::ErrorCode;
 
@@ -76,6 +79,8 @@ pub(crate) struct Worker<H> {
     time_slices: TimeSlices,
     pacer: SlicePacer,
     realtime: Realtime,
+    /// The other data nodes; on the main thread, if there are some.
+    data_nodes: Option<DataNodes>,
     /// The contents of the driver's lane while they are handled.
     orders: Vec<u8>,
     stock_due: u64,
@@ -109,6 +114,12 @@ pub(crate) struct WorkerParts<H> {
     pub registered: Registered,
     pub realtime: Realtime,
     pub clock: Clock,
+    /// The lanes to other data nodes whose links this thread will serve.
+    pub links: Vec<(NodeId, LaneId)>,
+    /// Until when API nodes may be answered; agreement says more.
+    pub lease: Tick,
+    /// On the main thread of a node with others.
+    pub data_nodes: Option<DataNodes>,
 }
 
 impl<H: Host> Worker<H> {
@@ -128,6 +139,9 @@ impl<H: Host> Worker<H> {
             registered,
             realtime,
             clock,
+            links,
+            lease,
+            data_nodes,
         } = parts;
         let threads = switchboard.threads.len() as u16;
         executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
@@ -135,7 +149,7 @@ impl<H: Host> Worker<H> {
             index,
             executor: Box::new(executor),
             poller: Poller::new(switchboard.threads[usize::from(index)].wake_event.alarm())?,
-            sockets: Sockets::new(threads, senders, clock),
+            sockets: Sockets::new(threads, senders, &links, lease, clock),
             outlets: Outlets::new(index, NODE_IDS as u64),
             rings: Rings::new(index, threads),
             files,
@@ -145,6 +159,7 @@ impl<H: Host> Worker<H> {
             time_slices: TimeSlices::default(),
             pacer: SlicePacer::default(),
             realtime,
+            data_nodes,
             orders: Vec::new(),
             stock_due: 0,
             stock_taken: clock.nanos(),
@@ -215,7 +230,7 @@ impl<H: Host> Worker<H> {
         self.rings.drain(word, executor, switchboard, statistics);
         statistics.enter(Phase::Timers);
         let has_long_work = self.finish_turn();
-        let has_carried_out = self.carry_out_orders();
+        let has_carried_out = self.carry_out_orders() | self.report_closed_links(now);
         self.hand_over_file_tasks();
 
         let (outbox, switchboard, statistics) =
@@ -313,7 +328,9 @@ impl<H: Host> Worker<H> {
 
     /// There is nothing to do: spins, then sleeps, until there is; returns the time after that.
     fn rest(&mut self, begin: u64) -> u64 {
-        let due = self.executor.next_due().map_or(u64::MAX, |tick| tick.0.saturating_mul(1000));
+        let timer = self.executor.next_due().map_or(u64::MAX, |tick| tick.0.saturating_mul(1000));
+        let data_nodes = self.data_nodes.as_ref().and_then(|nodes| nodes.next_due(begin));
+        let due = timer.min(data_nodes.unwrap_or(u64::MAX));
         let is_stopping = self.stops_since.is_some() || self.rest_awaited.is_some();
         let longest = if is_stopping { QUIET_NANOS } else { STOCK_NANOS };
         let wake_at = due.min(begin + longest);

@@ -8,11 +8,13 @@ use crate::stop_request::StopCause;
 use crate::switchboard::Message;
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Host, LaneId, Origin};
+use vinga_kernel::{Host, LaneId, Origin, Tick};
+use vinga_wire::agreement::{LeaseOrder, LinkBody};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
 use vinga_wire::start::NodeStartedOrder;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// In place of an incarnation: between drivers only the node id matters, which is not reused before they are done. The
@@ -31,7 +33,8 @@ impl<H: Host> Worker<H> {
             Message::Route { api, thread } => {
                 self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
             }
-            Message::Close { api, reason } => self.close(api, reason),
+            Message::Close { api, reason } => self.close(api, reason, now),
+            Message::AdoptView(view) => self.adopt_view(&view),
             Message::Closed { api } => self.report_closed(api),
             Message::OpenOutlet(outlet) => {
                 self.outlets.open(*outlet, &self.poller, &self.switchboard, &self.statistics);
@@ -54,8 +57,11 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// This thread's part in closing an API node; see [`crate::api_nodes`].
-    fn close(&mut self, api: NodeId, reason: Option<ErrorCode>) {
+    /// This thread's part in closing an API node, or the links to a data node; see [`crate::api_nodes`].
+    fn close(&mut self, api: NodeId, reason: Option<ErrorCode>, now: u64) {
+        if let Some(data_nodes) = &mut self.data_nodes {
+            data_nodes.note_closed(api, now);
+        }
         if self.disconnect(api, reason) {
             let own = self.switchboard.driver(self.index);
             for thread in (0..self.switchboard.threads.len() as u16).filter(|&thread| thread != self.index) {
@@ -84,6 +90,12 @@ impl<H: Host> Worker<H> {
     fn report_closed(&mut self, api: NodeId) {
         self.carry_out_orders();
         let incarnation = self.switchboard.finish_closing(api);
+        if let Some(data_nodes) = &mut self.data_nodes
+            && data_nodes.incarnation_of(api).is_some()
+        {
+            data_nodes.note_drained(api);
+            return self.have_views_adopted();
+        }
         let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
         let mut frame = Vec::new();
         write_disconnected(&mut frame, membership, self.switchboard.driver(self.index), api, incarnation);
@@ -158,8 +170,20 @@ impl<H: Host> Worker<H> {
                 self.switchboard.stop.note_started(restored);
             }
             Some(SignalNumber::NodeStopConfirm) => self.switchboard.stop.note_on_disk(),
-            // The only data node of a cluster may always answer.
-            Some(SignalNumber::LeaseOrder) => {}
+            Some(SignalNumber::LeaseOrder) => {
+                let (order, _) = frame.head::<LeaseOrder>().expect("agreement sends whole orders");
+                self.sockets.lease = Tick(order.until.get());
+            }
+            Some(SignalNumber::LinkCloseOrder) => {
+                let link: LinkBody = cold::read(frame).expect("agreement sends whole orders");
+                self.switchboard.close(link.node, None);
+            }
+            Some(SignalNumber::ViewInstallOrder) => {
+                let view: ClusterView = cold::read(frame).expect("agreement sends whole views");
+                let data_nodes = self.data_nodes.as_mut();
+                data_nodes.expect("agreement and the other data nodes are on one thread").install(view);
+                self.have_views_adopted();
+            }
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, .. } = cold::read(frame).expect("blocks send whole orders");
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
@@ -167,6 +191,46 @@ impl<H: Host> Worker<H> {
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
         }
+    }
+
+    /// Reports to agreement which links are closed; returns whether there were any.
+    pub(super) fn report_closed_links(&mut self, now: u64) -> bool {
+        let Some(data_nodes) = &mut self.data_nodes else { return false };
+        let closed = data_nodes.take_closed(now);
+        for &(node, incarnation, is_gone) in &closed {
+            let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
+            let own = self.switchboard.driver(self.index);
+            let mut frame = Vec::new();
+            cold::write(
+                &mut FrameWriter::begin(&mut frame, SignalNumber::LinkClosedReport, 0, agreement, own, 0),
+                &LinkBody { node, incarnation, is_gone },
+            );
+            self.feed_own(&frame);
+        }
+        !closed.is_empty()
+    }
+
+    /// Has all threads adopt the views of which nothing of lost members can arrive any more.
+    fn have_views_adopted(&mut self) {
+        let Some(data_nodes) = &mut self.data_nodes else { return };
+        while let Some(view) = data_nodes.take_adoptable() {
+            for inbox in &self.switchboard.threads {
+                inbox.post(Message::AdoptView(view.clone()));
+            }
+        }
+    }
+
+    fn adopt_view(&mut self, view: &ClusterView) {
+        // Any block of this thread.
+        let receiver = Address::new(self.switchboard.node, BlockNumber::Info, self.index);
+        let own = self.switchboard.driver(self.index);
+        let mut frame = Vec::new();
+        let number = SignalNumber::ViewChangedOrder;
+        cold::write(
+            &mut FrameWriter::begin(&mut frame, number, view.number().0 as u8, receiver, own, 0),
+            view,
+        );
+        self.feed_own(&frame);
     }
 
     /// A block wants an API node closed that has no connection to this data node. The main thread receives that before

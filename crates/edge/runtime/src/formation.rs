@@ -1,0 +1,489 @@
+//! Data nodes that start find each other, and begin together: the formation of the cluster.
+//!
+//! A node that is configured with others listens, and looks for those with lower ids, which do the same. Each pair opens
+//! its links ([`links_between`]); the first frames say who both are. A node that has links to all others reports that to
+//! the one with the lowest id. When that one has such a report of every other one, about the very starts of all nodes that
+//! it is connected to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and
+//! from then on `vinga-agreement` watches the links.
+//!
+//! A node that dies before is noticed by its links, and may come back: its next start is another incarnation, which
+//! is greeted anew. If the one with the lowest id dies after it has sent the view to some, those begin, and agree that it
+//! has failed; the others look for it as before, and are told that the cluster has begun without them.
+//!
+//! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
+
+mod greeting;
+mod process;
+mod search;
+
+pub(crate) use process::ProcessWatch;
+
+use crate::greeting::{NotAdmitted, refuse_frame};
+use crate::settings::{OtherDataNode, ProcessSettings};
+use crate::stop_request::{StopCause, StopRequest};
+use greeting::{Progress, Refused, refusal};
+use search::{Found, NotFound};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+use vinga_base::{Incarnation, NodeId};
+use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
+use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
+
+/// How often links are polled.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long after a failed search for a node the next one begins.
+const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+/// How often the log says which nodes are missing.
+const LOG_PAUSE: Duration = Duration::from_secs(5);
+/// How long a connection may take for its greeting.
+const GREETING_MAX: Duration = Duration::from_secs(3);
+/// Connections that have not greeted yet, at most.
+const PENDING_MAX: usize = 256;
+
+const WHO: &str = "formation";
+
+/// Links between two data nodes: one for each thread that serves sockets, of the node that has fewer of them.
+pub(crate) fn links_between(one: &Member, other: &Member) -> u16 {
+    one.connections.len().min(other.connections.len()).max(1) as u16
+}
+
+/// The processes of other data nodes that run on this machine, as far as the system lets them be watched.
+pub(crate) type Processes = BTreeMap<NodeId, ProcessWatch>;
+
+/// What a cluster begins with.
+pub(crate) struct Formed {
+    pub order: FirstViewOrder,
+    pub links: Vec<Link>,
+    pub processes: Processes,
+}
+
+/// An open link to another data node.
+pub(crate) struct Link {
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+    pub index: u16,
+    pub stream: TcpStream,
+    /// What was read behind the frames of the formation.
+    pub early: Vec<u8>,
+}
+
+/// Forms the cluster of this node and the others that it is configured with.
+///
+/// # Errors
+/// The node was asked to stop before, or another one says why nothing can come of it.
+pub(crate) fn form(
+    settings: &ProcessSettings,
+    listener: &TcpListener,
+    stop: &StopRequest,
+) -> Result<Formed, StopCause> {
+    let mut formation = Formation::new(settings, listener);
+    loop {
+        if let Some(cause) = stop.cause() {
+            return Err(cause);
+        }
+        if let Some(order) = formation.turn() {
+            return Ok(formation.finish(order));
+        }
+        if let Some(why) = formation.hopeless.take() {
+            return Err(StopCause::CannotGoOn(why));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Another data node.
+struct Other {
+    configured: OtherDataNode,
+    /// It is being looked for.
+    is_searched: bool,
+    search_due: Instant,
+    /// Why the last search for it has failed.
+    why: String,
+    present: Option<Present>,
+}
+
+/// A data node that has greeted.
+struct Present {
+    hello: NodeHello,
+    /// With what was read of each.
+    links: Vec<Option<(TcpStream, Vec<u8>)>>,
+    /// Whom it has reported to be connected to, itself among them.
+    connected: Vec<(NodeId, Incarnation)>,
+    /// Whom this node has reported to it.
+    reported: Vec<(NodeId, Incarnation)>,
+}
+
+impl Present {
+    fn is_complete(&self) -> bool {
+        self.links.iter().all(Option::is_some)
+    }
+}
+
+/// A connection that has not greeted yet.
+struct Pending {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    since: Instant,
+}
+
+struct Formation<'a> {
+    settings: &'a ProcessSettings,
+    listener: &'a TcpListener,
+    own: NodeHello,
+    others: BTreeMap<NodeId, Other>,
+    pending: Vec<Pending>,
+    searches: (Sender<SearchResult>, Receiver<SearchResult>),
+    log_due: Instant,
+    /// Why it is of no use to go on.
+    hopeless: Option<String>,
+}
+
+type SearchResult = (NodeId, Result<Found, NotFound>);
+
+impl<'a> Formation<'a> {
+    fn new(settings: &'a ProcessSettings, listener: &'a TcpListener) -> Self {
+        let member = settings.view.member(settings.node).expect("a node knows itself").clone();
+        let mut data_nodes: Vec<(NodeId, u16)> =
+            settings.others.iter().map(|other| (other.node, other.group)).collect();
+        data_nodes.push((member.node, member.group));
+        data_nodes.sort_unstable();
+        let own = NodeHello {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: settings.cluster.clone(),
+            data_nodes,
+            member,
+            process: process::this_process(),
+            link: 0,
+        };
+        let now = Instant::now();
+        let other = |&configured: &OtherDataNode| {
+            let why = "it has not come yet".to_string();
+            let other = Other { configured, is_searched: false, search_due: now, why, present: None };
+            (configured.node, other)
+        };
+        Formation {
+            settings,
+            listener,
+            own,
+            others: settings.others.iter().map(other).collect(),
+            pending: Vec::new(),
+            searches: mpsc::channel(),
+            log_due: now + LOG_PAUSE,
+            hopeless: None,
+        }
+    }
+
+    /// One look at everything; returns the first view if it is there.
+    fn turn(&mut self) -> Option<FirstViewOrder> {
+        let now = Instant::now();
+        self.accept(now);
+        self.read_pending(now);
+        self.begin_searches(now);
+        self.note_found(now);
+        let order = self.read_links(now).or_else(|| self.make_view());
+        self.report();
+        if now >= self.log_due {
+            self.log_due = now + LOG_PAUSE;
+            self.log_missing();
+        }
+        order
+    }
+
+    fn log_missing(&self) {
+        for other in self.others.values() {
+            if !other.present.as_ref().is_some_and(Present::is_complete) {
+                let (node, address) = (other.configured.node, other.configured.address);
+                log::info!(target: WHO, "waiting for data node {node} ({address}): {}", other.why);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.pending.len() >= PENDING_MAX {
+                continue;
+            }
+            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
+                self.pending.push(Pending { stream, bytes: Vec::new(), since: now });
+            }
+        }
+    }
+
+    fn read_pending(&mut self, now: Instant) {
+        for mut pending in std::mem::take(&mut self.pending) {
+            let progress = greeting::read_some(&mut pending.stream, &mut pending.bytes);
+            match self.try_greeting(&mut pending) {
+                Ok(true) => {}
+                Ok(false) => {
+                    if progress == Progress::Open && now.duration_since(pending.since) < GREETING_MAX {
+                        self.pending.push(pending);
+                    }
+                }
+                Err(why) => refuse(&mut pending.stream, self.own.member.node, &why),
+            }
+        }
+    }
+
+    /// Handles the greeting of a pending connection; false if it is not all there.
+    fn try_greeting(&mut self, pending: &mut Pending) -> Result<bool, Refused> {
+        let Some(frame) = greeting::first_frame(&pending.bytes)? else { return Ok(false) };
+        if frame.signal() == Some(SignalNumber::HelloRequest) {
+            return Err(Refused::new(ErrorCode::NodeStarting, ""));
+        }
+        let hello = greeting::hello(&frame, SignalNumber::NodeHelloRequest)?;
+        let length = frame.length();
+        greeting::check(&hello, &self.own)?;
+        let node = hello.member.node;
+        if node < self.own.member.node {
+            let detail = format!("data node {node} connects to data node {}", self.own.member.node);
+            return Err(Refused::new(ErrorCode::BadHandshake, detail));
+        }
+        let links = links_between(&self.own.member, &hello.member);
+        if hello.link >= links {
+            return Err(Refused::new(ErrorCode::BadHandshake, format!("there are {links} links")));
+        }
+        let other = self.others.get_mut(&node).expect("it was checked that it is configured");
+        let is_same = |present: &Present| present.hello.member.identity() == hello.member.identity();
+        if !other.present.as_ref().is_some_and(is_same) {
+            if hello.link != 0 {
+                return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
+            }
+            if other.present.is_some() {
+                // Its links were found open in the last turn.
+                let detail = format!("another process runs as data node {node}");
+                return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
+            }
+            log::info!(target: WHO, "data node {node} is here");
+        }
+        let stream = pending.stream.try_clone();
+        let mut stream = stream.map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
+        let rest = pending.bytes.split_off(length);
+        let confirm = NodeHello { link: hello.link, ..self.own.clone() };
+        let confirm = greeting::frame(SignalNumber::NodeHelloConfirm, self.own.member.node, |writer| {
+            cold::write(writer, &confirm);
+        });
+        if stream.write_all(&confirm).is_err() {
+            return Ok(true);
+        }
+        let link = usize::from(hello.link);
+        if link == 0 {
+            // It begins anew: earlier links are not its any more.
+            let links = (0..links).map(|_| None).collect();
+            other.present = Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+        }
+        let present = other.present.as_mut().expect("it was just made, or is the same");
+        present.links[link] = Some((stream, rest));
+        Ok(true)
+    }
+
+    /// Looks for the nodes with lower ids that are missing.
+    fn begin_searches(&mut self, now: Instant) {
+        for other in self.others.values_mut() {
+            let is_missing = other.present.is_none() && !other.is_searched && now >= other.search_due;
+            if !is_missing || other.configured.node > self.own.member.node {
+                continue;
+            }
+            let (own, configured, sender) = (self.own.clone(), other.configured, self.searches.0.clone());
+            let search = move || {
+                // Nobody waits for it if the node stops.
+                let _ = sender.send((configured.node, search::search(&own, &configured)));
+            };
+            let name = format!("search {}", configured.node);
+            match std::thread::Builder::new().name(name).spawn(search) {
+                Ok(_) => other.is_searched = true,
+                Err(why) => {
+                    other.why = format!("no thread to look for it: {why}");
+                    other.search_due = now + SEARCH_PAUSE;
+                }
+            }
+        }
+    }
+
+    fn note_found(&mut self, now: Instant) {
+        while let Ok((node, result)) = self.searches.1.try_recv() {
+            let Some(other) = self.others.get_mut(&node) else { continue };
+            other.is_searched = false;
+            match result {
+                Ok(Found { hello, links }) => {
+                    log::info!(target: WHO, "data node {node} is found");
+                    let links = links.into_iter().map(Some).collect();
+                    other.present =
+                        Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+                }
+                Err(NotFound { why, is_final }) => {
+                    if is_final {
+                        self.hopeless =
+                            Some(format!("data node {node} ({}): {why}", other.configured.address));
+                    }
+                    other.why = why;
+                    other.search_due = now + SEARCH_PAUSE;
+                }
+            }
+        }
+    }
+
+    /// Reads all links. A node of which one is closed is missing again. Returns the first view if it has come.
+    fn read_links(&mut self, now: Instant) -> Option<FirstViewOrder> {
+        let mut order = None;
+        let first = self.first_node();
+        let is_first = first == self.own.member.node;
+        for other in self.others.values_mut() {
+            let Some(present) = &mut other.present else { continue };
+            let mut is_well = true;
+            for (index, link) in present.links.iter_mut().enumerate() {
+                let Some((stream, bytes)) = link else { continue };
+                is_well &= greeting::read_some(stream, bytes) == Progress::Open;
+                // From others come signals of blocks, if they have begun already.
+                if index == 0 && (is_first || other.configured.node == first) {
+                    match take_frame(bytes) {
+                        Ok(None) => {}
+                        Ok(Some(Read::Connected(nodes))) => present.connected = nodes,
+                        Ok(Some(Read::View(view))) => order = Some(view),
+                        Err(()) => is_well = false,
+                    }
+                }
+            }
+            if !is_well && order.is_none() {
+                log::info!(target: WHO, "data node {} has gone", other.configured.node);
+                (other.present, other.search_due) = (None, now + SEARCH_PAUSE);
+                other.why = "its connections were closed".to_string();
+            }
+        }
+        order.filter(|order| self.is_about_us(&order.view))
+    }
+
+    /// All nodes in order of id, this one among them, if this node is connected to all others.
+    fn all_connected(&self) -> Option<Vec<(NodeId, Incarnation)>> {
+        let mut nodes = vec![self.own.member.identity()];
+        for other in self.others.values() {
+            let present = other.present.as_ref().filter(|present| present.is_complete())?;
+            nodes.push(present.hello.member.identity());
+        }
+        nodes.sort_unstable();
+        Some(nodes)
+    }
+
+    fn first_node(&self) -> NodeId {
+        self.own.data_nodes[0].0
+    }
+
+    /// Reports to the node with the lowest id that all are connected.
+    fn report(&mut self) {
+        let first = self.first_node();
+        let Some(nodes) = self.all_connected().filter(|_| first != self.own.member.node) else { return };
+        let present = self.others.get_mut(&first).and_then(|other| other.present.as_mut());
+        let Some(present) = present.filter(|present| present.reported != nodes) else { return };
+        let report = NodesConnectedReport { nodes: nodes.clone() };
+        let frame = greeting::frame(SignalNumber::NodesConnectedReport, self.own.member.node, |writer| {
+            cold::write(writer, &report);
+        });
+        present.reported = nodes;
+        send(&mut present.links[0], &frame);
+    }
+
+    /// The node with the lowest id makes the first view, when all others are connected to the same starts of all nodes.
+    fn make_view(&mut self) -> Option<FirstViewOrder> {
+        let nodes = self.all_connected().filter(|_| self.first_node() == self.own.member.node)?;
+        let mut present = self.others.values().filter_map(|other| other.present.as_ref());
+        if !present.all(|present| present.connected == nodes) {
+            return None;
+        }
+        let others = self.others.values().filter_map(|other| other.present.as_ref());
+        let mut members: Vec<Member> = others.map(|present| present.hello.member.clone()).collect();
+        members.push(self.own.member.clone());
+        members.sort_by_key(|member| member.node);
+        let order = FirstViewOrder {
+            view: ClusterView::first(members),
+            cluster_incarnation: self.settings.cluster_incarnation,
+            database: self.settings.database,
+        };
+        let frame = greeting::frame(SignalNumber::FirstViewOrder, self.own.member.node, |writer| {
+            cold::write(writer, &order);
+        });
+        for present in self.others.values_mut().filter_map(|other| other.present.as_mut()) {
+            send(&mut present.links[0], &frame);
+        }
+        Some(order)
+    }
+
+    /// Whether a first view has the members that this node is connected to.
+    fn is_about_us(&self, view: &ClusterView) -> bool {
+        let members: Vec<(NodeId, Incarnation)> = view.members().iter().map(Member::identity).collect();
+        self.all_connected() == Some(members)
+    }
+
+    fn finish(self, order: FirstViewOrder) -> Formed {
+        let (mut links, mut processes) = (Vec::new(), Processes::new());
+        for (node, other) in self.others {
+            let Some(present) = other.present else { continue };
+            let incarnation = present.hello.member.incarnation;
+            processes.extend(
+                ProcessWatch::on(&present.hello.process, &self.own.process).map(|watch| (node, watch)),
+            );
+            for (index, (stream, early)) in (0..).zip(present.links.into_iter().flatten()) {
+                links.push(Link { node, incarnation, index, stream, early });
+            }
+        }
+        for mut pending in self.pending {
+            let why = Refused::new(ErrorCode::NodeStarting, "");
+            refuse(&mut pending.stream, self.own.member.node, &why);
+        }
+        log::info!(target: WHO, "the cluster has begun with {} data nodes", order.view.members().len());
+        Formed { order, links, processes }
+    }
+}
+
+/// What comes on a link before the threads begin.
+enum Read {
+    Connected(Vec<(NodeId, Incarnation)>),
+    View(FirstViewOrder),
+}
+
+/// Takes the next frame of the formation from the front of what was read. `Err` if something else is there.
+fn take_frame(bytes: &mut Vec<u8>) -> Result<Option<Read>, ()> {
+    let Some(frame) = greeting::first_frame(bytes).map_err(|_| ())? else { return Ok(None) };
+    let read = match frame.signal() {
+        Some(SignalNumber::NodesConnectedReport) => {
+            cold::read(&frame).map(|NodesConnectedReport { nodes }| Read::Connected(nodes))
+        }
+        Some(SignalNumber::FirstViewOrder) => cold::read(&frame).map(Read::View),
+        _ => None,
+    };
+    let length = frame.length();
+    let read = read.ok_or(())?;
+    bytes.drain(..length);
+    Ok(Some(read))
+}
+
+/// A frame of the formation always fits into the socket: little was sent before. A link that takes none is found closed.
+fn send(link: &mut Option<(TcpStream, Vec<u8>)>, frame: &[u8]) {
+    if let Some((stream, _)) = link {
+        let _ = stream.write_all(frame);
+    }
+}
+
+/// Refuses a connection, and closes it.
+fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused) {
+    if why.code != ErrorCode::NodeStarting {
+        let from = stream.peer_addr().map_or_else(|why| why.to_string(), |address| address.to_string());
+        log::warn!(target: WHO, "{from} is refused: {} {}", why.code, why.detail);
+    }
+    let refusal = match why.code {
+        // Only API nodes are refused for that.
+        ErrorCode::NodeStarting => {
+            let driver = Address::new(own, BlockNumber::Driver, 0);
+            refuse_frame(driver, &NotAdmitted::new(why.code, ""))
+        }
+        _ => refusal(own, why),
+    };
+    // One that does not read it is closed without it.
+    if stream.write_all(&refusal).is_ok() {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+}

@@ -1,0 +1,143 @@
+//! What data nodes that start say to each other first, and what is accepted.
+
+use std::io::{self, Read};
+use vinga_base::NodeId;
+use vinga_wire::formation::NodeHello;
+use vinga_wire::frame::FrameWriter;
+use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// Bytes of a frame of this protocol, at most: a view of the largest cluster fits.
+const FRAME_BYTES_MAX: usize = 256 * 1024;
+
+/// Why nothing comes of a greeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refused {
+    pub code: ErrorCode,
+    pub detail: String,
+}
+
+impl Refused {
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        Refused { code, detail: detail.into() }
+    }
+}
+
+/// A frame of this protocol.
+pub(crate) fn frame(
+    number: SignalNumber,
+    sender: NodeId,
+    write: impl FnOnce(&mut FrameWriter<'_>),
+) -> Vec<u8> {
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let mut bytes = Vec::new();
+    write(&mut FrameWriter::begin(&mut bytes, number, 0, driver(NodeId(0)), driver(sender), 0));
+    bytes
+}
+
+/// The frame that refuses a greeting.
+pub(crate) fn refusal(sender: NodeId, why: &Refused) -> Vec<u8> {
+    let body = Refusal { request: 0, code: why.code as u16, detail: why.detail.clone() };
+    frame(SignalNumber::NodeHelloRefuse, sender, |writer| cold::write(writer, &body))
+}
+
+/// The whole frame at the front of what was read; `None` if it is not all there yet.
+///
+/// # Errors
+/// What was read is no frame of this protocol.
+pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
+    let bad = || Refused::new(ErrorCode::BadHandshake, "what came is no frame of a data node");
+    if bytes.first_chunk::<4>().is_some_and(|length| u32::from_le_bytes(*length) as usize > FRAME_BYTES_MAX) {
+        return Err(bad());
+    }
+    Frame::first(bytes).map_err(|_| bad())
+}
+
+/// What is checked about another node's greeting: it must come from the same cluster.
+pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
+    if hello.cluster != own.cluster {
+        let detail =
+            format!("this is cluster \"{}\", the other node's is \"{}\"", own.cluster, hello.cluster);
+        return Err(Refused::new(ErrorCode::WrongCluster, detail));
+    }
+    if hello.data_nodes != own.data_nodes {
+        let (here, there) = (nodes(own), nodes(hello));
+        let detail = format!("data nodes (node groups) here: {here}, at the other node: {there}");
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
+    let node = hello.member.node;
+    if node == own.member.node {
+        return Err(Refused::new(ErrorCode::NodeIdInUse, format!("both nodes have id {node}")));
+    }
+    if !hello.data_nodes.contains(&(node, hello.member.group)) {
+        let detail = format!("data node {node} in node group {} is not configured", hello.member.group);
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
+    if hello.member.data_managers != own.member.data_managers {
+        let (here, there) = (own.member.data_managers, hello.member.data_managers);
+        let detail = format!("{here} data managers here (NoOfFragmentLogParts), {there} at data node {node}");
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
+    Ok(())
+}
+
+fn nodes(hello: &NodeHello) -> String {
+    let nodes = hello.data_nodes.iter().map(|(node, group)| format!("{node} ({group})"));
+    nodes.collect::<Vec<_>>().join(", ")
+}
+
+/// A greeting or its confirm.
+///
+/// # Errors
+/// It is another signal, of another version of the protocol, or can't be read.
+pub(crate) fn hello(frame: &Frame<'_>, expected: SignalNumber) -> Result<NodeHello, Refused> {
+    let bad = |detail: String| Refused::new(ErrorCode::BadHandshake, detail);
+    if matches!(frame.signal(), Some(SignalNumber::NodeHelloRefuse | SignalNumber::HelloRefuse)) {
+        let refusal: Refusal = cold::read(frame).ok_or_else(|| bad("the refusal can't be read".into()))?;
+        let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
+        return Err(Refused::new(code, refusal.detail));
+    }
+    if frame.signal() != Some(expected) {
+        return Err(bad(format!(
+            "signal {} came instead of a data node's greeting",
+            frame.header.number.get()
+        )));
+    }
+    // If the greeting has another version, only its beginning can be relied on.
+    let begin = cold::read::<(u64, u16)>(frame);
+    let (magic, version) = begin.ok_or_else(|| bad("the greeting can't be read".into()))?;
+    if magic != MAGIC {
+        return Err(bad("the greeting is not Vinga's".into()));
+    }
+    if version != PROTOCOL_VERSION {
+        let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other data node");
+        return Err(Refused::new(ErrorCode::WrongProtocol, detail));
+    }
+    cold::read(frame).ok_or_else(|| bad("the greeting can't be read".into()))
+}
+
+/// How far a read has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// More may come.
+    Open,
+    /// The other side has closed, or the connection has failed.
+    Ended,
+}
+
+/// Appends what has arrived.
+pub(crate) fn read_some(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Progress {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Progress::Ended,
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Progress::Ended,
+        }
+        if bytes.len() > FRAME_BYTES_MAX {
+            return Progress::Open;
+        }
+    }
+}

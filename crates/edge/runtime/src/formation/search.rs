@@ -1,0 +1,102 @@
+//! The side that connects: the data node with the greater id opens all links to the one with the lower id.
+
+use super::greeting::{self, Refused};
+use crate::settings::OtherDataNode;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use vinga_wire::formation::NodeHello;
+use vinga_wire::{ErrorCode, SignalNumber, cold};
+
+/// How long to wait for a connection, and for an answer to a greeting.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A data node that has answered, and the links to it, in order.
+pub(crate) struct Found {
+    pub hello: NodeHello,
+    pub links: Vec<(TcpStream, Vec<u8>)>,
+}
+
+/// Why a data node was not found.
+pub(crate) struct NotFound {
+    /// For people.
+    pub why: String,
+    /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
+    pub is_final: bool,
+}
+
+impl From<io::Error> for NotFound {
+    fn from(why: io::Error) -> Self {
+        NotFound { why: why.to_string(), is_final: false }
+    }
+}
+
+impl From<Refused> for NotFound {
+    fn from(Refused { code, detail }: Refused) -> Self {
+        use ErrorCode as E;
+        let is_final =
+            matches!(code, E::NotInTheView | E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
+        NotFound { why: format!("{code} {detail}").trim_end().to_string(), is_final }
+    }
+}
+
+/// Tries once to open all links to another data node.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(crate) fn search(own: &NodeHello, other: &OtherDataNode) -> Result<Found, NotFound> {
+    let (hello, link, rest) = greet(own, other, 0)?;
+    let mut found = Found { hello, links: vec![(link, rest)] };
+    for index in 1..super::links_between(&own.member, &found.hello.member) {
+        let (hello, link, rest) = greet(own, other, index)?;
+        if hello.member.identity() != found.hello.member.identity() {
+            return Err(io::Error::other("it was started again meanwhile").into());
+        }
+        found.links.push((link, rest));
+    }
+    Ok(found)
+}
+
+/// Opens one link; returns what came behind the answer, too.
+fn greet(
+    own: &NodeHello,
+    other: &OtherDataNode,
+    link: u16,
+) -> Result<(NodeHello, TcpStream, Vec<u8>), NotFound> {
+    let mut stream = TcpStream::connect_timeout(&other.address, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let hello = NodeHello { link, ..own.clone() };
+    let request = greeting::frame(SignalNumber::NodeHelloRequest, own.member.node, |writer| {
+        cold::write(writer, &hello)
+    });
+    stream.write_all(&request)?;
+    let (confirm, rest) = answer(&mut stream)?;
+    greeting::check(&confirm, own)?;
+    let node = confirm.member.node;
+    if node != other.node {
+        let detail = format!("data node {node} listens there");
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail).into());
+    }
+    stream.set_nonblocking(true)?;
+    Ok((confirm, stream, rest))
+}
+
+/// Waits for the answer to a greeting.
+fn answer(stream: &mut TcpStream) -> Result<(NodeHello, Vec<u8>), NotFound> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(frame) = greeting::first_frame(&bytes)? {
+            let hello = greeting::hello(&frame, SignalNumber::NodeHelloConfirm)?;
+            let length = frame.length();
+            return Ok((hello, bytes.split_off(length)));
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(io::Error::other("it has closed the connection").into()),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
