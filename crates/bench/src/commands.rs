@@ -144,7 +144,8 @@ impl BenchCommand {
     }
 
     /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` returns the
-    /// address of the node in a folder.
+    /// addresses of the nodes in a folder. Of several data nodes no process id is known, so that none of them is measured
+    /// as if it were all.
     ///
     /// # Errors
     /// A text: nothing runs there.
@@ -154,8 +155,10 @@ impl BenchCommand {
     ) -> std::result::Result<(), String> {
         let Some(place) = self.place_mut() else { return Ok(()) };
         let Some(cluster) = &place.folder else { return Ok(()) };
-        place.connect = Some(address_in(cluster)?);
-        let pid = NodeFolder::new(cluster, 1).running().ok().flatten();
+        let addresses = address_in(cluster)?;
+        let is_one = !addresses.contains(',');
+        place.connect = Some(addresses);
+        let pid = NodeFolder::new(cluster, 1).running().ok().flatten().filter(|_| is_one);
         place.node_pid = pid.and_then(|pid| u32::try_from(pid).ok());
         Ok(())
     }

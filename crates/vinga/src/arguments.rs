@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
+use crate::data_node;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use vinga_runtime::node_folder::NodeFolder;
@@ -22,16 +23,17 @@ pub struct FolderArgument {
 /// environment.
 #[derive(Args)]
 pub struct ConnectArguments {
-    /// Where a data node can be reached: host:port, or unix:/path/vinga.sock on its machine [env: VINGA_CONNECT]
+    /// Where data nodes can be reached: host:port, or unix:/path/vinga.sock on their machine; several with commas between
+    /// them [env: VINGA_CONNECT]
     #[arg(long, value_name = "HOST:PORT", global = true, conflicts_with = "folder")]
     connect: Option<String>,
-    /// The folder of a cluster on this machine, whose data node is asked [env: VINGA_FOLDER] [default: vinga-cluster]
+    /// The folder of a cluster on this machine, whose data nodes are asked [env: VINGA_FOLDER] [default: vinga-cluster]
     #[arg(long, value_name = "DIR", global = true)]
     folder: Option<PathBuf>,
 }
 
 impl ConnectArguments {
-    /// The address of a data node.
+    /// The addresses of data nodes, with commas between them.
     ///
     /// # Errors
     /// A text: no cluster is named, or none runs in the folder.
@@ -60,10 +62,11 @@ impl ConnectArguments {
     }
 }
 
-/// The address of the data node of a cluster on this machine: its Unix socket if we may use that, else TCP.
+/// The addresses of the data nodes of a cluster on this machine, with commas between them: their Unix sockets if we may
+/// use them, else TCP.
 ///
 /// # Errors
-/// A text: there is no such cluster, or its data node does not run.
+/// A text: there is no such cluster, or none of its data nodes runs.
 pub fn address_in(cluster: &Path) -> Result<String, String> {
     let place = cluster.display();
     if !cluster.is_dir() {
@@ -72,14 +75,26 @@ pub fn address_in(cluster: &Path) -> Result<String, String> {
              'vinga up' starts a cluster"
         ));
     }
-    let node = NodeFolder::new(cluster, 1);
-    let running = node.running().map_err(|error| format!("cannot look into {place}: {error}"))?;
-    if running.is_none() {
-        return Err(format!("no data node runs in {place}: 'vinga up' starts it"));
+    let failed = |error| format!("cannot look into {place}: {error}");
+    let mut running = Vec::new();
+    for node in data_node::numbers(cluster).map_err(failed)? {
+        let node = NodeFolder::new(cluster, node);
+        if node.running().map_err(failed)?.is_some() {
+            running.push(node);
+        }
     }
-    nearest_address(&node).ok_or_else(|| {
-        format!("the data node in {place} is not ready yet: see its log, {}", node.log().display())
-    })
+    let Some(first) = running.first() else {
+        return Err(format!("no data node runs in {place}: 'vinga up' starts it"));
+    };
+    let log = first.log();
+    addresses_of(running.into_iter())
+        .ok_or_else(|| format!("the data node in {place} is not ready yet: see its log, {}", log.display()))
+}
+
+/// The nearest addresses of those of these nodes that have one, with commas between them; `None` if none has.
+pub fn addresses_of(nodes: impl Iterator<Item = NodeFolder>) -> Option<String> {
+    let addresses: Vec<String> = nodes.filter_map(|node| nearest_address(&node)).collect();
+    (!addresses.is_empty()).then(|| addresses.join(","))
 }
 
 /// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none.

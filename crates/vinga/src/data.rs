@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 use vinga_config::configuration::Configuration;
+use vinga_config::data_nodes::DataNode;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
 use vinga_config::parameters::Parameter;
@@ -74,6 +75,9 @@ pub struct DataArguments {
     /// (error 20054)
     #[arg(long, conflicts_with = "initial")]
     existing: bool,
+    /// Which data node of the configuration file this is; needed if it has several
+    #[arg(long, value_name = "ID")]
+    node: Option<u64>,
     /// Where to listen; 0 for any free port [default: ServerPort]
     #[arg(long)]
     port: Option<u16>,
@@ -115,20 +119,23 @@ fn cannot_read(file: &Path, error: &io::Error) -> String {
     format!("cannot read the configuration file {}: {error}", file.display())
 }
 
+/// Reads a configuration file; what is wrong in it is reported with the configuration.
+///
+/// # Errors
+/// A text: it can't be read, or is no text.
+pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
+    let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| format!("the configuration file {} is no text in UTF-8", path.display()))?;
+    Ok(ConfigFile::parse(&path.to_string_lossy(), &text))
+}
+
 /// Reads the configuration as it would apply.
 ///
 /// # Errors
 /// All errors, one a line.
 pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
-    let file = match &options.config {
-        None => None,
-        Some(path) => {
-            let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
-            let text = String::from_utf8(bytes)
-                .map_err(|_| format!("the configuration file {} is no text in UTF-8", path.display()))?;
-            Some(ConfigFile::parse(&path.to_string_lossy(), &text))
-        }
-    };
+    let file = options.config.as_deref().map(read_file).transpose()?;
     let flags: Vec<(&str, &str)> = options.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
         1 => errors.to_string(),
@@ -142,6 +149,9 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
 /// A text that says why it could not start.
 pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     let mut parameters = arguments.parameters.flags();
+    if let Some(node) = arguments.node {
+        parameters.push((Parameter::NodeId.name().to_owned(), node.to_string()));
+    }
     if let Some(port) = arguments.port {
         parameters.push((Parameter::ServerPort.name().to_owned(), port.to_string()));
     }
@@ -178,13 +188,25 @@ fn show(configuration: &Configuration, json: bool) {
         };
         let parameters: serde_json::Map<_, _> =
             describe::rows(&configuration.parameters).into_iter().map(parameter).collect();
+        let node = |node: &DataNode| {
+            serde_json::json!({
+                "node": node.node, "host": node.host, "port": node.port, "group": node.group,
+            })
+        };
+        let data_nodes: Vec<_> = configuration.data_nodes.all().iter().map(node).collect();
         let all = serde_json::json!({
-            "parameters": parameters, "threads": threads, "warnings": configuration.warnings,
+            "parameters": parameters, "data_nodes": data_nodes, "threads": threads,
+            "warnings": configuration.warnings,
         });
         say!("{all}");
         return;
     }
     console::print(format_args!("{}", describe::values(&configuration.parameters)));
+    if configuration.data_nodes.are_several() {
+        for DataNode { node, host, port, group } in configuration.data_nodes.all() {
+            say!("data node {node}: {host}, port {port}, node group {group}");
+        }
+    }
     for thread in &threads {
         say!("{thread}");
     }
@@ -240,7 +262,14 @@ fn run_node(
     }
     match folder.as_ref().filter(|_| has_disk) {
         Some(folder) => ::log::info!(target: "node", "data is kept on disk, in {}", folder.path().display()),
-        None => ::log::info!(target: "node", "data is kept in memory only: it is gone when the node stops"),
+        None => {
+            let when = if configuration.data_nodes.are_several() {
+                "all data nodes of a node group have stopped"
+            } else {
+                "the node stops"
+            };
+            ::log::info!(target: "node", "data is kept in memory only: it is gone when {when}");
+        }
     }
     let announced = folder.clone();
     let cause = assembly.run(|process| {

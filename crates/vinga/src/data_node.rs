@@ -1,14 +1,16 @@
-//! The data node of a cluster on this machine, for development and tests: started, found, stopped.
+//! The data nodes of a cluster on this machine, for development and tests: found, stopped; started where there is one only
+//! (`several` does that for more).
 
 use crate::admin::redo;
 use crate::arguments::nearest_address;
 use crate::data::{self, DataOptions};
 use crate::database_note::DatabaseNote;
+use crate::numbered;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
@@ -25,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of a node.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+pub const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Settings of the node to be started.
 pub struct Wanted {
@@ -75,6 +77,14 @@ pub struct EarlierRun {
     pub was_cut_off: bool,
 }
 
+impl EarlierRun {
+    /// That of a node which does not run, before its folder is used again.
+    pub fn of(folder: &NodeFolder) -> Option<Self> {
+        let was_cut_off = folder.address().is_some();
+        folder.last_start().map(|start| EarlierRun { start, was_cut_off })
+    }
+}
+
 /// Starts the data node as a background process and waits until it answers; or finds it running.
 ///
 /// # Errors
@@ -92,8 +102,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         return already(wanted, address);
     }
     let has_disk = !configuration.parameters.flag(Parameter::Diskless);
-    let before =
-        folder.last_start().map(|start| EarlierRun { start, was_cut_off: folder.address().is_some() });
+    let before = EarlierRun::of(&folder);
     // Removes the address of a node that was killed: an address that appears later is the new node's.
     let lock = folder.lock().map_err(|e| fail("cannot use the folder", e))?;
     let note = DatabaseNote::of(&folder);
@@ -177,23 +186,46 @@ fn parameters(wanted: &Wanted, port: Option<u16>) -> Vec<(String, String)> {
     wanted.parameters.iter().cloned().chain(port).collect()
 }
 
-/// `is_kept`: the node must have a database in its folder.
+/// Starts the node; `is_kept`: it must have a database in its folder.
 fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>, is_kept: bool) -> io::Result<Child> {
-    let log = File::options().create(true).append(true).open(folder.log())?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("data").arg("--folder").arg(folder.path());
+    let mut command = command(folder)?;
     if is_kept {
         command.arg("--existing");
     }
     if let Some(config) = &wanted.config {
         command.arg("--config").arg(config);
     }
-    for (name, value) in parameters(wanted, port) {
-        command.arg("--set").arg(format!("{name}={value}"));
-    }
+    set(&mut command, &parameters(wanted, port));
+    command.spawn()
+}
+
+/// The command that runs a data node in a folder, as a background process with its log there.
+///
+/// # Errors
+/// The log can't be written, or this program not be found.
+pub fn command(folder: &NodeFolder) -> io::Result<Command> {
+    let log = File::options().create(true).append(true).open(folder.log())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("data").arg("--folder").arg(folder.path());
     // Its own process group: keys pressed at this terminal are not meant for the node.
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
-    command.spawn()
+    Ok(command)
+}
+
+/// Parameters over those of the configuration file.
+pub fn set(command: &mut Command, parameters: &[(String, String)]) {
+    for (name, value) in parameters {
+        command.arg("--set").arg(format!("{name}={value}"));
+    }
+}
+
+/// What the log of a node that has ended says, behind its first `log_bytes`: why it has not started, or its end.
+pub fn why_ended(folder: &NodeFolder, log_bytes: u64, status: ExitStatus) -> String {
+    let (log, end) = (folder.log(), folder.log_tail(log_bytes, 20));
+    match end.lines().find_map(|line| line.strip_prefix("vinga: ")) {
+        Some(why) => format!("has not started: {why}\nits log: {}", log.display()),
+        None => format!("has stopped ({status}); the end of its log, {}:\n{end}", log.display()),
+    }
 }
 
 /// Waits until the node that was started answers; before this start its log had this many bytes.
@@ -222,16 +254,7 @@ fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) 
             return Ok(address);
         }
         if let Ok(Some(status)) = child.try_wait() {
-            let log = folder.log_tail(log_bytes, 20);
-            if let Some(why) = log.lines().find_map(|line| line.strip_prefix("vinga: ")) {
-                let log = folder.log();
-                return Err(format!("the data node has not started: {why}\nits log: {}", log.display()));
-            }
-            return Err(format!(
-                "the data node has stopped ({status}); the end of its log, {}:\n{}",
-                folder.log().display(),
-                log
-            ));
+            return Err(format!("the data node {}", why_ended(folder, log_bytes, status)));
         }
         std::thread::sleep(LOOK_PAUSE);
     }
@@ -314,22 +337,35 @@ pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
     Ok(connected.count())
 }
 
-/// Stops the data node; returns whether one was running.
+/// How a data node was stopped.
+pub enum Stopped {
+    /// None was running.
+    Before,
+    /// It has ended in order.
+    InOrder,
+    /// It has ended, but not in order: the text says what that means for its data.
+    Otherwise(String),
+}
+
+/// Stops the data node with this id.
 ///
 /// # Errors
-/// A text that says what failed; the node has ended, but not in order.
-pub fn stop(cluster: &Path) -> Result<bool, String> {
-    let folder = NodeFolder::new(cluster, 1);
+/// A text that says what failed.
+pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
+    let folder = NodeFolder::new(cluster, node);
     let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
-    let Some(pid) = folder.running().map_err(fail)? else { return Ok(false) };
+    let Some(pid) = folder.running().map_err(fail)? else { return Ok(Stopped::Before) };
     let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
-        .map_err(|error| format!("data node 1 cannot be stopped: {error}"))?;
+        .map_err(|error| format!("data node {node} cannot be stopped: {error}"))?;
     let begun = Instant::now();
     while begun.elapsed() < STOP_PATIENCE {
         if folder.running().map_err(fail)?.is_none() {
             // One that has stopped in order withdraws its address.
-            return if folder.address().is_none() { Ok(true) } else { Err(not_in_order(&folder)) };
+            return Ok(match folder.address() {
+                None => Stopped::InOrder,
+                Some(_) => Stopped::Otherwise(not_in_order(node, &folder)),
+            });
         }
         std::thread::sleep(LOOK_PAUSE);
     }
@@ -343,10 +379,18 @@ pub fn stop(cluster: &Path) -> Result<bool, String> {
 }
 
 /// The node has ended without having brought everything to its disk.
-fn not_in_order(folder: &NodeFolder) -> String {
+fn not_in_order(node: u8, folder: &NodeFolder) -> String {
     format!(
-        "data node 1 has ended, but not in order: what was committed last may not be on disk, apart from what was \
+        "data node {node} has ended, but not in order: what was committed last may not be on disk, apart from what was \
          acknowledged as durable; its log says why: {}",
         folder.log().display()
     )
+}
+
+/// The ids of the data nodes that have a folder in the cluster's, whether they run or not, ascending.
+///
+/// # Errors
+/// The file system's.
+pub fn numbers(cluster: &Path) -> io::Result<Vec<u8>> {
+    numbered::numbers(cluster, "node-")
 }

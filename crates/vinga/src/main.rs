@@ -3,12 +3,14 @@
 mod admin;
 mod arguments;
 mod backup;
+mod cluster_file;
 mod columns;
 mod data;
 mod data_node;
 mod database_note;
 mod demo;
 mod inspect;
+mod numbered;
 mod pages;
 mod restore;
 mod sim;

@@ -3,6 +3,7 @@
 mod reach;
 
 use crate::data_node::keeps_another_port;
+use crate::numbered;
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -261,17 +262,7 @@ pub fn log_in(node: u16, running: &Running) -> Result<Connection, String> {
 /// # Errors
 /// The file system's.
 pub fn numbers(cluster: &Path) -> io::Result<Vec<u16>> {
-    let entries = match std::fs::read_dir(cluster) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut numbers = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        numbers.extend(name.to_str().and_then(|name| name.strip_prefix("sql-")?.parse::<u16>().ok()));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
+    numbered::numbers(cluster, "sql-")
 }
 
 /// The folder of a SQL node.

@@ -26,7 +26,7 @@ struct Node {
 enum State {
     /// It answers.
     Running { pid: i32 },
-    /// It restores what is on its disk.
+    /// It restores what is on its disk, or waits for other data nodes.
     Starting { pid: i32 },
     /// Its process exists, but does not answer.
     Silent { pid: i32, why: String },
@@ -103,13 +103,16 @@ pub fn run(arguments: &FolderArgument, json: bool) -> Result<bool, String> {
 
 fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
-    let folder = NodeFolder::new(cluster, 1);
-    if folder.path().is_dir() {
+    let numbers = data_node::numbers(cluster)?;
+    for &number in &numbers {
+        let folder = NodeFolder::new(cluster, number);
         let sign = || match data_node::probe(&folder)? {
             Sign::Serves(_) => Ok(None),
             Sign::Refuses(why) => Ok(Some(why)),
         };
-        let mut node = look("data node 1".to_owned(), &folder, sign)?;
+        // One of several waits for the others before it says where it listens.
+        let waits = numbers.len() > 1 && folder.address().is_none();
+        let mut node = look(format!("data node {number}"), &folder, waits, sign)?;
         if node.state.is_running() {
             node.failure = data_node::failure(&folder);
         }
@@ -122,20 +125,21 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
             Ok(None) => Err("it has just ended".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        nodes.push(look(format!("SQL node {number}"), &NodeFolder::at(path.clone()), sign)?);
+        nodes.push(look(format!("SQL node {number}"), &NodeFolder::at(path.clone()), false, sign)?);
     }
     Ok(nodes)
 }
 
-/// Determines the state of a node; if it has a process, it is asked whether it is alive. `Some` is why it refuses
-/// clients.
+/// Determines the state of a node; if it has a process that does not wait for other nodes, it is asked whether it is
+/// alive. `Some` is why it refuses clients.
 fn look(
     name: String,
     folder: &NodeFolder,
+    waits: bool,
     answer: impl FnOnce() -> Result<Option<String>, String>,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
-        Some(pid) if is_starting(folder) => State::Starting { pid },
+        Some(pid) if waits || is_starting(folder) => State::Starting { pid },
         Some(pid) => match answer() {
             Ok(None) => State::Running { pid },
             Ok(Some(why)) => State::Refusing { pid, why },

@@ -1,12 +1,23 @@
 //! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
 
-use crate::arguments::{FolderArgument, InstallationArguments, name_and_value};
+mod down;
+mod messages;
+mod several;
+
+pub use down::down;
+
+use crate::arguments::{FolderArgument, InstallationArguments, addresses_of, name_and_value};
+use crate::cluster_file::{ClusterFile, Size};
 use crate::data::ParameterArguments;
-use crate::data_node::{self, EarlierRun, Found, Fresh};
+use crate::data_node::{self, Found};
 use crate::sql_nodes;
 use clap::Args;
-use std::path::Path;
-use vinga_runtime::node_folder::{KeptData, NodeFolder};
+use messages::{say_fresh, say_several};
+use std::io;
+use std::path::{Path, PathBuf};
+use vinga_config::parameters::Parameter;
+use vinga_datanode::this_machine;
+use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
 /// `vinga up`.
@@ -14,7 +25,14 @@ use vinga_runtime::say;
 pub struct UpArguments {
     #[command(flatten)]
     folder: FolderArgument,
-    /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]
+    /// How many data nodes a new cluster has; several keep everything in memory only [default: as many as there are, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=144))]
+    data_nodes: Option<u8>,
+    /// How many data nodes hold each row; it divides the number of data nodes [default: 1]
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=4))]
+    replicas: Option<u8>,
+    /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]; of several, the first
+    /// one, and the others on the ports behind it [default: free ones from 2202 on]
     #[arg(long)]
     port: Option<u16>,
     /// Begin anew: remove the database of the data node first, all tables and rows. SQL nodes keep what they store
@@ -61,7 +79,7 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// A text that says what failed.
 pub fn run(arguments: UpArguments) -> Result<(), String> {
-    let UpArguments { folder, port, initial, parameters, sql } = arguments;
+    let UpArguments { folder, data_nodes, replicas, port, initial, parameters, sql } = arguments;
     let cluster = folder.folder;
     // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
@@ -74,111 +92,201 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
         data_nodes: "",
         variables: &[],
     })?;
-    let given = parameters.as_written();
-    let wanted = data_node::Wanted {
-        cluster: cluster.clone(),
-        port,
-        config: parameters.config()?,
-        parameters: parameters.flags(),
-        is_initial: initial,
-    };
-    let address = match data_node::start(&wanted)? {
-        Found::Fresh(fresh) => {
-            say_fresh(&fresh);
-            fresh.address
-        }
-        Found::Already(address) => {
-            say!("data node 1 is running already, on {address}");
-            if !given.is_empty() {
-                say!(
-                    "it keeps the settings that it was started with: {given} does not hold; 'vinga down' stops it"
-                );
-            }
-            address
-        }
-    };
-    let local_address = NodeFolder::new(&cluster, 1).local_address();
-    if let Some(address) = &local_address {
-        say!("clients on this machine reach it faster by {address}");
-    }
-    say!("its folder with the log: {}", cluster.join("node-1").display());
+    let asked = DataNodes { cluster: &cluster, data_nodes, replicas, port, initial, parameters };
+    let addresses = asked.up()?;
     sql_nodes::up(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
         port: sql.sql_port,
         installation,
-        data_nodes: local_address.as_ref().unwrap_or(&address),
+        data_nodes: &addresses,
         variables: &sql.sql_variables,
     })
 }
 
-/// A data node was started.
-fn say_fresh(fresh: &Fresh) {
-    let Fresh { address, after, warnings, data, loss_max, removed, before } = fresh;
-    if let Some(removed) = removed {
-        say!("{removed}");
-    }
-    say!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
-    for warning in warnings {
-        say!("warning of {warning}");
-    }
-    say_what_is_kept(data, *loss_max);
-    say_what_is_gone(data, before.as_ref());
+/// The data nodes that shall run.
+struct DataNodes<'a> {
+    cluster: &'a Path,
+    data_nodes: Option<u8>,
+    replicas: Option<u8>,
+    port: Option<u16>,
+    initial: bool,
+    parameters: ParameterArguments,
 }
 
-/// What was restored, and what is promised.
-fn say_what_is_kept(data: &KeptData, loss_max: u64) {
-    match data {
-        KeptData::OnDisk { restored: Some(restored) } => say!("restored {restored}"),
-        KeptData::OnDisk { restored: None } => say!(
-            "data is kept on disk: 'vinga down' loses nothing, a crash only what was committed in the last \
-             {loss_max} ms"
-        ),
-        KeptData::InMemory => say!("data is kept in memory only: it is gone when the data node stops"),
+impl DataNodes<'_> {
+    /// Makes them run; returns their addresses for SQL nodes.
+    fn up(&self) -> Result<String, String> {
+        let file = ClusterFile::of(self.cluster);
+        let is_several = match file.read()? {
+            Some(found) => found.data_node_ids().len() > 1,
+            None => {
+                self.refuse_folders_of_several(&file)?;
+                self.data_nodes.unwrap_or(1) > 1
+            }
+        };
+        if is_several {
+            return self.several(&file);
+        }
+        let size = Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
+        if size.data_nodes > 1 {
+            return Err(self.other_number(1, file.path()));
+        }
+        size.check()?;
+        self.one(&file)
     }
-}
 
-/// Warns that data of an earlier run is lost, or not used, so that users do not learn it from a missing table.
-fn say_what_is_gone(data: &KeptData, before: Option<&EarlierRun>) {
-    let Some(EarlierRun { start, was_cut_off }) = before else { return };
-    match (&start.data, data) {
-        (Some(KeptData::OnDisk { .. }), KeptData::OnDisk { .. }) => {}
-        (Some(KeptData::OnDisk { .. }), KeptData::InMemory) => say!(
-            "warning: the database on disk, of the run that began {}, is left alone and not used (Diskless)",
-            start.since
-        ),
-        (_, _) => {
-            let end = if *was_cut_off { ", which was killed or has crashed," } else { "" };
-            say!(
-                "warning: the run that began {}{end} kept its data in memory only: its tables and rows are gone",
-                start.since
-            );
+    /// Several data nodes without their configuration are no cluster of one.
+    fn refuse_folders_of_several(&self, file: &ClusterFile) -> Result<(), String> {
+        match data_node::numbers(self.cluster).map_err(|error| look_failed(self.cluster, &error))?.len() {
+            0 | 1 => Ok(()),
+            more => Err(format!(
+                "there are folders of {more} data nodes in {}, but not their configuration, {}: put it back, or move the \
+                 folders away",
+                self.cluster.display(),
+                file.path().display()
+            )),
         }
     }
-}
 
-/// Stops all nodes of a cluster.
-///
-/// # Errors
-/// A text; there is no cluster.
-pub fn down(cluster: &Path) -> Result<(), String> {
-    let numbers = sql_nodes::numbers(cluster).unwrap_or_default();
-    let is_cluster = NodeFolder::new(cluster, 1).path().is_dir() || !numbers.is_empty();
-    // They are stopped first because they have connections to the data node.
-    sql_nodes::down(cluster)?;
-    let data = NodeFolder::new(cluster, 1).last_start().and_then(|start| start.data);
-    if data_node::stop(cluster)? {
-        match data {
-            Some(KeptData::OnDisk { .. }) => say!("data node 1 has stopped; its data is on disk"),
-            _ => {
-                say!("data node 1 has stopped");
-                say!("warning: data is kept in memory only: its tables and rows are gone");
+    /// The cluster of the folder has another number of data nodes than was asked for.
+    fn other_number(&self, has: usize, said_by: &Path) -> String {
+        format!(
+            "the cluster in {} has {has} data node{} ({}), and their number can't be changed in this version: leave \
+             --data-nodes out, or make another cluster in another --folder",
+            self.cluster.display(),
+            if has == 1 { "" } else { "s" },
+            said_by.display()
+        )
+    }
+
+    /// One data node.
+    fn one(&self, file: &ClusterFile) -> Result<String, String> {
+        let given = self.parameters.as_written();
+        let wanted = data_node::Wanted {
+            cluster: self.cluster.to_owned(),
+            port: self.port,
+            config: self.config_of_one(file)?,
+            parameters: self.parameters.flags(),
+            is_initial: self.initial,
+        };
+        let address = match data_node::start(&wanted)? {
+            Found::Fresh(fresh) => {
+                say_fresh(&fresh);
+                fresh.address
+            }
+            Found::Already(address) => {
+                say!("data node 1 is running already, on {address}");
+                if !given.is_empty() {
+                    say!(
+                        "it keeps the settings that it was started with: {given} does not hold; 'vinga down' stops it"
+                    );
+                }
+                address
+            }
+        };
+        let local_address = NodeFolder::new(self.cluster, 1).local_address();
+        if let Some(address) = &local_address {
+            say!("clients on this machine reach it faster by {address}");
+        }
+        say!("its folder with the log: {}", self.cluster.join("node-1").display());
+        Ok(local_address.unwrap_or(address))
+    }
+
+    /// The configuration file of a cluster of one: that of the command line, else that in the folder.
+    fn config_of_one(&self, file: &ClusterFile) -> Result<Option<PathBuf>, String> {
+        let given = self.parameters.config()?;
+        let own = match file.read()? {
+            Some(_) => file.path().canonicalize().ok(),
+            None => None,
+        };
+        match (given, own) {
+            (Some(given), Some(own)) if given != own => Err(format!(
+                "the cluster in {} has a configuration file, {}: leave --config out, or change that one",
+                self.cluster.display(),
+                own.display()
+            )),
+            (given, own) => Ok(given.or(own)),
+        }
+    }
+
+    /// Several data nodes.
+    fn several(&self, file: &ClusterFile) -> Result<String, String> {
+        let given = self.parameters.flags();
+        self.check_several(file, &given)?;
+        let mut locked = file.lock()?;
+        let ids = match file.read()? {
+            Some(found) => found.data_node_ids(),
+            None => {
+                let size =
+                    Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
+                locked.describe(size, self.port, this_machine().memory_bytes)?;
+                (1..=size.data_nodes).collect()
+            }
+        };
+        let wanted = several::Wanted { cluster: self.cluster, file, ids: &ids, parameters: &given };
+        let configured = several::check(&wanted)?;
+        if self.data_nodes.is_some_and(|wanted| usize::from(wanted) != ids.len()) {
+            return Err(self.other_number(ids.len(), file.path()));
+        }
+        if let Some(replicas) = self.replicas.filter(|&replicas| replicas != configured.replicas()) {
+            return Err(format!(
+                "the cluster in {} has NoOfReplicas={} ({}), and not {replicas}: leave --replicas out, or make another \
+                 cluster in another --folder",
+                self.cluster.display(),
+                configured.replicas(),
+                file.path().display()
+            ));
+        }
+        let first = configured.all().first().map(|node| node.port);
+        if let (Some(wanted), Some(first)) = (self.port.filter(|&port| port != 0), first)
+            && wanted != first
+        {
+            return Err(format!(
+                "the first data node listens on port {first} ({}): leave --port out, or change ports there",
+                file.path().display()
+            ));
+        }
+        let running = several::start(&wanted)?;
+        drop(locked);
+        say_several(self.cluster, file, &running, &self.parameters.as_written());
+        let nodes = ids.iter().map(|&id| NodeFolder::new(self.cluster, id));
+        Ok(addresses_of(nodes).unwrap_or_default())
+    }
+
+    /// What can't be asked of several data nodes.
+    fn check_several(&self, file: &ClusterFile, given: &[(String, String)]) -> Result<(), String> {
+        if let Some(config) = self.parameters.config()? {
+            return Err(format!(
+                "--config {}: several data nodes have their configuration in {}, which the first 'vinga up' writes; copy \
+                 the file there, or change that one",
+                config.display(),
+                file.path().display()
+            ));
+        }
+        if self.initial {
+            return Err("--initial removes a database from the disk, and several data nodes keep none there: 'vinga down' \
+                        is enough"
+                .to_owned());
+        }
+        if given.iter().any(|(name, _)| Parameter::named(name) == Ok(Parameter::NodeId)) {
+            return Err("NodeId belongs to one data node, and 'vinga up' starts all of them".to_owned());
+        }
+        if file.read()?.is_some() {
+            return Ok(());
+        }
+        let size = Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
+        size.check()?;
+        let present = data_node::numbers(self.cluster).map_err(|error| look_failed(self.cluster, &error))?;
+        match present.first() {
+            None => Ok(()),
+            Some(_) => {
+                Err(self.other_number(present.len(), NodeFolder::new(self.cluster, present[0]).path()))
             }
         }
-    } else if is_cluster {
-        say!("no data node runs in {}", cluster.display());
-    } else {
-        return Err(format!("there is no cluster in {}: --folder names another", cluster.display()));
     }
-    Ok(())
+}
+
+fn look_failed(cluster: &Path, error: &io::Error) -> String {
+    format!("cannot look into {}: {error}", cluster.display())
 }

@@ -12,6 +12,7 @@ mod facts;
 mod first_start;
 mod local_node;
 mod machine;
+mod others;
 mod settings;
 
 pub use database_files::{DatabaseFiles, Removed, why_refused};
@@ -87,6 +88,7 @@ impl Assembly {
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
         let node = settings::node_settings(configuration, disk);
         let mut edge = settings::edge_settings(configuration, &node, folder)?;
+        log_cluster(configuration, &edge);
         edge.first_start = mark.flatten();
         edge.start_progress = progress.map(|folder| NodeFolder::at(folder).progress_file());
         let pages = DataMemory::map(configuration, restores)?;
@@ -163,5 +165,22 @@ impl Assembly {
             Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
         };
         (edge, make_host)
+    }
+}
+
+/// Logs the place of a node in a cluster of several.
+fn log_cluster(configuration: &Configuration, edge: &edge::ProcessSettings) {
+    let nodes = &configuration.data_nodes;
+    if !nodes.are_several() {
+        return;
+    }
+    let (node, all, replicas) = (edge.node.0, nodes.all().len(), nodes.replicas());
+    let group = nodes.get(node).map_or(0, |own| own.group);
+    log::info!(target: "cluster", "data node {node} of {all}, {replicas} replicas; it is in node group {group}");
+    for other in &edge.others {
+        log::info!(
+            target: "cluster",
+            "data node {} is expected at {}; it is in node group {}", other.node, other.address, other.group
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use crate::others::{others, resolve};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
     let millis = |parameter| Span::from_millis(integer(parameter));
     let placement = &configuration.placement;
     let node = NodeId(integer(Parameter::NodeId) as u8);
+    let data_nodes = &configuration.data_nodes;
+    let own = data_nodes.get(node.0).expect("a configuration lists its own node");
     let streams = disk.as_ref().map_or(&[][..], |disk| &disk.streams);
     let threads: Vec<ThreadHosting> =
         placement.executors().iter().map(|plan| hosting(plan, streams)).collect();
@@ -53,7 +55,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
             None => Incarnation((now / 1000) as u32),
             Some(disk) => Incarnation(disk.start.state.node_incarnation),
         },
-        group: 0,
+        group: own.group,
         address: address(&text(Parameter::HostName), integer(Parameter::ServerPort)),
         // A node that closes fewer than a thousand epochs a second begins above the epochs of its last incarnation.
         // One with a disk receives it from the lifecycle block.
@@ -66,7 +68,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         operations_max: share(Parameter::MaxNoOfConcurrentOperations, placement.partitions_per_node),
         scans_max: share(Parameter::MaxNoOfConcurrentScans, placement.partitions_per_node),
         tables_max: integer(Parameter::MaxNoOfTables) as u32,
-        usual_partitions: placement.partitions_per_node,
+        usual_partitions: usual_partitions(placement.partitions_per_node, data_nodes.all().len()),
         api_first: API_FIRST,
         api_nodes_max: integer(Parameter::MaxNoOfApiConnections) as u8,
         lock_timeout: millis(Parameter::TransactionDeadlockDetectionTimeout),
@@ -76,14 +78,19 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
-        // A node that is alone sends none.
-        node_heartbeat_interval: Span::from_millis(250),
+        node_heartbeat_interval: millis(Parameter::HeartbeatIntervalDbDb),
         arbitration_timeout: None,
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
         disk,
     }
+}
+
+/// Partitions of a table that does not say how many it wants: those of each data node.
+fn usual_partitions(per_node: u16, nodes: usize) -> u16 {
+    // The dictionary gives no table more than there are.
+    u16::try_from(usize::from(per_node) * nodes).unwrap_or(u16::MAX)
 }
 
 /// Whether there is nothing on disk that numbers could be taken from.
@@ -109,7 +116,8 @@ fn hosting(plan: &ThreadPlan, streams: &[Range<u16>]) -> ThreadHosting {
 /// The settings of the edge.
 ///
 /// # Errors
-/// The address to listen on can't be resolved.
+/// The address to listen on, or that of another data node, can't be resolved; or the data nodes can't all reach each
+/// other.
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,
@@ -117,6 +125,7 @@ pub fn edge_settings(
 ) -> Result<edge::ProcessSettings, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
+    let listen = resolve("HostName", &text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?;
     let seed = clock_millis() ^ u64::from(std::process::id()) << 40;
     Ok(edge::ProcessSettings {
         node: node.node,
@@ -124,13 +133,13 @@ pub fn edge_settings(
         cluster_incarnation: node.disk.as_ref().map_or(seed, |disk| disk.start.cluster_incarnation),
         database: node.disk.as_ref().map_or(seed, DiskSettings::cluster),
         cluster: text(Parameter::Name),
-        listen: listen(&text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?,
+        listen,
         listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
         files: files(configuration, folder),
         instances: node.instances(),
-        view: Arc::new(ClusterView::first(vec![node.member()])),
+        view: Arc::new(ClusterView::of_one(node.member())),
         seed,
         limits: edge::Limits {
             send_buffer_bytes: integer(Parameter::SendBufferMemory) as usize,
@@ -140,7 +149,7 @@ pub fn edge_settings(
         has_disk: node.disk.is_some(),
         first_start: None,
         start_progress: None,
-        others: Vec::new(),
+        others: others(configuration, listen)?,
         peers: Arc::default(),
         bug: None,
     })
@@ -153,14 +162,6 @@ fn files(configuration: &Configuration, folder: Option<PathBuf>) -> FileSettings
     let threads =
         configuration.placement.executors().len().clamp(IO_THREADS_MIN, IO_THREADS_MAX).min(open_max);
     FileSettings::new(folder, threads, open_max, thread(configuration.placement.files()))
-}
-
-fn listen(host: &str, port: u16) -> Result<SocketAddr, String> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port));
-    }
-    let found = (host, port).to_socket_addrs().map_err(|error| format!("HostName '{host}': {error}"))?;
-    found.into_iter().next().ok_or_else(|| format!("HostName '{host}' has no address"))
 }
 
 fn thread(plan: &ThreadPlan) -> edge::ThreadSettings {
@@ -179,5 +180,68 @@ fn thread(plan: &ThreadPlan) -> edge::ThreadSettings {
         spin_micros: u32::from(plan.spin_us),
         owns_sockets: plan.owns_sockets,
         sends: plan.sends,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::this_machine;
+    use vinga_config::file::ConfigFile;
+    use vinga_wire::view::Member;
+
+    fn settings(node: &str) -> (NodeSettings, edge::ProcessSettings) {
+        let text = "[data default]\nNoOfReplicas=2\nHeartbeatIntervalDbDb=70\nPartitionsPerNode=2\nHostName=127.0.0.1\n\
+                    [data]\nServerPort=7001\n[data]\nServerPort=7002\n[data]\nServerPort=7003\n\
+                    [data]\nServerPort=7004\n";
+        let file = ConfigFile::parse("f", text);
+        let flags = [("NodeId", node), ("ThreadConfig", "ldm={count=2},tc,recv={count=2},main")];
+        let configuration =
+            Configuration::new(Some(&file), &flags, &this_machine()).expect("a good configuration");
+        let node = node_settings(&configuration, None);
+        let edge = edge_settings(&configuration, &node, None).expect("these are addresses");
+        (node, edge)
+    }
+
+    /// What all nodes say of themselves together is the view that a cluster with this file begins in.
+    #[test]
+    fn members_of_a_cluster_make_its_first_view() {
+        let members: Vec<Member> = ["1", "2", "3", "4"]
+            .map(|node| {
+                let (settings, edge) = settings(node);
+                assert_eq!(settings.usual_partitions, 8);
+                assert_eq!(settings.node_heartbeat_interval, Span::from_millis(70));
+                assert_eq!((settings.disk.is_none(), edge.has_disk), (true, false));
+                let [member] = edge.view.members() else { panic!("it knows itself only: {:?}", edge.view) };
+                assert_eq!(member, &settings.member());
+                member.clone()
+            })
+            .into();
+        let view = ClusterView::first(members);
+        let of = |member: &Member| (member.node.0, member.group, member.address.clone());
+        let expected = [(1, 0, 7001), (2, 0, 7002), (3, 1, 7003), (4, 1, 7004)];
+        assert_eq!(
+            view.members().iter().map(of).collect::<Vec<_>>(),
+            expected.map(|(node, group, port)| (node, group, format!("127.0.0.1:{port}")))
+        );
+        assert!(view.is_replicated() && view.groups() == 2);
+        for member in view.members() {
+            // Two threads that read sockets reach all data managers.
+            let reached: usize = member.connections.iter().map(|hosts| hosts.data_managers.len()).sum();
+            assert_eq!((member.connections.len(), reached), (2, usize::from(member.data_managers)));
+            assert_eq!(member.redo_streams, 0);
+        }
+    }
+
+    #[test]
+    fn a_node_knows_the_others_of_its_cluster() {
+        let (_, edge) = settings("3");
+        let others = edge.others.iter().map(|other| (other.node.0, other.group, other.address.port()));
+        assert_eq!(others.collect::<Vec<_>>(), [(1, 0, 7001), (2, 0, 7002), (4, 1, 7004)]);
+        assert_eq!(edge.listen.to_string(), "127.0.0.1:7003");
+        let alone = Configuration::new(None, &[("ServerPort", "0")], &this_machine()).expect("good flags");
+        let node = node_settings(&alone, None);
+        let edge = edge_settings(&alone, &node, None).expect("localhost has an address");
+        assert_eq!((edge.others, node.group, edge.view.groups()), (Vec::new(), 0, 1));
     }
 }

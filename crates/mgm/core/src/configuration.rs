@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
+use crate::data_nodes::DataNodes;
 use crate::file::ConfigFile;
 use crate::machine::Machine;
 use crate::parameters::{Parameter, Parameters};
@@ -20,6 +21,8 @@ pub struct Configuration {
     pub parameters: Parameters,
     /// The threads.
     pub placement: Placement,
+    /// All data nodes of the cluster, this one among them.
+    pub data_nodes: DataNodes,
     /// Remarks on unusual but allowed settings, one line each, for the log.
     pub warnings: Vec<String>,
 }
@@ -50,19 +53,19 @@ impl Configuration {
         };
         number_node(&mut parameters, 1);
         if let Some(file) = file {
-            match file.node(flag_id) {
-                Ok((id, entries)) => {
-                    if let Some(id) = id {
-                        number_node(&mut parameters, id);
-                    }
-                    for entry in entries {
-                        let origin = file.origin(entry.line);
-                        parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
-                    }
-                }
+            let node = file.node(flag_id).unwrap_or_else(|error| {
                 // A number that can't be read is reported already.
-                Err(_) if doubtful.contains(&Parameter::NodeId) => {}
-                Err(error) => errors.push(error),
+                if !doubtful.contains(&Parameter::NodeId) {
+                    errors.push(error);
+                }
+                None
+            });
+            if let Some(node) = node {
+                number_node(&mut parameters, node.id);
+            }
+            for entry in file.entries(node) {
+                let origin = file.origin(entry.line);
+                parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
             }
             warnings.extend(file.warnings().iter().cloned());
         }
@@ -71,7 +74,13 @@ impl Configuration {
         }
 
         let mut notes = Vec::new();
-        let mut wrong_values = check(&parameters);
+        let data_nodes = DataNodes::read(file, &parameters, &doubtful, &mut errors);
+        let mut wrong_values: Vec<ParameterError> = check_epochs(&parameters).into_iter().collect();
+        if let Some(file) = file
+            && file.nodes().len() > 1
+        {
+            wrong_values.extend(keep_in_memory(&mut parameters, file.nodes().len(), &mut notes));
+        }
         remark(&parameters, machine, &mut notes);
         let groups = match thread_groups(&parameters, machine, &mut notes) {
             Ok(groups) => Some(groups),
@@ -93,9 +102,11 @@ impl Configuration {
         };
         errors.extend(wrong_values.into_iter().map(located));
         warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
-        match placement {
-            Some(placement) => Ok(Configuration { parameters, placement, warnings }),
-            None => Err(ConfigErrors::new(errors)),
+        match (placement, data_nodes) {
+            (Some(placement), Some(data_nodes)) => {
+                Ok(Configuration { parameters, placement, data_nodes, warnings })
+            }
+            _ => Err(ConfigErrors::new(errors)),
         }
     }
 }
@@ -134,16 +145,24 @@ fn read_flags<'a>(
     read
 }
 
-/// Checks rules that involve several parameters.
-fn check(parameters: &Parameters) -> Vec<ParameterError> {
-    let mut wrong_values = Vec::new();
-    if parameters.integer(Parameter::NoOfReplicas) > 1 {
-        let problem =
-            "this version keeps one copy of the data only; allowed now: 1 (the table's 1 to 4 come later)";
-        wrong_values.push(parameters.refuse(Parameter::NoOfReplicas, problem));
+/// Several data nodes keep nothing on disk in this version: they can't restore their files together.
+fn keep_in_memory(
+    parameters: &mut Parameters,
+    nodes: usize,
+    notes: &mut Vec<ParameterError>,
+) -> Option<ParameterError> {
+    let diskless = Parameter::Diskless;
+    if *parameters.origin(diskless) != Origin::Default {
+        let problem = format!(
+            "the {nodes} data nodes of a cluster of several keep nothing on disk in this version; allowed for them: true"
+        );
+        return (!parameters.flag(diskless)).then(|| parameters.refuse(diskless, problem));
     }
-    wrong_values.extend(check_epochs(parameters));
-    wrong_values
+    parameters.set(diskless, Value::Flag(true), "true", Origin::Default);
+    let problem = "a cluster of several data nodes keeps nothing on disk in this version: tables and rows are gone when all \
+                   nodes of a node group have stopped";
+    notes.push(parameters.refuse(diskless, problem));
+    None
 }
 
 /// An epoch is not longer than the time between global checkpoints, which bring whole epochs to the disk.

@@ -36,7 +36,7 @@ pub struct ConfigFile {
     name: String,
     cluster: Vec<Entry>,
     data_default: Vec<Entry>,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeSection>,
     warnings: Vec<String>,
     errors: Vec<ConfigError>,
     /// Parameters to which the file gives an invalid value.
@@ -55,10 +55,20 @@ pub(crate) struct Entry {
 
 /// A `[data]` section.
 #[derive(Clone, Debug)]
-struct Node {
+pub(crate) struct NodeSection {
     /// 0 until all are read, if the section has no `NodeId`.
-    id: u64,
+    pub(crate) id: u64,
+    /// Its header as it was written, and where.
+    pub(crate) header: String,
+    pub(crate) line: u32,
     entries: Vec<Entry>,
+}
+
+impl NodeSection {
+    /// Its own entry for a parameter.
+    pub(crate) fn entry(&self, parameter: Parameter) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.parameter == parameter)
+    }
 }
 
 /// What a section header opens.
@@ -148,40 +158,61 @@ impl ConfigFile {
         &self.doubtful
     }
 
-    /// The entries for data node `id`, in ascending priority; `None` means the only node of the file, or the defaults
-    /// if it has no node at all. Also returns the number of the node, if the file gives one.
+    /// The file's name as the reader gave it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The numbers of its data nodes, ascending; none if it has no `[data]` section.
+    pub fn data_node_ids(&self) -> Vec<u8> {
+        let mut ids: Vec<u8> = self.nodes.iter().map(|node| node.id as u8).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The data nodes, in the order of the file.
+    pub(crate) fn nodes(&self) -> &[NodeSection] {
+        &self.nodes
+    }
+
+    /// Data node `id`; `None` means the only node of the file. `None` if it has no node at all.
     ///
     /// # Errors
     /// There is no such node, or several to choose from.
-    pub(crate) fn node(
-        &self,
-        id: Option<u64>,
-    ) -> Result<(Option<u64>, impl Iterator<Item = &Entry>), ConfigError> {
+    pub(crate) fn node(&self, id: Option<u64>) -> Result<Option<&NodeSection>, ConfigError> {
         let refuse = |piece: &str, problem: String| Err(ConfigError::new(Origin::Flag, piece, problem));
-        let ids: Vec<u64> = self.nodes.iter().map(|node| node.id).collect();
-        let node = match (id, &self.nodes[..]) {
-            (_, []) => None,
-            (None, [only]) => Some(only),
+        let ids = || {
+            let mut ids: Vec<u64> = self.nodes.iter().map(|node| node.id).collect();
+            ids.sort_unstable();
+            enumerate(&ids, "and")
+        };
+        match (id, &self.nodes[..]) {
+            (_, []) => Ok(None),
+            (None, [only]) => Ok(Some(only)),
             (None, _) => {
-                let problem = format!(
-                    "{} has the data nodes {}; say which one this is",
-                    self.name,
-                    enumerate(&ids, "and")
-                );
-                return refuse("NodeId", problem);
+                let problem = format!("{} has the data nodes {}; say which one this is", self.name, ids());
+                refuse("NodeId", problem)
             }
             (Some(id), nodes) => match nodes.iter().find(|node| node.id == id) {
-                Some(node) => Some(node),
+                Some(node) => Ok(Some(node)),
                 None => {
-                    let problem =
-                        format!("{} has no such data node; it has {}", self.name, enumerate(&ids, "and"));
-                    return refuse(&format!("NodeId={id}"), problem);
+                    let problem = format!("{} has no such data node; it has {}", self.name, ids());
+                    refuse(&format!("NodeId={id}"), problem)
                 }
             },
-        };
+        }
+    }
+
+    /// The entries that a data node has, in ascending priority; `None` for those that all nodes share.
+    pub(crate) fn entries<'a>(&'a self, node: Option<&'a NodeSection>) -> impl Iterator<Item = &'a Entry> {
         let own = node.map_or(&[][..], |node| &node.entries);
-        let entries = self.cluster.iter().chain(&self.data_default).chain(own);
-        Ok((node.map(|node| node.id), entries))
+        self.cluster.iter().chain(&self.data_default).chain(own)
+    }
+
+    /// The entry that counts for a parameter at a data node.
+    pub(crate) fn entry_for<'a>(&'a self, node: &'a NodeSection, parameter: Parameter) -> Option<&'a Entry> {
+        let of_all = || self.data_default.iter().find(|entry| entry.parameter == parameter);
+        node.entry(parameter).or_else(of_all)
     }
 
     /// Remarks on entries that are allowed but have no effect.
@@ -221,7 +252,10 @@ impl ConfigFile {
         };
         match section {
             Section::Cluster | Section::DataDefault | Section::Unknown => {}
-            Section::Data => self.nodes.push(Node { id: 0, entries: Vec::new() }),
+            Section::Data => {
+                let header = text.to_owned();
+                self.nodes.push(NodeSection { id: 0, header, line, entries: Vec::new() });
+            }
             Section::OfOthers => {
                 let remark = self.wrong(line, text, "a data node does not look at this section");
                 self.warnings.push(remark.to_string());
@@ -344,8 +378,8 @@ mod tests {
     fn entries(text: &str, id: Option<u64>) -> Vec<(&'static str, String)> {
         let file = ConfigFile::parse("f", text);
         assert_eq!(file.errors(), []);
-        let (_, entries) = file.node(id).expect("the node exists");
-        entries
+        let node = file.node(id).expect("the node exists");
+        file.entries(node)
             .map(|entry| (entry.parameter.name(), entry.parameter.description().kind.show(&entry.value)))
             .collect()
     }

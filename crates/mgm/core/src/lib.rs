@@ -17,12 +17,12 @@
 //! | [`parameters`] | the table of all parameters: names, limits, defaults, meaning; the values of one node |
 //! | [`value`] | one value: kinds, units, how text becomes a value |
 //! | [`mod@file`] | the configuration file |
+//! | [`data_nodes`] | all data nodes of the file, and their node groups |
 //! | [`threads`] | kinds of threads and groups of equal threads |
 //! | [`thread_config`] | the grammar of `ThreadConfig` |
 //! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
 //! | [`automatic`] | threads from the number of CPUs |
 //! | [`placement`] | which thread hosts what |
-//! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`cpus`] | CPU numbers, lists and sets |
 //! | [`config_error`] | what is wrong, where, and the nearest name |
 //! | [`describe`] | the reference page and the table of current values |
@@ -35,6 +35,7 @@ pub mod binding;
 pub mod config_error;
 pub mod configuration;
 pub mod cpus;
+pub mod data_nodes;
 pub mod describe;
 pub mod execution_threads;
 pub mod file;
@@ -48,6 +49,7 @@ pub mod value;
 pub use config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
 pub use configuration::Configuration;
 pub use cpus::{Cpu, CpuSet};
+pub use data_nodes::{DataNode, DataNodes};
 pub use file::ConfigFile;
 pub use machine::Machine;
 pub use parameters::{Parameter, Parameters};

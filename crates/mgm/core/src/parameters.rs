@@ -160,21 +160,25 @@ parameters! {
     /// Name or address on which the node listens and under which others reach it.
     HostName: text(255), Default::Text("localhost");
 
-    /// TCP port on which the node listens; 0 takes any free port, which the log then names.
+    /// TCP port on which the node listens; 0 takes any free port, which the log then names. With several data nodes each
+    /// needs one.
     ServerPort: count(0, 65_535), Default::Integer(2202);
+
+    /// Node group of this data node: those of a group hold the same rows, and each group has NoOfReplicas nodes.
+    NodeGroup: count(0, 143),
+        Default::Unset("the first that has room, in the order of the numbers"), placed(Place::OneDataNode);
 
     /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
     LocalConnections: Kind::Flag, Default::Flag(true);
 
     /// Folder of the node: process id, address, crash reports. The flag --folder overrides it; 'vinga up' always takes
-    /// node-1 in the cluster's folder.
+    /// node-1, node-2 … in the cluster's folder.
     DataDir: text(4_096), Default::Unset("none: nothing is written, but crash reports into the current folder");
 
     /// The least serious lines that the node's log gets; debug has every connection of each client, too.
     LogLevel: Kind::Word(&["error", "warning", "info", "debug"]), Default::Text("info");
 
-    /// Copies of the data that the cluster keeps; this version serves 1 only and refuses to start with
-    /// more.
+    /// Copies of the data that the cluster keeps, each on another data node; their number must be a multiple of it.
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
     /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without
@@ -234,6 +238,9 @@ parameters! {
     /// Time between heartbeats with clients; after three in a row are missed the client counts as dead.
     HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500);
 
+    /// Time between heartbeats of data nodes; one of which nothing has come for four of these is suspected of having failed.
+    HeartbeatIntervalDbDb: milliseconds(10, MILLISECONDS_MAX), Default::Integer(250), placed(Place::AllDataNodes);
+
     /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are brought
     /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints. It may not be
     /// longer than that.
@@ -245,7 +252,8 @@ parameters! {
         Default::Integer(2_000), placed(Place::AllDataNodes), live();
 
     /// Keeps everything in memory only: nothing is written to disk, and tables and rows are gone when the node stops. A
-    /// node without a folder (DataDir, --folder) does so in any case.
+    /// node without a folder (DataDir, --folder) does so in any case, and so do several data nodes in this version: of them
+    /// false is refused.
     Diskless: Kind::Flag, Default::Flag(false), placed(Place::AllDataNodes);
 
     /// Files of each stream of the redo log; there is a stream for each thread that hosted data managers when the node

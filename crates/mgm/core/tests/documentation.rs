@@ -17,19 +17,30 @@ fn the_reference_page_is_up_to_date() {
     );
 }
 
-/// The example file on the page is valid.
+/// The example files on the page are valid.
 #[test]
-fn the_example_of_the_page_is_a_good_configuration() {
+fn the_examples_of_the_page_are_good_configurations() {
     let page = vinga_config::describe::reference();
-    let example =
-        page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let file = vinga_config::ConfigFile::parse("example", example);
+    let examples: Vec<&str> =
+        page.split("```ini\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let machine = vinga_config::Machine {
         memory_bytes: 16 << 30,
         cpus: (0..8).map(vinga_config::Cpu).collect(),
         cpus_granted: None,
     };
-    let configuration =
-        vinga_config::Configuration::new(Some(&file), &[], &machine).expect("a good configuration");
-    assert_eq!(configuration.warnings, Vec::<String>::new());
+    let read = |example: &str| {
+        let file = vinga_config::ConfigFile::parse("example", example);
+        let read = vinga_config::Configuration::new(Some(&file), &[("NodeId", "1")], &machine);
+        read.expect("a good configuration")
+    };
+    let [one, several] = examples[..] else { panic!("two examples: {examples:?}") };
+    let one = read(one);
+    assert_eq!((one.warnings, one.data_nodes.are_several()), (Vec::new(), false));
+    let several = read(several);
+    assert_eq!((several.data_nodes.all().len(), several.data_nodes.replicas()), (2, 2));
+    assert!(
+        several.warnings.len() == 1 && several.warnings[0].contains("Diskless"),
+        "{:?}",
+        several.warnings
+    );
 }

@@ -280,6 +280,67 @@ fn any_file_is_read_or_refused() {
     }
 }
 
+/// Whatever the sections say, the nodes form complete groups and have places of their own.
+#[test]
+fn several_data_nodes_form_groups_or_are_refused() {
+    let mut random = Random(4);
+    let machine = machine(2);
+    let mut accepted = 0;
+    for _ in 0..20_000 {
+        let mut text = String::from("[data default]\n");
+        text.push_str(random.one_of(&[
+            "",
+            "NoOfReplicas=2\n",
+            "NoOfReplicas=2\n",
+            "NoOfReplicas=3\n",
+            "NoOfReplicas=4\n",
+        ]));
+        text.push_str(random.one_of(&["", "ServerPort=2202\n", "Diskless=yes\n"]));
+        for node in 0..2 + random.below(5) {
+            let port =
+                if random.below(12) == 0 { String::new() } else { format!("ServerPort={}\n", 1 + node) };
+            let id = match random.below(4) {
+                0 => format!("NodeId={}\n", 1 + random.below(12)),
+                _ => String::new(),
+            };
+            let group = match random.below(4) {
+                0 => format!("NodeGroup={}\n", random.below(3)),
+                _ => String::new(),
+            };
+            let host = random.one_of(&["", "HostName=db1\n", "HostName=db2\n"]);
+            text.push_str(&format!("[data]\n{id}{group}{host}{port}"));
+        }
+        let file = ConfigFile::parse("f", &text);
+        let own = file.data_node_ids()[0].to_string();
+        match Configuration::new(Some(&file), &[("NodeId", &own)], &machine) {
+            Ok(configuration) => {
+                assert_several_sound(&configuration, &text);
+                accepted += 1;
+            }
+            Err(errors) => assert_all_readable(&errors, &text),
+        }
+    }
+    assert!(accepted > 2_000, "only {accepted} of the cases became clusters");
+}
+
+fn assert_several_sound(configuration: &Configuration, case: &str) {
+    let nodes = &configuration.data_nodes;
+    let all = nodes.all();
+    assert!(all.windows(2).all(|pair| pair[0].node < pair[1].node), "{case}: numbers ascend");
+    for group in 0..nodes.groups() {
+        let members = all.iter().filter(|node| node.group == group).count();
+        assert_eq!(members, usize::from(nodes.replicas()), "{case}: group {group} is complete");
+    }
+    assert_eq!(usize::from(nodes.groups() * u16::from(nodes.replicas())), all.len(), "{case}");
+    let mut places: Vec<(String, u16)> =
+        all.iter().map(|node| (node.host.to_lowercase(), node.port)).collect();
+    assert!(places.iter().all(|(_, port)| *port > 0), "{case}: the others know each port");
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), all.len(), "{case}: each has a place of its own");
+    assert!(configuration.parameters.flag(Parameter::Diskless), "{case}: nothing is kept on disk");
+}
+
 #[test]
 fn huge_pieces_give_short_errors() {
     let long = "a".repeat(1_000_000);

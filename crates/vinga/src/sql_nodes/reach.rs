@@ -59,9 +59,14 @@ pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
 /// except for the processes of those that connect by TCP.
 fn wait_for_client(cluster: &Path, node: u16, pid: i32) {
     let begun = Instant::now();
-    while data_node::clients_of(&NodeFolder::new(cluster, 1), pid)
-        .map_or(true, |clients| clients < CLIENTS_MIN)
-    {
+    let is_client = || {
+        let data_nodes = data_node::numbers(cluster).unwrap_or_default();
+        data_nodes.into_iter().any(|data_node| {
+            let folder = NodeFolder::new(cluster, data_node);
+            data_node::clients_of(&folder, pid).is_ok_and(|clients| clients >= CLIENTS_MIN)
+        })
+    };
+    while !is_client() {
         if begun.elapsed() >= REFUSED_PATIENCE {
             say!(
                 "SQL node {node}: root has a password, so it was not asked whether it reaches the data node"

@@ -84,6 +84,28 @@ impl ClusterView {
     }
 }
 
+impl ClusterView {
+    /// What a data node knows before it is connected to the others of its cluster: itself. As far as it knows it owns
+    /// everything, also the partitions of the node groups before its own. For the only data node of a cluster that is the
+    /// first view.
+    pub fn of_one(member: Member) -> Self {
+        let groups = member.group + 1;
+        let own = [member.node];
+        let partitions = (0..member.data_managers)
+            .flat_map(|instance| (0..groups).map(move |group| first_owners(group, instance, &own)))
+            .collect();
+        ClusterView {
+            number: ViewNumber(1),
+            members: Vec::from([member]),
+            partitions,
+            groups,
+            replicas: 1,
+            successions: Vec::new(),
+            ticket: 0,
+        }
+    }
+}
+
 fn first_owners(group: u16, instance: u16, nodes: &[NodeId]) -> Partition {
     let mut chain = nodes.to_vec();
     chain.rotate_left(digit_sum(usize::from(instance), nodes.len()) % nodes.len());
@@ -127,6 +149,17 @@ mod tests {
             assert_eq!((partition.owner, partition.chain), (ReplicaGroup::new(0, instance), chain(&[1])));
         }
         assert_eq!(view.partition(PartitionId(5)).owner.instance(), 5);
+    }
+
+    #[test]
+    fn a_node_that_knows_nobody_else_owns_all_that_it_knows() {
+        let member = |group| Member::started(NodeId(7), Incarnation(1), group, 4, 1);
+        assert_eq!(ClusterView::of_one(member(0)), ClusterView::first(vec![member(0)]));
+        let view = ClusterView::of_one(member(2));
+        assert_eq!((view.members(), view.groups(), view.partitions().len()), (&[member(2)][..], 3, 12));
+        for partition in view.partitions() {
+            assert_eq!((view.owned_by(partition.owner), partition.chain), (partition, chain(&[7])));
+        }
     }
 
     #[test]

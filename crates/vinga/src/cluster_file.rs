@@ -1,0 +1,233 @@
+//! The configuration file of a cluster of several data nodes on this machine: `config.ini` in the cluster's folder.
+//!
+//! `vinga up` writes it when it makes such a cluster, and keeps it from then on: users may change parameters in it.
+
+use crate::data;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use vinga_config::file::ConfigFile;
+
+/// The port of the first data node, unless another one is named or it is in use.
+const PORT: u16 = 2202;
+
+/// Where the nodes of a cluster on one machine listen.
+const HOST: &str = "127.0.0.1";
+
+/// The cluster's file.
+pub struct ClusterFile {
+    path: PathBuf,
+}
+
+/// Size of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// Data nodes.
+    pub data_nodes: u8,
+    /// Copies of the data.
+    pub replicas: u8,
+}
+
+impl Size {
+    /// Whether the replicas divide the data nodes.
+    ///
+    /// # Errors
+    /// A text that says what is allowed.
+    pub fn check(self) -> Result<(), String> {
+        let Size { data_nodes, replicas } = self;
+        if data_nodes.is_multiple_of(replicas) {
+            return Ok(());
+        }
+        let allowed: Vec<String> = (1..=4u8)
+            .filter(|&replicas| data_nodes.is_multiple_of(replicas))
+            .map(|replicas| replicas.to_string())
+            .collect();
+        let nodes =
+            if data_nodes == 1 { "one data node".to_owned() } else { format!("{data_nodes} data nodes") };
+        Err(format!(
+            "--replicas {replicas}: each copy of the data is on another data node, and {nodes} can't be divided into groups \
+             of {replicas}; with --data-nodes {data_nodes} allowed: {}",
+            allowed.join(", ")
+        ))
+    }
+}
+
+impl ClusterFile {
+    /// That of a cluster's folder.
+    pub fn of(cluster: &Path) -> Self {
+        ClusterFile { path: cluster.join("config.ini") }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says; `None` if there is none, or nothing in it yet.
+    ///
+    /// # Errors
+    /// A text: it can't be read.
+    pub fn read(&self) -> Result<Option<ConfigFile>, String> {
+        match fs::metadata(&self.path) {
+            Ok(found) if found.len() > 0 => data::read_file(&self.path).map(Some),
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failure("read", &error)),
+        }
+    }
+
+    /// Waits until no other `vinga up` starts data nodes of this cluster; the next one waits until this is dropped. Makes
+    /// the folder and an empty file, if they are not there.
+    ///
+    /// # Errors
+    /// A text: the file can't be made, or not be locked.
+    pub fn lock(&self) -> Result<LockedFile<'_>, String> {
+        let made = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+        let opened = made.and_then(|()| {
+            File::options().create(true).truncate(false).read(true).append(true).open(&self.path)
+        });
+        let file = opened.map_err(|error| self.failure("make", &error))?;
+        file.lock().map_err(|error| self.failure("lock", &error))?;
+        Ok(LockedFile { file, of: self })
+    }
+
+    fn failure(&self, what: &str, error: &io::Error) -> String {
+        format!("cannot {what} the configuration file {}: {error}", self.path.display())
+    }
+}
+
+/// The file while data nodes are started.
+pub struct LockedFile<'a> {
+    file: File,
+    of: &'a ClusterFile,
+}
+
+impl LockedFile<'_> {
+    /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given these are that one
+    /// and those behind it, or any free ones if it is 0; else the first free ones from 2202 on.
+    ///
+    /// # Errors
+    /// A text: there are no such ports, or the file can't be written.
+    pub fn describe(&mut self, size: Size, port: Option<u16>, memory_bytes: u64) -> Result<(), String> {
+        let ports = ports(size.data_nodes, port)?;
+        let text = text(size, &ports, memory_bytes);
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|error| self.of.failure("write", &error))
+    }
+}
+
+/// A port for each data node.
+fn ports(nodes: u8, first: Option<u16>) -> Result<Vec<u16>, String> {
+    let count = usize::from(nodes);
+    let free = |port| TcpListener::bind((HOST, port)).ok();
+    match first {
+        Some(0) => {
+            // All are kept until the last one is chosen.
+            let held: io::Result<Vec<TcpListener>> =
+                (0..count).map(|_| TcpListener::bind((HOST, 0))).collect();
+            let ports = held.and_then(|held| {
+                held.iter().map(|one| one.local_addr().map(|address| address.port())).collect()
+            });
+            ports.map_err(|error| format!("cannot find {count} free ports: {error}"))
+        }
+        Some(first) => {
+            let ports: Vec<u16> = (first..=u16::MAX).take(count).collect();
+            if ports.len() < count {
+                return Err("data nodes take ports one behind the other, and there are none behind 65535: --port names a \
+                            lower one"
+                    .to_owned());
+            }
+            match ports.iter().find(|&&port| free(port).is_none()) {
+                Some(taken) => {
+                    Err(format!("port {taken} of {HOST} is in use: --port names another first one"))
+                }
+                None => Ok(ports),
+            }
+        }
+        None => {
+            let ports: Vec<u16> =
+                (PORT..=u16::MAX).filter(|&port| free(port).is_some()).take(count).collect();
+            if ports.len() == count {
+                Ok(ports)
+            } else {
+                Err(format!("there are no {count} free ports above {PORT}"))
+            }
+        }
+    }
+}
+
+fn text(size: Size, ports: &[u16], memory_bytes: u64) -> String {
+    let Size { data_nodes, replicas } = size;
+    let mut text = format!(
+        "# The data nodes of this cluster. Written by 'vinga up', which keeps it from now on: parameters may be changed here\n\
+         # and added (docs/configuration.md); they hold when data nodes are started.\n\
+         [ndbd default]\n\
+         NoOfReplicas={replicas}\n\
+         HostName={HOST}\n\
+         # Several data nodes keep nothing on disk in this version.\n\
+         Diskless=yes\n"
+    );
+    // By default a node takes up to a quarter of the machine's memory.
+    if data_nodes > 2 {
+        let share = ((memory_bytes >> 20) / 2 / u64::from(data_nodes)).max(16);
+        let _ = writeln!(text, "# All of them together: half of the machine's memory.\nDataMemory={share}M");
+    }
+    for (node, port) in (1u8..).zip(ports) {
+        let _ = write!(text, "\n[ndbd]\nNodeId={node}\nServerPort={port}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vinga_config::configuration::Configuration;
+    use vinga_config::parameters::Parameter;
+    use vinga_datanode::this_machine;
+
+    #[test]
+    fn what_is_written_is_a_good_configuration() {
+        let place = tempfile::tempdir().expect("a folder");
+        let file = ClusterFile::of(&place.path().join("cluster"));
+        assert!(file.read().expect("it may be missing").is_none());
+        let size = Size { data_nodes: 4, replicas: 2 };
+        {
+            let mut locked = file.lock().expect("it can be made");
+            assert!(file.read().expect("it is empty").is_none());
+            locked.describe(size, Some(0), 16 << 30).expect("there are free ports");
+        }
+        let read = file.read().expect("it can be read").expect("it is there");
+        assert_eq!(read.data_node_ids(), [1, 2, 3, 4]);
+        let flags = [("NodeId", "3")];
+        let configuration = Configuration::new(Some(&read), &flags, &this_machine()).expect("it is good");
+        assert_eq!(configuration.warnings, Vec::<String>::new());
+        assert_eq!(configuration.parameters.integer(Parameter::DataMemory), 2 << 30);
+        let nodes = &configuration.data_nodes;
+        assert_eq!((nodes.all().len(), nodes.replicas(), nodes.groups()), (4, 2, 2));
+        let mut ports: Vec<u16> = nodes.all().iter().map(|node| node.port).collect();
+        ports.dedup();
+        assert!(ports.len() == 4 && !ports.contains(&0), "{ports:?}");
+    }
+
+    #[test]
+    fn ports_are_free_ones() {
+        let taken = TcpListener::bind((HOST, 0)).expect("there is a free port");
+        let port = taken.local_addr().expect("it is bound").port();
+        let why = ports(2, Some(port)).expect_err("it is in use");
+        assert!(why.contains(&format!("port {port} of 127.0.0.1 is in use")), "{why}");
+        assert!(ports(3, Some(65_534)).expect_err("there are two").contains("lower one"));
+        let first = ports(3, None).expect("there are free ports");
+        assert!(first.len() == 3 && first[0] >= PORT && first.is_sorted(), "{first:?}");
+    }
+
+    #[test]
+    fn replicas_divide_data_nodes() {
+        assert_eq!(Size { data_nodes: 6, replicas: 3 }.check(), Ok(()));
+        let why = Size { data_nodes: 6, replicas: 4 }.check().expect_err("no");
+        assert!(why.contains("6 data nodes") && why.ends_with("allowed: 1, 2, 3"), "{why}");
+        let why = Size { data_nodes: 1, replicas: 2 }.check().expect_err("no");
+        assert!(why.contains("one data node") && why.ends_with("allowed: 1"), "{why}");
+    }
+}

@@ -1,0 +1,76 @@
+//! `vinga down`: stops all nodes of a cluster on this machine.
+
+use crate::data_node::{self, Stopped};
+use crate::sql_nodes;
+use std::path::Path;
+use vinga_runtime::node_folder::{KeptData, NodeFolder};
+use vinga_runtime::say;
+
+/// Stops all nodes of a cluster.
+///
+/// # Errors
+/// A text; there is no cluster.
+pub fn down(cluster: &Path) -> Result<(), String> {
+    let sql = sql_nodes::numbers(cluster).unwrap_or_default();
+    let data = data_node::numbers(cluster).unwrap_or_default();
+    // They are stopped first because they have connections to the data nodes.
+    sql_nodes::down(cluster)?;
+    let is_any = if data.len() > 1 { down_several(cluster, &data)? } else { down_one(cluster)? };
+    if is_any {
+        Ok(())
+    } else if !data.is_empty() || !sql.is_empty() {
+        say!("no data node runs in {}", cluster.display());
+        Ok(())
+    } else {
+        Err(format!("there is no cluster in {}: --folder names another", cluster.display()))
+    }
+}
+
+/// Stops the only data node; returns whether it was running.
+fn down_one(cluster: &Path) -> Result<bool, String> {
+    let data = NodeFolder::new(cluster, 1).last_start().and_then(|start| start.data);
+    match data_node::stop(cluster, 1)? {
+        Stopped::Before => return Ok(false),
+        Stopped::InOrder => {}
+        Stopped::Otherwise(why) => return Err(why),
+    }
+    match data {
+        Some(KeptData::OnDisk { .. }) => say!("data node 1 has stopped; its data is on disk"),
+        _ => {
+            say!("data node 1 has stopped");
+            say!("warning: data is kept in memory only: its tables and rows are gone");
+        }
+    }
+    Ok(true)
+}
+
+/// Stops several data nodes, all at the same time; returns whether one was running.
+fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
+    let ends: Vec<_> = std::thread::scope(|threads| {
+        let stopping: Vec<_> =
+            nodes.iter().map(|&node| (node, threads.spawn(move || data_node::stop(cluster, node)))).collect();
+        let joined = stopping.into_iter().map(|(node, thread)| (node, thread.join()));
+        joined.map(|(node, end)| (node, end.expect("stopping does not panic"))).collect()
+    });
+    let mut was_running = false;
+    let mut result = Ok(());
+    for (node, end) in ends {
+        match end {
+            Ok(Stopped::Before) => {}
+            Ok(stopped) => {
+                // One that is left alone may say that it can't go on. There is nothing that it could have brought to disk.
+                if matches!(stopped, Stopped::Otherwise(_)) {
+                    NodeFolder::new(cluster, node).withdraw();
+                }
+                was_running = true;
+                say!("data node {node} has stopped");
+            }
+            Err(why) => result = Err(why),
+        }
+    }
+    result?;
+    if was_running {
+        say!("warning: data is kept in memory only: tables and rows are gone");
+    }
+    Ok(was_running)
+}

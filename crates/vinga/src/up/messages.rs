@@ -1,0 +1,102 @@
+//! What `vinga up` says of data nodes that run.
+
+use super::several;
+use crate::cluster_file::ClusterFile;
+use crate::data_node::{EarlierRun, Fresh};
+use std::path::Path;
+use vinga_runtime::node_folder::{KeptData, NodeFolder};
+use vinga_runtime::say;
+
+/// Several data nodes run.
+pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Running, given: &str) {
+    for (id, address, is_fresh) in &running.nodes {
+        let state = if *is_fresh { "is ready" } else { "is running already," };
+        say!("data node {id} {state} on {address}");
+    }
+    let nodes = &running.data_nodes;
+    let (all, replicas, groups) = (nodes.all().len(), nodes.replicas(), nodes.groups());
+    let group = if groups == 1 { "group" } else { "groups" };
+    if running.nodes.iter().any(|(_, _, is_fresh)| *is_fresh) {
+        let after = running.after.as_secs_f64() * 1000.0;
+        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}, after {after:.0} ms");
+        for warning in &running.warnings {
+            say!("warning of {warning}");
+        }
+        say_what_is_gone(&KeptData::InMemory, running.before.as_ref());
+    } else {
+        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
+    }
+    if !given.is_empty() && running.nodes.iter().any(|(_, _, is_fresh)| !is_fresh) {
+        say!(
+            "nodes that run keep the settings that they were started with: {given} does not hold there; 'vinga down' stops \
+             them"
+        );
+    }
+    say!("data is kept in memory only: it is gone when all data nodes of a node group have stopped");
+    if replicas > 1 {
+        say!(
+            "there is no arbitrator, as there is no management node: when a process ends, the others of its node group go on; \
+             when only connections are lost, a part of the data nodes goes on if the rest has none of some node group, else \
+             all of them stop"
+        );
+    } else {
+        say!("there is one copy of the data: when one data node ends, the others stop");
+    }
+    let tcp: Vec<&str> = running.nodes.iter().map(|(_, address, _)| address.as_str()).collect();
+    say!("clients connect to {}", tcp.join(","));
+    let local: Vec<String> =
+        running.nodes.iter().filter_map(|(id, ..)| NodeFolder::new(cluster, *id).local_address()).collect();
+    if local.len() == running.nodes.len() {
+        say!("clients on this machine reach them faster by {}", local.join(","));
+    }
+    say!(
+        "their configuration: {}; their folders with the logs: {}",
+        file.path().display(),
+        cluster.join("node-*").display()
+    );
+}
+
+/// A data node was started.
+pub fn say_fresh(fresh: &Fresh) {
+    let Fresh { address, after, warnings, data, loss_max, removed, before } = fresh;
+    if let Some(removed) = removed {
+        say!("{removed}");
+    }
+    say!("data node 1 is ready on {address} after {:.0} ms", after.as_secs_f64() * 1000.0);
+    for warning in warnings {
+        say!("warning of {warning}");
+    }
+    say_what_is_kept(data, *loss_max);
+    say_what_is_gone(data, before.as_ref());
+}
+
+/// What was restored, and what is promised.
+fn say_what_is_kept(data: &KeptData, loss_max: u64) {
+    match data {
+        KeptData::OnDisk { restored: Some(restored) } => say!("restored {restored}"),
+        KeptData::OnDisk { restored: None } => say!(
+            "data is kept on disk: 'vinga down' loses nothing, a crash only what was committed in the last \
+             {loss_max} ms"
+        ),
+        KeptData::InMemory => say!("data is kept in memory only: it is gone when the data node stops"),
+    }
+}
+
+/// Warns that data of an earlier run is lost, or not used, so that users do not learn it from a missing table.
+fn say_what_is_gone(data: &KeptData, before: Option<&EarlierRun>) {
+    let Some(EarlierRun { start, was_cut_off }) = before else { return };
+    match (&start.data, data) {
+        (Some(KeptData::OnDisk { .. }), KeptData::OnDisk { .. }) => {}
+        (Some(KeptData::OnDisk { .. }), KeptData::InMemory) => say!(
+            "warning: the database on disk, of the run that began {}, is left alone and not used (Diskless)",
+            start.since
+        ),
+        (_, _) => {
+            let end = if *was_cut_off { ", which was killed or has crashed," } else { "" };
+            say!(
+                "warning: the run that began {}{end} kept its data in memory only: its tables and rows are gone",
+                start.since
+            );
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Clusters of several data nodes, each a process, as `vinga up` starts them.
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use support::HANG_GUARD;
+use support::folder::{Folder, said, vinga};
+use vinga::blocking::Cluster;
+use vinga::{ColumnType, NewTable, Record, Table, Value};
+use vinga_rig::process::NodeProcess;
+use vinga_runtime::node_folder::NodeFolder;
+
+/// Parameters of small data nodes, which have no time limit that a busy machine breaks.
+const SMALL: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
+
+const ROWS: u64 = 2_000;
+
+fn up(folder: &Folder, more: &[&str]) -> (bool, String) {
+    said(folder.command("up").args(SMALL).args(more).output())
+}
+
+/// State of each node, as `vinga status` says it, and its exit code.
+fn status(folder: &Folder) -> (Option<i32>, Vec<String>) {
+    let output = folder.command("status").arg("--json").output().expect("the binary runs");
+    let nodes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it says JSON");
+    let nodes = nodes.as_array().expect("rows").iter();
+    let state = |node: &serde_json::Value| {
+        format!("{}: {}", node["node"].as_str().expect("a text"), node["state"].as_str().expect("a text"))
+    };
+    (output.status.code(), nodes.map(state).collect())
+}
+
+fn pid(folder: &Folder, node: u8) -> Pid {
+    let pid = NodeFolder::new(&folder.0, node).running().expect("the folder is there").expect("it runs");
+    Pid::from_raw(pid).expect("a process")
+}
+
+fn address(folder: &Folder, node: u8) -> String {
+    NodeFolder::new(&folder.0, node).address().expect("it is ready")
+}
+
+fn create(cluster: &Cluster) -> Table {
+    let table = NewTable::new("test.t")
+        .column("id", ColumnType::Integer { bytes: 8, signed: false })
+        .column("v", ColumnType::Integer { bytes: 8, signed: false })
+        .primary_key(&["id"]);
+    cluster.create_table(table).expect("a table can be created")
+}
+
+fn row(id: u64, v: u64) -> Record {
+    Record::new([("id", Value::from(id)), ("v", Value::from(v))])
+}
+
+fn fill(cluster: &Cluster, table: &Table) {
+    for first in (0..ROWS).step_by(100) {
+        let mut transaction = cluster.begin().expect("connected");
+        for id in first..first + 100 {
+            transaction.insert(table, &row(id, id)).expect("a good row");
+        }
+        transaction.commit().expect("there is no conflict");
+    }
+}
+
+fn read_all(cluster: &Cluster, table: &Table) {
+    let rows = cluster.get_many(table, 0..ROWS).expect("a read succeeds");
+    assert!((0..).zip(&rows).all(|(id, found)| found.as_ref() == Some(&row(id, id))));
+}
+
+#[test]
+#[ignore = "needs links between data nodes"]
+fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
+    assert!(ok, "{text}");
+    for node in [1, 2] {
+        let ready = format!("data node {node} is ready on {}", address(&folder, node));
+        assert!(text.contains(&ready), "{text}");
+    }
+    assert!(text.contains("2 data nodes, 1 node group, NoOfReplicas=2"), "{text}");
+    let both = format!("clients connect to {},{}", address(&folder, 1), address(&folder, 2));
+    assert!(
+        text.contains(&both) && text.contains("in memory only") && text.contains("no arbitrator"),
+        "{text}"
+    );
+    assert!(!text.contains("warning"), "{text}");
+    assert_eq!(
+        status(&folder),
+        (Some(0), ["data node 1: running", "data node 2: running"].map(String::from).into())
+    );
+
+    let cluster = Cluster::connect(&format!("{},{}", address(&folder, 1), address(&folder, 2)));
+    let cluster = cluster.expect("they admit us");
+    let table = create(&cluster);
+    fill(&cluster, &table);
+    read_all(&cluster, &table);
+    // By their sockets, as commands find them.
+    let (ok, text) = folder.run("admin", &["tables"]);
+    assert!(ok && text.contains("test.t"), "{text}");
+
+    // They are found running.
+    let (ok, text) = up(&folder, &["--data-nodes", "2"]);
+    assert!(ok && text.contains("data node 1 is running already, on"), "{text}");
+    assert!(
+        text.contains("data node 2 is running already, on") && text.contains("keep the settings"),
+        "{text}"
+    );
+
+    // One dies: its node group has another one.
+    kill_process(pid(&folder, 2), Signal::KILL).expect("it runs");
+    let begun = Instant::now();
+    while status(&folder).1 != ["data node 1: running", "data node 2: killed or crashed"] {
+        assert!(begun.elapsed() < HANG_GUARD, "{:?}", status(&folder));
+    }
+    assert_eq!(status(&folder).0, Some(3));
+    read_all(&cluster, &table);
+    cluster.write(&table, &row(ROWS, 1)).expect("a write succeeds");
+    let (ok, text) = up(&folder, &[]);
+    assert!(!ok && text.contains("of the data nodes 1 run and 2 do not"), "{text}");
+    assert!(text.contains("can't come back"), "{text}");
+    read_all(&cluster, &table);
+    drop(cluster);
+
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("data node 1 has stopped") && text.contains("are gone"), "{text}");
+    let (code, _) = status(&folder);
+    assert_eq!(code, Some(3));
+
+    // The next one is empty, on the same ports.
+    let (ok, text) = up(&folder, &[]);
+    assert!(ok && text.contains("its tables and rows are gone"), "{text}");
+    let (ok, text) = folder.run("admin", &["tables"]);
+    assert!(ok && !text.contains("test.t"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(
+        ok && text.contains("data node 1 has stopped") && text.contains("data node 2 has stopped"),
+        "{text}"
+    );
+    assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
+}
+
+#[test]
+#[ignore = "needs links between data nodes"]
+fn node_groups_share_the_rows() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "4", "--replicas", "2", "--port", "0"]);
+    assert!(ok && text.contains("4 data nodes, 2 node groups, NoOfReplicas=2"), "{text}");
+    let all: Vec<String> = (1..=4).map(|node| address(&folder, node)).collect();
+    let cluster = Cluster::connect(&all.join(",")).expect("they admit us");
+    let table = create(&cluster);
+    fill(&cluster, &table);
+    // One of each group.
+    for node in [2, 3] {
+        kill_process(pid(&folder, node), Signal::KILL).expect("it runs");
+    }
+    read_all(&cluster, &table);
+    drop(cluster);
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+}
+
+/// One that is started alone waits for the other, and `vinga up` starts what is missing.
+#[test]
+#[ignore = "needs links between data nodes"]
+fn a_node_waits_for_the_others() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "2", "--port", "0"]);
+    assert!(ok && text.contains("there is one copy of the data"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+    let node = NodeFolder::new(&folder.0, 1);
+    let log = fs::File::options().append(true).open(node.log()).expect("it was started");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+    command.args(["data", "--node", "1", "--set", "DataMemory=64M", "--config"]);
+    command.arg(folder.0.join("config.ini")).arg("--folder").arg(node.path());
+    let mut first = NodeProcess::start(command.stdout(Stdio::null()).stderr(log), None);
+    first.wait_for(|| node.running().ok().flatten()).expect("it runs");
+    assert_eq!(status(&folder).1[0], "data node 1: starting");
+    let (ok, text) = up(&folder, &[]);
+    assert!(ok && text.contains("data node 1 is running already, on"), "{text}");
+    assert!(text.contains("data node 2 is ready on"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("data node 1 has stopped"), "{text}");
+    drop(first);
+}
+
+#[test]
+#[ignore = "needs links between data nodes"]
+fn the_demo_shows_a_session_on_several_data_nodes() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
+    assert!(ok, "{text}");
+    let (ok, text) = folder.run("demo", &[]);
+    assert!(ok && text.contains("/node-1/vinga.sock,unix:"), "{text}");
+    let addresses = format!("{},{}", address(&folder, 2), address(&folder, 1));
+    let (ok, text) = said(vinga().args(["admin", "tables", "--connect", &addresses]).output());
+    assert!(ok && text.contains("demo.packages"), "{text}");
+}
+
+#[test]
+#[ignore = "needs links between data nodes"]
+fn sql_nodes_know_all_data_nodes() {
+    let folder = Folder::new();
+    let sql = ["--sql-nodes", "1", "--sql-port", "0"];
+    let (ok, text) =
+        up(&folder, &[&["--data-nodes", "2", "--replicas", "2", "--port", "0"][..], &sql].concat());
+    assert!(ok && text.contains("SQL node 1 is ready on"), "{text}");
+    let socket = folder.0.join("sql-1/sql.sock");
+    let mut session = vinga_sqlnode::Connection::open_socket(&socket).expect("it answers");
+    let reported = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
+    let addresses: Vec<&str> = reported[0][0].split(',').collect();
+    assert!(addresses.len() == 2 && addresses.iter().all(|one| one.starts_with("unix:")), "{reported:?}");
+    session.query("CREATE DATABASE shop").expect("it is new");
+    session.query("CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)").expect("it is new");
+    session.query("INSERT INTO shop.t VALUES (1, 10), (2, 20)").expect("they are new");
+    assert_eq!(session.rows("SELECT SUM(v) FROM shop.t").expect("it is there")[0][0], "30");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(
+        ok && text.contains("SQL node 1 has stopped") && text.contains("data node 2 has stopped"),
+        "{text}"
+    );
+}
