@@ -68,7 +68,7 @@ fn greet(
     stream.set_read_timeout(Some(PATIENCE))?;
     let hello = NodeHello { link, ..own.clone() };
     let request = greeting::frame(SignalNumber::NodeHelloRequest, own.member.node, |writer| {
-        cold::write(writer, &hello)
+        cold::write(writer, &hello);
     });
     stream.write_all(&request)?;
     let (confirm, rest) = answer(&mut stream)?;
