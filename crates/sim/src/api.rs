@@ -27,7 +27,7 @@ use fastrand::Rng;
 use links::Links;
 use std::collections::VecDeque;
 use vinga_base::NodeId;
-use vinga_client_core::{LinkId, Tick};
+use vinga_client_core::Tick;
 use vinga_wire::ErrorCode;
 use vinga_workloads::step::{Answer, Fate, Step, TableChange, TableRef};
 use vinga_workloads::workload::Session;
@@ -303,7 +303,7 @@ impl World {
     }
 
     fn take_payload(&mut self, api: usize, connection: usize, pipe: PipeId, payload: Payload) {
-        let link: LinkId = self.connections[connection].link.into();
+        let link = self.connections[connection].client_link;
         match payload {
             Payload::Bytes(bytes) | Payload::Epochs(bytes) => {
                 let Some(from) = self.apis[api].links.get_mut(link, connection) else { return };

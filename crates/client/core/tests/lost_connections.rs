@@ -67,7 +67,8 @@ impl Sent {
 
 impl Rig {
     fn new(endpoints: u16) -> Self {
-        let client = Client::new(Settings { endpoints, ..Settings::default() });
+        let addresses = (1..=endpoints).map(|node| format!("node{node}")).collect();
+        let client = Client::new(Settings { addresses, ..Settings::default() });
         Rig { client, now: Tick(0), admission: 1 }
     }
 

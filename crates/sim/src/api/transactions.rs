@@ -205,6 +205,15 @@ impl Caller {
         Ok(())
     }
 
+    /// The client may have begun transactions again whose first batches are under way: they have other ids then.
+    pub(super) fn note_ids(&self, cx: &mut Surroundings<'_>) {
+        for transaction in self.sessions.iter().filter_map(|session| session.transaction.as_ref()) {
+            if let Some(id) = self.client.transaction_id(transaction.token) {
+                cx.history.transactions[transaction.index].id = id.0;
+            }
+        }
+    }
+
     /// The sessions give up what they have under way: a commit is stopped, what else waits is rolled back.
     pub fn give_up_batches(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {
