@@ -175,7 +175,6 @@ impl Waiting {
         net.frame(self.link, SignalNumber::BackupCloseOrder, data_manager);
         net.link(self.link).hurry();
     }
-
 }
 
 /// All questions to the dictionary and for information tables that are under way.
@@ -217,7 +216,8 @@ impl Requests {
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
         let is_fence = matches!(request, Request::ChangeSchema(SchemaChange::FenceTable { .. }));
         let fence = if is_fence { Fence::Wanted } else { Fence::None };
-        let opens_backup = matches!(request, Request::BackupOpen(_)).then_some(way).flatten().map(|(to, _)| to);
+        let opens_backup =
+            matches!(request, Request::BackupOpen(_)).then_some(way).flatten().map(|(to, _)| to);
         check_length(request)?;
         let waiting = Waiting {
             node: NodeId(0),

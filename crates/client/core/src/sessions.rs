@@ -168,7 +168,8 @@ impl Sessions {
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Waiting { until } if until <= net.now => {
-                    let may_open = self.is_to_be_tried(endpoint, net) && self.may_open(endpoint, until, net.now);
+                    let may_open =
+                        self.is_to_be_tried(endpoint, net) && self.may_open(endpoint, until, net.now);
                     let session = self.get_mut(endpoint);
                     if may_open {
                         session.state = State::First { since: net.now };

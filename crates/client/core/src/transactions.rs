@@ -237,14 +237,17 @@ impl Transactions {
     /// long.
     fn begin_held(&mut self, net: &mut Net, handle: Handle) {
         let transaction = &mut self.pool[handle];
-        let State::Held { batch, .. } = &transaction.state else { unreachable!("the caller has found it so") };
+        let State::Held { batch, .. } = &transaction.state else {
+            unreachable!("the caller has found it so")
+        };
         let hint = batch.hint();
         let coordinator = net.routes.coordinator(hint).filter(|&c| net.outcomes.get(c).link.is_some());
         let awaited_until = net.routes.awaited_until(hint.unwrap_or_default()).min(transaction.held_until);
         if coordinator.is_none() && net.now < awaited_until {
             return;
         }
-        let State::Held { batch, end, code } = core::mem::replace(&mut transaction.state, State::Fresh) else {
+        let State::Held { batch, end, code } = core::mem::replace(&mut transaction.state, State::Fresh)
+        else {
             unreachable!("matched just now")
         };
         self.held -= 1;
@@ -643,8 +646,7 @@ impl Transactions {
                     }
                 }
                 State::Open => {}
-                as_it_was
-                @ (State::Fresh | State::Held { .. } | State::Asking { .. } | State::Ended(_)) => {
+                as_it_was @ (State::Fresh | State::Held { .. } | State::Asking { .. } | State::Ended(_)) => {
                     transaction.state = as_it_was;
                 }
             }
@@ -704,8 +706,11 @@ impl Transactions {
                 }
                 self.finish(net, handle, batch, standing);
             }
-            as_it_was
-            @ (State::Fresh | State::Held { .. } | State::Open | State::Busy(_) | State::Ended(_)) => {
+            as_it_was @ (State::Fresh
+            | State::Held { .. }
+            | State::Open
+            | State::Busy(_)
+            | State::Ended(_)) => {
                 transaction.state = as_it_was;
             }
         }

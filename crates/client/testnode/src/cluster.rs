@@ -112,7 +112,8 @@ impl ScriptedCluster {
         state.view = state.view.without(&[NodeId(node)]);
         let State { nodes, view, .. } = &mut *state;
         nodes.values_mut().filter(|node| node.is_alive).for_each(|node| node.machine.adopt(view));
-        let alive: Vec<u8> = state.nodes.iter().filter(|(_, node)| node.is_alive).map(|(id, _)| *id).collect();
+        let alive: Vec<u8> =
+            state.nodes.iter().filter(|(_, node)| node.is_alive).map(|(id, _)| *id).collect();
         alive.into_iter().for_each(|id| state.send_answers(id));
     }
 

@@ -179,7 +179,8 @@ impl ScriptedNode {
 
     /// What its successor must know of a node that has died: all outcomes.
     pub(crate) fn bequeath(&mut self, common: &mut Common) {
-        for outcomes in std::mem::take(&mut self.sessions).into_values().flat_map(|session| session.outcomes) {
+        for outcomes in std::mem::take(&mut self.sessions).into_values().flat_map(|session| session.outcomes)
+        {
             common.inherited.extend(outcomes.kept);
         }
     }
@@ -418,7 +419,8 @@ impl ScriptedNode {
             return self.refuse_hello(connection, ErrorCode::SameDataNode);
         }
         let api = if hello.ticket != 0 {
-            let is_of_cluster = self.common.tickets.get(&hello.node) == Some(&(hello.incarnation, hello.ticket));
+            let is_of_cluster =
+                self.common.tickets.get(&hello.node) == Some(&(hello.incarnation, hello.ticket));
             if is_of_cluster && !self.sessions.contains_key(&hello.node) {
                 self.sessions.insert(hello.node, self.session(hello.incarnation, hello.ticket));
             }

@@ -111,7 +111,8 @@ fn two_addresses_of_one_data_node_are_one() {
     // The spare address stays one, however often it is tried.
     nodes.break_connections(1);
     eventually("all are connected again", || {
-        cluster.endpoints().iter().map(|endpoint| endpoint.connects).sum::<u32>() >= 4 && connected(&cluster) == [1, 2]
+        cluster.endpoints().iter().map(|endpoint| endpoint.connects).sum::<u32>() >= 4
+            && connected(&cluster) == [1, 2]
     });
     assert_eq!(read_all(&cluster, &table), (ROWS as usize, vec![]));
 }
@@ -155,7 +156,8 @@ fn requests_outlive_a_data_node() {
     nodes.go_on_without(2);
     assert_eq!(read(&reads.wait()), (ROWS as usize, vec![]));
     assert_eq!(read(&later.wait()), (ROWS as usize, vec![]));
-    let endings: Vec<_> = writes.wait().endings().map(|ending| ending.map_err(|error| error.code())).collect();
+    let endings: Vec<_> =
+        writes.wait().endings().map(|ending| ending.map_err(|error| error.code())).collect();
     for (id, ending) in (ROWS..).zip(&endings) {
         let is_there = cluster.get(&table, id).expect("it can be read").is_some();
         match ending {

@@ -127,11 +127,7 @@ impl Requests {
     }
 
     /// An answer to a request about a write fence; returns what its requester is answered, `None` if that comes later.
-    pub(super) fn after_fence(
-        &mut self,
-        handle: Handle,
-        answer: Result<Answer>,
-    ) -> Option<Result<Answer>> {
+    pub(super) fn after_fence(&mut self, handle: Handle, answer: Result<Answer>) -> Option<Result<Answer>> {
         let waiting = &mut self.pool[handle];
         let is_unwanted = waiting.is_abandoned || waiting.goes_on;
         match (waiting.fence, answer) {
