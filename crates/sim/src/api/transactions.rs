@@ -205,12 +205,28 @@ impl Caller {
         Ok(())
     }
 
-    /// The client may have begun transactions again whose first batches are under way: they have other ids then.
+    /// The client may have begun transactions again whose first batches are under way: they have other ids then. What was
+    /// before is a transaction that was rolled back, whose locks data nodes may hold for a while.
     pub(super) fn note_ids(&self, cx: &mut Surroundings<'_>) {
         for transaction in self.sessions.iter().filter_map(|session| session.transaction.as_ref()) {
-            if let Some(id) = self.client.transaction_id(transaction.token) {
-                cx.history.transactions[transaction.index].id = id.0;
+            let Some(id) = self.client.transaction_id(transaction.token) else { continue };
+            let record = &mut cx.history.transactions[transaction.index];
+            let before = std::mem::replace(&mut record.id, id.0);
+            if before == 0 || before == id.0 {
+                continue;
             }
+            let fate = Fate::RolledBack { error: Some(ErrorCode::ConnectionLost), operation: 0 };
+            let given_up = Transaction { id: before, ended: Some(cx.now), fate, ..record.clone() };
+            for event in &mut record.events {
+                if let Event::Operation(operation) = event {
+                    operation.sent = cx.now;
+                }
+            }
+            if let Some(at) = &mut record.commit_sent {
+                *at = cx.now;
+            }
+            cx.mark("client begins a transaction again");
+            cx.history.transactions.push(given_up);
         }
     }
 
