@@ -220,7 +220,7 @@ fn everything_ends_when_all_data_nodes_die() {
     nodes.kill(2);
     let (rows, errors) = read(&reads.wait());
     assert_eq!((rows, errors), (0, vec![ErrorCode::ConnectionLost]));
-    let error = cluster.table("test.t").err().expect("nobody can be asked");
+    let error = cluster.table("test.t").expect_err("nobody can be asked");
     assert!(error.is_retryable(), "{error}");
     assert_eq!(cluster.get(&table, 1u64).err().map(|error| error.code()), Some(ErrorCode::ClusterFailure));
 }

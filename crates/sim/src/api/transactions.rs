@@ -216,10 +216,15 @@ impl Caller {
                 continue;
             }
             let fate = Fate::RolledBack { error: Some(ErrorCode::ConnectionLost), operation: 0 };
-            let given_up = Transaction { id: before, ended: Some(cx.now), fate, ..record.clone() };
-            for event in &mut record.events {
-                if let Event::Operation(operation) = event {
-                    operation.sent = cx.now;
+            let mut given_up = Transaction { id: before, ended: Some(cx.now), fate, ..record.clone() };
+            for (event, before) in record.events.iter_mut().zip(&mut given_up.events) {
+                if let (Event::Operation(record), Event::Operation(before)) = (event, before) {
+                    record.sent = cx.now;
+                    // Nobody writes a value twice; what is left of a change is its lock.
+                    if before.operation.kind.is_change() {
+                        before.operation.kind = OperationKind::ReadExclusive;
+                        (before.operation.body, before.operation.condition) = (Body::None, None);
+                    }
                 }
             }
             if let Some(at) = &mut record.commit_sent {
