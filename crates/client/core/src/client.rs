@@ -30,7 +30,7 @@ use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnsw
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
-/// How often it is looked whether what waits for a coordinator has waited for too long.
+/// How often it is looked whether what waits for a way or a coordinator has waited for too long.
 const HELD_CHECK: Span = Span::from_millis(50);
 /// How often time-outs are looked for.
 const CHECK_INTERVAL: Span = Span::from_millis(10);
@@ -112,7 +112,7 @@ impl Client {
 
     fn resend_at(&self) -> Option<Tick> {
         let requests = self.requests.due_at(&self.net);
-        let held = self.transactions.has_held() || self.writes.has_held();
+        let held = self.transactions.has_held() || self.writes.has_held() || self.scans.has_lost();
         let held = held.then(|| self.net.now + HELD_CHECK);
         let reads = [self.reads.resend_at(), self.reads.go_on_at()];
         reads.into_iter().chain([self.scans.resend_at(), requests, held]).flatten().min()
@@ -142,6 +142,7 @@ impl Client {
         }
         self.writes.go_on(&mut self.net);
         self.transactions.go_on(&mut self.net);
+        self.scans.go_on(&mut self.net);
         self.scans.resend(&mut self.net);
         self.ask_president();
         let is_too_late = |net: &Net, _, until| net.now > until;
@@ -555,6 +556,7 @@ impl Client {
         self.reads.go_on(&mut self.net);
         self.writes.go_on(&mut self.net);
         self.transactions.go_on(&mut self.net);
+        self.scans.go_on(&mut self.net);
         let inherited = self.sessions.find_successors(&mut self.net);
         if !inherited.is_empty() {
             let names: Vec<_> = inherited.iter().map(|&index| self.net.outcomes.get(index).name).collect();
@@ -586,6 +588,7 @@ impl Client {
         self.reads.go_on(net);
         self.writes.go_on(net);
         self.transactions.go_on(net);
+        self.scans.go_on(net);
         self.transactions.finish_without_rows(net);
         self.ask_president();
     }
