@@ -27,7 +27,7 @@ use fastrand::Rng;
 use links::Links;
 use std::collections::VecDeque;
 use vinga_base::NodeId;
-use vinga_client_core::{LinkId, Tick};
+use vinga_client_core::Tick;
 use vinga_wire::ErrorCode;
 use vinga_workloads::step::{Answer, Fate, Step, TableChange, TableRef};
 use vinga_workloads::workload::Session;
@@ -63,31 +63,6 @@ pub struct ApiNode {
 struct Slot {
     session: Box<dyn Session>,
     state: SlotState,
-    /// The step by which it lifts a write fence, until that is done: a program that lives on after a failure (the
-    /// president may have died) tries again.
-    lifting: Option<Step>,
-    /// Whether it pauses before it does.
-    tries_again: bool,
-}
-
-impl Slot {
-    fn next(&mut self, random: &mut Rng, answer: &Answer) -> Step {
-        if let Some(step) = &self.lifting {
-            if std::mem::take(&mut self.tries_again) {
-                return step.clone();
-            }
-            if matches!(answer, Answer::Failed(code) if is_passing(*code)) {
-                self.tries_again = true;
-                return Step::Wait(RETRY_PAUSE);
-            }
-            self.lifting = None;
-        }
-        let step = self.session.next(random, answer);
-        if let Step::Change(_, TableChange::LiftFence | TableChange::LoseFence) = step {
-            self.lifting = Some(step.clone());
-        }
-        step
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,7 +278,7 @@ impl World {
     }
 
     fn take_payload(&mut self, api: usize, connection: usize, pipe: PipeId, payload: Payload) {
-        let link: LinkId = self.connections[connection].link.into();
+        let link = self.connections[connection].client_link;
         match payload {
             Payload::Bytes(bytes) | Payload::Epochs(bytes) => {
                 let Some(from) = self.apis[api].links.get_mut(link, connection) else { return };
@@ -374,7 +349,7 @@ impl World {
             let answer = node.caller.answers.pop_front().or_else(|| node.due_session(now));
             let Some((session, answer)) = answer else { return };
             let Some(slot) = node.sessions.get_mut(session) else { continue };
-            let step = slot.next(&mut node.random, &answer);
+            let step = slot.session.next(&mut node.random, &answer);
             self.mix(session as u64 ^ now);
             if self.trace.is_some() {
                 self.note(|| format!("API node {api}, session {session}: {answer:?} -> {step:?}"));
@@ -529,7 +504,7 @@ impl ApiNode {
 
     fn add_session(&mut self, session: Box<dyn Session>) {
         self.caller.add_session();
-        self.sessions.push(Slot { session, state: SlotState::Fresh, lifting: None, tries_again: false });
+        self.sessions.push(Slot { session, state: SlotState::Fresh });
     }
 
     /// A session that may go on: those behind the first wait until that has ended.

@@ -10,6 +10,7 @@ use crate::pipe::{Payload, PipeId};
 use crate::thread::{Source, ThreadId};
 use crate::world::{End, Event, World};
 use vinga_base::{Incarnation, NodeId};
+use vinga_client_core::LinkId;
 use vinga_kernel::{LaneId, Tick};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{
@@ -25,6 +26,8 @@ pub struct Connection {
     pub start: u32,
     /// Which of its connections.
     pub link: LinkKey,
+    /// The same, as its client numbers them.
+    pub client_link: LinkId,
     /// The thread that serves it.
     pub thread: ThreadId,
     /// To the data node.
@@ -81,7 +84,8 @@ const LANE_BYTES_MAX: usize = 1 << 20;
 
 impl World {
     /// An API node opens a connection; nobody answers if the data node is dead.
-    pub(crate) fn open_connection(&mut self, api: usize, link: LinkKey) -> usize {
+    pub(crate) fn open_connection(&mut self, api: usize, client_link: LinkId, node: NodeId) -> usize {
+        let link = LinkKey { node: node.0, index: client_link.connection() };
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
         let start = self.apis[api].start;
@@ -95,6 +99,7 @@ impl World {
             api,
             start,
             link,
+            client_link,
             thread: serving,
             up,
             down,

@@ -70,13 +70,24 @@ pub fn first_view(profile: &Profile) -> ClusterView {
     ClusterView::first(members).with_ticket(ARBITRATION_TICKET)
 }
 
+/// By which clients find a data node.
+pub fn address(node: NodeId) -> String {
+    format!("node{node}")
+}
+
+/// The data node at an address.
+pub fn node_at(address: &str) -> NodeId {
+    let number = address.strip_prefix("node").and_then(|number| number.parse().ok());
+    NodeId(number.expect("the world has made all addresses"))
+}
+
 /// What a node is configured with; `start` is what one with a disk begins from.
 pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSettings {
     NodeSettings {
         node: NodeId(node),
         incarnation: Incarnation(start.as_ref().map_or(1, |start| start.state.node_incarnation)),
         group: profile.groups.list()[usize::from(node) - 1],
-        address: String::new(),
+        address: address(NodeId(node)),
         epoch: Epoch(1000),
         table_version: 1 << 20,
         threads: hosting(profile, node),

@@ -30,6 +30,8 @@ use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnsw
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
+/// How often it is looked whether what waits for a way or a coordinator has waited for too long.
+const HELD_CHECK: Span = Span::from_millis(50);
 /// How often time-outs are looked for.
 const CHECK_INTERVAL: Span = Span::from_millis(10);
 
@@ -61,7 +63,7 @@ impl Client {
     /// A client that is not connected. The first call of [`Client::on_time`] makes it try.
     pub fn new(settings: Settings) -> Self {
         Client {
-            sessions: Sessions::new(settings.endpoints),
+            sessions: Sessions::new(&settings.addresses),
             net: Net::new(settings),
             reads: Reads::new(),
             writes: Writes::new(),
@@ -109,7 +111,11 @@ impl Client {
     }
 
     fn resend_at(&self) -> Option<Tick> {
-        [self.reads.resend_at(), self.scans.resend_at()].into_iter().flatten().min()
+        let requests = self.requests.due_at(&self.net);
+        let held = self.transactions.has_held() || self.writes.has_held() || self.scans.has_lost();
+        let held = held.then(|| self.net.now + HELD_CHECK);
+        let reads = [self.reads.resend_at(), self.reads.go_on_at()];
+        reads.into_iter().chain([self.scans.resend_at(), requests, held]).flatten().min()
     }
 
     fn check(&mut self) {
@@ -131,7 +137,14 @@ impl Client {
             self.net.link(link).hurry();
         }
         self.reads.resend(&mut self.net);
+        if self.reads.go_on_at().is_some_and(|at| self.net.now >= at) {
+            self.reads.go_on(&mut self.net);
+        }
+        self.writes.go_on(&mut self.net);
+        self.transactions.go_on(&mut self.net);
+        self.scans.go_on(&mut self.net);
         self.scans.resend(&mut self.net);
+        self.ask_president();
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -142,6 +155,7 @@ impl Client {
     pub fn leave(&mut self) {
         self.sessions.leave(&mut self.net);
         self.sessions.rebuild_routes(&mut self.net);
+        self.reads.fail_parked(&mut self.net);
     }
 
     /// Whether the client has left: the disconnect notice was sent, and given to the driver, wherever it can be sent.
@@ -256,7 +270,13 @@ impl Client {
         self.president().is_some()
     }
 
-    /// How it stands with each address of a data node, in their order.
+    /// The address of an endpoint, which may be one that the cluster has given.
+    pub fn address(&self, endpoint: u16) -> &str {
+        self.sessions.address(endpoint)
+    }
+
+    /// How it stands with each address of a data node: those that were given in their order, then those of members of the
+    /// cluster to which none of these leads.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.sessions.endpoints()
     }
@@ -264,7 +284,10 @@ impl Client {
     /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes
     /// and abandoned transactions are under way.
     pub fn wants_reader(&self) -> bool {
-        self.sessions.is_greeting() || self.asking() > 0 || self.transactions.abandoned() > 0
+        self.sessions.is_greeting()
+            || self.asking() > 0
+            || self.transactions.abandoned() > 0
+            || self.requests.has_unawaited()
     }
 
     /// Whether operations are under way or wait on any connection.
@@ -415,7 +438,11 @@ impl Client {
             | SignalNumber::BackupOpenConfirm
             | SignalNumber::BackupOpenRefuse
             | SignalNumber::BackupNextConfirm
-            | SignalNumber::BackupNextRefuse) => self.requests.on_answer(net, signal, frame),
+            | SignalNumber::BackupNextRefuse) => {
+                self.requests.on_answer(net, signal, frame)?;
+                self.ask_president();
+                Some(())
+            }
             SignalNumber::SchemaEventsConfirm => {
                 self.schema_events.on_confirm(net, link, frame, self.sessions.cluster_incarnation())
             }
@@ -431,6 +458,7 @@ impl Client {
             Ok(Greeted { is_ready, is_restarted }) => {
                 if is_restarted {
                     self.give_up_questions(ErrorCode::ClusterRestarted);
+                    self.reads.fail_parked(&mut self.net);
                 }
                 self.go_on_in_view();
                 if is_ready && self.sessions.is_open(endpoint) {
@@ -449,7 +477,7 @@ impl Client {
         self.net.turnovers.note(endpoint);
         self.rebuild_routes();
         self.ask(|coordinator| coordinator.is_reached_by(endpoint));
-        self.subscribe();
+        self.ask_president();
     }
 
     /// Asks for the outcomes that are not known, of transactions of these coordinators.
@@ -477,7 +505,7 @@ impl Client {
 
     /// The cluster has declared this client failed: all that it had is gone.
     fn begin_new_incarnation(&mut self) {
-        for endpoint in 0..self.net.settings.endpoints {
+        for endpoint in 0..self.sessions.count() {
             if self.sessions.is_open(endpoint) {
                 self.lose(endpoint, Error::new(ErrorCode::ConnectionLost));
             }
@@ -510,18 +538,25 @@ impl Client {
         }
         self.rebuild_routes();
         self.transactions.finish_without_rows(&mut self.net);
-        self.subscribe();
+        self.ask_president();
     }
 
-    /// Has the president's dictionary send events, if somebody wants them and none does.
-    fn subscribe(&mut self) {
+    /// Sends what waits for the president, and has its dictionary send events, if somebody wants them and none does.
+    fn ask_president(&mut self) {
         let president = self.president();
+        let awaited_until = self.sessions.president_awaited_until(&self.net);
+        self.requests.go_on(&mut self.net, president, awaited_until);
         self.schema_events.subscribe(&mut self.net, president);
     }
 
     /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once.
     fn rebuild_routes(&mut self) {
         self.sessions.rebuild_routes(&mut self.net);
+        self.sessions.add_members(&mut self.net);
+        self.reads.go_on(&mut self.net);
+        self.writes.go_on(&mut self.net);
+        self.transactions.go_on(&mut self.net);
+        self.scans.go_on(&mut self.net);
         let inherited = self.sessions.find_successors(&mut self.net);
         if !inherited.is_empty() {
             let names: Vec<_> = inherited.iter().map(|&index| self.net.outcomes.get(index).name).collect();
@@ -549,8 +584,13 @@ impl Client {
         net.turnovers.note(endpoint);
         self.sessions.become_lost(net, endpoint, error);
         self.sessions.rebuild_routes(net);
+        self.sessions.add_members(net);
+        self.reads.go_on(net);
+        self.writes.go_on(net);
+        self.transactions.go_on(net);
+        self.scans.go_on(net);
         self.transactions.finish_without_rows(net);
-        self.subscribe();
+        self.ask_president();
     }
 }
 
@@ -736,19 +776,24 @@ impl Client {
         self.scans.recycle(rows);
     }
 
-    /// Sends a request to the dictionary or for an information table.
+    /// Sends a request to the dictionary or for an information table. If the data node that leads the cluster was lost a
+    /// moment ago, it waits for that or the next one.
     ///
     /// # Errors
-    /// `ClusterFailure` if the data node that leads the cluster is not connected.
+    /// `ClusterFailure` if the data node is not connected to which it goes; `Overloaded`.
     pub fn request(&mut self, request: &Request) -> Result<Token> {
-        let way = match request {
+        let (way, awaited_until) = match request {
             Request::BackupOpen(partition) | Request::BackupNext { partition, .. } => {
-                self.net.routes.way(*partition).map(|(link, data_manager)| (data_manager, link))
+                (self.net.routes.way(*partition).map(|(link, data_manager)| (data_manager, link)), Tick(0))
             }
-            _ => self.president().map(|(node, link)| (Address::new(node, BlockNumber::Dictionary, 0), link)),
+            _ => {
+                let president = self.president();
+                let dictionary = |node| Address::new(node, BlockNumber::Dictionary, 0);
+                let way = president.map(|(node, link)| (dictionary(node), link));
+                (way, self.sessions.president_awaited_until(&self.net))
+            }
         };
-        let way = way.ok_or(ErrorCode::ClusterFailure)?;
-        let handle = self.requests.submit(&mut self.net, request, way)?;
+        let handle = self.requests.submit(&mut self.net, request, way, awaited_until)?;
         Ok(Token { kind: TokenKind::Request, handle })
     }
 
@@ -802,7 +847,10 @@ impl Client {
             TokenKind::Write => self.writes.cancel(token.handle),
             TokenKind::Transaction => self.transactions.abandon(&mut self.net, token.handle),
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
-            TokenKind::Request => self.requests.cancel(&mut self.net, token.handle),
+            TokenKind::Request => {
+                self.requests.cancel(&mut self.net, token.handle);
+                self.ask_president();
+            }
             TokenKind::Statistics => self.statistics.cancel(token.handle),
             TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),
         }

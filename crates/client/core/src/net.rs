@@ -74,7 +74,7 @@ pub struct Turnovers {
 }
 
 impl Turnovers {
-    fn new(endpoints: u16) -> Self {
+    fn new(endpoints: usize) -> Self {
         Turnovers { count: 0, newest: (0..endpoints).map(|_| 0).collect() }
     }
 
@@ -115,7 +115,8 @@ pub struct Net {
 
 impl Net {
     pub fn new(settings: Settings) -> Self {
-        let links = usize::from(settings.endpoints) * usize::from(CONNECTIONS_MAX);
+        let endpoints = settings.addresses.len();
+        let links = endpoints * usize::from(CONNECTIONS_MAX);
         Net {
             now: Tick(0),
             api: NodeId(settings.node),
@@ -126,13 +127,19 @@ impl Net {
             links: (0..links).map(|_| Link::default()).collect(),
             routes: PartitionRoutes::default(),
             outcomes: Outcomes::default(),
-            turnovers: Turnovers::new(settings.endpoints),
+            turnovers: Turnovers::new(endpoints),
             news: Vec::new(),
             commands: VecDeque::new(),
             transactions: 0,
             trace: 0,
             settings,
         }
+    }
+
+    /// Makes room for one more endpoint.
+    pub fn add_endpoint(&mut self) {
+        self.links.extend((0..CONNECTIONS_MAX).map(|_| Link::default()));
+        self.turnovers.newest.push(0);
     }
 
     #[inline]

@@ -371,6 +371,14 @@ impl OperationBatch {
         }
     }
 
+    /// What has been answered does not hold: it is sent once more.
+    pub(crate) fn forget_answers(&mut self) {
+        for operation in &mut self.operations {
+            (operation.answer, operation.index) = (Answer::Waiting, 0);
+        }
+        self.rows.clear();
+    }
+
     /// It is over. Operations that were not answered are done, if they change something and nothing failed.
     pub(crate) fn finish(&mut self, standing: Result<Standing>) {
         for operation in &mut self.operations {

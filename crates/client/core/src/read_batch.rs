@@ -40,6 +40,8 @@ pub struct ReadBatch {
     waiting: u32,
     /// When one of its keys was refused for want of room for the first time.
     refused_since: Option<Tick>,
+    /// When there was no way to the row of one of its keys for the first time.
+    parked_since: Option<Tick>,
 }
 
 impl ReadBatch {
@@ -53,6 +55,7 @@ impl ReadBatch {
             rows: Vec::new(),
             waiting: 0,
             refused_since: None,
+            parked_since: None,
         }
     }
 
@@ -157,11 +160,17 @@ impl ReadBatch {
         self.rows.clear();
         self.waiting = self.hashes.len() as u32;
         self.refused_since = None;
+        self.parked_since = None;
     }
 
     /// One of its keys is refused now for want of room. Since when that has been so.
     pub(crate) fn refused_since(&mut self, now: Tick) -> Tick {
         *self.refused_since.get_or_insert(now)
+    }
+
+    /// There is no way to the row of one of its keys now. Since when that has been so for the first time.
+    pub(crate) fn parked_since(&mut self, now: Tick) -> Tick {
+        *self.parked_since.get_or_insert(now)
     }
 
     #[inline]

@@ -7,6 +7,10 @@
 //! still travel together. A frame remembers for each of its keys which batch it belongs to. A batch that was cancelled
 //! leaves its keys where they are; their answers find nobody.
 //!
+//! Whose connection is lost is *parked*, and so is a key to whose row no way leads at the moment, if one may be hoped for:
+//! the data node comes back, or another one owns the row in the next view. Reading has no effects, so it is done again. The
+//! reads of transactions are not parked: with the connection, or its data node, the transaction may be over.
+//!
 //! A data node for which too many answers wait to be sent refuses reads, ours or, where connections share a way inside
 //! the node, those of others. Such keys are sent again after a pause, until a batch has had no success for some seconds;
 //! the reads of transactions are not, because what they see belongs to their moment.
@@ -22,7 +26,7 @@ use crate::table::Table;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::time::Tick;
+use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, OperationNumber, TablePartitions, TransactionId};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
@@ -151,7 +155,20 @@ pub(crate) struct Reads {
     /// Keys that a data node had no room to answer, and when they are to be sent again.
     refused: Vec<Entry>,
     resend_at: Tick,
+    /// Keys to whose rows there was no way.
+    parked: Vec<Parked>,
+    /// When it is looked at the latest whether these have waited for too long.
+    park_check_at: Tick,
 }
+
+/// A key that waits for a way, and what its read has failed with if none is found.
+struct Parked {
+    entry: Entry,
+    code: ErrorCode,
+}
+
+/// How often parked keys are looked at though no way has changed.
+const PARK_CHECK: Span = Span::from_millis(50);
 
 impl Reads {
     pub fn new() -> Self {
@@ -165,6 +182,8 @@ impl Reads {
             lone_groups: Vec::new(),
             refused: Vec::new(),
             resend_at: Tick(0),
+            parked: Vec::new(),
+            park_check_at: Tick(0),
         }
     }
 
@@ -262,11 +281,14 @@ impl Reads {
                 self.sent.send(net, shape, group, within);
             }
         }
-        for index in unreachable {
-            batch.fail(index, ErrorCode::ClusterFailure);
-            self.keys_under_way -= 1;
+        let entries = unreachable.into_iter().map(|index| Entry { batch: handle, index });
+        if within.is_none() {
+            self.park(net, entries, ErrorCode::ClusterFailure);
+        } else {
+            self.fail_entries(net, &entries.collect::<Vec<_>>(), ErrorCode::ClusterFailure);
         }
-        if batch.is_complete() {
+        // One without keys.
+        if count == 0 {
             net.notify(TokenKind::Read, handle);
         }
         Ok(handle)
@@ -299,6 +321,9 @@ impl Reads {
     /// Nobody waits for a batch any more.
     pub fn cancel(&mut self, handle: Handle) {
         self.batches.remove(handle);
+        let parked = self.parked.len();
+        self.parked.retain(|parked| parked.entry.batch != handle);
+        self.keys_under_way -= (parked - self.parked.len()) as u32;
     }
 
     pub fn on_confirm(&mut self, net: &mut Net, link: LinkId, frame: &Frame<'_>) -> Option<()> {
@@ -332,7 +357,7 @@ impl Reads {
         let from = sent.answered;
         sent.answered += count;
         let refused: Vec<Entry> = sent.entries[from..from + count].to_vec();
-        let may_wait = code == ErrorCode::Overloaded && !sent.is_lone;
+        let may_wait = matches!(code, ErrorCode::Overloaded | ErrorCode::Moved) && !sent.is_lone;
         self.sent.free_if_done(at);
         if !may_wait {
             self.fail_entries(net, &refused, code);
@@ -357,44 +382,87 @@ impl Reads {
         (!self.refused.is_empty()).then_some(self.resend_at)
     }
 
+    /// When [`Reads::go_on`] is to be called, though no way has changed.
+    pub fn go_on_at(&self) -> Option<Tick> {
+        (!self.parked.is_empty()).then_some(self.park_check_at)
+    }
+
+    /// Ways have changed, or time has passed: sends parked keys if there is a way, and fails those that have waited for
+    /// too long, or for nothing.
+    pub fn go_on(&mut self, net: &mut Net) {
+        if !self.parked.is_empty() {
+            for Parked { entry, code } in core::mem::take(&mut self.parked) {
+                self.send_or_park(net, entry, code);
+            }
+            self.park_check_at = net.now + PARK_CHECK;
+        }
+    }
+
+    /// Nothing is hoped for any more.
+    pub fn fail_parked(&mut self, net: &mut Net) {
+        for Parked { entry, code } in core::mem::take(&mut self.parked) {
+            self.fail_entries(net, &[entry], code);
+        }
+    }
+
+    fn park(&mut self, net: &mut Net, entries: impl IntoIterator<Item = Entry>, code: ErrorCode) {
+        if self.parked.is_empty() {
+            self.park_check_at = net.now + PARK_CHECK;
+        }
+        for entry in entries {
+            self.send_or_park(net, entry, code);
+        }
+    }
+
     /// Sends keys again that were refused because too many answers waited, if it is time.
     pub fn resend(&mut self, net: &mut Net) {
         if self.resend_at().is_none_or(|at| net.now < at) {
             return;
         }
         for entry in core::mem::take(&mut self.refused) {
-            let Some(batch) = self.batches.get(entry.batch) else {
-                self.fail_entries(net, &[entry], ErrorCode::Overloaded);
-                continue;
-            };
-            let index = entry.index as usize;
-            let handle = batch.shape().handle;
-            let Some(Shape { key: shape, partitions, groups, .. }) = self.shapes.get_mut(handle) else {
-                self.fail_entries(net, &[entry], ErrorCode::InternalError);
-                continue;
-            };
-            let partition = partitions.of(batch.hash(index));
-            let Some((to, data_manager)) = net.routes.way(partition) else {
-                self.fail_entries(net, &[entry], ErrorCode::ClusterFailure);
-                continue;
-            };
-            let partition = usize::from(partition.0);
-            let name = (handle, partition);
-            let key = batch.wire_keys().nth(index).expect("the batch has this key");
-            let group = &mut groups[partition];
-            group.push(entry, key, (to, data_manager));
-            group.list(&mut self.filled, name);
-            let now = net.now;
-            net.link(to).gather(1, now);
-            net.link(to).hurry();
-            if group.is_full() {
-                self.sent.send(net, shape, group, None);
-            }
+            self.send_or_park(net, entry, ErrorCode::ClusterFailure);
         }
     }
 
-    /// All connections to an endpoint are gone: what was sent there, or was to be, fails. What it had refused may go to
-    /// another.
+    /// Sends a key once more, or parks it if there is no way and one may be hoped for; else it fails with this code.
+    fn send_or_park(&mut self, net: &mut Net, entry: Entry, code: ErrorCode) {
+        let Some(batch) = self.batches.get_mut(entry.batch) else {
+            return self.fail_entries(net, &[entry], code);
+        };
+        let index = entry.index as usize;
+        let handle = batch.shape().handle;
+        let Some(Shape { key: shape, partitions, groups, .. }) = self.shapes.get_mut(handle) else {
+            return self.fail_entries(net, &[entry], ErrorCode::InternalError);
+        };
+        let partition = partitions.of(batch.hash(index));
+        let Some((to, data_manager)) = net.routes.way(partition) else {
+            let until = batch.parked_since(net.now) + net.settings.way_patience;
+            if net.now < until.min(net.routes.awaited_until(partition)) {
+                self.parked.push(Parked { entry, code });
+            } else {
+                self.fail_entries(net, &[entry], code);
+            }
+            return;
+        };
+        let partition = usize::from(partition.0);
+        if groups.len() <= partition {
+            groups.resize_with(net.routes.partitions(), Group::default);
+        }
+        let name = (handle, partition);
+        let key = batch.wire_keys().nth(index).expect("the batch has this key");
+        let group = &mut groups[partition];
+        group.push(entry, key, (to, data_manager));
+        group.list(&mut self.filled, name);
+        let now = net.now;
+        net.link(to).gather(1, now);
+        net.link(to).hurry();
+        if group.is_full() {
+            self.sent.send(net, shape, group, None);
+        }
+    }
+
+    /// All connections to an endpoint are gone: what was sent there, or was to be, is parked until [`Reads::go_on`]; that
+    /// of transactions fails. What it had refused may go to another.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
         let is_lost = |link: LinkId| link.endpoint() == endpoint;
         for at in 0..self.sent.frames.len() {
@@ -402,8 +470,13 @@ impl Reads {
             if sent.link.is_some_and(is_lost) {
                 let lost: Vec<Entry> = sent.entries[sent.answered..].to_vec();
                 sent.answered = sent.entries.len();
+                let is_lone = sent.is_lone;
                 self.sent.free_if_done(at);
-                self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
+                if is_lone {
+                    self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
+                } else {
+                    self.park_lost(lost);
+                }
             }
         }
         for (shape, partition) in core::mem::take(&mut self.filled) {
@@ -413,8 +486,14 @@ impl Reads {
                 continue;
             }
             let lost = core::mem::take(group).entries;
-            self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
+            self.park_lost(lost);
         }
+    }
+
+    /// What becomes of these is seen when the ways are known again.
+    fn park_lost(&mut self, lost: Vec<Entry>) {
+        let parked = |entry| Parked { entry, code: ErrorCode::ConnectionLost };
+        self.parked.extend(lost.into_iter().map(parked));
     }
 
     fn fail_entries(&mut self, net: &mut Net, entries: &[Entry], code: ErrorCode) {
@@ -433,6 +512,7 @@ impl Reads {
     pub fn is_at_rest(&self) -> bool {
         self.keys_under_way == 0
             && self.batches.used() == 0
+            && self.parked.is_empty()
             && self.sent.free.len() == self.sent.frames.len()
             && self.shapes.iter().all(|(_, shape)| shape.groups.iter().all(|g| g.entries.is_empty()))
     }

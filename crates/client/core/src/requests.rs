@@ -3,6 +3,12 @@
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
 //! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
 //! either: it is lifted as soon as it is there.
+//!
+//! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next one
+//! (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of other
+//! changes the outcome is unknown then.
+
+mod succession;
 
 use crate::error::{Error, Result};
 use crate::link::LinkId;
@@ -13,7 +19,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
-use vinga_base::time::Span;
+use vinga_base::time::{Span, Tick};
 use vinga_base::{Epoch, LiveParameter, NodeId, PartitionId};
 use vinga_wire::backup::{
     BACKUP_CLOSED, BACKUP_SCANNED, BackupBatchHead, BackupNextBody, BackupOpenConfirm, BackupOpenRequest,
@@ -129,10 +135,10 @@ enum Lock {
 enum Fence {
     /// None of its business.
     None,
-    /// Wanted.
+    /// Wanted, or lifted when it is there, if nobody waits for it any more.
     Wanted,
-    /// No longer wanted: lifted when it is there.
-    Abandoned,
+    /// It may be there; the table's id is asked for, so that it can be lifted.
+    Sought,
     /// It is being lifted.
     Lifted,
 }
@@ -140,6 +146,18 @@ enum Fence {
 struct Waiting {
     node: NodeId,
     link: LinkId,
+    /// What is to be sent, or sent again if the connection is lost.
+    request: Option<Request>,
+    /// Whether it was sent by a connection that is open.
+    is_sent: bool,
+    /// Whether it was sent by a connection that was lost: it may have been carried out.
+    was_lost: bool,
+    /// Until when somebody is waited for to whom it can be sent.
+    until: Tick,
+    /// What is answered when the write fence is lifted.
+    failure: Option<Error>,
+    /// Whether it is not over when the answer is taken, which says that it is not known what has become of it.
+    goes_on: bool,
     lock: Lock,
     fence: Fence,
     /// The data manager that is to begin a backup.
@@ -157,20 +175,13 @@ impl Waiting {
         net.frame(self.link, SignalNumber::BackupCloseOrder, data_manager);
         net.link(self.link).hurry();
     }
-
-    /// Nobody wants the write fence that it has got.
-    fn lift_fence(&mut self, net: &mut Net, request: u32, table: u32) {
-        self.fence = Fence::Lifted;
-        let dictionary = Address::new(self.node, BlockNumber::Dictionary, 0);
-        let body = SchemaChangeRequest { request, change: SchemaChange::LiftFence { table } };
-        cold::write(&mut net.frame(self.link, SignalNumber::SchemaChangeRequest, dictionary), &body);
-        net.link(self.link).hurry();
-    }
 }
 
 /// All questions to the dictionary and for information tables that are under way.
 pub(crate) struct Requests {
     pool: Pool<Waiting>,
+    /// Those that are not sent.
+    unsent: u32,
 }
 
 const GENERATION_SHIFT: u32 = 16;
@@ -182,31 +193,68 @@ fn tag(handle: Handle) -> u32 {
 
 impl Requests {
     pub fn new() -> Self {
-        Requests { pool: Pool::new(REQUESTS_MAX) }
+        Requests { pool: Pool::new(REQUESTS_MAX), unsent: 0 }
     }
 
-    /// Sends a request to a block of a node: the dictionary's, or the data manager of a backup.
+    /// Sends a request to a block of a node: the dictionary's, or the data manager of a backup. If there is no way it
+    /// waits for one to the president until then, at the latest.
+    ///
+    /// # Errors
+    /// `ClusterFailure` if it is later already; `Overloaded`.
     pub fn submit(
         &mut self,
         net: &mut Net,
         request: &Request,
-        (to, link): (Address, LinkId),
+        way: Option<(Address, LinkId)>,
+        awaited_until: Tick,
     ) -> Result<Handle> {
-        let node = to.node();
         let changes =
             matches!(request, Request::CreateTable(_) | Request::DropTable(_) | Request::ChangeSchema(_));
+        if way.is_none() && net.now >= awaited_until && !lifts_fence(request) {
+            return Err(ErrorCode::ClusterFailure.into());
+        }
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
         let is_fence = matches!(request, Request::ChangeSchema(SchemaChange::FenceTable { .. }));
         let fence = if is_fence { Fence::Wanted } else { Fence::None };
-        let opens_backup = matches!(request, Request::BackupOpen(_)).then_some(to);
-        let waiting =
-            Waiting { node, link, lock, fence, opens_backup, is_abandoned: false, changes, answer: None };
+        let opens_backup =
+            matches!(request, Request::BackupOpen(_)).then_some(way).flatten().map(|(to, _)| to);
         check_length(request)?;
+        let waiting = Waiting {
+            node: NodeId(0),
+            link: LinkId(0),
+            request: Some(request.clone()),
+            is_sent: false,
+            was_lost: false,
+            until: net.now + net.settings.way_patience,
+            failure: None,
+            goes_on: false,
+            lock,
+            fence,
+            opens_backup,
+            is_abandoned: false,
+            changes,
+            answer: None,
+        };
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
+        self.unsent += 1;
+        if let Some(way) = way {
+            self.send(net, handle, way);
+        }
+        Ok(handle)
+    }
+
+    /// Sends what is to be sent.
+    fn send(&mut self, net: &mut Net, handle: Handle, (to, link): (Address, LinkId)) {
+        let waiting = &mut self.pool[handle];
+        debug_assert!(!waiting.is_sent, "it is sent once on each connection");
+        let node = to.node();
+        (waiting.node, waiting.link, waiting.is_sent) = (node, link, true);
+        self.unsent -= 1;
+        let request = waiting.request.take().expect("what is not sent is kept");
         let request_tag = tag(handle);
         let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
         let named = |name: &String| NamedTableRequest { request: request_tag, name: name.clone() };
-        match request {
+        match &request {
             Request::CreateTable(definition) => {
                 let body = CreateTableRequest { request: request_tag, definition: definition.clone() };
                 cold::write(&mut net.frame(link, SignalNumber::CreateTableRequest, dictionary), &body);
@@ -263,17 +311,27 @@ impl Requests {
             }
         }
         net.link(link).hurry();
-        Ok(handle)
+        if may_be_repeated(&request) {
+            self.pool[handle].request = Some(request);
+        }
     }
 
     /// Takes the answer; `None` if there is none yet. The token stays only if it holds the lock.
     pub fn take(&mut self, handle: Handle) -> Option<Result<Answer>> {
         let waiting = self.pool.get_mut(handle)?;
         let answer = waiting.answer.take()?;
-        if waiting.lock != Lock::Held {
-            self.pool.remove(handle);
+        if waiting.goes_on {
+            waiting.is_abandoned = true;
+        } else if waiting.lock != Lock::Held {
+            self.remove(handle);
         }
         Some(answer)
+    }
+
+    fn remove(&mut self, handle: Handle) -> Option<Waiting> {
+        let waiting = self.pool.remove(handle)?;
+        self.unsent -= u32::from(!waiting.is_sent);
+        Some(waiting)
     }
 
     /// Whether a token holds the schema lock: it does not any more when its connection is lost.
@@ -283,21 +341,8 @@ impl Requests {
 
     /// Nobody waits for the answer, or wants the lock, any more.
     pub fn cancel(&mut self, net: &mut Net, handle: Handle) {
-        if let Some(waiting) = self.pool.get_mut(handle)
-            && waiting.fence == Fence::Wanted
-        {
-            match &waiting.answer {
-                None => {
-                    waiting.fence = Fence::Abandoned;
-                    return;
-                }
-                Some(Ok(Answer::Changed(Some(record)))) => {
-                    let table = record.table;
-                    waiting.lift_fence(net, tag(handle), table);
-                    return;
-                }
-                Some(_) => {}
-            }
+        if self.keep_lifting(handle) {
+            return;
         }
         if let Some(waiting) = self.pool.get_mut(handle)
             && let Some(data_manager) = waiting.opens_backup
@@ -312,15 +357,15 @@ impl Requests {
                 Some(Err(_)) => {}
             }
         }
-        let Some(Waiting { node, link, lock, .. }) = self.pool.remove(handle) else { return };
+        let Some(Waiting { node, link, lock, is_sent, .. }) = self.remove(handle) else { return };
         match lock {
-            Lock::None => {}
-            Lock::Wanted | Lock::Held => {
+            Lock::Wanted | Lock::Held if is_sent => {
                 let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
                 let body = SchemaLockBody { request: tag(handle) };
                 cold::write(&mut net.frame(link, SignalNumber::SchemaUnlockOrder, dictionary), &body);
                 net.link(link).hurry();
             }
+            Lock::None | Lock::Wanted | Lock::Held => {}
         }
     }
 
@@ -391,28 +436,20 @@ impl Requests {
         if tag(handle) != request {
             return Some(());
         }
+        let answer = match self.pool[handle].fence {
+            Fence::None => answer,
+            Fence::Wanted | Fence::Sought | Fence::Lifted => match self.after_fence(handle, answer) {
+                Some(answer) => answer,
+                None => return Some(()),
+            },
+        };
         let waiting = &mut self.pool[handle];
-        if waiting.is_abandoned {
+        if waiting.is_abandoned || waiting.goes_on {
             if let (Ok(_), Some(data_manager)) = (&answer, waiting.opens_backup) {
                 waiting.close_backup(net, data_manager);
             }
-            self.pool.remove(handle);
+            self.end_unawaited(handle);
             return Some(());
-        }
-        match waiting.fence {
-            Fence::None | Fence::Wanted => {}
-            Fence::Abandoned => {
-                if let Ok(Answer::Changed(Some(TableRecord { table, .. }))) = answer {
-                    waiting.lift_fence(net, request, table);
-                } else {
-                    self.pool.remove(handle);
-                }
-                return Some(());
-            }
-            Fence::Lifted => {
-                self.pool.remove(handle);
-                return Some(());
-            }
         }
         if waiting.answer.is_none() && waiting.lock != Lock::Held {
             waiting.lock = match (waiting.lock, &answer) {
@@ -425,38 +462,34 @@ impl Requests {
         Some(())
     }
 
-    /// All connections to an endpoint are gone.
-    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
-        let of_endpoint = |waiting: &Waiting| waiting.link.endpoint() == endpoint;
-        let lost: Vec<Handle> =
-            self.pool.iter().filter(|(_, waiting)| of_endpoint(waiting)).map(|(handle, _)| handle).collect();
-        for handle in lost {
-            let waiting = &mut self.pool[handle];
-            if waiting.is_abandoned || matches!(waiting.fence, Fence::Abandoned | Fence::Lifted) {
-                // It goes with the connection.
-                self.pool.remove(handle);
-                continue;
-            }
-            let lock = core::mem::replace(&mut waiting.lock, Lock::None);
-            // Whoever has taken the lock asks whether it is still there; it has no answer to come.
-            if waiting.answer.is_some() && lock != Lock::Held
-                || waiting.answer.is_none() && lock == Lock::Held
-            {
-                continue;
-            }
-            waiting.answer = Some(Err(if waiting.changes {
-                Error::with_detail(ErrorCode::UnknownOutcome, "a change of the schema was under way")
-            } else {
-                Error::new(ErrorCode::ConnectionLost)
-            }));
-            net.notify(TokenKind::Request, handle);
-        }
-    }
-
     /// Whether there are none.
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0
     }
+}
+
+/// Whether it may be carried out twice: what has no effect, and write fences. (One that this client has already is refused,
+/// and lifted then; `succession`.)
+fn may_be_repeated(request: &Request) -> bool {
+    match request {
+        Request::DescribeTable(_)
+        | Request::ListTables(_)
+        | Request::DescribeDatabase(_)
+        | Request::ListDatabases(_)
+        | Request::Info(_)
+        | Request::ChangeSchema(SchemaChange::FenceTable { .. } | SchemaChange::LiftFence { .. }) => true,
+        Request::CreateTable(_)
+        | Request::DropTable(_)
+        | Request::ChangeSchema(_)
+        | Request::Lock { .. }
+        | Request::SetParameter(..)
+        | Request::BackupOpen(_)
+        | Request::BackupNext { .. } => false,
+    }
+}
+
+fn lifts_fence(request: &Request) -> bool {
+    matches!(request, Request::ChangeSchema(SchemaChange::LiftFence { .. }))
 }
 
 /// Refuses what fits no frame: no data node allows it, either.

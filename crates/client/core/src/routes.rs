@@ -3,6 +3,7 @@
 
 use crate::link::LinkId;
 use alloc::vec::Vec;
+use vinga_base::time::Tick;
 use vinga_base::{NodeId, PartitionId};
 use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::view::ClusterView;
@@ -21,6 +22,8 @@ pub struct Route {
     pub link: Option<LinkId>,
     /// A coordinator on the same thread, else some other of the same node.
     pub coordinator: Option<CoordinatorIndex>,
+    /// Until when a connection may be hoped for, while there is none.
+    pub awaited_until: Tick,
 }
 
 /// For each partition the connection to its owner and a coordinator beside it.
@@ -47,11 +50,12 @@ impl PartitionRoutes {
         self.view = ClusterView::default();
     }
 
-    /// Finds all ways again. `link` says which connection leads to a thread of a node, `coordinator` the index of a
-    /// coordinator that is reached by it.
+    /// Finds all ways again. `link` says which connection leads to a thread of a node, `awaited` until when one to a node
+    /// may be hoped for, `coordinator` the index of a coordinator that is reached by it.
     pub fn rebuild(
         &mut self,
         mut link: impl FnMut(NodeId, u16) -> Option<LinkId>,
+        awaited: impl Fn(NodeId) -> Tick,
         mut coordinator: impl FnMut(CoordinatorName, LinkId) -> CoordinatorIndex,
     ) {
         self.partitions.clear();
@@ -84,6 +88,7 @@ impl PartitionRoutes {
                 coordinator: choice
                     .get(usize::from(partition.owner.instance()) % choice.len().max(1))
                     .map(|(_, _, index)| *index),
+                awaited_until: awaited(node),
             });
         }
         self.is_whole = self.partitions.iter().all(|route| route.link.is_some());
@@ -116,6 +121,11 @@ impl PartitionRoutes {
     pub fn way(&self, partition: PartitionId) -> Option<(LinkId, Address)> {
         let route = self.partition(partition)?;
         Some((route.link?, route.data_manager))
+    }
+
+    /// Until when a way to a partition may be hoped for, while there is none.
+    pub fn awaited_until(&self, partition: PartitionId) -> Tick {
+        self.partition(partition).map_or(Tick(0), |route| route.awaited_until)
     }
 
     /// Whether the owners of all partitions are connected.
@@ -170,6 +180,7 @@ mod tests {
         routes.adopt(ClusterView::first(vec![member]));
         routes.rebuild(
             |node, c| Some(LinkId::new(node.0.into(), c)),
+            |_| Tick(0),
             |name, _| CoordinatorIndex(name.address.instance()),
         );
         let links: Vec<_> =
@@ -180,8 +191,9 @@ mod tests {
                 .all(|p| routes.partition(PartitionId(p)).unwrap().coordinator == Some(CoordinatorIndex(0)))
         );
         assert_eq!(routes.coordinator(None), Some(CoordinatorIndex(0)));
-        routes.rebuild(|_, _| None, |_, _| unreachable!("nothing is connected"));
+        routes.rebuild(|_, _| None, |_| Tick(9), |_, _| unreachable!("nothing is connected"));
         assert_eq!(routes.partition(PartitionId(2)).unwrap().link, None);
+        assert_eq!(routes.awaited_until(PartitionId(2)), Tick(9));
         assert_eq!(routes.coordinator(Some(PartitionId(7))), None);
     }
 }

@@ -12,6 +12,9 @@
 //! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
 //! along an index they do not.
 //!
+//! So does a part go on whose connection is lost, as soon as there is a way to its partition, if one may be hoped for: rows
+//! have the same numbers at all replicas.
+//!
 //! Rows that a scan of a transaction gives are worth what the transaction is: one that data nodes have rolled back,
 //! because it was idle for too long, say, has lost its changes, and word of that may come after the last rows. The end
 //! of the transaction tells. Scans that are open when the word comes end with it.
@@ -60,6 +63,8 @@ enum PartState {
     Paused,
     /// It was refused for want of room and will be opened again.
     Refused,
+    /// There is no way to the partition; it is opened, or opened again, when there is one. What it ends with if there is none.
+    Lost(ErrorCode),
     Done,
 }
 
@@ -78,6 +83,8 @@ struct Part {
     held_bytes: usize,
     /// Since when it is refused again and again.
     refused_since: Option<Tick>,
+    /// Since when it has brought nothing because connections were lost.
+    lost_since: Option<Tick>,
 }
 
 struct Scan {
@@ -106,6 +113,8 @@ pub(crate) struct Scans {
     /// Parts that were refused, and when they are to be opened again.
     refused: Vec<(Handle, usize)>,
     resend_at: Tick,
+    /// Parts for which there is no way.
+    lost: Vec<(Handle, usize)>,
 }
 
 /// Buffers that are kept for later batches, at most.
@@ -120,6 +129,7 @@ impl Scans {
             spare: Vec::new(),
             refused: Vec::new(),
             resend_at: Tick(0),
+            lost: Vec::new(),
         }
     }
 
@@ -150,6 +160,7 @@ impl Scans {
             batch_rows,
             held_bytes: 0,
             refused_since: None,
+            lost_since: None,
         };
         let is_merged = spec.is_merged() && partitions.len() > 1;
         let is_one_batch = spec.limit != 0 && spec.limit <= u32::from(batch_rows);
@@ -196,9 +207,7 @@ impl Scans {
         let wire = self.next_wire;
         let scan = &mut self.pool[handle];
         let way = net.routes.way(scan.parts[at].partition);
-        let Some(way) = way else {
-            return self.end(net, handle, Err(Error::new(ErrorCode::ClusterFailure)));
-        };
+        let Some(way) = way else { return self.await_way(net, handle, at, ErrorCode::ClusterFailure) };
         let part = &mut scan.parts[at];
         (part.state, part.wire, part.way) = (PartState::Fetching, wire, Some(way));
         scan.open += 1;
@@ -231,7 +240,7 @@ impl Scans {
         batch.fill(form, u32::from(answer.count.get()), rows);
         let last = batch.check()?;
         let part = &mut scan.parts[at];
-        part.refused_since = None;
+        (part.refused_since, part.lost_since) = (None, None);
         if flags & SCAN_END != 0 {
             // Nothing will go on from here.
         } else if scan.spec.ranges.is_none() {
@@ -317,7 +326,8 @@ impl Scans {
         scan.open -= 1;
         part.state = PartState::Done;
         let error = Error::from_wire(refusal.code.get());
-        let may_go_on = scan.transaction == TransactionId::NONE && !matches!(part.position, Position::Lost);
+        let may_go_on = may_go_on(scan.transaction, &scan.parts[at]);
+        let part = &mut scan.parts[at];
         match error.code() {
             // Only an idle consumer lets it come to that, so this does not go round by itself.
             ErrorCode::ScanTimeout if may_go_on => self.open_part(net, handle, at),
@@ -351,6 +361,42 @@ impl Scans {
                 self.open_part(net, handle, at);
             }
         }
+    }
+
+    /// There is no way to the partition of a part that is not open. It waits for one, if one may be hoped for and it can go
+    /// on where it came to; else the scan ends with this error.
+    fn await_way(&mut self, net: &mut Net, handle: Handle, at: usize, code: ErrorCode) {
+        let scan = &mut self.pool[handle];
+        let counts_along_index = scan.spec.counts && scan.spec.ranges.is_some();
+        let may_go_on = may_go_on(scan.transaction, &scan.parts[at]);
+        let part = &mut scan.parts[at];
+        let until = *part.lost_since.get_or_insert(net.now) + net.settings.way_patience;
+        let is_hoped_for = net.now < until.min(net.routes.awaited_until(part.partition));
+        if may_go_on && !counts_along_index && is_hoped_for {
+            part.state = PartState::Lost(code);
+            self.lost.push((handle, at));
+        } else {
+            self.end(net, handle, Err(Error::new(code)));
+        }
+    }
+
+    /// Ways have changed, or time has passed: opens the parts again for which there is a way, and ends scans that have
+    /// waited for too long.
+    pub fn go_on(&mut self, net: &mut Net) {
+        for (handle, at) in core::mem::take(&mut self.lost) {
+            let Some(scan) = self.pool.get(handle) else { continue };
+            let PartState::Lost(code) = scan.parts[at].state else { continue };
+            if net.routes.way(scan.parts[at].partition).is_some() {
+                self.open_part(net, handle, at);
+            } else {
+                self.await_way(net, handle, at, code);
+            }
+        }
+    }
+
+    /// Whether parts wait for a way.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
     }
 
     /// A transaction was rolled back: scans that see its changes are over, for what they would meet now lacks them.
@@ -483,17 +529,30 @@ impl Scans {
         }
     }
 
-    /// All connections to an endpoint are gone.
+    /// All connections to an endpoint are gone. Parts that can go on elsewhere wait for [`Scans::go_on`].
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
         let is_lost = |part: &Part| part.way.is_some_and(|(link, _)| link.endpoint() == endpoint);
-        let open = self.by_wire.values();
-        let mut lost: Vec<Handle> = open
-            .filter(|(handle, at)| is_lost(&self.pool[*handle].parts[*at]))
-            .map(|(handle, _)| *handle)
+        let open = self.by_wire.iter();
+        let lost: Vec<(u32, Handle, usize)> = open
+            .filter(|(_, (handle, at))| is_lost(&self.pool[*handle].parts[*at]))
+            .map(|(wire, (handle, at))| (*wire, *handle, *at))
             .collect();
-        lost.dedup();
-        for handle in lost {
-            self.end(net, handle, Err(Error::new(ErrorCode::ConnectionLost)));
+        for (wire, handle, at) in lost {
+            if self.by_wire.remove(&wire).is_none() {
+                // The scan has ended with another part.
+                continue;
+            }
+            let scan = &mut self.pool[handle];
+            scan.open -= 1;
+            let counts_along_index = scan.spec.counts && scan.spec.ranges.is_some();
+            let may_go_on = may_go_on(scan.transaction, &scan.parts[at]) && !counts_along_index;
+            if may_go_on {
+                scan.parts[at].state = PartState::Lost(ErrorCode::ConnectionLost);
+                self.lost.push((handle, at));
+            } else {
+                scan.parts[at].state = PartState::Done;
+                self.end(net, handle, Err(Error::new(ErrorCode::ConnectionLost)));
+            }
         }
     }
 
@@ -501,4 +560,9 @@ impl Scans {
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0 && self.by_wire.is_empty()
     }
+}
+
+/// Whether a part can be opened again where it came to. What a transaction has changed meanwhile might come or not.
+fn may_go_on(transaction: TransactionId, part: &Part) -> bool {
+    transaction == TransactionId::NONE && !matches!(part.position, Position::Lost)
 }

@@ -14,6 +14,9 @@
 //! that are connected by other addresses; one of these refuses it. Of addresses that are known to lead to the same node
 //! one is used at a time, another one when that does not answer.
 //!
+//! Members of the view to which none of the given addresses leads are reached by the address that the view has, once all
+//! given ones were tried: one of these may lead to the same node by a better way.
+//!
 //! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
 //! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
@@ -30,7 +33,9 @@ use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Command, Net};
 use crate::routes::CoordinatorIndex;
+use crate::settings::ENDPOINTS_MAX;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use vinga_base::time::{Span, Tick};
@@ -39,6 +44,9 @@ use vinga_wire::handshake::{CONNECTIONS_MAX, HelloConfirm, HelloRequest, MAGIC, 
 use vinga_wire::membership::{ApiNodeBody, HeartbeatBody};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
+
+/// Attempts, with that by which it was lost, after which a data node is looked for at the address that the view has.
+const ATTEMPTS_BEFORE_OTHER_ADDRESS: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -60,6 +68,10 @@ enum State {
 }
 
 struct Session {
+    /// Where it is, for the driver.
+    address: String,
+    /// Whether the client was given the address; else it is one of a view.
+    is_given: bool,
     state: State,
     /// Who has answered there last.
     node: Option<NodeId>,
@@ -69,6 +81,12 @@ struct Session {
     admission: u32,
     /// In which admission connections to that node were lost, if none was opened since; else 0.
     lost_in: u32,
+    /// When that was, the last time.
+    lost_at: Option<Tick>,
+    /// Whether nobody has answered the last attempt to connect.
+    is_mute: bool,
+    /// Whether the attempt under way was answered by a refusal.
+    is_refused: bool,
     /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
     /// Whether a session was asked for, and nothing was answered yet.
@@ -107,6 +125,8 @@ pub(crate) struct Greeted {
 /// How it stands with one of the addresses of data nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointState {
+    /// The address.
+    pub address: String,
     /// The data node that answered there last.
     pub node: Option<NodeId>,
     /// Whether it is connected now.
@@ -129,22 +149,10 @@ pub enum Readiness {
 }
 
 impl Sessions {
-    pub fn new(endpoints: u16) -> Self {
-        let session = |_| Session {
-            state: State::Waiting { until: Tick(0) },
-            node: None,
-            incarnation: Incarnation(0),
-            admission: 0,
-            lost_in: 0,
-            opened: 0,
-            asks_for_session: false,
-            failures: 0,
-            connects: 0,
-            error: None,
-            is_tried: false,
-        };
+    pub fn new(addresses: &[String]) -> Self {
+        let given = |address: &String| Session::new(address.clone(), true, Tick(0));
         Sessions {
-            list: (0..endpoints).map(session).collect(),
+            list: addresses.iter().map(given).collect(),
             ticket: 0,
             admission: 0,
             cluster_incarnation: None,
@@ -160,14 +168,16 @@ impl Sessions {
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Waiting { until } if until <= net.now => {
-                    let may_open = self.may_open(endpoint, until, net.now);
+                    let may_open =
+                        self.is_to_be_tried(endpoint, net) && self.may_open(endpoint, until, net.now);
                     let session = self.get_mut(endpoint);
                     if may_open {
                         session.state = State::First { since: net.now };
                         session.open(net, LinkId::new(endpoint, 0));
-                    } else if ticket != 0 && session.node.is_some() {
-                        // Another address of the same data node is used.
+                    } else if ticket != 0 && (session.node.is_some() || !session.is_given) {
+                        // Another address of the same data node is used, or its data node is no member any more.
                         session.state = State::Waiting { until: net.now + net.settings.reconnect_pause.1 };
+                        session.is_tried = true;
                     }
                 }
                 State::Waiting { .. } | State::Left => {}
@@ -210,6 +220,50 @@ impl Sessions {
         let links = (0..CONNECTIONS_MAX).map(|c| LinkId::new(endpoint, c));
         let last_seen = links.map(|link| net.links[link.index()].last_received).max();
         last_seen.is_some_and(|last_seen| net.now - last_seen > net.settings.silence_max)
+    }
+
+    /// Whether an endpoint may lead to a member of the cluster. While nobody is connected any may.
+    fn is_to_be_tried(&self, endpoint: u16, net: &Net) -> bool {
+        let session = self.get(endpoint);
+        let is_address = |member: &Member| member.address == session.address;
+        session.is_given
+            || !self.list.iter().any(Session::is_ready)
+            || net.routes.view().members().iter().any(is_address)
+    }
+
+    /// Adds endpoints for the members of the view to which none is known to lead. They wait until all that there are were
+    /// tried, and one that has led to the member before was tried some times again.
+    pub fn add_members(&mut self, net: &mut Net) {
+        if self.is_leaving || self.list.iter().any(|session| !session.is_tried) {
+            return;
+        }
+        let leads_to = |session: &Session, member: &Member| {
+            let is_waiting = matches!(session.state, State::Waiting { .. });
+            session.address == member.address
+                || session.node == Some(member.node)
+                    && (!is_waiting || session.failures < ATTEMPTS_BEFORE_OTHER_ADDRESS)
+        };
+        let is_missing = |member: &&Member| {
+            !member.address.is_empty() && !self.list.iter().any(|session| leads_to(session, member))
+        };
+        let members = net.routes.view().members();
+        let missing: Vec<String> =
+            members.iter().filter(is_missing).map(|member| member.address.clone()).collect();
+        for address in missing {
+            let session = Session::new(address, false, net.now);
+            let is_member = |session: &Session| {
+                net.routes.view().members().iter().any(|member| member.address == session.address)
+            };
+            let is_free = |session: &Session| {
+                !session.is_given && session.opened == 0 && !is_member(session) && session.lost_in == 0
+            };
+            if let Some(free) = self.list.iter().position(is_free) {
+                self.list[free] = session;
+            } else if self.list.len() < ENDPOINTS_MAX {
+                self.list.push(session);
+                net.add_endpoint();
+            }
+        }
     }
 
     /// As long as the client has no ticket only one data node is greeted, and each by one address at a time: the one that
@@ -317,6 +371,7 @@ impl Sessions {
     /// A greeting was refused: no session was begun for it.
     pub fn note_refused(&mut self, endpoint: u16) {
         self.get_mut(endpoint).asks_for_session = false;
+        self.get_mut(endpoint).is_refused = true;
     }
 
     /// A greeting was refused because this address leads to a data node that is connected by another one.
@@ -356,6 +411,7 @@ impl Sessions {
                 net.api = NodeId(confirm.api);
                 net.incarnation = Incarnation(confirm.api_incarnation);
                 session.asks_for_session = false;
+                session.is_mute = false;
                 (session.admission, session.lost_in) = (confirm.admission, 0);
                 session.node = Some(node);
                 session.incarnation = Incarnation(confirm.incarnation);
@@ -414,8 +470,14 @@ impl Sessions {
         let (first, longest) = net.settings.reconnect_pause;
         let pause = Span(first.0 << session.failures.min(16)).min(longest);
         session.failures += 1;
-        if matches!(session.state, State::Further { .. } | State::Ready { .. }) {
-            session.lost_in = session.admission;
+        let is_refused = mem::take(&mut session.is_refused);
+        match session.state {
+            State::Further { .. } | State::Ready { .. } => {
+                session.lost_in = session.admission;
+                session.lost_at = Some(net.now);
+            }
+            State::First { .. } => session.is_mute = !is_refused,
+            State::Waiting { .. } | State::Left => {}
         }
         session.state = State::Waiting { until: net.now + pause };
         session.error = Some(error);
@@ -443,7 +505,8 @@ impl Sessions {
     pub fn rebuild_routes(&self, net: &mut Net) {
         let mut routes = mem::take(&mut net.routes);
         let link = |node, connection| self.link(node, connection);
-        routes.rebuild(link, |name, link| net.outcomes.coordinator(name, link));
+        let awaited = |node| self.awaited_until(node, net.settings.way_patience);
+        routes.rebuild(link, awaited, |name, link| net.outcomes.coordinator(name, link));
         net.routes = routes;
     }
 
@@ -463,6 +526,25 @@ impl Sessions {
         let endpoint = self.list.iter().position(|s| s.node == Some(node) && s.is_ready())?;
         let is_open = self.list[endpoint].opened & 1 << connection != 0;
         is_open.then(|| LinkId::new(endpoint as u16, connection))
+    }
+
+    /// Until when another way to the partitions of a data node that is not connected may be hoped for: it was connected
+    /// before, and it comes back, or the others go on without it. Not if nobody has answered lately.
+    fn awaited_until(&self, node: NodeId, patience: Span) -> Tick {
+        let is_hopeless = self.list.iter().all(|session| session.is_mute);
+        let lost = self.list.iter().filter(|session| session.node == Some(node) && !is_hopeless);
+        lost.filter_map(|session| session.lost_at).max().map_or(Tick(0), |at| at + patience)
+    }
+
+    /// The same for the data node that leads the cluster.
+    pub fn president_awaited_until(&self, net: &Net) -> Tick {
+        let president = net.routes.view().president();
+        president.map_or(Tick(0), |president| self.awaited_until(president, net.settings.way_patience))
+    }
+
+    /// The address of an endpoint.
+    pub fn address(&self, endpoint: u16) -> &str {
+        &self.get(endpoint).address
     }
 
     /// The data node that leads the cluster in a view, with a connection to it; `None` while it is not connected. Its
@@ -497,9 +579,10 @@ impl Sessions {
         self.get(endpoint).opened != 0
     }
 
-    /// All endpoints, in the order of the addresses.
+    /// All endpoints: those that were given in the order of their addresses, then those of members.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         let state = |session: &Session| EndpointState {
+            address: session.address.clone(),
             node: session.node,
             is_connected: session.is_ready(),
             connects: session.connects,
@@ -540,6 +623,11 @@ impl Sessions {
         due.min()
     }
 
+    /// How many endpoints there are.
+    pub fn count(&self) -> u16 {
+        self.list.len() as u16
+    }
+
     fn get(&self, endpoint: u16) -> &Session {
         &self.list[usize::from(endpoint)]
     }
@@ -550,6 +638,27 @@ impl Sessions {
 }
 
 impl Session {
+    fn new(address: String, is_given: bool, since: Tick) -> Self {
+        Session {
+            address,
+            is_given,
+            state: State::Waiting { until: since },
+            node: None,
+            incarnation: Incarnation(0),
+            admission: 0,
+            lost_in: 0,
+            lost_at: None,
+            is_mute: false,
+            is_refused: false,
+            opened: 0,
+            asks_for_session: false,
+            failures: 0,
+            connects: 0,
+            error: None,
+            is_tried: false,
+        }
+    }
+
     fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
     }

@@ -1,14 +1,18 @@
 //! What a client is configured with, and the spans of time that it uses.
 
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use vinga_base::Incarnation;
 use vinga_base::time::Span;
 
 /// Settings of one client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many data nodes it is given: endpoints are numbered from 0.
-    pub endpoints: u16,
+    /// Where data nodes are expected: endpoints are numbered from 0 in this order. What an address means only the driver
+    /// knows. Members of the cluster to which none of them leads get further endpoints, with the addresses that the view
+    /// has.
+    pub addresses: Vec<String>,
     /// Name of the cluster, empty for any.
     pub cluster: String,
     /// Node id that is wanted, 0 for any free one.
@@ -26,6 +30,9 @@ pub struct Settings {
     pub reconnect_pause: (Span, Span),
     /// How long the outcome of a transaction is asked for after a lost connection before it is called unknown.
     pub outcome_patience: Span,
+    /// How long committed reads wait for another way to their rows after a connection was lost. Data nodes need some
+    /// heartbeat intervals to find out that one of them is gone, and as long again until its lease has ended.
+    pub way_patience: Span,
     /// Operations that wait because others are under way go after this time at the latest.
     pub hold_max: Span,
 }
@@ -33,7 +40,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            endpoints: 1,
+            addresses: vec![String::new()],
             cluster: String::new(),
             node: 0,
             incarnation: Incarnation(1),
@@ -42,11 +49,14 @@ impl Default for Settings {
             greeting_timeout: Span::from_millis(5000),
             reconnect_pause: (Span::from_millis(10), Span::from_millis(1000)),
             outcome_patience: Span::from_millis(30_000),
+            way_patience: Span::from_millis(20_000),
             hold_max: Span(500),
         }
     }
 }
 
+/// Endpoints of a client, at most: those that it was given, and those of members of the cluster.
+pub const ENDPOINTS_MAX: usize = 512;
 /// Open transactions of one client, at most.
 pub const TRANSACTIONS_MAX: u32 = 4096;
 /// Autocommitted operations under way, at most.

@@ -13,6 +13,10 @@
 //! or after it: the confirm says how many there are. Those that were sent by way of a connection that is lost are not
 //! waited for; their reads have failed, whatever becomes of the transaction.
 //!
+//! Of the first batch of a transaction nobody has seen anything before it is over. So it is *begun again*, as another
+//! transaction, if it was rolled back because a data node has failed, or if nothing has come of a commit whose connection
+//! was lost; and it waits if no coordinator is connected, but one may be hoped for.
+//!
 //! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what
 //! it waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what
 //! becomes of a commit can give it up and go on waiting: the rollback follows the batch, and the answer is what was
@@ -54,6 +58,8 @@ pub enum BatchEnd {
 struct Busy {
     batch: OperationBatch,
     end: BatchEnd,
+    /// Whether it is the first of its transaction.
+    is_first: bool,
     /// Operations sent so far, in all shares.
     sent: usize,
     /// When the share was sent.
@@ -88,9 +94,16 @@ enum State {
     Fresh,
     Open,
     Busy(Busy),
+    /// The first batch waits for a coordinator; what it fails with if there is none.
+    Held {
+        batch: OperationBatch,
+        end: BatchEnd,
+        code: ErrorCode,
+    },
     /// The connection was lost: the outcome is asked for until then.
     Asking {
         batch: OperationBatch,
+        is_first: bool,
         until: Tick,
     },
     Ended(ErrorCode),
@@ -106,10 +119,23 @@ struct Transaction {
     is_abandoned: bool,
     /// Its commit is to be answered when it is on disk.
     is_durable: bool,
+    /// Until when its first batch may be held or begun again.
+    held_until: Tick,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
     /// Why it was rolled back, if its owner has not asked for that.
     cause: Option<ErrorCode>,
+}
+
+impl Transaction {
+    /// Whether what its first batch was to do may be begun again.
+    fn may_begin_again(&self, now: Tick) -> bool {
+        !self.is_given_up && !self.is_abandoned && now < self.held_until
+    }
+}
+
+fn given_up() -> Error {
+    Error::with_detail(ErrorCode::TransactionAborted, "the commit was given up")
 }
 
 /// All transactions of the client that are open or whose outcome is asked for.
@@ -118,6 +144,7 @@ pub(crate) struct Transactions {
     by_id: IdMap,
     asking: u32,
     abandoned: u32,
+    held: u32,
     /// Those of which [`Transactions::take_rolled_back`] has not been asked.
     rolled_back: Vec<(TransactionId, ErrorCode)>,
 }
@@ -129,6 +156,7 @@ impl Transactions {
             by_id: IdMap::new(TRANSACTIONS_MAX),
             asking: 0,
             abandoned: 0,
+            held: 0,
             rolled_back: Vec::new(),
         }
     }
@@ -142,6 +170,7 @@ impl Transactions {
             finished: None,
             is_abandoned: false,
             is_durable: false,
+            held_until: Tick(0),
             is_given_up: false,
             cause: None,
         };
@@ -160,7 +189,7 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         assert!(transaction.finished.is_none(), "the batch before was taken");
         let moment = net.moment();
-        let mut busy = Busy { batch, end, sent: 0, moment, confirmed: None, rows: 0 };
+        let mut busy = Busy { batch, end, is_first: false, sent: 0, moment, confirmed: None, rows: 0 };
         let is_fresh = match transaction.state {
             State::Ended(code) => {
                 let rolled_back = Err(Error::new(code));
@@ -169,7 +198,7 @@ impl Transactions {
             }
             State::Fresh => true,
             State::Open => false,
-            State::Busy(_) | State::Asking { .. } => {
+            State::Busy(_) | State::Held { .. } | State::Asking { .. } => {
                 panic!("one batch of a transaction is under way at a time")
             }
         };
@@ -190,17 +219,82 @@ impl Transactions {
             BatchEnd::Open | BatchEnd::Commit | BatchEnd::RollBack => {}
         }
         if is_fresh {
-            let coordinator = net.routes.coordinator(busy.batch.hint());
-            let Some(coordinator) = coordinator.filter(|&c| net.outcomes.get(c).link.is_some()) else {
-                let error = Error::new(ErrorCode::ClusterFailure);
-                return self.finish(net, handle, busy.batch, Err(error));
-            };
-            transaction.id = net.next_transaction();
-            transaction.coordinator = coordinator;
-            self.by_id.insert(transaction.id.0, handle.index());
+            transaction.held_until = net.now + net.settings.way_patience;
+            return self.hold(net, handle, busy.batch, end, ErrorCode::ClusterFailure);
         }
         transaction.state = State::Busy(busy);
-        self.send_share(net, handle, if is_fresh { FLAG_START } else { 0 });
+        self.send_share(net, handle, 0);
+    }
+
+    /// The first batch of a transaction is to be sent, now if there is a coordinator.
+    fn hold(&mut self, net: &mut Net, handle: Handle, batch: OperationBatch, end: BatchEnd, code: ErrorCode) {
+        self.pool[handle].state = State::Held { batch, end, code };
+        self.held += 1;
+        self.begin_held(net, handle);
+    }
+
+    /// Begins a transaction whose first batch is held, if there is a coordinator; or ends it, if that has been so for too
+    /// long.
+    fn begin_held(&mut self, net: &mut Net, handle: Handle) {
+        let transaction = &mut self.pool[handle];
+        let State::Held { batch, .. } = &transaction.state else {
+            unreachable!("the caller has found it so")
+        };
+        let hint = batch.hint();
+        let coordinator = net.routes.coordinator(hint).filter(|&c| net.outcomes.get(c).link.is_some());
+        let awaited_until = net.routes.awaited_until(hint.unwrap_or_default()).min(transaction.held_until);
+        if coordinator.is_none() && net.now < awaited_until {
+            return;
+        }
+        let State::Held { batch, end, code } = core::mem::replace(&mut transaction.state, State::Fresh)
+        else {
+            unreachable!("matched just now")
+        };
+        self.held -= 1;
+        let Some(coordinator) = coordinator else {
+            return self.finish(net, handle, batch, Err(Error::new(code)));
+        };
+        transaction.id = net.next_transaction();
+        transaction.coordinator = coordinator;
+        self.by_id.insert(transaction.id.0, handle.index());
+        let moment = net.moment();
+        transaction.state =
+            State::Busy(Busy { batch, end, is_first: true, sent: 0, moment, confirmed: None, rows: 0 });
+        self.send_share(net, handle, FLAG_START);
+    }
+
+    /// What was to be done in the first batch of a transaction has not been done: it is begun again as another one.
+    fn begin_again(
+        &mut self,
+        net: &mut Net,
+        handle: Handle,
+        mut batch: OperationBatch,
+        end: BatchEnd,
+        code: ErrorCode,
+    ) {
+        let transaction = &mut self.pool[handle];
+        self.by_id.remove(transaction.id.0);
+        transaction.id = TransactionId::NONE;
+        transaction.cause = None;
+        batch.forget_answers();
+        self.hold(net, handle, batch, end, code);
+    }
+
+    /// Connections have changed, or time has passed: begins what can be begun now.
+    pub fn go_on(&mut self, net: &mut Net) {
+        if self.held == 0 {
+            return;
+        }
+        for handle in self.handles() {
+            if matches!(self.pool[handle].state, State::Held { .. }) {
+                self.begin_held(net, handle);
+            }
+        }
+    }
+
+    /// Whether first batches wait for a coordinator.
+    pub fn has_held(&self) -> bool {
+        self.held > 0
     }
 
     /// Sends as much of the batch under way as one signal carries.
@@ -260,7 +354,7 @@ impl Transactions {
         match &self.pool[handle].state {
             State::Fresh => Ok(None),
             State::Open => Ok(Some(self.pool[handle].id)),
-            State::Busy(_) | State::Asking { .. } => Err(Error::with_detail(
+            State::Busy(_) | State::Held { .. } | State::Asking { .. } => Err(Error::with_detail(
                 ErrorCode::NotSupportedYet,
                 "a direct read while a batch of the transaction is under way",
             )),
@@ -274,6 +368,10 @@ impl Transactions {
         transaction.finished = None;
         match transaction.state {
             State::Fresh | State::Ended(_) => self.remove(handle),
+            State::Held { .. } => {
+                self.held -= 1;
+                self.remove(handle);
+            }
             State::Asking { .. } => {
                 net.outcomes.note_unanswered(transaction.coordinator, transaction.id);
                 net.outcomes.close_question(transaction.coordinator, 0);
@@ -298,6 +396,13 @@ impl Transactions {
     /// decided yet. Nothing happens if no commit is under way.
     pub fn stop_commit(&mut self, net: &mut Net, handle: Handle) {
         let Some(transaction) = self.pool.get_mut(handle) else { return };
+        if let State::Held { end: BatchEnd::Commit, .. } = transaction.state {
+            let State::Held { batch, .. } = core::mem::replace(&mut transaction.state, State::Fresh) else {
+                unreachable!("matched just now")
+            };
+            self.held -= 1;
+            return self.finish(net, handle, batch, Err(given_up()));
+        }
         let State::Busy(busy) = &transaction.state else { return };
         let is_committed = matches!(busy.confirmed, Some((Standing::Committed(_), _)));
         if busy.end != BatchEnd::Commit || is_committed || transaction.is_given_up {
@@ -325,6 +430,7 @@ impl Transactions {
         self.pool[handle].state = State::Busy(Busy {
             batch: OperationBatch::default(),
             end: BatchEnd::RollBack,
+            is_first: false,
             sent: 0,
             moment: net.moment(),
             confirmed: None,
@@ -381,6 +487,20 @@ impl Transactions {
         let outcome = Outcome::from_number(answer.outcome)?;
         let transaction = &mut self.pool[handle];
         net.outcomes.note(transaction.coordinator, answer.outcome_number.get());
+        let may_begin_again = outcome == Outcome::RolledBack
+            && answer.error.get() == ErrorCode::NodeFailure as u16
+            && transaction.may_begin_again(net.now);
+        if let State::Busy(busy) = &transaction.state
+            && may_begin_again
+            && busy.is_first
+            && busy.end != BatchEnd::RollBack
+        {
+            let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
+                unreachable!("matched just now")
+            };
+            self.begin_again(net, handle, busy.batch, busy.end, ErrorCode::NodeFailure);
+            return Some(());
+        }
         let is_open = matches!(transaction.state, State::Open | State::Busy(_));
         if is_open && outcome == Outcome::RolledBack && answer.error.get() != 0 {
             let code = rollback_code(answer.error.get());
@@ -424,7 +544,7 @@ impl Transactions {
                     let operation = answer.failed_operation.get();
                     let operation = (operation != 0).then_some(OperationNumber(operation));
                     let error = match answer.error.get() {
-                        0 => Error::with_detail(ErrorCode::TransactionAborted, "the commit was given up"),
+                        0 => given_up(),
                         code => Error::new(rollback_code(code)),
                     };
                     Err(error.at_operation(operation).at_index(answer.failed_index.get()))
@@ -437,7 +557,8 @@ impl Transactions {
             }
             // The answer to the question is on its way as well.
             (State::Asking { .. }, _) => {}
-            (State::Open | State::Fresh | State::Ended(_), _) | (State::Busy(_), Outcome::NotFound) => {
+            (State::Open | State::Fresh | State::Held { .. } | State::Ended(_), _)
+            | (State::Busy(_), Outcome::NotFound) => {
                 return None;
             }
         }
@@ -505,7 +626,8 @@ impl Transactions {
                             self.finish(net, handle, busy.batch, Ok(standing));
                         }
                         None if may_have_committed && !transaction.is_abandoned => {
-                            transaction.state = State::Asking { batch: busy.batch, until };
+                            let is_first = busy.is_first;
+                            transaction.state = State::Asking { batch: busy.batch, is_first, until };
                             self.asking += 1;
                             net.outcomes.open_question(coordinator);
                         }
@@ -524,7 +646,7 @@ impl Transactions {
                     }
                 }
                 State::Open => {}
-                as_it_was @ (State::Fresh | State::Asking { .. } | State::Ended(_)) => {
+                as_it_was @ (State::Fresh | State::Held { .. } | State::Asking { .. } | State::Ended(_)) => {
                     transaction.state = as_it_was;
                 }
             }
@@ -570,9 +692,13 @@ impl Transactions {
         let transaction = &mut self.pool[handle];
         let asked = core::mem::replace(&mut transaction.state, State::Ended(ErrorCode::ConnectionLost));
         match asked {
-            State::Asking { mut batch, .. } => {
+            State::Asking { mut batch, is_first, .. } => {
                 self.asking -= 1;
                 net.outcomes.close_question(transaction.coordinator, number);
+                let is_undone = matches!(&standing, Err(error) if error.code() == ErrorCode::ConnectionLost);
+                if is_undone && is_first && transaction.may_begin_again(net.now) {
+                    return self.begin_again(net, handle, batch, BatchEnd::Commit, ErrorCode::ConnectionLost);
+                }
                 if standing.is_ok() {
                     batch.lose_errors();
                     // It was not rolled back with its connection after all.
@@ -580,7 +706,11 @@ impl Transactions {
                 }
                 self.finish(net, handle, batch, standing);
             }
-            as_it_was @ (State::Fresh | State::Open | State::Busy(_) | State::Ended(_)) => {
+            as_it_was @ (State::Fresh
+            | State::Held { .. }
+            | State::Open
+            | State::Busy(_)
+            | State::Ended(_)) => {
                 transaction.state = as_it_was;
             }
         }

@@ -1,7 +1,9 @@
 //! Operations that are transactions by themselves.
 //!
 //! Each is one batch that starts and commits. When a connection is lost, those that were on their way are asked for
-//! once it is back; an operation that was cancelled is not.
+//! once it is back; an operation that was cancelled is not. One of which nothing has come, or that was rolled back because a
+//! data node has failed, is begun again as another transaction; and it is *held* while no coordinator is connected, but
+//! one may be hoped for.
 
 use crate::error::Result;
 use crate::net::{Net, TokenKind};
@@ -26,6 +28,10 @@ struct Single {
     coordinator: CoordinatorIndex,
     /// Its connection was lost: its outcome is asked for, until then.
     asked_until: Option<Tick>,
+    /// It is not sent: what it fails with if there is no coordinator.
+    held: Option<ErrorCode>,
+    /// Until when it may be held or begun again.
+    held_until: Tick,
 }
 
 /// All operations outside transactions that are under way.
@@ -33,11 +39,12 @@ pub(crate) struct Writes {
     batches: Pool<WriteBatch>,
     singles: Pool<Single>,
     asking: u32,
+    held: u32,
 }
 
 impl Writes {
     pub fn new() -> Self {
-        Writes { batches: Pool::new(BATCHES_MAX), singles: Pool::new(SINGLES_MAX), asking: 0 }
+        Writes { batches: Pool::new(BATCHES_MAX), singles: Pool::new(SINGLES_MAX), asking: 0, held: 0 }
     }
 
     /// Begins all operations of a batch.
@@ -47,40 +54,98 @@ impl Writes {
         }
         batch.become_waiting();
         let handle = self.batches.insert(batch).map_err(|_| ErrorCode::Overloaded)?;
-        let batch = &mut self.batches[handle];
-        for index in 0..batch.len() {
-            let (operation, partition) = batch.operation(index);
-            let coordinator = net.routes.coordinator(Some(partition));
-            let way = coordinator.and_then(|c| Some((c, net.outcomes.get(c).link?)));
-            let Some((coordinator, to)) = way else {
-                batch.end(index as u32, Ending::Failed(ErrorCode::ClusterFailure));
-                continue;
+        let held_until = net.now + net.settings.way_patience;
+        for index in 0..self.batches[handle].len() as u32 {
+            let single = Single {
+                batch: handle,
+                index,
+                id: TransactionId::NONE,
+                coordinator: CoordinatorIndex(0),
+                asked_until: None,
+                held: Some(ErrorCode::ClusterFailure),
+                held_until,
             };
-            let id = net.next_transaction();
-            let single = Single { batch: handle, index: index as u32, id, coordinator, asked_until: None };
             let Ok(single) = self.singles.insert(single) else {
                 unreachable!("room for the whole batch was found before")
             };
-            let head = Head {
-                id,
-                coordinator,
-                tag: single.index(),
-                flags: FLAG_START | FLAG_COMMIT,
-                rollback_from: 0,
-                count: 1,
-            };
-            write_batch_of_operations(net, &head, operation);
-            let now = net.now;
-            let link = net.link(to);
-            link.gather(1, now);
-            if urgency == Urgency::Now {
-                link.hurry();
-            }
+            self.held += 1;
+            self.send(net, single, urgency);
         }
-        if batch.is_complete() {
+        // One without operations.
+        if self.batches.get(handle).is_some_and(WriteBatch::is_empty) {
             net.notify(TokenKind::Write, handle);
         }
         Ok(handle)
+    }
+
+    /// Begins an operation that is held, if there is a coordinator; or ends it, if that has been so for too long.
+    #[inline]
+    fn send(&mut self, net: &mut Net, handle: Handle, urgency: Urgency) {
+        let single = &mut self.singles[handle];
+        let code = single.held.expect("the caller has found it so");
+        let Some(batch) = self.batches.get(single.batch) else {
+            self.held -= 1;
+            self.singles.remove(handle);
+            return;
+        };
+        let (operation, partition) = batch.operation(single.index as usize);
+        let coordinator = net.routes.coordinator(Some(partition));
+        let way = coordinator.and_then(|c| Some((c, net.outcomes.get(c).link?)));
+        let Some((coordinator, to)) = way else {
+            if net.now >= single.held_until.min(net.routes.awaited_until(partition)) {
+                self.end_held(net, handle, code);
+            }
+            return;
+        };
+        (single.id, single.coordinator, single.held) = (net.next_transaction(), coordinator, None);
+        self.held -= 1;
+        let head = Head {
+            id: single.id,
+            coordinator,
+            tag: handle.index(),
+            flags: FLAG_START | FLAG_COMMIT,
+            rollback_from: 0,
+            count: 1,
+        };
+        write_batch_of_operations(net, &head, operation);
+        let now = net.now;
+        let link = net.link(to);
+        link.gather(1, now);
+        if urgency == Urgency::Now {
+            link.hurry();
+        }
+    }
+
+    fn end_held(&mut self, net: &mut Net, handle: Handle, code: ErrorCode) {
+        let single = self.singles.remove(handle).expect("the caller has found it");
+        self.held -= 1;
+        self.end_in_batch(net, &single, Ending::Failed(code));
+    }
+
+    fn end_in_batch(&mut self, net: &mut Net, single: &Single, ending: Ending) {
+        if let Some(batch) = self.batches.get_mut(single.batch) {
+            batch.end(single.index, ending);
+            if batch.is_complete() {
+                net.notify(TokenKind::Write, single.batch);
+            }
+        }
+    }
+
+    /// Connections have changed, or time has passed: begins what can be begun now.
+    pub fn go_on(&mut self, net: &mut Net) {
+        if self.held == 0 {
+            return;
+        }
+        for handle in self.handles() {
+            if self.singles[handle].held.is_some() {
+                self.send(net, handle, Urgency::Now);
+            }
+        }
+    }
+
+    /// Whether operations wait for a coordinator.
+    pub fn has_held(&self) -> bool {
+        self.held > 0
     }
 
     /// Takes a batch that is complete; `None` if it is not, or not there.
@@ -125,13 +190,13 @@ impl Writes {
     #[inline]
     fn find(&self, tag: u32, id: u64) -> Option<Handle> {
         let handle = self.singles.handle_at(tag)?;
-        (self.singles[handle].id.0 == id).then_some(handle)
+        (self.singles[handle].id.0 == id && id != 0).then_some(handle)
     }
 
     #[inline]
     fn end(&mut self, net: &mut Net, handle: Handle, ending: Ending, outcome_number: u32) {
-        let single = self.singles.remove(handle).expect("the caller has found it");
-        if single.asked_until.is_some() {
+        let single = &mut self.singles[handle];
+        if single.asked_until.take().is_some() {
             self.asking -= 1;
             net.outcomes.close_question(single.coordinator, outcome_number);
         } else {
@@ -140,12 +205,17 @@ impl Writes {
             }
             net.outcomes.note(single.coordinator, outcome_number);
         }
-        if let Some(batch) = self.batches.get_mut(single.batch) {
-            batch.end(single.index, ending);
-            if batch.is_complete() {
-                net.notify(TokenKind::Write, single.batch);
-            }
+        if let Ending::Failed(code @ (ErrorCode::NodeFailure | ErrorCode::ConnectionLost)) = ending
+            && net.now < single.held_until
+        {
+            // Nothing was done.
+            single.held = Some(code);
+            single.id = TransactionId::NONE;
+            self.held += 1;
+            return self.send(net, handle, Urgency::Now);
         }
+        let single = self.singles.remove(handle).expect("the caller has found it");
+        self.end_in_batch(net, &single, ending);
     }
 
     /// All connections to an endpoint are gone, but its coordinators are still listed with them.
@@ -153,8 +223,10 @@ impl Writes {
         let until = net.now + net.settings.outcome_patience;
         for handle in self.handles() {
             let single = &mut self.singles[handle];
-            let is_lost = net.outcomes.get(single.coordinator).is_reached_by(endpoint);
-            if !is_lost || single.asked_until.is_some() {
+            if single.held.is_some() || single.asked_until.is_some() {
+                continue;
+            }
+            if !net.outcomes.get(single.coordinator).is_reached_by(endpoint) {
                 continue;
             }
             if self.batches.get(single.batch).is_none() {

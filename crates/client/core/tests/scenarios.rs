@@ -99,17 +99,12 @@ fn lone_readers_travel_together() {
             token
         })
         .collect();
-    // What went out before was swallowed by this test; break so that those are reported.
+    // What went out before was swallowed by this test; break so that those are asked for again.
     world.break_any();
     world.run_until_idle();
-    let lost = tokens
-        .iter()
-        .filter(|token| {
-            let batch = world.client.take_read(**token).unwrap();
-            batch.row(0) == Err(ErrorCode::ConnectionLost)
-        })
-        .count();
-    assert_eq!(lost, 100);
+    for token in tokens {
+        assert!(world.client.take_read(token).unwrap().row(0).unwrap().is_some());
+    }
     let tokens: Vec<Token> = (0..100u64)
         .map(|key| {
             let mut batch = ReadBatch::new(shape);
@@ -468,8 +463,8 @@ fn a_silent_node_is_given_up() {
     let mut batch = ReadBatch::new(shape);
     batch.push(&1u64.to_le_bytes()).unwrap();
     let token = world.client.read(batch, Urgency::Now).unwrap();
-    // Time passes and nothing moves but the client's own output.
-    for _ in 0..70 {
+    // Time passes and nothing moves but the client's own output: the node does not answer, nor a greeting.
+    for _ in 0..130 {
         world.advance(100_000);
     }
     assert_eq!(world.client.take_read(token).unwrap().row(0), Err(ErrorCode::ConnectionLost));

@@ -2,11 +2,13 @@
 //!
 //! [`ScriptedNode`] speaks the whole protocol of an API node and stores rows in a map: the node without the world. A
 //! test decides when which of its answers arrive, and when it breaks. It knows no locks and no time-outs; what needs
-//! those is tested against a real data node.
+//! those is tested against a real data node. [`ScriptedCluster`] is several of them behind sockets of this machine.
 
+mod cluster;
 mod scripted_node;
 mod store;
 
+pub use cluster::ScriptedCluster;
 pub use scripted_node::{Layout, ScriptedNode};
 
 /// In a documented example: connects to the data node at this address instead of the one that is shown.

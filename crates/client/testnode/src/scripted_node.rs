@@ -42,6 +42,30 @@ impl Default for Layout {
     }
 }
 
+impl Layout {
+    /// A node that is made like that, as a member of the first view.
+    pub(crate) fn member(&self, id: NodeId, incarnation: u32) -> Member {
+        let Layout { data_managers, connections, .. } = *self;
+        let hosts = |c| ConnectionHosts {
+            data_managers: (0..data_managers).filter(|d| d % connections == c).collect(),
+            coordinators: vec![c],
+        };
+        let member = Member::started(id, Incarnation(incarnation), 0, data_managers, connections);
+        member.with_connections((0..connections).map(hosts).collect())
+    }
+}
+
+/// What the nodes of a cluster know together, beside tables and rows.
+#[derive(Default)]
+pub(crate) struct Common {
+    /// Incarnation and ticket of each client that was admitted.
+    tickets: BTreeMap<u8, (u32, u64)>,
+    /// Transactions whose coordinators have died, with their epochs (`None`: rolled back).
+    inherited: BTreeMap<u64, Option<u64>>,
+    /// The newest epoch.
+    epoch: u64,
+}
+
 /// One client's session.
 struct Session {
     incarnation: u32,
@@ -85,8 +109,12 @@ type Queue = VecDeque<Vec<u8>>;
 
 /// A data node for tests that answers when the test says so.
 pub struct ScriptedNode {
+    id: NodeId,
     layout: Layout,
     store: Store,
+    common: Common,
+    /// The view, if there are other nodes.
+    cluster: Option<ClusterView>,
     sessions: BTreeMap<u8, Session>,
     /// Which client, and which of its connections, each connection of the test is.
     connections: BTreeMap<usize, (u8, u16)>,
@@ -104,14 +132,15 @@ pub struct ScriptedNode {
     pub refuses_scans: u32,
 }
 
-const NODE: NodeId = NodeId(1);
-
 impl ScriptedNode {
     /// A node without tables.
     pub fn new(layout: Layout) -> Self {
         ScriptedNode {
+            id: NodeId(1),
             layout,
             store: Store::default(),
+            common: Common::default(),
+            cluster: None,
             sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -122,6 +151,37 @@ impl ScriptedNode {
             handled: BTreeMap::new(),
             refuses_reads: 0,
             refuses_scans: 0,
+        }
+    }
+
+    /// One of the nodes of a cluster.
+    pub(crate) fn of_cluster(id: NodeId, layout: Layout, view: ClusterView) -> Self {
+        ScriptedNode { id, cluster: Some(view), ..ScriptedNode::new(layout) }
+    }
+
+    /// Exchanges what all nodes of a cluster have in common: the nodes take turns with it.
+    pub(crate) fn exchange(&mut self, store: &mut Store, common: &mut Common) {
+        std::mem::swap(&mut self.store, store);
+        std::mem::swap(&mut self.common, common);
+        let newest = self.epoch.max(common.epoch).max(self.common.epoch);
+        (self.epoch, common.epoch, self.common.epoch) = (newest, newest, newest);
+    }
+
+    /// There is another view; clients get it.
+    pub(crate) fn adopt(&mut self, view: &ClusterView) {
+        self.cluster = Some(view.clone());
+        let apis: Vec<u8> = self.sessions.keys().copied().collect();
+        let membership = Address::new(self.id, BlockNumber::Membership, 0);
+        for api in apis {
+            self.send(api, membership, SignalNumber::ViewChangedOrder, |w| cold::write(w, view));
+        }
+    }
+
+    /// What its successor must know of a node that has died: all outcomes.
+    pub(crate) fn bequeath(&mut self, common: &mut Common) {
+        for outcomes in std::mem::take(&mut self.sessions).into_values().flat_map(|session| session.outcomes)
+        {
+            common.inherited.extend(outcomes.kept);
         }
     }
 
@@ -188,6 +248,16 @@ impl ScriptedNode {
         closed
     }
 
+    /// The client of a connection, if it was admitted.
+    pub(crate) fn client_of(&self, connection: usize) -> Option<u8> {
+        self.connections.get(&connection).map(|(api, _)| *api)
+    }
+
+    /// All connections of a client.
+    pub(crate) fn connections_of(&self, api: u8) -> Vec<usize> {
+        self.connections.iter().filter(|(_, (of, _))| *of == api).map(|(at, _)| *at).collect()
+    }
+
     /// All open transactions have been idle for too long: they are rolled back, and their clients are notified.
     pub fn give_up_idle(&mut self) {
         let mut given_up = Vec::new();
@@ -198,7 +268,7 @@ impl ScriptedNode {
             }
         }
         for (api, coordinator, answer) in given_up {
-            let at = Address::new(NODE, BlockNumber::Coordinator, coordinator);
+            let at = Address::new(self.id, BlockNumber::Coordinator, coordinator);
             self.send(api, at, SignalNumber::TransactionRefuse, |w| {
                 w.put(&answer);
             });
@@ -214,6 +284,7 @@ impl ScriptedNode {
     /// The grace time of a client that is not connected is over: it is declared failed.
     pub fn declare_failed(&mut self) {
         self.sessions.retain(|_, session| session.connections.iter().any(Option::is_some));
+        self.common.tickets.retain(|api, _| self.sessions.contains_key(api));
     }
 
     /// Whether no transaction and no scan is open.
@@ -234,13 +305,8 @@ impl ScriptedNode {
     }
 
     fn view(&self) -> ClusterView {
-        let Layout { data_managers, connections, .. } = self.layout;
-        let hosts = |c| ConnectionHosts {
-            data_managers: (0..data_managers).filter(|d| d % connections == c).collect(),
-            coordinators: vec![c],
-        };
-        let member = Member::started(NODE, Incarnation(self.incarnation), 0, data_managers, connections);
-        ClusterView::first(vec![member.with_connections((0..connections).map(hosts).collect())])
+        let alone = || ClusterView::first(vec![self.layout.member(self.id, self.incarnation)]);
+        self.cluster.clone().unwrap_or_else(alone)
     }
 
     fn session_of(&mut self, connection: usize) -> Option<(u8, &mut Session)> {
@@ -294,6 +360,8 @@ impl ScriptedNode {
             SignalNumber::KeyReadRequest => self.on_key_read(api, at, frame),
             SignalNumber::TransactionRequest => self.on_transaction(api, at, frame),
             SignalNumber::OutcomeRequest => self.on_outcome_request(api, at, frame),
+            SignalNumber::InheritedOutcomeRequest => self.on_inherited_outcome_request(api, at, frame),
+            SignalNumber::OutcomesReleasedOrder => Some(()),
             SignalNumber::OutcomesSeenOrder => {
                 let (order, _) = frame.head::<OutcomesSeenOrder>()?;
                 assert_eq!(TransactionId(order.owner.get()).api(), NodeId(api));
@@ -343,11 +411,19 @@ impl ScriptedNode {
     }
 
     fn on_hello(&mut self, connection: usize, hello: HelloRequest) -> Option<()> {
-        let driver = Address::new(NODE, BlockNumber::Driver, 0);
+        let driver = Address::new(self.id, BlockNumber::Driver, 0);
         if hello.magic != MAGIC || hello.version != PROTOCOL_VERSION {
             return None;
         }
+        if hello.connected.contains(&self.id.0) {
+            return self.refuse_hello(connection, ErrorCode::SameDataNode);
+        }
         let api = if hello.ticket != 0 {
+            let is_of_cluster =
+                self.common.tickets.get(&hello.node) == Some(&(hello.incarnation, hello.ticket));
+            if is_of_cluster && !self.sessions.contains_key(&hello.node) {
+                self.sessions.insert(hello.node, self.session(hello.incarnation, hello.ticket));
+            }
             let known = self.sessions.get(&hello.node);
             if known.is_none_or(|l| l.ticket != hello.ticket || l.incarnation != hello.incarnation) {
                 return self.refuse_hello(connection, ErrorCode::UnknownOutcome);
@@ -363,19 +439,9 @@ impl ScriptedNode {
                 return self.refuse_hello(connection, ErrorCode::NodeIdInUse);
             }
             self.tickets += 1;
-            let count = usize::from(self.layout.connections);
-            self.sessions.insert(
-                wanted,
-                Session {
-                    incarnation: hello.incarnation,
-                    ticket: self.tickets << 8 | u64::from(self.incarnation),
-                    connections: vec![None; count],
-                    outcomes: (0..count).map(|_| Outcomes::default()).collect(),
-                    open: BTreeMap::new(),
-                    scans: BTreeMap::new(),
-                    ranges: BTreeMap::new(),
-                },
-            );
+            let ticket = self.tickets << 8 | u64::from(self.incarnation);
+            self.common.tickets.insert(wanted, (hello.incarnation, ticket));
+            self.sessions.insert(wanted, self.session(hello.incarnation, ticket));
             wanted
         };
         let view = self.view();
@@ -383,7 +449,7 @@ impl ScriptedNode {
         *session.connections.get_mut(usize::from(hello.connection))? = Some(connection);
         let body = HelloConfirm {
             version: PROTOCOL_VERSION,
-            node: NODE.0,
+            node: self.id.0,
             incarnation: self.incarnation,
             cluster_incarnation: u64::from(self.incarnation),
             database: u64::from(self.incarnation),
@@ -400,9 +466,23 @@ impl ScriptedNode {
         Some(())
     }
 
+    fn session(&self, incarnation: u32, ticket: u64) -> Session {
+        let count = usize::from(self.layout.connections);
+        Session {
+            incarnation,
+            ticket,
+            connections: vec![None; count],
+            outcomes: (0..count).map(|_| Outcomes::default()).collect(),
+            open: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+        }
+    }
+
     fn refuse_hello(&mut self, connection: usize, code: ErrorCode) -> Option<()> {
-        let body = Refusal { request: 0, code: code as u16, detail: String::new() };
-        let driver = Address::new(NODE, BlockNumber::Driver, 0);
+        let request = if code == ErrorCode::SameDataNode { u32::from(self.id.0) } else { 0 };
+        let body = Refusal { request, code: code as u16, detail: String::new() };
+        let driver = Address::new(self.id, BlockNumber::Driver, 0);
         let refuse = SignalNumber::HelloRefuse;
         self.send_on(connection, Address::NONE, driver, refuse, |w| cold::write(w, &body));
         Some(())
@@ -412,6 +492,7 @@ impl ScriptedNode {
     pub fn restart(&mut self) {
         self.incarnation += 1;
         self.sessions.clear();
+        self.common.tickets.clear();
         self.connections.clear();
         self.queues.clear();
         self.input.clear();

@@ -66,12 +66,13 @@ impl ConnectOptions {
         let bad = |detail: String| Error::with_detail(ErrorCode::ClusterFailure, detail);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let settings = Settings {
+            addresses,
             cluster: self.cluster,
             node: self.node,
             incarnation: Incarnation(now.as_secs() as u32),
             ..Settings::default()
         };
-        let engine = Engine::start(settings, addresses, Span(self.spin.as_micros() as u64))
+        let engine = Engine::start(settings, Span(self.spin.as_micros() as u64))
             .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
         Ok(Handle { engine })
     }
@@ -97,7 +98,8 @@ pub struct InfoRows {
 
 impl Cluster {
     /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A
-    /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`.
+    /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`. One that
+    /// answers is enough: the cluster gives the addresses of the data nodes that are not listed.
     ///
     /// # Errors
     /// Why none of them could be connected.

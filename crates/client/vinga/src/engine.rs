@@ -43,7 +43,6 @@ use vinga_client_core::{Client, Command, LinkId, Readiness, Result, Settings, Sp
 use vinga_local::Socket;
 use vinga_local::link::signal;
 use vinga_local::time_slices::TimeSlices;
-use vinga_wire::handshake::CONNECTIONS_MAX;
 pub use waiting::answers as answers_on_this_thread;
 use waiting::{Parking, ThreadWaker, Waiters};
 
@@ -57,7 +56,6 @@ pub(crate) struct Engine {
     /// For threads that wait in a loop of their own; made when the first one asks.
     events: OnceLock<EventSet>,
     began: Instant,
-    addresses: Vec<String>,
     /// How long the reader looks again and again before it sleeps.
     spin: Span,
     /// There is, or has been, a connection by shared memory.
@@ -143,17 +141,15 @@ const BUFFER_BYTES_MAX: usize = 4 << 20;
 const NO_PANIC: &str = "no thread has panicked while it held the client";
 
 impl Engine {
-    /// An engine for data nodes at these addresses. It begins to connect at once.
-    pub fn start(mut settings: Settings, addresses: Vec<String>, spin: Span) -> io::Result<Arc<Self>> {
+    /// An engine for data nodes at the addresses of the settings. It begins to connect at once.
+    pub fn start(settings: Settings, spin: Span) -> io::Result<Arc<Self>> {
         let (alarm, alarmed) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         alarmed.set_nonblocking(true)?;
-        settings.endpoints = addresses.len() as u16;
-        let links = addresses.len() * usize::from(CONNECTIONS_MAX);
         let engine = Arc::new(Engine {
             state: Mutex::new(State {
                 client: Client::new(settings),
-                links: (0..links).map(|_| LinkState::default()).collect(),
+                links: Vec::new(),
                 sockets_version: 0,
                 watched: Vec::new(),
                 watched_version: 0,
@@ -179,7 +175,6 @@ impl Engine {
             io_thread: OnceLock::new(),
             events: OnceLock::new(),
             began: Instant::now(),
-            addresses,
             spin,
             has_shared: AtomicBool::new(false),
             reader_sleeps: AtomicBool::new(false),
@@ -411,8 +406,10 @@ impl Engine {
         while let Some(command) = state.client.next_command() {
             match command {
                 Command::Open(link) => {
+                    state.make_room(link);
                     state.close(link);
-                    connector::open(self, link, state.links[usize::from(link.0)].opening);
+                    let address = state.client.address(link.endpoint()).to_owned();
+                    connector::open(self, link, address, state.links[usize::from(link.0)].opening);
                 }
                 Command::Close(link) => {
                     state.close(link);
@@ -505,6 +502,13 @@ impl State {
             self.is_closed = true;
             self.links.iter_mut().for_each(LinkState::close);
             self.locals.clear();
+        }
+    }
+
+    /// There is a place for each connection that was ever to be opened: the cluster may give further addresses.
+    fn make_room(&mut self, link: LinkId) {
+        if self.links.len() <= usize::from(link.0) {
+            self.links.resize_with(usize::from(link.0) + 1, LinkState::default);
         }
     }
 

@@ -179,7 +179,8 @@ impl Cluster {
         Ok(SchemaEvents { handle: Arc::clone(&self.handle), token })
     }
 
-    /// How it stands with each address of a data node, in their order.
+    /// How it stands with each address of a data node: those that were given in their order, then those of further members
+    /// of the cluster.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.handle.engine.look(|client| client.endpoints())
     }

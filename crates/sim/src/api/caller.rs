@@ -16,6 +16,7 @@ use crate::online_backups::FinishedBackup;
 use crate::pipe::Delay;
 use crate::profile::Profile;
 use crate::schema::Changes;
+use crate::topology::address;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_base::{Epoch, Incarnation, NodeId};
@@ -221,6 +222,7 @@ impl Caller {
                 self.submit(cx, session, step);
             }
         }
+        self.note_ids(cx);
         self.watch_schema(cx);
         let mut news = std::mem::take(&mut self.news);
         self.client.take_news(&mut news);
@@ -283,6 +285,19 @@ fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
     client
 }
 
+/// The data nodes that a client is given the addresses of: mostly all, sometimes those of one node group, of which one is
+/// alive as long as the cluster is.
+fn addresses(profile: &Profile, random: &mut Rng) -> Vec<String> {
+    let groups = profile.groups.list();
+    let only = (random.u8(..3) == 0).then(|| groups[random.usize(..groups.len())]);
+    let given = (1..).zip(groups).filter(|&(_, &group)| only.is_none_or(|only| group == only));
+    let mut addresses: Vec<String> = given.map(|(node, _)| address(NodeId(node))).collect();
+    if random.bool() {
+        random.shuffle(&mut addresses);
+    }
+    addresses
+}
+
 /// Settings that differ from one client to the next, with times that fit those of the run.
 fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &mut Rng) -> Settings {
     let heartbeat = profile.heartbeat_interval / 2;
@@ -292,7 +307,7 @@ fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &
     // Mostly a question waits as long as it takes.
     let patience = if random.u8(..4) == 0 { random.u64(50_000..1_000_000) } else { 30_000_000 };
     Settings {
-        endpoints: profile.groups.list().len() as u16,
+        addresses: addresses(profile, random),
         cluster: String::new(),
         node: node.0,
         incarnation,
@@ -301,6 +316,7 @@ fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &
         greeting_timeout: Span(random.u64(50_000..500_000).max(8 * held_up)),
         reconnect_pause: (Span(random.u64(500..3_000)), Span(random.u64(3_000..50_000))),
         outcome_patience: Span(patience),
+        way_patience: Span(patience.min(20_000_000)),
         hold_max: Span(random.u64(..1_000)),
     }
 }

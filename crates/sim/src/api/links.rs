@@ -1,10 +1,11 @@
 //! The connections of an API node, as its client has them: opened and closed as it wants, with what waits to be sent.
 
 use crate::agenda::Time;
-use crate::api::LinkKey;
 use crate::pipe::Payload;
+use crate::topology::node_at;
 use crate::world::World;
 use std::collections::BTreeMap;
+use vinga_base::NodeId;
 use vinga_client_core::{Command, LinkId};
 use vinga_wire::ErrorCode;
 
@@ -52,33 +53,20 @@ impl Links {
     }
 }
 
-impl From<LinkId> for LinkKey {
-    /// Data nodes have the ids from 1, their addresses are given in that order.
-    fn from(link: LinkId) -> Self {
-        LinkKey { node: link.endpoint() as u8 + 1, index: link.connection() }
-    }
-}
-
-impl From<LinkKey> for LinkId {
-    fn from(key: LinkKey) -> Self {
-        LinkId::new(u16::from(key.node) - 1, key.index)
-    }
-}
-
 impl World {
     /// Does what a client wants done with connections.
     pub(crate) fn carry_out(&mut self, api: usize) {
         while let Some(command) = self.apis[api].caller.client.next_command() {
             match command {
                 Command::Open(link) => {
-                    let connection = self.open_connection(api, link.into());
+                    let connection = self.open_connection(api, link, self.node_of(api, link));
                     let link_of =
                         Link { connection, is_open: false, partial: Vec::new(), unsent: Vec::new() };
                     self.apis[api].links.list.insert(link, link_of);
                 }
                 Command::Close(link) => {
                     self.check_reason(api, link);
-                    if LinkKey::from(link).node <= self.president() {
+                    if self.node_of(api, link).0 <= self.president() {
                         self.apis[api].caller.on_notifier_lost();
                     }
                     let Some(closed) = self.apis[api].links.list.remove(&link) else { continue };
@@ -89,6 +77,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The data node to which a client's connection leads.
+    fn node_of(&self, api: usize, link: LinkId) -> NodeId {
+        node_at(self.apis[api].caller.client.address(link.endpoint()))
     }
 
     /// A client must never find fault with what a data node sends.
@@ -103,7 +96,7 @@ impl World {
     /// A connection that was asked for is there, or can't be had.
     pub(crate) fn on_connection_opened(&mut self, connection: usize, is_open: bool) {
         let (api, start) = (self.connections[connection].api, self.connections[connection].start);
-        let link: LinkId = self.connections[connection].link.into();
+        let link = self.connections[connection].client_link;
         let node = &mut self.apis[api];
         let is_wanted = node.is_alive && node.start == start;
         let wanted = node.links.get_mut(link, connection).filter(|_| is_wanted);
@@ -129,7 +122,7 @@ impl World {
 
     /// A connection has ended behind all that came on it.
     pub(crate) fn on_api_connection_end(&mut self, api: usize, connection: usize) {
-        let link: LinkId = self.connections[connection].link.into();
+        let link = self.connections[connection].client_link;
         if self.apis[api].links.get_mut(link, connection).is_some() {
             self.break_pipe(self.connections[connection].up);
             self.apis[api].caller.client.on_broken(link, "the connection is closed");

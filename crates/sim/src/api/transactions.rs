@@ -205,6 +205,36 @@ impl Caller {
         Ok(())
     }
 
+    /// The client may have begun transactions again whose first batches are under way: they have other ids then. What was
+    /// before is a transaction that was rolled back, whose locks data nodes may hold for a while.
+    pub(super) fn note_ids(&self, cx: &mut Surroundings<'_>) {
+        for transaction in self.sessions.iter().filter_map(|session| session.transaction.as_ref()) {
+            let Some(id) = self.client.transaction_id(transaction.token) else { continue };
+            let record = &mut cx.history.transactions[transaction.index];
+            let before = std::mem::replace(&mut record.id, id.0);
+            if before == 0 || before == id.0 {
+                continue;
+            }
+            let fate = Fate::RolledBack { error: Some(ErrorCode::ConnectionLost), operation: 0 };
+            let mut given_up = Transaction { id: before, ended: Some(cx.now), fate, ..record.clone() };
+            for (event, before) in record.events.iter_mut().zip(&mut given_up.events) {
+                if let (Event::Operation(record), Event::Operation(before)) = (event, before) {
+                    record.sent = cx.now;
+                    // Nobody writes a value twice; what is left of a change is its lock.
+                    if before.operation.kind.is_change() {
+                        before.operation.kind = OperationKind::ReadExclusive;
+                        (before.operation.body, before.operation.condition) = (Body::None, None);
+                    }
+                }
+            }
+            if let Some(at) = &mut record.commit_sent {
+                *at = cx.now;
+            }
+            cx.mark("client begins a transaction again");
+            cx.history.transactions.push(given_up);
+        }
+    }
+
     /// The sessions give up what they have under way: a commit is stopped, what else waits is rolled back.
     pub fn give_up_batches(&mut self, cx: &mut Surroundings<'_>) {
         for session in 0..self.sessions.len() {

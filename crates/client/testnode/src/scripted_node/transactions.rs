@@ -1,10 +1,11 @@
 //! Transactions: batches of operations, and outcomes that are asked for later.
 
-use super::{NODE, Open, Outcomes, ScriptedNode};
+use super::{Open, Outcomes, ScriptedNode};
 use crate::store::{Changes, partition};
 use vinga_base::{NodeId, TransactionId};
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation};
+use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{
     FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START, OperationError, Outcome, OutcomeConfirm,
     OutcomeRequest, TransactionAnswer, TransactionHead, TransactionRow,
@@ -135,7 +136,7 @@ impl ScriptedNode {
 
     fn send_row(&mut self, api: u8, id: u64, operation: &Operation<'_>, row: Option<Vec<u8>>) {
         let instance = partition(operation.key, self.layout.data_managers);
-        let data_manager = Address::new(NODE, BlockNumber::DataManager, instance);
+        let data_manager = Address::new(self.id, BlockNumber::DataManager, instance);
         let body = TransactionRow {
             transaction: U64::new(id),
             epoch: U64::new(self.epoch),
@@ -168,6 +169,28 @@ impl ScriptedNode {
             request: question.request,
             outcome_number: U32::new(number),
             outcome: outcome as u8,
+            unused: [0; 3],
+        };
+        self.send(api, at, SignalNumber::OutcomeConfirm, |w| {
+            w.put(&body);
+        });
+        Some(())
+    }
+
+    pub(super) fn on_inherited_outcome_request(
+        &mut self,
+        api: u8,
+        at: Address,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (question, _) = frame.head::<InheritedOutcomeRequest>()?;
+        let epoch = self.common.inherited.get(&question.transaction.get()).copied().flatten();
+        let body = OutcomeConfirm {
+            transaction: question.transaction,
+            epoch: U64::new(epoch.unwrap_or(0)),
+            request: question.request,
+            outcome_number: U32::ZERO,
+            outcome: epoch.map_or(Outcome::NotFound, |_| Outcome::Committed) as u8,
             unused: [0; 3],
         };
         self.send(api, at, SignalNumber::OutcomeConfirm, |w| {

@@ -17,9 +17,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const LOCAL: &str = "unix:";
 
 /// Begins to open a connection; the machine is informed how it went.
-pub fn open(engine: &Arc<Engine>, link: LinkId, opening: u64) {
+pub fn open(engine: &Arc<Engine>, link: LinkId, address: String, opening: u64) {
     let engine = Arc::clone(engine);
-    let address = engine.addresses[usize::from(link.endpoint())].clone();
     let builder = thread::Builder::new().name("vinga-connect".into());
     // Without a thread there is no connection; the greeting's time-out ends the attempt.
     let _ = builder.spawn(move || {

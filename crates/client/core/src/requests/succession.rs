@@ -1,0 +1,193 @@
+//! What becomes of requests when the president is lost: its dictionary is the one that answers.
+//!
+//! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is connected
+//! again; what may be carried out once only has an unknown outcome. After a while without a president whoever waits gets
+//! an error.
+//!
+//! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have been
+//! carried out before its answer was lost; then the same request is refused the second time, as this client has fenced the
+//! table already. That fence is lifted, and the requester may try again. Nobody has been given it before. A request to
+//! lift one goes on until it is answered, whether anybody waits or not, and so does one for a fence that nobody wants any
+//! more: no fence is left behind as long as the session lives.
+
+use super::{Answer, Fence, Lock, Request, Requests, lifts_fence};
+use crate::error::{Error, Result};
+use crate::link::LinkId;
+use crate::net::{Net, TokenKind};
+use alloc::vec::Vec;
+use vinga_base::NodeId;
+use vinga_base::pool::Handle;
+use vinga_base::time::{Span, Tick};
+use vinga_wire::schema::SchemaChange;
+use vinga_wire::{Address, BlockNumber, ErrorCode};
+
+/// How often it is looked whether somebody has waited for too long.
+const CHECK: Span = Span::from_millis(50);
+
+impl Requests {
+    /// All connections to an endpoint are gone.
+    pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
+        for handle in self.handles() {
+            let waiting = &mut self.pool[handle];
+            if !waiting.is_sent || waiting.link.endpoint() != endpoint {
+                continue;
+            }
+            let lock = core::mem::replace(&mut waiting.lock, Lock::None);
+            // Whoever has taken the lock asks whether it is still there; it has no answer to come.
+            if waiting.answer.is_some() && lock != Lock::Held
+                || waiting.answer.is_none() && lock == Lock::Held
+            {
+                continue;
+            }
+            if waiting.request.is_some() {
+                if !waiting.was_lost {
+                    waiting.until = net.now + net.settings.way_patience;
+                }
+                (waiting.is_sent, waiting.was_lost) = (false, true);
+                self.unsent += 1;
+            } else if waiting.is_abandoned {
+                // It goes with the connection.
+                self.remove(handle);
+            } else {
+                waiting.answer = Some(Err(if waiting.changes {
+                    Error::with_detail(ErrorCode::UnknownOutcome, "a change of the schema was under way")
+                } else {
+                    Error::new(ErrorCode::ConnectionLost)
+                }));
+                net.notify(TokenKind::Request, handle);
+            }
+        }
+    }
+
+    /// Sends what waits, if the president is connected; else those get an error who have waited for too long, or later than
+    /// one may be hoped for.
+    pub fn go_on(&mut self, net: &mut Net, president: Option<(NodeId, LinkId)>, awaited_until: Tick) {
+        if self.unsent == 0 {
+            return;
+        }
+        let way = president.map(|(node, link)| (Address::new(node, BlockNumber::Dictionary, 0), link));
+        for handle in self.handles() {
+            let waiting = &self.pool[handle];
+            if waiting.is_sent || waiting.answer.is_some() && !waiting.goes_on {
+                continue;
+            }
+            if let Some(way) = way {
+                self.send(net, handle, way);
+            } else if net.now >= waiting.until.min(awaited_until) {
+                self.give_up(net, handle);
+            }
+        }
+    }
+
+    /// When [`Requests::go_on`] is to be called, though no connection has changed.
+    pub fn due_at(&self, net: &Net) -> Option<Tick> {
+        (self.unsent > 0).then(|| net.now + CHECK)
+    }
+
+    /// Whoever waits for it has waited for too long.
+    fn give_up(&mut self, net: &mut Net, handle: Handle) {
+        let waiting = &mut self.pool[handle];
+        if waiting.is_abandoned || waiting.answer.is_some() {
+            return;
+        }
+        let is_lifted = waiting.request.as_ref().is_some_and(lifts_fence);
+        waiting.goes_on = is_lifted || waiting.fence != Fence::None && waiting.was_lost;
+        let code = match (waiting.was_lost, waiting.changes) {
+            (true, true) => ErrorCode::UnknownOutcome,
+            (true, false) => ErrorCode::ConnectionLost,
+            (false, _) => ErrorCode::ClusterFailure,
+        };
+        waiting.answer = Some(Err(Error::new(code)));
+        net.notify(TokenKind::Request, handle);
+    }
+
+    /// Nobody waits for a request about a write fence any more: it goes on all the same until no fence is left. Whether
+    /// there is anything to go on with.
+    pub(super) fn keep_lifting(&mut self, handle: Handle) -> bool {
+        let Some(waiting) = self.pool.get_mut(handle) else { return false };
+        let is_lifting = waiting.request.as_ref().is_some_and(lifts_fence);
+        if waiting.fence == Fence::None && !is_lifting {
+            return false;
+        }
+        if core::mem::replace(&mut waiting.is_abandoned, true) {
+            return true;
+        }
+        match waiting.answer.take() {
+            None => {
+                let was_never_sent = !waiting.is_sent && !waiting.was_lost && !is_lifting;
+                !was_never_sent
+            }
+            Some(_) if waiting.goes_on => true,
+            Some(Ok(Answer::Changed(Some(record)))) if waiting.fence == Fence::Wanted => {
+                self.lift(handle, record.table);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// An answer to a request about a write fence; returns what its requester is answered, `None` if that comes later.
+    pub(super) fn after_fence(&mut self, handle: Handle, answer: Result<Answer>) -> Option<Result<Answer>> {
+        let waiting = &mut self.pool[handle];
+        let is_unwanted = waiting.is_abandoned || waiting.goes_on;
+        match (waiting.fence, answer) {
+            (Fence::Wanted, Ok(Answer::Changed(Some(record)))) if is_unwanted => {
+                self.lift(handle, record.table);
+                None
+            }
+            // The request that was lost may have been carried out.
+            (Fence::Wanted, Err(error)) if waiting.was_lost && error.code() == ErrorCode::SchemaBusy => {
+                waiting.failure = Some(error);
+                match &waiting.request {
+                    Some(Request::ChangeSchema(SchemaChange::FenceTable { name, .. })) => {
+                        let name = name.clone();
+                        waiting.fence = Fence::Sought;
+                        self.ask_instead(handle, Request::DescribeTable(name));
+                        None
+                    }
+                    _ => waiting.failure.take().map(Err),
+                }
+            }
+            (Fence::Sought, Ok(Answer::Table(record))) => {
+                self.lift(handle, record.table);
+                None
+            }
+            (Fence::Sought | Fence::Lifted, answer) => Some(waiting.failure.take().map_or(answer, Err)),
+            (Fence::None | Fence::Wanted, answer) => Some(answer),
+        }
+    }
+
+    /// The write fence of a table is lifted, if this client has it.
+    fn lift(&mut self, handle: Handle, table: u32) {
+        self.pool[handle].fence = Fence::Lifted;
+        self.ask_instead(handle, Request::ChangeSchema(SchemaChange::LiftFence { table }));
+    }
+
+    /// Another request takes the place of one that was answered, and is to be sent.
+    fn ask_instead(&mut self, handle: Handle, request: Request) {
+        let waiting = &mut self.pool[handle];
+        waiting.request = Some(request);
+        if core::mem::replace(&mut waiting.is_sent, false) {
+            self.unsent += 1;
+        }
+    }
+
+    /// It is over, and nobody waits for that; but the answer that it is not known may not have been taken.
+    pub(super) fn end_unawaited(&mut self, handle: Handle) {
+        let waiting = &mut self.pool[handle];
+        if waiting.answer.is_some() {
+            waiting.goes_on = false;
+        } else {
+            self.remove(handle);
+        }
+    }
+
+    /// Whether something goes on that nobody waits for.
+    pub fn has_unawaited(&self) -> bool {
+        self.pool.iter().any(|(_, waiting)| waiting.is_abandoned || waiting.goes_on)
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        self.pool.iter().map(|(handle, _)| handle).collect()
+    }
+}
