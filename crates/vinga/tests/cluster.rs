@@ -71,7 +71,6 @@ fn read_all(cluster: &Cluster, table: &Table) {
 }
 
 #[test]
-#[ignore = "needs links between data nodes"]
 fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     let folder = Folder::new();
     let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
@@ -143,7 +142,6 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
 }
 
 #[test]
-#[ignore = "needs links between data nodes"]
 fn node_groups_share_the_rows() {
     let folder = Folder::new();
     let (ok, text) = up(&folder, &["--data-nodes", "4", "--replicas", "2", "--port", "0"]);
@@ -164,7 +162,6 @@ fn node_groups_share_the_rows() {
 
 /// One that is started alone waits for the other, and `vinga up` starts what is missing.
 #[test]
-#[ignore = "needs links between data nodes"]
 fn a_node_waits_for_the_others() {
     let folder = Folder::new();
     let (ok, text) = up(&folder, &["--data-nodes", "2", "--port", "0"]);
@@ -188,7 +185,6 @@ fn a_node_waits_for_the_others() {
 }
 
 #[test]
-#[ignore = "needs links between data nodes"]
 fn the_demo_shows_a_session_on_several_data_nodes() {
     let folder = Folder::new();
     let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
@@ -201,7 +197,6 @@ fn the_demo_shows_a_session_on_several_data_nodes() {
 }
 
 #[test]
-#[ignore = "needs links between data nodes"]
 fn sql_nodes_know_all_data_nodes() {
     let folder = Folder::new();
     let sql = ["--sql-nodes", "1", "--sql-port", "0"];

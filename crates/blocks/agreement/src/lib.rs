@@ -158,7 +158,12 @@ impl Agreement {
         Some(())
     }
 
-    fn schedule_beat(&mut self, cx: &mut Context<'_>) {
+    /// Sends heartbeats, and will do so again.
+    fn beat(&mut self, cx: &mut Context<'_>) {
+        let body = NodeHeartbeatBody { sent: U64::new(cx.now().0), view: U32::new(self.view.number().0) };
+        for node in self.peers.served() {
+            cx.frame(SignalNumber::NodeHeartbeatRequest, Self::address_of(node)).put(&body);
+        }
         self.beat_due = cx.now() + self.settings.heartbeat_interval;
         cx.send_after(self.settings.heartbeat_interval, Timer::Beat.token());
     }
@@ -173,11 +178,7 @@ impl Agreement {
             self.peers.forgive(cx.now(), late);
             self.round.iter_mut().for_each(|round| round.forgive(cx.now(), late));
         }
-        let body = NodeHeartbeatBody { sent: U64::new(cx.now().0), view: U32::new(self.view.number().0) };
-        for node in self.peers.served() {
-            cx.frame(SignalNumber::NodeHeartbeatRequest, Self::address_of(node)).put(&body);
-        }
-        self.schedule_beat(cx);
+        self.beat(cx);
         self.look_at_round(cx);
         self.report(cx);
         self.act(cx);
@@ -316,7 +317,7 @@ impl Block for Agreement {
         self.peers = Peers::of(&self.view, self.settings.node, cx.now());
         self.renew_lease(cx);
         if self.view.members().len() > 1 {
-            self.schedule_beat(cx);
+            self.beat(cx);
         }
     }
 

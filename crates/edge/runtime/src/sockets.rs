@@ -456,13 +456,14 @@ impl Sockets {
             return;
         }
         let (api, peer) = (connection.api, connection.peer);
+        let kind = if connection.is_link { "data node" } else { "API node" };
         let reason = match &why {
             Broken::Ended | Broken::Failed(_) => None,
             Broken::Rule(code, _) => Some(*code),
         };
         if switchboard.close(api, reason) == Closing::Begins {
             let (level, text) = reported(&why);
-            self.lines.write(level, WHO, format_args!("API node {api} ({peer}): {text}"));
+            self.lines.write(level, WHO, format_args!("{kind} {api} ({peer}): {text}"));
         }
     }
 
