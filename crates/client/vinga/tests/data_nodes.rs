@@ -208,6 +208,27 @@ fn futures_outlive_a_data_node() {
     assert_eq!(found.into_iter().flatten().count(), ROWS as usize);
 }
 
+/// A scan goes on at the next owner behind what has come.
+#[test]
+fn a_scan_outlives_a_data_node() {
+    let nodes = ScriptedCluster::start(2, LAYOUT, listed);
+    let cluster = Cluster::connect(nodes.address(1)).expect("it answers");
+    let table = table(&cluster);
+    nodes.hold_answers(2, true);
+    let found = thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            let scan = cluster.scan(&table, |scan| scan).expect("it begins");
+            scan.map(|row| row.map(|_| ())).collect::<Result<Vec<_>, _>>()
+        });
+        eventually("it has arrived", || nodes.handled(2, SignalNumber::ScanOpenRequest) > 0);
+        nodes.kill(2);
+        thread::sleep(Duration::from_millis(20));
+        nodes.go_on_without(2);
+        scanning.join().expect("it does not panic").expect("it goes on")
+    });
+    assert_eq!(found.len(), ROWS as usize);
+}
+
 #[test]
 fn everything_ends_when_all_data_nodes_die() {
     let nodes = ScriptedCluster::start(2, LAYOUT, listed);
