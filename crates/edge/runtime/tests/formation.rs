@@ -1,0 +1,207 @@
+//! Data nodes of one process find each other, exchange signals by their links, refuse each other, and lose each other.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::HANG_GUARD;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, Host, Prefetch};
+use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
+use vinga_wire::agreement::LinkBody;
+use vinga_wire::view::{ClusterView, ConnectionHosts, Member, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U32, cold};
+
+/// Signals that each coordinator sends to each coordinator of the other nodes.
+const SIGNALS: u32 = 2_000;
+
+/// What the blocks of a node have received.
+#[derive(Default)]
+struct Records {
+    /// By sender and receiver: how many signals, all in order.
+    received: Mutex<BTreeMap<(Address, Address), u32>>,
+    /// By thread: the members of the view that it has adopted.
+    views: Mutex<BTreeMap<u16, Vec<u8>>>,
+    /// Nodes whose links were reported to be closed.
+    closed: Mutex<Vec<u8>>,
+}
+
+/// A coordinator on each thread, which sends numbers to all of other nodes; and agreement on the first thread, which leaves
+/// out every node whose links are closed.
+struct Talker {
+    node: NodeId,
+    thread: u16,
+    records: Arc<Records>,
+    view: ClusterView,
+}
+
+impl Talker {
+    fn on_link_closed(&mut self, cx: &mut Context<'_>, link: LinkBody) {
+        self.records.closed.lock().unwrap().push(link.node.0);
+        self.view = self.view.without(&[link.node]);
+        let driver = cx.driver();
+        cold::write(&mut cx.frame(SignalNumber::LinkCloseOrder, driver), &link);
+        cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &self.view);
+    }
+}
+
+impl Host for Talker {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.view = cx.view().clone();
+        let mut cx = cx.for_block(Address::new(self.node, BlockNumber::Coordinator, self.thread));
+        for member in self.view.members().iter().filter(|member| member.node != self.node) {
+            for instance in 0..member.coordinators {
+                let receiver = Address::new(member.node, BlockNumber::Coordinator, instance);
+                for number in 0..SIGNALS {
+                    cx.frame(SignalNumber::EpochOrder, receiver).put(&U32::new(number));
+                }
+            }
+        }
+    }
+
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        match frame.signal() {
+            Some(SignalNumber::EpochOrder) => {
+                let sender = frame.sender();
+                assert!(cx.view().has(sender.node()), "{sender} is no member any more");
+                let (number, _) = frame.head::<U32>().expect("a number");
+                let mut received = self.records.received.lock().unwrap();
+                let count = received.entry((sender, frame.receiver())).or_default();
+                assert_eq!(number.get(), *count, "signals of {sender} come in their order");
+                *count += 1;
+            }
+            Some(SignalNumber::LinkClosedReport) => {
+                self.on_link_closed(cx, cold::read(frame).expect("a driver sends whole reports"));
+            }
+            signal => panic!("{signal:?} came"),
+        }
+    }
+
+    fn view_changed(&mut self, _: &mut Context<'_>, change: &ViewChange) {
+        let members = change.new.members().iter().map(|member| member.node.0).collect();
+        self.records.views.lock().unwrap().insert(self.thread, members);
+    }
+
+    fn slice(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
+/// Settings of a node with this many threads, and of others at these addresses.
+fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings {
+    let mut settings = support::settings(threads);
+    let node = NodeId(node);
+    let connections = vec![ConnectionHosts::default(); usize::from(threads)];
+    let member = Member::started(node, Incarnation(u32::from(node.0)), 0, 1, threads);
+    settings.node = node;
+    settings.incarnation = member.incarnation;
+    settings.view = Arc::new(ClusterView::first(vec![member.with_connections(connections)]));
+    settings.listen = addresses[usize::from(node.0) - 1];
+    let other = |(node, &address)| OtherDataNode { node: NodeId(node), group: 0, address };
+    let all = (1..).zip(addresses).map(other);
+    settings.others = all.filter(|other| other.node != node).collect();
+    settings.instances.push((BlockNumber::Agreement, 0));
+    settings.instances.extend((0..threads).map(|thread| (BlockNumber::Info, thread)));
+    settings
+}
+
+/// Addresses that nobody listens on.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+fn start(settings: ProcessSettings) -> Result<(NodeProcess, Arc<Records>), String> {
+    let records = Arc::new(Records::default());
+    let node = settings.node;
+    let make_host = {
+        let records = records.clone();
+        move |thread, _: &_| Talker { node, thread, records: records.clone(), view: ClusterView::default() }
+    };
+    NodeProcess::start(settings, make_host).map(|process| (process, records))
+}
+
+/// Starts all of them at the same time.
+fn start_all(all: Vec<ProcessSettings>) -> Vec<(NodeProcess, Arc<Records>)> {
+    let starts: Vec<_> = all.into_iter().map(|settings| thread::spawn(|| start(settings))).collect();
+    starts.into_iter().map(|start| start.join().unwrap().expect("they find each other")).collect()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < HANG_GUARD, "it never happened: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn nodes_find_each_other_and_exchange_signals_in_order() {
+    let addresses = addresses(3);
+    let threads = [1, 3, 2];
+    let all = (1..).zip(threads).map(|(node, threads)| settings(node, threads, &addresses)).collect();
+    let nodes = start_all(all);
+    for ((node, records), own) in nodes.iter().zip(threads) {
+        let pairs = usize::from(own * (threads.iter().sum::<u16>() - own));
+        wait_until("all signals have come", || {
+            let received = records.received.lock().unwrap();
+            received.len() == pairs && received.values().all(|&count| count == SIGNALS)
+        });
+        assert!(records.closed.lock().unwrap().is_empty(), "{}", node.address());
+    }
+    // One leaves; all threads of the others adopt a view without it.
+    let mut nodes = nodes;
+    let (second, _) = nodes.remove(1);
+    second.stop();
+    for ((_, records), threads) in nodes.iter().zip([1, 2]) {
+        wait_until("all threads have the next view", || {
+            let views = records.views.lock().unwrap();
+            views.len() == threads && views.values().all(|members| *members == [1, 3])
+        });
+        assert_eq!(*records.closed.lock().unwrap(), [2], "one report for all links");
+    }
+    nodes.into_iter().for_each(|(node, _)| node.stop());
+}
+
+#[test]
+fn a_node_that_comes_too_late_is_refused() {
+    let addresses = addresses(2);
+    let nodes = start_all(vec![settings(1, 1, &addresses), settings(2, 1, &addresses)]);
+    let mut nodes = nodes.into_iter();
+    let ((first, records), (second, _)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    second.stop();
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    let why = start(settings(2, 1, &addresses)).err().expect("it can't return");
+    assert!(why.contains("20030") && why.contains("data node 1"), "{why}");
+    first.stop();
+}
+
+#[test]
+fn nodes_that_are_configured_differently_refuse_each_other() {
+    let addresses = addresses(3);
+    let start_first = || {
+        let settings = settings(1, 1, &addresses);
+        thread::spawn(|| start(settings))
+    };
+    let first = start_first();
+    let refused = |change: fn(&mut ProcessSettings)| {
+        let mut settings = settings(2, 1, &addresses);
+        change(&mut settings);
+        start(settings).err().expect("it is refused")
+    };
+    let why = refused(|settings| settings.cluster = "other".to_string());
+    assert!(why.contains("20002") && why.contains("\"other\"") && why.contains("\"test\""), "{why}");
+    let why = refused(|settings| settings.others.truncate(1));
+    assert!(why.contains("20031") && why.contains("1 (0), 2 (0), 3 (0)"), "{why}");
+    // It goes on waiting for those that are configured like itself.
+    let others = start_all(vec![settings(2, 1, &addresses), settings(3, 1, &addresses)]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
