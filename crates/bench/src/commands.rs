@@ -2,8 +2,10 @@
 
 use crate::ab::{self, AbOptions};
 use crate::all::{self, AllOptions, Setting};
+use crate::cluster::ClusterProgram;
 use crate::compare::{self, CompareOptions};
 use crate::durable::{self, DurableOptions};
+use crate::failover::{self, FailoverOptions};
 use crate::failure::{Context, Failure, Result};
 use crate::figure::{Figure, table};
 use crate::flexasynch::{self, FlexAsynchOptions};
@@ -54,6 +56,8 @@ pub enum BenchCommand {
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
+    /// How long a cluster does not answer when a data node is killed
+    Failover(With<FailoverOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
     Durable(With<DurableOptions>),
     /// A well-behaved client beside hostile ones: garbage, greed and broken rules
@@ -131,6 +135,7 @@ impl BenchCommand {
             | BenchCommand::Ranges(With { place, .. })
             | BenchCommand::Memory(With { place, .. })
             | BenchCommand::Start(With { place, .. })
+            | BenchCommand::Failover(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
             | BenchCommand::Durable(With { place, .. })
             | BenchCommand::Hostile(With { place, .. })
@@ -218,6 +223,14 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let results = start::run(&program, options, &mut bench.progress)?;
             let command = options.command();
             bench.finish("start", &command, options, &results, start::figures(&command, &results))
+        }
+        BenchCommand::Failover(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let node = bench.program(Some(failover::DATA_MEMORY_BYTES))?;
+            let cluster = ClusterProgram { node, data_nodes: 2, replicas: 2 };
+            let results = failover::run(&cluster, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("failover", &command, options, &results, failover::figures(&command, &results))
         }
         BenchCommand::Nonblocking(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;
@@ -344,7 +357,13 @@ impl<'a, T: Target> Bench<'a, T> {
             None => std::env::current_exe().context(|| "cannot find this program's file".into())?,
         };
         let folder = self.place.out.join(format!("node-{}", std::process::id()));
-        Ok(NodeProgram { program, folder, data_memory, parameters: self.place.parameters.clone() })
+        Ok(NodeProgram {
+            program,
+            folder,
+            data_memory,
+            parameters: self.place.parameters.clone(),
+            member: None,
+        })
     }
 
     /// Shows the figures, writes the result file and stops the node.

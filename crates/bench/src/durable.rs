@@ -176,6 +176,7 @@ fn node(program: &NodeProgram, name: &str, rows: u64, parameters: &[&str]) -> No
         folder: program.folder.with_file_name(format!("{own}-{name}")),
         data_memory: Some(rows * 300 + (512 << 20)),
         parameters: own_parameters.chain(program.parameters.iter().cloned()).collect(),
+        member: None,
     }
 }
 
@@ -267,6 +268,7 @@ mod tests {
             folder: "out/node-7".into(),
             data_memory: None,
             parameters: vec!["RedoBuffer=64M".into()],
+            member: None,
         };
         let node = node(&program, "memory", 1000, &["Diskless=yes", "redobuffer=32M"]);
         assert_eq!(node.folder, Path::new("out/node-7-memory"));

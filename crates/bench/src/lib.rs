@@ -22,10 +22,12 @@
 
 pub mod ab;
 pub mod all;
+pub mod cluster;
 pub mod commands;
 pub mod compare;
 pub mod cpu_time;
 pub mod durable;
+pub mod failover;
 pub mod failure;
 pub mod figure;
 pub mod flexasynch;

@@ -33,6 +33,16 @@ pub struct NodeProgram {
     pub data_memory: Option<u64>,
     /// More parameters, each as `NAME=VALUE`.
     pub parameters: Vec<String>,
+    /// The file that describes the cluster that it belongs to, and its node id there; `None` if it is the only one.
+    pub member: Option<(PathBuf, u8)>,
+}
+
+/// A node that is not ready yet. It ends when this is dropped.
+#[derive(Debug)]
+pub struct StartingNode {
+    process: Process,
+    folder: PathBuf,
+    begun: Instant,
 }
 
 /// A node that was started. It ends when this is dropped.
@@ -50,11 +60,19 @@ impl NodeProgram {
     /// # Errors
     /// It can't be started, or ends, with the end of its log.
     pub fn start(&self) -> Result<Node> {
+        self.begin()?.wait()
+    }
+
+    /// Begins to start a node in an empty folder. The thread that does must not end before the node: that ends with it.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn begin(&self) -> Result<StartingNode> {
         let folder = &self.folder;
         if folder.exists() {
             fs::remove_dir_all(folder).context(|| format!("cannot empty {}", folder.display()))?;
         }
-        self.start_again()
+        self.begin_again()
     }
 
     /// Starts a node in its folder as it is, with what an earlier one has left on disk, and waits until it is ready.
@@ -62,6 +80,10 @@ impl NodeProgram {
     /// # Errors
     /// As for [`NodeProgram::start`].
     pub fn start_again(&self) -> Result<Node> {
+        self.begin_again()?.wait()
+    }
+
+    fn begin_again(&self) -> Result<StartingNode> {
         let folder = &self.folder;
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
         let address = folder.join("vinga.address");
@@ -73,26 +95,24 @@ impl NodeProgram {
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.context(|| format!("cannot write {}", log.display()))?;
         let begun = Instant::now();
-        let mut process = self.program().start(Output::File(output))?;
-        while begun.elapsed() < START_PATIENCE {
-            // The node renames the file to this name when it is complete.
-            if let Ok(text) = fs::read_to_string(&address) {
-                let ready_after = begun.elapsed();
-                let (folder, address) = (folder.clone(), text.trim().to_owned());
-                return Ok(Node { process, folder, address, ready_after });
-            }
-            if let Some(status) = process.ended()? {
-                let tail = tail(&log, 20);
-                return Err(Failure::new(format!("the data node has stopped ({status}):\n{tail}")));
-            }
-            thread::sleep(LOOK_INTERVAL);
-        }
-        Err(Failure::new(format!("the data node is not ready after {} s", START_PATIENCE.as_secs())))
+        let process = self.program().start(Output::File(output))?;
+        Ok(StartingNode { process, folder: folder.clone(), begun })
     }
 
     fn program(&self) -> Program {
-        let mut arguments: Vec<OsString> = ["data", "--port", "0", "--folder"].map(OsString::from).into();
-        arguments.push(self.folder.clone().into());
+        let mut arguments: Vec<OsString> = vec!["data".into()];
+        match &self.member {
+            None => arguments.extend(["--port", "0"].map(OsString::from)),
+            Some((file, id)) => {
+                arguments.extend([
+                    "--config".into(),
+                    file.clone().into(),
+                    "--node".into(),
+                    id.to_string().into(),
+                ]);
+            }
+        }
+        arguments.extend(["--folder".into(), self.folder.clone().into()]);
         if let Some(bytes) = self.data_memory {
             arguments.extend(["--set".into(), format!("DataMemory={bytes}").into()]);
         }
@@ -113,6 +133,29 @@ impl NodeProgram {
             memory_bytes_max: data_memory + OTHER_MEMORY_BYTES,
             run_max: RUN_MAX,
         }
+    }
+}
+
+impl StartingNode {
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// It ends, with the end of its log.
+    pub fn wait(self) -> Result<Node> {
+        let StartingNode { mut process, folder, begun } = self;
+        while begun.elapsed() < START_PATIENCE {
+            // The node renames the file to this name when it is complete.
+            if let Ok(text) = fs::read_to_string(folder.join("vinga.address")) {
+                let (ready_after, address) = (begun.elapsed(), text.trim().to_owned());
+                return Ok(Node { process, folder, address, ready_after });
+            }
+            if let Some(status) = process.ended()? {
+                let tail = tail(&folder.join("vinga.log"), 20);
+                return Err(Failure::new(format!("the data node has stopped ({status}):\n{tail}")));
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Err(Failure::new(format!("the data node is not ready after {} s", START_PATIENCE.as_secs())))
     }
 }
 
@@ -196,7 +239,13 @@ mod tests {
         let arguments = |parameters: &[&str]| {
             let parameters = parameters.iter().map(|&parameter| parameter.to_owned()).collect();
             let place = PathBuf::from("/nowhere");
-            let node = NodeProgram { program: place.clone(), folder: place, data_memory: None, parameters };
+            let node = NodeProgram {
+                program: place.clone(),
+                folder: place,
+                data_memory: None,
+                parameters,
+                member: None,
+            };
             let arguments = node.program().arguments;
             arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect::<Vec<_>>()
         };
@@ -218,6 +267,7 @@ mod tests {
             folder: place.join("node"),
             data_memory: Some(1 << 26),
             parameters: Vec::new(),
+            member: None,
         }
     }
 
