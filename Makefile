@@ -10,11 +10,12 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 
-.PHONY: up down build lib install sql test lint unit simulate check hooks bench soak tools clean help
+.PHONY: up down cluster build lib install sql test lint unit simulate check hooks bench soak tools clean help
 
 help:
 	@echo "make up     install what is missing, build, start a cluster with two SQL nodes, run a first session on it"
 	@echo "make down   stop the cluster that 'make up' has started"
+	@echo "make cluster  the same for two data nodes and two SQL nodes; kills a data node under SQL load and shows what happens"
 	@echo "make lib    build the C library: target/release/libvinga.so and libvinga.a"
 	@echo "make install PREFIX=/usr/local DESTDIR=   build, and install the program and the C library with its header"
 	@echo "make sql    bring MariaDB, build the storage engine for it"
@@ -54,6 +55,10 @@ up: build sql
 
 down:
 	$(VINGA) down
+
+# Several data nodes keep nothing on disk yet, so 'make up' has one.
+cluster: build sql
+	VINGA=$(VINGA) scripts/cluster.sh
 
 test: lint unit simulate
 

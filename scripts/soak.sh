@@ -65,12 +65,22 @@ durability() {
     unset VINGA_SEED
 }
 
+# Data nodes of clusters are killed while clients work.
+clusters() {
+    local seed
+    seed=$(date +%s)
+    echo "data nodes are killed: VINGA_SEED=$seed"
+    VINGA_SEED=$seed VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test cluster_kills -- --nocapture || return 1
+}
+
 check_simulator || exit 1
 sanitize || exit 1
 while ! over; do
     FIRST=fresh SEEDS=500 scripts/simulate.sh || exit 1
     over && break
     rounds_of_sql || exit 1
+    over && break
+    clusters || exit 1
     over && break
     durability || exit 1
     over && break
