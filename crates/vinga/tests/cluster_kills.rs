@@ -32,7 +32,8 @@ struct Counts {
 
 fn create(cluster: &Cluster) -> Table {
     let column = ColumnType::Integer { bytes: 8, signed: true };
-    let table = NewTable::new("test.accounts").column("id", column).column("balance", column).primary_key(&["id"]);
+    let table =
+        NewTable::new("test.accounts").column("id", column).column("balance", column).primary_key(&["id"]);
     cluster.create_table(table).expect("a table can be created")
 }
 
@@ -72,7 +73,9 @@ fn work(cluster: &Cluster, table: &Table, thread: u64, counts: &Counts, ends: &A
         }
         match transfer(cluster, table, thread, number) {
             Ok(()) => counts.acknowledged.fetch_add(1, Ordering::Relaxed),
-            Err(why) if why.code() == ErrorCode::UnknownOutcome => counts.unknown.fetch_add(1, Ordering::Relaxed),
+            Err(why) if why.code() == ErrorCode::UnknownOutcome => {
+                counts.unknown.fetch_add(1, Ordering::Relaxed)
+            }
             Err(why) => {
                 assert!(why.is_retryable(), "{why}");
                 0
