@@ -116,7 +116,7 @@ fn refuse_returns(cluster: &Path, found: &[(u8, Found)]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "in {}, of the data nodes {running} run and {ended} do not. A data node that has ended can't come back to a running \
+        "in {} some data nodes run ({running}) and some do not ({ended}). A data node that has ended can't come back to a running \
          cluster in this version: the others serve its rows, if their node group has one left. 'vinga down' stops them all, \
          and the next 'vinga up' begins with an empty database ('vinga admin backup' saves it before)",
         cluster.display()
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(check(&[(1, Found::Starting), (2, Found::Ended)]), Ok(()));
         let why = check(&[(1, Found::Ended), (2, ready()), (3, ready()), (4, Found::Ended)]);
         let why = why.expect_err("two are gone");
-        assert!(why.contains("the data nodes 2, 3 run and 1, 4 do not"), "{why}");
+        assert!(why.contains("some data nodes run (2, 3) and some do not (1, 4)"), "{why}");
         assert!(why.contains("can't come back") && why.contains("vinga down"), "{why}");
     }
 }
