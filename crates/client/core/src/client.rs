@@ -30,8 +30,8 @@ use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnsw
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
-/// How often it is looked whether what waits for a way or a coordinator has waited for too long.
-const HELD_CHECK: Span = Span::from_millis(50);
+/// How often it is looked whether what waits for a way or a coordinator can go on, or has waited for too long.
+const HELD_CHECK: Span = CHECK_INTERVAL;
 /// How often time-outs are looked for.
 const CHECK_INTERVAL: Span = Span::from_millis(10);
 

@@ -72,6 +72,9 @@ pub const REQUESTS_MAX: u32 = 1024;
 /// Parts of a program that want to know of schema changes, at most.
 pub const SCHEMA_WATCHERS_MAX: u32 = 64;
 
+/// How often something that a data node's failure has undone is begun again without a pause.
+pub const REPEATS_AT_ONCE: u32 = 1;
+
 /// How long what a data node refused waits that has too many answers to send, before it is asked again.
 pub const RESEND_PAUSE: Span = Span(500);
 /// How long that goes on.

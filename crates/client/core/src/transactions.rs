@@ -28,7 +28,7 @@ use crate::operation_batch::{OperationBatch, Standing};
 use crate::outcomes::Coordinator;
 use crate::request::{BATCH_TAG, Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
-use crate::settings::TRANSACTIONS_MAX;
+use crate::settings::{REPEATS_AT_ONCE, TRANSACTIONS_MAX};
 use crate::writes::rollback_code;
 use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
@@ -121,6 +121,8 @@ struct Transaction {
     is_durable: bool,
     /// Until when its first batch may be held or begun again.
     held_until: Tick,
+    /// How often it was begun again.
+    repeats: u32,
     /// The rollback was sent behind a commit: there may be an answer to both.
     is_given_up: bool,
     /// Why it was rolled back, if its owner has not asked for that.
@@ -171,6 +173,7 @@ impl Transactions {
             is_abandoned: false,
             is_durable: false,
             held_until: Tick(0),
+            repeats: 0,
             is_given_up: false,
             cause: None,
         };
@@ -263,7 +266,8 @@ impl Transactions {
         self.send_share(net, handle, FLAG_START);
     }
 
-    /// What was to be done in the first batch of a transaction has not been done: it is begun again as another one.
+    /// What was to be done in the first batch of a transaction has not been done: it is begun again as another one. At once
+    /// the first time; then after a pause, so that data nodes have the time to adopt the next view.
     fn begin_again(
         &mut self,
         net: &mut Net,
@@ -277,7 +281,12 @@ impl Transactions {
         transaction.id = TransactionId::NONE;
         transaction.cause = None;
         batch.forget_answers();
-        self.hold(net, handle, batch, end, code);
+        transaction.state = State::Held { batch, end, code };
+        transaction.repeats += 1;
+        self.held += 1;
+        if transaction.repeats <= REPEATS_AT_ONCE {
+            self.begin_held(net, handle);
+        }
     }
 
     /// Connections have changed, or time has passed: begins what can be begun now.

@@ -11,7 +11,7 @@ use crate::outcomes::Coordinator;
 use crate::reads::Urgency;
 use crate::request::{Head, write_batch_of_operations, write_question};
 use crate::routes::CoordinatorIndex;
-use crate::settings::{BATCHES_MAX, SINGLES_MAX};
+use crate::settings::{BATCHES_MAX, REPEATS_AT_ONCE, SINGLES_MAX};
 use crate::write_batch::{Ending, WriteBatch};
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
@@ -32,6 +32,8 @@ struct Single {
     held: Option<ErrorCode>,
     /// Until when it may be held or begun again.
     held_until: Tick,
+    /// How often it was begun again.
+    repeats: u32,
 }
 
 /// All operations outside transactions that are under way.
@@ -64,6 +66,7 @@ impl Writes {
                 asked_until: None,
                 held: Some(ErrorCode::ClusterFailure),
                 held_until,
+                repeats: 0,
             };
             let Ok(single) = self.singles.insert(single) else {
                 unreachable!("room for the whole batch was found before")
@@ -211,8 +214,12 @@ impl Writes {
             // Nothing was done.
             single.held = Some(code);
             single.id = TransactionId::NONE;
+            single.repeats += 1;
             self.held += 1;
-            return self.send(net, handle, Urgency::Now);
+            if single.repeats <= REPEATS_AT_ONCE {
+                self.send(net, handle, Urgency::Now);
+            }
+            return;
         }
         let single = self.singles.remove(handle).expect("the caller has found it");
         self.end_in_batch(net, &single, ending);

@@ -233,6 +233,14 @@ fn what_was_rolled_back_with_a_data_node_is_done_again() {
     let second = batches_sent(&mut rig);
     assert_eq!(second.len(), 2);
     assert!(first.iter().zip(&second).all(|(before, now)| before.1 != now.1), "they are others");
+    // A thread there has not adopted the view yet: the client does not ask again and again.
+    for &sent in &second {
+        answer_batch(&mut rig, sent, Some(ErrorCode::NodeFailure));
+    }
+    assert_eq!(batches_sent(&mut rig), []);
+    rig.advance(20);
+    let second = batches_sent(&mut rig);
+    assert_eq!(second.len(), 2);
     for &sent in &second {
         answer_batch(&mut rig, sent, None);
     }
