@@ -214,6 +214,12 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_SUCH_INDEX 20027
 /** That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock. */
 #define VINGA_ERROR_BAD_ADDRESS 20028
+/** The data node is starting, and waits for the other ones: retry a little later. */
+#define VINGA_ERROR_NODE_STARTING 20029
+/** The data nodes have begun without this one: one that has failed can't return to a running cluster yet. */
+#define VINGA_ERROR_NOT_IN_THE_VIEW 20030
+/** The data nodes are configured differently: give all of them the same configuration. */
+#define VINGA_ERROR_OTHER_CONFIGURATION 20031
 /** The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there. */
 #define VINGA_ERROR_NO_DISK 20048
 /** The client has seen an epoch that this data node has not received yet. */
