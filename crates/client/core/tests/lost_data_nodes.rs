@@ -137,7 +137,7 @@ fn a_read_is_repeated_at_the_next_owner() {
     assert!(rig.client.is_at_rest());
 }
 
-/// If nobody goes on with the rows of the dead one, whoever reads them is told so after a while; from then on at once.
+/// If nobody goes on with the rows of the dead one, whoever reads them gets an error after a while; from then on at once.
 #[test]
 fn a_read_does_not_wait_for_ever() {
     let (mut rig, view) = pair();
@@ -381,7 +381,7 @@ fn a_write_fence_is_lifted_at_the_next_president() {
     }
 }
 
-/// There is no next president for long: whoever waits is told so, and the write fence is lifted when there is one.
+/// There is no next president for long: whoever waits gets an error, and the write fence is lifted when there is one.
 #[test]
 fn a_write_fence_is_lifted_even_after_long() {
     let (mut rig, view) = pair();

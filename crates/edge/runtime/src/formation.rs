@@ -8,7 +8,7 @@
 //!
 //! A node that dies before is noticed by its links, and may come back: its next start is another incarnation, which
 //! is greeted anew. If the one with the lowest id dies after it has sent the view to some, those begin, and agree that it
-//! has failed; the others look for it as before, and are told that the cluster has begun without them.
+//! has failed; the others look for it as before, and are refused, as the cluster has begun without them.
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
