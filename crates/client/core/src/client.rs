@@ -278,7 +278,7 @@ impl Client {
     /// How it stands with each address of a data node: those that were given in their order, then those of members of the
     /// cluster to which none of these leads.
     pub fn endpoints(&self) -> Vec<EndpointState> {
-        self.sessions.endpoints()
+        self.sessions.endpoints(self.net.routes.view())
     }
 
     /// Whether somebody has to read what arrives even if nobody waits for anything: greetings, questions for outcomes

@@ -131,6 +131,9 @@ pub struct EndpointState {
     pub node: Option<NodeId>,
     /// Whether it is connected now.
     pub is_connected: bool,
+    /// Whether it need not be connected: its data node is connected by another address, or it is none of those that were
+    /// given, and no member of the cluster is there.
+    pub is_spare: bool,
     /// How often it has been connected.
     pub connects: u32,
     /// Why it was not, the last time.
@@ -235,6 +238,11 @@ impl Sessions {
     /// tried, and one that has led to the member before was tried some times again.
     pub fn add_members(&mut self, net: &mut Net) {
         if self.is_leaving || self.list.iter().any(|session| !session.is_tried) {
+            return;
+        }
+        // While nobody answers, those that are known may come back, by the addresses that were given for good reasons: on the
+        // same machine that is shared memory.
+        if !self.list.iter().any(Session::is_ready) {
             return;
         }
         let leads_to = |session: &Session, member: &Member| {
@@ -580,11 +588,19 @@ impl Sessions {
     }
 
     /// All endpoints: those that were given in the order of their addresses, then those of members.
-    pub fn endpoints(&self) -> Vec<EndpointState> {
+    pub fn endpoints(&self, view: &ClusterView) -> Vec<EndpointState> {
+        let is_reached = |node: NodeId| self.list.iter().any(|s| s.node == Some(node) && s.is_ready());
+        let is_spare = |session: &Session| {
+            let member = view.members().iter().find(|member| member.address == session.address);
+            let node = session.node.or(member.map(|member| member.node));
+            let is_of_no_use = !session.is_given && member.is_none();
+            !session.is_ready() && (is_of_no_use || node.is_some_and(is_reached))
+        };
         let state = |session: &Session| EndpointState {
             address: session.address.clone(),
             node: session.node,
             is_connected: session.is_ready(),
+            is_spare: is_spare(session),
             connects: session.connects,
             error: session.error.clone(),
         };

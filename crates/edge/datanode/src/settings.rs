@@ -98,8 +98,11 @@ fn is_first_start(disk: Option<&DiskSettings>) -> bool {
     disk.is_none_or(|disk| disk.start.next_write == 0)
 }
 
-/// Where clients and other data nodes reach the node.
+/// Where clients and other data nodes reach the node; empty if any free port will do, as that is not known yet.
 fn address(host: &str, port: u64) -> String {
+    if port == 0 {
+        return String::new();
+    }
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -243,5 +246,7 @@ mod tests {
         let node = node_settings(&alone, None);
         let edge = edge_settings(&alone, &node, None).expect("localhost has an address");
         assert_eq!((edge.others, node.group, edge.view.groups()), (Vec::new(), 0, 1));
+        // Nobody is sent to a port that nobody listens on.
+        assert_eq!(edge.view.members()[0].address, "");
     }
 }

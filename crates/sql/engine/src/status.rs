@@ -39,7 +39,11 @@ fn connections(node: &Node, out: &mut String) {
         );
         for endpoint in cluster.endpoints() {
             let who = endpoint.node.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
-            let state = if endpoint.is_connected { "connected" } else { "not connected" };
+            let state = match (endpoint.is_connected, endpoint.is_spare) {
+                (true, _) => "connected",
+                (false, true) => "not needed, by this address",
+                (false, false) => "not connected",
+            };
             let again = endpoint.connects.saturating_sub(1);
             line!(out, "  data node {who}: {state}, {again} reconnects");
             if let Some(error) = endpoint.error.filter(|_| !endpoint.is_connected) {
