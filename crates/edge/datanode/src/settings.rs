@@ -79,7 +79,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         node_heartbeat_interval: millis(Parameter::HeartbeatIntervalDbDb),
-        arbitration_timeout: None,
+        arbitration_timeout: millis(Parameter::ArbitrationTimeout),
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
