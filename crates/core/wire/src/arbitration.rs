@@ -11,7 +11,10 @@
 //! `ArbitrationRequest` and its answers, the same that the block of the data node exchanges with its driver, are in
 //! [`crate::agreement`]. The protocol is described in `docs/protocols/agreement.md`.
 
-use alloc::string::String;
+use crate::formation::{check_cluster, check_protocol};
+use crate::frame::Frame;
+use crate::{ErrorCode, cold};
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId};
@@ -30,6 +33,20 @@ pub struct ArbitratorHello {
     pub data_nodes: Vec<(NodeId, u16)>,
     /// The sender.
     pub node: NodeId,
+}
+
+impl ArbitratorHello {
+    /// Reads a greeting, and checks that it comes from a node of the same cluster.
+    ///
+    /// # Errors
+    /// The error to refuse it with, and details.
+    pub fn read(frame: &Frame<'_>, own: &Self) -> Result<Self, (ErrorCode, String)> {
+        check_protocol(frame)?;
+        let hello: Self = cold::read(frame)
+            .ok_or_else(|| (ErrorCode::BadHandshake, "the greeting can't be read".to_string()))?;
+        check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
+        Ok(hello)
+    }
 }
 
 /// Body of `ArbitrationBeginRequest` (cold): a cluster begins. What the arbitrator held for an earlier one is forgotten.

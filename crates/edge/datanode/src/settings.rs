@@ -1,6 +1,6 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
-use crate::others::{others, resolve};
+use crate::others::{arbitrators, others, resolve};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,6 +150,8 @@ pub fn edge_settings(
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,
+        arbitrators: arbitrators(configuration)?,
+        arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         peers: Arc::default(),
         bug: None,
     })
