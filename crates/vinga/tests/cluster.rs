@@ -73,7 +73,8 @@ fn read_all(cluster: &Cluster, table: &Table) {
 #[test]
 fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     let folder = Folder::new();
-    let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
+    let alone = ["--data-nodes", "2", "--replicas", "2", "--management-nodes", "0", "--port", "0"];
+    let (ok, text) = up(&folder, &alone);
     assert!(ok, "{text}");
     for node in [1, 2] {
         let ready = format!("data node {node} is ready on {}", address(&folder, node));
@@ -139,6 +140,72 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
         "{text}"
     );
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
+}
+
+/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that.
+const BEATING: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=1000"];
+
+/// Does something until it succeeds.
+fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T, vinga::Error>) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(why) => assert!(begun.elapsed() < HANG_GUARD, "{what}: {why}"),
+        }
+    }
+}
+
+/// The management node lets the other one go on, under a client's work; the one that stood still stops by itself.
+#[test]
+fn one_goes_on_while_the_other_stands_still() {
+    let folder = Folder::new();
+    let size = ["--data-nodes", "2", "--replicas", "2", "--port", "0"];
+    let (ok, text) = said(folder.command("up").args(BEATING).args(size).output());
+    assert!(ok && text.contains("management node 3 is ready on"), "{text}");
+    assert!(text.contains("the management node decides") && !text.contains("warning"), "{text}");
+    let running = ["management node 3: running", "data node 1: running", "data node 2: running"];
+    assert_eq!(status(&folder), (Some(0), running.map(String::from).into()));
+    let cluster = Cluster::connect(&format!("{},{}", address(&folder, 1), address(&folder, 2)));
+    let cluster = cluster.expect("they admit us");
+    let table = create(&cluster);
+    fill(&cluster, &table);
+
+    let second = pid(&folder, 2);
+    kill_process(second, Signal::STOP).expect("it runs");
+    // All partitions: some are led by the node that stands still.
+    for id in 0..100 {
+        insist("a row is written", || cluster.write(&table, &row(id, id + 1)));
+    }
+    let found = insist("rows are read", || cluster.get_many(&table, 0..100));
+    assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&row(id, id + 1))), "{found:?}");
+    let log = NodeFolder::new(&folder.0, 1).log_tail(0, 1000);
+    assert!(log.contains("management node 3: go on"), "{log}");
+    let arbitrator = NodeFolder::at(folder.0.join("mgm-3"));
+    let decided = arbitrator.log_tail(0, 1000);
+    assert!(decided.contains("data nodes 1 go on, for which data node 1 has asked"), "{decided}");
+
+    kill_process(second, Signal::CONT).expect("it is there");
+    let stopped = NodeFolder::new(&folder.0, 2);
+    let begun = Instant::now();
+    while stopped.running().expect("the folder is there").is_some() {
+        assert!(begun.elapsed() < HANG_GUARD, "{}", stopped.log_tail(0, 100));
+    }
+    let log = stopped.log_tail(0, 1000);
+    let is_expected = |line: &str| line.contains("the node can't go on: ");
+    let why = log.lines().find(|line| is_expected(line)).unwrap_or_else(|| panic!("{log}"));
+    let (left_out, decided) =
+        ("have gone on without this one", "the arbitrator decides: data nodes 1 have gone on");
+    assert!(why.contains(left_out) || why.contains(decided), "{why}");
+    // It has answered nobody with what it had.
+    let found = cluster.get_many(&table, 0..ROWS).expect("a read succeeds");
+    let expected = |id| row(id, if id < 100 { id + 1 } else { id });
+    assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&expected(id))));
+    drop(cluster);
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("data node 1 has stopped"), "{text}");
+    assert!(text.find("data node 1 has stopped") < text.find("management node 3 has stopped"), "{text}");
+    assert_eq!(status(&folder).1[0], "management node 3: stopped");
 }
 
 #[test]

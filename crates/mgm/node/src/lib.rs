@@ -7,8 +7,10 @@
 //! Little is asked of it, and seldom: a thread for each connection, which answers one request after the other.
 
 mod connection;
+mod probe;
 mod server;
 
+pub use probe::probe;
 pub use server::{ManagementNode, ManagementSettings};
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

@@ -35,6 +35,19 @@ pub struct ManagementSettings {
     pub listen: SocketAddr,
 }
 
+impl ManagementSettings {
+    /// How a node of the cluster greets.
+    pub(crate) fn hello(&self, node: NodeId) -> ArbitratorHello {
+        ArbitratorHello {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: self.cluster.clone(),
+            data_nodes: self.data_nodes.clone(),
+            node,
+        }
+    }
+}
+
 /// A management node that runs.
 pub struct ManagementNode {
     address: SocketAddr,
@@ -76,7 +89,7 @@ impl ManagementNode {
     /// # Errors
     /// A text: the address is taken, or not ours.
     pub fn start(settings: ManagementSettings) -> Result<Self, String> {
-        let ManagementSettings { node, cluster, data_nodes, listen } = settings;
+        let ManagementSettings { node, listen, .. } = settings;
         let in_use = |why: std::io::Error| match why.kind() {
             ErrorKind::AddrInUse => {
                 format!("can't listen on {listen}: port {} is in use (PortNumber)", listen.port())
@@ -88,7 +101,7 @@ impl ManagementNode {
         let address = prepared.map_err(|why| why.to_string())?;
         let (awake, stopped) = UnixStream::pair().map_err(|why| why.to_string())?;
         let shared = Arc::new(Shared {
-            hello: ArbitratorHello { magic: MAGIC, version: PROTOCOL_VERSION, cluster, data_nodes, node },
+            hello: settings.hello(node),
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
         });
