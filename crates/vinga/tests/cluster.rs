@@ -5,14 +5,20 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
 use support::folder::{Folder, said, vinga};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Table, Value};
+use vinga_base::hash::KeyHash;
 use vinga_rig::process::NodeProcess;
+use vinga_rig::raw::{RawClient, hello};
 use vinga_runtime::node_folder::NodeFolder;
+use vinga_wire::key_read::KeyReadHead;
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::{Address, BlockNumber, SignalNumber, U16, U32, U64};
 
 /// Parameters of small data nodes, which have no time limit that a busy machine breaks.
 const SMALL: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
@@ -142,8 +148,72 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
 }
 
-/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that.
-const BEATING: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=1000"];
+/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that send
+/// none are not disconnected.
+const BEATING: [&str; 6] = [
+    "--set",
+    "DataMemory=64M",
+    "--set",
+    "HeartbeatIntervalDbDb=1000",
+    "--set",
+    "HeartbeatIntervalDbApi=1000000",
+];
+
+/// A client that only a data node knows, and that asks it for rows that it leads.
+struct Asking {
+    raw: RawClient<TcpStream>,
+    table: Table,
+    ids: Vec<u64>,
+}
+
+impl Asking {
+    fn new(folder: &Folder, node: u8, table: &Table) -> Self {
+        let stream = TcpStream::connect(address(folder, node)).expect("it listens");
+        stream.set_read_timeout(Some(HANG_GUARD)).expect("that is possible");
+        let raw = RawClient::greet(stream, &hello()).expect("it admits us");
+        let mut asking = Asking { raw, table: table.clone(), ids: Vec::new() };
+        asking.ids = (0..100).filter(|&id| asking.owner(id).node().0 == node).collect();
+        asking
+    }
+
+    fn owner(&self, id: u64) -> Address {
+        let partition = self.table.core().partitions().of(KeyHash::of(&id.to_le_bytes()));
+        self.raw.view.partition(partition).primary()
+    }
+
+    /// Asks for all its rows.
+    fn ask(&mut self) {
+        for (request, &id) in (0..).zip(&self.ids.clone()) {
+            let head = KeyReadHead {
+                version: U64::new(self.table.core().version().0),
+                transaction: U64::ZERO,
+                request: U32::new(request),
+                table: U32::new(self.table.core().id().0),
+                operation: U32::ZERO,
+                count: U16::new(1),
+                columns: U16::new(ALL_COLUMNS),
+                filter_bytes: U16::ZERO,
+                unused: U16::ZERO,
+            };
+            let to = (BlockNumber::DataManager, self.owner(id).instance());
+            let sent = self.raw.send(SignalNumber::KeyReadRequest, to, |writer| {
+                writer.put(&head).bytes(&id.to_le_bytes());
+            });
+            sent.expect("the system takes it");
+        }
+    }
+
+    /// How many of its rows the node sends, at most this number, until it closes the connection.
+    fn answers(&mut self, most: usize) -> usize {
+        let mut answers = 0;
+        while answers < most
+            && let Ok(Some(signal)) = self.raw.receive(|frame| frame.signal())
+        {
+            answers += usize::from(signal == Some(SignalNumber::KeyReadConfirm));
+        }
+        answers
+    }
+}
 
 /// Does something until it succeeds.
 fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T, vinga::Error>) -> T {
@@ -171,6 +241,12 @@ fn one_goes_on_while_the_other_stands_still() {
     let table = create(&cluster);
     fill(&cluster, &table);
 
+    let mut asking = Asking::new(&folder, 2, &table);
+    let led = asking.ids.len();
+    assert!(led > 0, "node 2 leads some of the rows");
+    asking.ask();
+    assert_eq!(asking.answers(led), led);
+
     let second = pid(&folder, 2);
     kill_process(second, Signal::STOP).expect("it runs");
     // All partitions: some are led by the node that stands still.
@@ -185,7 +261,10 @@ fn one_goes_on_while_the_other_stands_still() {
     let decided = arbitrator.log_tail(0, 1000);
     assert!(decided.contains("data nodes 1 go on, for which data node 1 has asked"), "{decided}");
 
+    // It reads that before it knows what has happened.
+    asking.ask();
     kill_process(second, Signal::CONT).expect("it is there");
+    assert_eq!(asking.answers(led), 0, "what it has is old");
     let stopped = NodeFolder::new(&folder.0, 2);
     let begun = Instant::now();
     while stopped.running().expect("the folder is there").is_some() {
@@ -197,7 +276,6 @@ fn one_goes_on_while_the_other_stands_still() {
     let (left_out, decided) =
         ("have gone on without this one", "the arbitrator decides: data nodes 1 have gone on");
     assert!(why.contains(left_out) || why.contains(decided), "{why}");
-    // It has answered nobody with what it had.
     let found = cluster.get_many(&table, 0..ROWS).expect("a read succeeds");
     let expected = |id| row(id, if id < 100 { id + 1 } else { id });
     assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&expected(id))));
