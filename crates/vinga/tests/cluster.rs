@@ -226,9 +226,19 @@ fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T, vinga::Error>) -
     }
 }
 
-/// The management node lets the other one go on, under a client's work; the one that stood still stops by itself.
 #[test]
 fn one_goes_on_while_the_other_stands_still() {
+    goes_on_without(2);
+}
+
+#[test]
+fn one_goes_on_while_the_first_one_stands_still() {
+    goes_on_without(1);
+}
+
+/// The management node lets the other one go on, under a client's work; the one that stood still stops by itself.
+fn goes_on_without(still: u8) {
+    let other = 3 - still;
     let folder = Folder::new();
     let size = ["--data-nodes", "2", "--replicas", "2", "--port", "0"];
     let (ok, text) = said(folder.command("up").args(BEATING).args(size).output());
@@ -241,31 +251,34 @@ fn one_goes_on_while_the_other_stands_still() {
     let table = create(&cluster);
     fill(&cluster, &table);
 
-    let mut asking = Asking::new(&folder, 2, &table);
+    let mut asking = Asking::new(&folder, still, &table);
     let led = asking.ids.len();
-    assert!(led > 0, "node 2 leads some of the rows");
+    assert!(led > 0, "it leads some of the rows");
     asking.ask();
     assert_eq!(asking.answers(led), led);
 
-    let second = pid(&folder, 2);
-    kill_process(second, Signal::STOP).expect("it runs");
+    let stopped = pid(&folder, still);
+    kill_process(stopped, Signal::STOP).expect("it runs");
     // All partitions: some are led by the node that stands still.
     for id in 0..100 {
         insist("a row is written", || cluster.write(&table, &row(id, id + 1)));
     }
     let found = insist("rows are read", || cluster.get_many(&table, 0..100));
     assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&row(id, id + 1))), "{found:?}");
-    let log = NodeFolder::new(&folder.0, 1).log_tail(0, 1000);
+    let log = NodeFolder::new(&folder.0, other).log_tail(0, 1000);
     assert!(log.contains("management node 3: go on"), "{log}");
     let arbitrator = NodeFolder::at(folder.0.join("mgm-3"));
     let decided = arbitrator.log_tail(0, 1000);
-    assert!(decided.contains("data nodes 1 go on, for which data node 1 has asked"), "{decided}");
+    assert!(
+        decided.contains(&format!("data nodes {other} go on, for which data node {other} has asked")),
+        "{decided}"
+    );
 
     // It reads that before it knows what has happened.
     asking.ask();
-    kill_process(second, Signal::CONT).expect("it is there");
+    kill_process(stopped, Signal::CONT).expect("it is there");
     assert_eq!(asking.answers(led), 0, "what it has is old");
-    let stopped = NodeFolder::new(&folder.0, 2);
+    let stopped = NodeFolder::new(&folder.0, still);
     let begun = Instant::now();
     while stopped.running().expect("the folder is there").is_some() {
         assert!(begun.elapsed() < HANG_GUARD, "{}", stopped.log_tail(0, 100));
@@ -273,16 +286,16 @@ fn one_goes_on_while_the_other_stands_still() {
     let log = stopped.log_tail(0, 1000);
     let is_expected = |line: &str| line.contains("the node can't go on: ");
     let why = log.lines().find(|line| is_expected(line)).unwrap_or_else(|| panic!("{log}"));
-    let (left_out, decided) =
-        ("have gone on without this one", "the arbitrator decides: data nodes 1 have gone on");
-    assert!(why.contains(left_out) || why.contains(decided), "{why}");
+    let decided = format!("the arbitrator decides: data nodes {other} have gone on");
+    assert!(why.contains("have gone on without this one") || why.contains(&decided), "{why}");
     let found = cluster.get_many(&table, 0..ROWS).expect("a read succeeds");
     let expected = |id| row(id, if id < 100 { id + 1 } else { id });
     assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&expected(id))));
     drop(cluster);
     let (ok, text) = folder.run("down", &[]);
-    assert!(ok && text.contains("data node 1 has stopped"), "{text}");
-    assert!(text.find("data node 1 has stopped") < text.find("management node 3 has stopped"), "{text}");
+    let last = format!("data node {other} has stopped");
+    assert!(ok && text.contains(&last), "{text}");
+    assert!(text.find(&last) < text.find("management node 3 has stopped"), "{text}");
     assert_eq!(status(&folder).1[0], "management node 3: stopped");
 }
 
