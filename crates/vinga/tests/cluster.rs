@@ -18,7 +18,7 @@ use vinga_rig::raw::{RawClient, hello};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_wire::key_read::KeyReadHead;
 use vinga_wire::operation::ALL_COLUMNS;
-use vinga_wire::{Address, BlockNumber, SignalNumber, U16, U32, U64};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U16, U32, U64};
 
 /// Parameters of small data nodes, which have no time limit that a busy machine breaks.
 const SMALL: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
@@ -206,10 +206,11 @@ impl Asking {
     /// How many of its rows the node sends, at most this number, until it closes the connection.
     fn answers(&mut self, most: usize) -> usize {
         let mut answers = 0;
+        let is_row = |frame: &Frame<'_>| frame.signal() == Some(SignalNumber::KeyReadConfirm);
         while answers < most
-            && let Ok(Some(signal)) = self.raw.receive(|frame| frame.signal())
+            && let Ok(Some(is_row)) = self.raw.receive(is_row)
         {
-            answers += usize::from(signal == Some(SignalNumber::KeyReadConfirm));
+            answers += usize::from(is_row);
         }
         answers
     }

@@ -75,7 +75,7 @@ fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<NodeId, 
         return Ok(Err((ErrorCode::OtherConfiguration, detail)));
     }
     send(exchange, shared, SignalNumber::ArbitratorHelloConfirm, |writer| {
-        cold::write(writer, &shared.hello)
+        cold::write(writer, &shared.hello);
     })?;
     Ok(Ok(hello.node))
 }
