@@ -72,8 +72,8 @@ pub struct NodeSettings {
     pub heartbeat_interval: Span,
     /// `HeartbeatIntervalDbDb`.
     pub node_heartbeat_interval: Span,
-    /// `ArbitrationTimeout`; `None` if there is no arbitrator.
-    pub arbitration_timeout: Option<Span>,
+    /// `ArbitrationTimeout`.
+    pub arbitration_timeout: Span,
     /// How long an API node may take to reconnect before it is declared failed.
     pub reconnect_grace: Span,
     /// `TimeBetweenEpochs`.

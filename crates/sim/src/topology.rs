@@ -105,7 +105,7 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         operations_together: profile.operations_together,
         heartbeat_interval: Span(profile.heartbeat_interval),
         node_heartbeat_interval: Span(profile.node_heartbeat_interval),
-        arbitration_timeout: Some(Span(1_000_000)),
+        arbitration_timeout: Span(1_000_000),
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
         checkpoint_interval: Span(

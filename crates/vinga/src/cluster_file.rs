@@ -13,6 +13,9 @@ use vinga_config::file::ConfigFile;
 /// The port of the first data node, unless another one is named or it is in use.
 const PORT: u16 = 2202;
 
+/// The port of the first management node, unless it is in use: that of NDB's.
+const MANAGEMENT_PORT: u16 = 1186;
+
 /// Where the nodes of a cluster on one machine listen.
 const HOST: &str = "127.0.0.1";
 
@@ -28,6 +31,8 @@ pub struct Size {
     pub data_nodes: u8,
     /// Copies of the data.
     pub replicas: u8,
+    /// Management nodes.
+    pub management_nodes: u8,
 }
 
 impl Size {
@@ -36,7 +41,12 @@ impl Size {
     /// # Errors
     /// A text that says what is allowed.
     pub fn check(self) -> Result<(), String> {
-        let Size { data_nodes, replicas } = self;
+        let Size { data_nodes, replicas, management_nodes } = self;
+        if management_nodes > 0 && data_nodes == 1 {
+            return Err(
+                "--management-nodes: they decide between data nodes, and there is one data node".to_owned()
+            );
+        }
         if data_nodes.is_multiple_of(replicas) {
             return Ok(());
         }
@@ -105,23 +115,42 @@ pub struct LockedFile<'a> {
 }
 
 impl LockedFile<'_> {
-    /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given these are that one
-    /// and those behind it, or any free ones if it is 0; else the first free ones from 2202 on.
+    /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given data nodes have that one
+    /// and those behind it, or all nodes any free ones if it is 0; else the first free ones from 2202 on. Management nodes have
+    /// free ones from 1186 on.
     ///
     /// # Errors
     /// A text: there are no such ports, or the file can't be written.
     pub fn describe(&mut self, size: Size, port: Option<u16>, memory_bytes: u64) -> Result<(), String> {
-        let ports = ports(size.data_nodes, port)?;
+        let ports = ports(size, port)?;
         let text = text(size, &ports, memory_bytes);
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
         written.map_err(|error| self.of.failure("write", &error))
     }
 }
 
-/// A port for each data node.
-fn ports(nodes: u8, first: Option<u16>) -> Result<Vec<u16>, String> {
-    let count = usize::from(nodes);
-    let free = |port| TcpListener::bind((HOST, port)).ok();
+/// A port for each data node, then for each management node.
+fn ports(size: Size, first: Option<u16>) -> Result<Vec<u16>, String> {
+    let (data, management) = (usize::from(size.data_nodes), usize::from(size.management_nodes));
+    if first == Some(0) {
+        return data_ports(data + management, first);
+    }
+    let mut ports = data_ports(data, first)?;
+    let others = (MANAGEMENT_PORT..=u16::MAX).filter(|port| !ports.contains(port) && is_free(*port));
+    let others: Vec<u16> = others.take(management).collect();
+    if others.len() < management {
+        return Err(format!("there are no {management} free ports above {MANAGEMENT_PORT}"));
+    }
+    ports.extend(others);
+    Ok(ports)
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((HOST, port)).is_ok()
+}
+
+/// A port for each of so many nodes.
+fn data_ports(count: usize, first: Option<u16>) -> Result<Vec<u16>, String> {
     match first {
         Some(0) => {
             // All are kept until the last one is chosen.
@@ -139,7 +168,7 @@ fn ports(nodes: u8, first: Option<u16>) -> Result<Vec<u16>, String> {
                             lower one"
                     .to_owned());
             }
-            match ports.iter().find(|&&port| free(port).is_none()) {
+            match ports.iter().find(|&&port| !is_free(port)) {
                 Some(taken) => {
                     Err(format!("port {taken} of {HOST} is in use: --port names another first one"))
                 }
@@ -147,8 +176,7 @@ fn ports(nodes: u8, first: Option<u16>) -> Result<Vec<u16>, String> {
             }
         }
         None => {
-            let ports: Vec<u16> =
-                (PORT..=u16::MAX).filter(|&port| free(port).is_some()).take(count).collect();
+            let ports: Vec<u16> = (PORT..=u16::MAX).filter(|&port| is_free(port)).take(count).collect();
             if ports.len() == count {
                 Ok(ports)
             } else {
@@ -159,10 +187,10 @@ fn ports(nodes: u8, first: Option<u16>) -> Result<Vec<u16>, String> {
 }
 
 fn text(size: Size, ports: &[u16], memory_bytes: u64) -> String {
-    let Size { data_nodes, replicas } = size;
+    let Size { data_nodes, replicas, .. } = size;
     let mut text = format!(
-        "# The data nodes of this cluster. Written by 'vinga up', which keeps it from now on: parameters may be changed here\n\
-         # and added (docs/configuration.md); they hold when data nodes are started.\n\
+        "# The nodes of this cluster. Written by 'vinga up', which keeps it from now on: parameters may be changed here\n\
+         # and added (docs/configuration.md); they hold when nodes are started.\n\
          [ndbd default]\n\
          NoOfReplicas={replicas}\n\
          HostName={HOST}\n\
@@ -174,8 +202,16 @@ fn text(size: Size, ports: &[u16], memory_bytes: u64) -> String {
         let share = ((memory_bytes >> 20) / 2 / u64::from(data_nodes)).max(16);
         let _ = writeln!(text, "# All of them together: half of the machine's memory.\nDataMemory={share}M");
     }
-    for (node, port) in (1u8..).zip(ports) {
-        let _ = write!(text, "\n[ndbd]\nNodeId={node}\nServerPort={port}\n");
+    for (node, port) in (1..).zip(ports) {
+        let _ = if node <= data_nodes {
+            write!(text, "\n[ndbd]\nNodeId={node}\nServerPort={port}\n")
+        } else {
+            write!(
+                text,
+                "\n# Decides which data nodes go on when they lose each other.\n[ndb_mgmd]\nNodeId={node}\n\
+                 HostName={HOST}\nPortNumber={port}\n"
+            )
+        };
     }
     text
 }
@@ -192,7 +228,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let file = ClusterFile::of(&place.path().join("cluster"));
         assert!(file.read().expect("it may be missing").is_none());
-        let size = Size { data_nodes: 4, replicas: 2 };
+        let size = Size { data_nodes: 4, replicas: 2, management_nodes: 1 };
         {
             let mut locked = file.lock().expect("it can be made");
             assert!(file.read().expect("it is empty").is_none());
@@ -200,6 +236,7 @@ mod tests {
         }
         let read = file.read().expect("it can be read").expect("it is there");
         assert_eq!(read.data_node_ids(), [1, 2, 3, 4]);
+        assert_eq!(read.management_node_ids(), [5]);
         let flags = [("NodeId", "3")];
         let configuration = Configuration::new(Some(&read), &flags, &this_machine()).expect("it is good");
         assert_eq!(configuration.warnings, Vec::<String>::new());
@@ -207,27 +244,32 @@ mod tests {
         let nodes = &configuration.data_nodes;
         assert_eq!((nodes.all().len(), nodes.replicas(), nodes.groups()), (4, 2, 2));
         let mut ports: Vec<u16> = nodes.all().iter().map(|node| node.port).collect();
+        ports.extend(configuration.management_nodes.iter().map(|node| node.port));
+        ports.sort_unstable();
         ports.dedup();
-        assert!(ports.len() == 4 && !ports.contains(&0), "{ports:?}");
+        assert!(ports.len() == 5 && !ports.contains(&0), "{ports:?}");
     }
 
     #[test]
     fn ports_are_free_ones() {
         let taken = TcpListener::bind((HOST, 0)).expect("there is a free port");
         let port = taken.local_addr().expect("it is bound").port();
-        let why = ports(2, Some(port)).expect_err("it is in use");
+        let size = |data_nodes, management_nodes| Size { data_nodes, replicas: 1, management_nodes };
+        let why = ports(size(2, 0), Some(port)).expect_err("it is in use");
         assert!(why.contains(&format!("port {port} of 127.0.0.1 is in use")), "{why}");
-        assert!(ports(3, Some(65_534)).expect_err("there are two").contains("lower one"));
-        let first = ports(3, None).expect("there are free ports");
-        assert!(first.len() == 3 && first[0] >= PORT && first.is_sorted(), "{first:?}");
+        assert!(ports(size(3, 0), Some(65_534)).expect_err("there are two").contains("lower one"));
+        let first = ports(size(3, 1), None).expect("there are free ports");
+        assert!(first[0] >= PORT && first[..3].is_sorted() && first[3] >= MANAGEMENT_PORT, "{first:?}");
+        assert!(first.len() == 4 && !first[..3].contains(&first[3]), "{first:?}");
     }
 
     #[test]
     fn replicas_divide_data_nodes() {
-        assert_eq!(Size { data_nodes: 6, replicas: 3 }.check(), Ok(()));
-        let why = Size { data_nodes: 6, replicas: 4 }.check().expect_err("no");
+        let size = |data_nodes, replicas| Size { data_nodes, replicas, management_nodes: 0 };
+        assert_eq!(size(6, 3).check(), Ok(()));
+        let why = size(6, 4).check().expect_err("no");
         assert!(why.contains("6 data nodes") && why.ends_with("allowed: 1, 2, 3"), "{why}");
-        let why = Size { data_nodes: 1, replicas: 2 }.check().expect_err("no");
+        let why = size(1, 2).check().expect_err("no");
         assert!(why.contains("one data node") && why.ends_with("allowed: 1"), "{why}");
     }
 }

@@ -204,9 +204,17 @@ fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>, is_kept: bool)
 /// # Errors
 /// The log can't be written, or this program not be found.
 pub fn command(folder: &NodeFolder) -> io::Result<Command> {
+    background("data", folder)
+}
+
+/// A command of this program that runs a node in a folder, as a background process with its log there.
+///
+/// # Errors
+/// The log can't be written, or this program not be found.
+pub fn background(name: &str, folder: &NodeFolder) -> io::Result<Command> {
     let log = File::options().create(true).append(true).open(folder.log())?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("data").arg("--folder").arg(folder.path());
+    command.arg(name).arg("--folder").arg(folder.path());
     // Its own process group: keys pressed at this terminal are not meant for the node.
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     Ok(command)
@@ -352,19 +360,26 @@ pub enum Stopped {
 /// # Errors
 /// A text that says what failed.
 pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
-    let folder = NodeFolder::new(cluster, node);
+    stop_process(&format!("data node {node}"), &NodeFolder::new(cluster, node))
+}
+
+/// Stops the node in this folder.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> {
     let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
     let Some(pid) = folder.running().map_err(fail)? else { return Ok(Stopped::Before) };
     let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
-        .map_err(|error| format!("data node {node} cannot be stopped: {error}"))?;
+        .map_err(|error| format!("{name} cannot be stopped: {error}"))?;
     let begun = Instant::now();
     while begun.elapsed() < STOP_PATIENCE {
         if folder.running().map_err(fail)?.is_none() {
             // One that has stopped in order withdraws its address.
             return Ok(match folder.address() {
                 None => Stopped::InOrder,
-                Some(_) => Stopped::Otherwise(not_in_order(node, &folder)),
+                Some(_) => Stopped::Otherwise(not_in_order(name, folder)),
             });
         }
         std::thread::sleep(LOOK_PAUSE);
@@ -379,9 +394,9 @@ pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
 }
 
 /// The node has ended without having brought everything to its disk.
-fn not_in_order(node: u8, folder: &NodeFolder) -> String {
+fn not_in_order(name: &str, folder: &NodeFolder) -> String {
     format!(
-        "data node {node} has ended, but not in order: what was committed last may not be on disk, apart from what was \
+        "{name} has ended, but not in order: what was committed last may not be on disk, apart from what was \
          acknowledged as durable; its log says why: {}",
         folder.log().display()
     )

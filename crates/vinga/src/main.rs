@@ -10,6 +10,8 @@ mod data_node;
 mod database_note;
 mod demo;
 mod inspect;
+mod management_node;
+mod mgm;
 mod numbered;
 mod pages;
 mod restore;
@@ -51,6 +53,8 @@ enum Command {
     Status(FolderArgument),
     /// Runs a data node in the foreground
     Data(data::DataArguments),
+    /// Runs a management node in the foreground: it decides which data nodes go on when they lose each other
+    Mgm(mgm::MgmArguments),
     /// Asks a running cluster about itself; creates and drops tables
     Admin(admin::AdminArguments),
     /// Loads a backup ('vinga admin backup' makes one) into a cluster without tables
@@ -90,6 +94,7 @@ impl Command {
             Command::Data(arguments) => arguments.shows(),
             Command::Up(_)
             | Command::Down(_)
+            | Command::Mgm(_)
             | Command::Demo(_)
             | Command::Completions { .. }
             | Command::Man { .. } => false,
@@ -130,6 +135,7 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
             return status::run(&arguments, json).map(|all| code(all, ExitCode::from(EXIT_NOT_RUNNING)));
         }
         Command::Data(arguments) => return data::run(arguments, json),
+        Command::Mgm(arguments) => mgm::run(&arguments)?,
         Command::Admin(arguments) => admin::run(&arguments, json)?,
         Command::Restore(arguments) => restore::run(&arguments, json)?,
         Command::Inspect(arguments) => {

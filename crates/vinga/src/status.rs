@@ -2,6 +2,7 @@
 
 use crate::arguments::FolderArgument;
 use crate::data_node::{self, Sign};
+use crate::management_node;
 use crate::sql_nodes;
 use crate::table::{Table, grouped};
 use std::io;
@@ -103,6 +104,11 @@ pub fn run(arguments: &FolderArgument, json: bool) -> Result<bool, String> {
 
 fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
+    for number in management_node::numbers(cluster)? {
+        let sign = || management_node::probe(cluster, number).map(|()| None);
+        let folder = management_node::folder(cluster, number);
+        nodes.push(look(management_node::name(number), &folder, folder.address().is_none(), sign)?);
+    }
     let numbers = data_node::numbers(cluster)?;
     for &number in &numbers {
         let folder = NodeFolder::new(cluster, number);

@@ -3,6 +3,7 @@
 mod down;
 mod messages;
 mod several;
+mod started;
 
 pub use down::down;
 
@@ -31,6 +32,10 @@ pub struct UpArguments {
     /// How many data nodes hold each row; it divides the number of data nodes [default: 1]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=4))]
     replicas: Option<u8>,
+    /// How many management nodes a new cluster has: they decide which data nodes go on when they lose each other [default: 1 if
+    /// there are several replicas, else none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
+    management_nodes: Option<u8>,
     /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]; of several, the first
     /// one, and the others on the ports behind it [default: free ones from 2202 on]
     #[arg(long)]
@@ -79,7 +84,8 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// A text that says what failed.
 pub fn run(arguments: UpArguments) -> Result<(), String> {
-    let UpArguments { folder, data_nodes, replicas, port, initial, parameters, sql } = arguments;
+    let UpArguments { folder, data_nodes, replicas, management_nodes, port, initial, parameters, sql } =
+        arguments;
     let cluster = folder.folder;
     // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
@@ -92,7 +98,8 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
         data_nodes: "",
         variables: &[],
     })?;
-    let asked = DataNodes { cluster: &cluster, data_nodes, replicas, port, initial, parameters };
+    let asked =
+        DataNodes { cluster: &cluster, data_nodes, replicas, management_nodes, port, initial, parameters };
     let addresses = asked.up()?;
     sql_nodes::up(&sql_nodes::Wanted {
         cluster: &cluster,
@@ -109,6 +116,7 @@ struct DataNodes<'a> {
     cluster: &'a Path,
     data_nodes: Option<u8>,
     replicas: Option<u8>,
+    management_nodes: Option<u8>,
     port: Option<u16>,
     initial: bool,
     parameters: ParameterArguments,
@@ -128,12 +136,21 @@ impl DataNodes<'_> {
         if is_several {
             return self.several(&file);
         }
-        let size = Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
+        let size = self.size();
         if size.data_nodes > 1 {
             return Err(self.other_number(1, file.path()));
         }
         size.check()?;
         self.one(&file)
+    }
+
+    /// The size of a new cluster.
+    fn size(&self) -> Size {
+        let replicas = self.replicas.unwrap_or(1);
+        // Where each row is on one data node, no part of them goes on without the others.
+        let management_nodes =
+            self.management_nodes.unwrap_or((replicas > 1 && self.data_nodes > Some(1)).into());
+        Size { data_nodes: self.data_nodes.unwrap_or(1), replicas, management_nodes }
     }
 
     /// Several data nodes without their configuration are no cluster of one.
@@ -216,15 +233,23 @@ impl DataNodes<'_> {
         self.check_several(file, &given)?;
         let mut locked = file.lock()?;
         let ids = match file.read()? {
-            Some(found) => found.data_node_ids(),
+            Some(found) => (found.data_node_ids(), found.management_node_ids()),
             None => {
-                let size =
-                    Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
+                let size = self.size();
                 locked.describe(size, self.port, this_machine().memory_bytes)?;
-                (1..=size.data_nodes).collect()
+                let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
+                let (data, management) = all.split_at(usize::from(size.data_nodes));
+                (data.to_vec(), management.to_vec())
             }
         };
-        let wanted = several::Wanted { cluster: self.cluster, file, ids: &ids, parameters: &given };
+        let (ids, management) = ids;
+        let wanted = several::Wanted {
+            cluster: self.cluster,
+            file,
+            ids: &ids,
+            management: &management,
+            parameters: &given,
+        };
         let configured = several::check(&wanted)?;
         if self.data_nodes.is_some_and(|wanted| usize::from(wanted) != ids.len()) {
             return Err(self.other_number(ids.len(), file.path()));
@@ -235,6 +260,15 @@ impl DataNodes<'_> {
                  cluster in another --folder",
                 self.cluster.display(),
                 configured.replicas(),
+                file.path().display()
+            ));
+        }
+        if self.management_nodes.is_some_and(|wanted| usize::from(wanted) != management.len()) {
+            return Err(format!(
+                "the cluster in {} has {} management nodes ({}): leave --management-nodes out, or change its sections [ndb_mgmd] \
+                 while no data node runs",
+                self.cluster.display(),
+                management.len(),
                 file.path().display()
             ));
         }
@@ -275,8 +309,7 @@ impl DataNodes<'_> {
         if file.read()?.is_some() {
             return Ok(());
         }
-        let size = Size { data_nodes: self.data_nodes.unwrap_or(1), replicas: self.replicas.unwrap_or(1) };
-        size.check()?;
+        self.size().check()?;
         let present = data_node::numbers(self.cluster).map_err(|error| look_failed(self.cluster, &error))?;
         match present.first() {
             None => Ok(()),

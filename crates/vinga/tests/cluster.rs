@@ -5,14 +5,20 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
 use support::folder::{Folder, said, vinga};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Table, Value};
+use vinga_base::hash::KeyHash;
 use vinga_rig::process::NodeProcess;
+use vinga_rig::raw::{RawClient, hello};
 use vinga_runtime::node_folder::NodeFolder;
+use vinga_wire::key_read::KeyReadHead;
+use vinga_wire::operation::ALL_COLUMNS;
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U16, U32, U64};
 
 /// Parameters of small data nodes, which have no time limit that a busy machine breaks.
 const SMALL: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
@@ -73,7 +79,8 @@ fn read_all(cluster: &Cluster, table: &Table) {
 #[test]
 fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     let folder = Folder::new();
-    let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
+    let alone = ["--data-nodes", "2", "--replicas", "2", "--management-nodes", "0", "--port", "0"];
+    let (ok, text) = up(&folder, &alone);
     assert!(ok, "{text}");
     for node in [1, 2] {
         let ready = format!("data node {node} is ready on {}", address(&folder, node));
@@ -139,6 +146,158 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
         "{text}"
     );
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
+}
+
+/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that send
+/// none are not disconnected.
+const BEATING: [&str; 6] = [
+    "--set",
+    "DataMemory=64M",
+    "--set",
+    "HeartbeatIntervalDbDb=1000",
+    "--set",
+    "HeartbeatIntervalDbApi=1000000",
+];
+
+/// A client that only a data node knows, and that asks it for rows that it leads.
+struct Asking {
+    raw: RawClient<TcpStream>,
+    table: Table,
+    ids: Vec<u64>,
+}
+
+impl Asking {
+    fn new(folder: &Folder, node: u8, table: &Table) -> Self {
+        let stream = TcpStream::connect(address(folder, node)).expect("it listens");
+        stream.set_read_timeout(Some(HANG_GUARD)).expect("that is possible");
+        let raw = RawClient::greet(stream, &hello()).expect("it admits us");
+        let mut asking = Asking { raw, table: table.clone(), ids: Vec::new() };
+        asking.ids = (0..100).filter(|&id| asking.owner(id).node().0 == node).collect();
+        asking
+    }
+
+    fn owner(&self, id: u64) -> Address {
+        let partition = self.table.core().partitions().of(KeyHash::of(&id.to_le_bytes()));
+        self.raw.view.partition(partition).primary()
+    }
+
+    /// Asks for all its rows.
+    fn ask(&mut self) {
+        for (request, &id) in (0..).zip(&self.ids.clone()) {
+            let head = KeyReadHead {
+                version: U64::new(self.table.core().version().0),
+                transaction: U64::ZERO,
+                request: U32::new(request),
+                table: U32::new(self.table.core().id().0),
+                operation: U32::ZERO,
+                count: U16::new(1),
+                columns: U16::new(ALL_COLUMNS),
+                filter_bytes: U16::ZERO,
+                unused: U16::ZERO,
+            };
+            let to = (BlockNumber::DataManager, self.owner(id).instance());
+            let sent = self.raw.send(SignalNumber::KeyReadRequest, to, |writer| {
+                writer.put(&head).bytes(&id.to_le_bytes());
+            });
+            sent.expect("the system takes it");
+        }
+    }
+
+    /// How many of its rows the node sends, at most this number, until it closes the connection.
+    fn answers(&mut self, most: usize) -> usize {
+        let mut answers = 0;
+        let is_row = |frame: &Frame<'_>| frame.signal() == Some(SignalNumber::KeyReadConfirm);
+        while answers < most
+            && let Ok(Some(is_row)) = self.raw.receive(is_row)
+        {
+            answers += usize::from(is_row);
+        }
+        answers
+    }
+}
+
+/// Does something until it succeeds.
+fn insist<T>(what: &str, mut attempt: impl FnMut() -> Result<T, vinga::Error>) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(why) => assert!(begun.elapsed() < HANG_GUARD, "{what}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn one_goes_on_while_the_other_stands_still() {
+    goes_on_without(2);
+}
+
+#[test]
+fn one_goes_on_while_the_first_one_stands_still() {
+    goes_on_without(1);
+}
+
+/// The management node lets the other one go on, under a client's work; the one that stood still stops by itself.
+fn goes_on_without(still: u8) {
+    let other = 3 - still;
+    let folder = Folder::new();
+    let size = ["--data-nodes", "2", "--replicas", "2", "--port", "0"];
+    let (ok, text) = said(folder.command("up").args(BEATING).args(size).output());
+    assert!(ok && text.contains("management node 3 is ready on"), "{text}");
+    assert!(text.contains("the management node decides") && !text.contains("warning"), "{text}");
+    let running = ["management node 3: running", "data node 1: running", "data node 2: running"];
+    assert_eq!(status(&folder), (Some(0), running.map(String::from).into()));
+    let cluster = Cluster::connect(&format!("{},{}", address(&folder, 1), address(&folder, 2)));
+    let cluster = cluster.expect("they admit us");
+    let table = create(&cluster);
+    fill(&cluster, &table);
+
+    let mut asking = Asking::new(&folder, still, &table);
+    let led = asking.ids.len();
+    assert!(led > 0, "it leads some of the rows");
+    asking.ask();
+    assert_eq!(asking.answers(led), led);
+
+    let stopped = pid(&folder, still);
+    kill_process(stopped, Signal::STOP).expect("it runs");
+    // All partitions: some are led by the node that stands still.
+    for id in 0..100 {
+        insist("a row is written", || cluster.write(&table, &row(id, id + 1)));
+    }
+    let found = insist("rows are read", || cluster.get_many(&table, 0..100));
+    assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&row(id, id + 1))), "{found:?}");
+    let log = NodeFolder::new(&folder.0, other).log_tail(0, 1000);
+    assert!(log.contains("management node 3: go on"), "{log}");
+    let arbitrator = NodeFolder::at(folder.0.join("mgm-3"));
+    let decided = arbitrator.log_tail(0, 1000);
+    assert!(
+        decided.contains(&format!("data nodes {other} go on, for which data node {other} has asked")),
+        "{decided}"
+    );
+
+    // It reads that before it knows what has happened.
+    asking.ask();
+    kill_process(stopped, Signal::CONT).expect("it is there");
+    assert_eq!(asking.answers(led), 0, "what it has is old");
+    let stopped = NodeFolder::new(&folder.0, still);
+    let begun = Instant::now();
+    while stopped.running().expect("the folder is there").is_some() {
+        assert!(begun.elapsed() < HANG_GUARD, "{}", stopped.log_tail(0, 100));
+    }
+    let log = stopped.log_tail(0, 1000);
+    let is_expected = |line: &str| line.contains("the node can't go on: ");
+    let why = log.lines().find(|line| is_expected(line)).unwrap_or_else(|| panic!("{log}"));
+    let decided = format!("the arbitrator decides: data nodes {other} have gone on");
+    assert!(why.contains("have gone on without this one") || why.contains(&decided), "{why}");
+    let found = cluster.get_many(&table, 0..ROWS).expect("a read succeeds");
+    let expected = |id| row(id, if id < 100 { id + 1 } else { id });
+    assert!((0..).zip(&found).all(|(id, found)| found.as_ref() == Some(&expected(id))));
+    drop(cluster);
+    let (ok, text) = folder.run("down", &[]);
+    let last = format!("data node {other} has stopped");
+    assert!(ok && text.contains(&last), "{text}");
+    assert!(text.find(&last) < text.find("management node 3 has stopped"), "{text}");
+    assert_eq!(status(&folder).1[0], "management node 3: stopped");
 }
 
 #[test]

@@ -89,7 +89,7 @@ const RINGS: [&[&str]; 17] = [
     &["edge/runtime", "sim"],
     &["client/capi", "sql/engine"],
     &["client/libvinga"],
-    &["edge/datanode", "edge/sqlnode"],
+    &["edge/datanode", "edge/sqlnode", "mgm/node"],
     &["sql/tests", "bench"],
     &["vinga"],
 ];

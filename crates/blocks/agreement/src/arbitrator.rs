@@ -4,12 +4,21 @@
 //! their next view. So of two sets in the same view only the first that asks goes on. Should the one that asked fail
 //! before the others have received that view, another of the same set may ask with the old ticket once more; only
 //! they may.
+//!
+//! A cluster that begins hands over the ticket of its first view. From then on that of an earlier cluster counts no more:
+//! what is left of that one is refused, and so is whatever it has sent before and that comes late.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use vinga_base::NodeId;
 use vinga_wire::agreement::ArbitrationRequest;
+use vinga_wire::arbitration::ArbitrationBeginRequest;
+use vinga_wire::view::NO_TICKET;
+
+/// Incarnations of clusters of which it is known that later ones have begun, at most: many more than can have something on
+/// its way.
+const EARLIER_MAX: usize = 64;
 
 /// What the arbitrator answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,21 +36,70 @@ pub enum Verdict {
 }
 
 /// An arbitrator.
+#[derive(Default)]
 pub struct Arbitrator {
-    /// The ticket that counts.
+    /// The ticket that counts, if there is one.
     ticket: u64,
     /// The ticket before, and those who have exchanged it for the one that counts.
     winners: Option<(u64, BTreeSet<NodeId>)>,
+    /// The cluster that has begun last.
+    begun: Option<Begun>,
+    /// Incarnations of clusters before it.
+    earlier: VecDeque<u64>,
+}
+
+/// A cluster that has begun: its incarnation, which of its requests that was, and the first ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Begun {
+    cluster_incarnation: u64,
+    attempt: u32,
+    ticket: u64,
 }
 
 impl Arbitrator {
     /// An arbitrator of a view with this ticket.
     pub fn new(ticket: u64) -> Self {
-        Arbitrator { ticket, winners: None }
+        Arbitrator { ticket, ..Arbitrator::default() }
+    }
+
+    /// Takes the first ticket of a cluster that begins. The same request may come again.
+    ///
+    /// # Errors
+    /// Why it is not taken, for people.
+    pub fn begin(&mut self, request: &ArbitrationBeginRequest) -> Result<(), String> {
+        let &ArbitrationBeginRequest { cluster_incarnation, attempt, ticket, .. } = request;
+        if ticket == NO_TICKET {
+            return Err(format!("{NO_TICKET} is no ticket"));
+        }
+        if self.earlier.contains(&cluster_incarnation) {
+            return Err("a later cluster has begun".to_string());
+        }
+        let begins = Begun { cluster_incarnation, attempt, ticket };
+        if let Some(begun) = self.begun.filter(|begun| begun.cluster_incarnation == cluster_incarnation) {
+            if self.winners.is_some() {
+                return Err(
+                    "the cluster has begun, and data nodes of it have gone on without others".to_string()
+                );
+            }
+            if begins != begun && attempt <= begun.attempt {
+                return Err("a later request of the same start has come".to_string());
+            }
+        } else if let Some(begun) = self.begun {
+            self.earlier.push_back(begun.cluster_incarnation);
+            if self.earlier.len() > EARLIER_MAX {
+                self.earlier.pop_front();
+            }
+        }
+        (self.begun, self.ticket, self.winners) = (Some(begins), ticket, None);
+        Ok(())
     }
 
     /// Decides whether these members go on.
     pub fn decide(&mut self, request: &ArbitrationRequest) -> Verdict {
+        let stop = |reason: &str| Verdict::Stop { reason: reason.to_string() };
+        if [request.ticket, request.next].contains(&NO_TICKET) {
+            return stop("they have no ticket");
+        }
         let members: BTreeSet<NodeId> = request.members.iter().copied().collect();
         let ask_again = |(before, winners): &(u64, BTreeSet<NodeId>)| {
             *before == request.ticket && members.is_subset(winners)
@@ -51,14 +109,13 @@ impl Arbitrator {
             self.ticket = request.next;
             return Verdict::GoOn { ticket: self.ticket };
         }
-        let reason = match &self.winners {
+        match &self.winners {
             Some((_, winners)) => {
                 let winners: alloc::vec::Vec<_> = winners.iter().map(NodeId::to_string).collect();
-                format!("data nodes {} have gone on", winners.join(", "))
+                stop(&format!("data nodes {} have gone on", winners.join(", ")))
             }
-            None => "the arbitrator does not know their ticket".to_string(),
-        };
-        Verdict::Stop { reason }
+            None => stop("the arbitrator does not know their ticket"),
+        }
     }
 }
 
@@ -101,5 +158,51 @@ mod tests {
             verdict,
             Verdict::Stop { reason: "the arbitrator does not know their ticket".to_string() }
         );
+    }
+
+    fn begins(cluster_incarnation: u64, attempt: u32, ticket: u64) -> ArbitrationBeginRequest {
+        ArbitrationBeginRequest { cluster_incarnation, attempt, ticket, members: Vec::new() }
+    }
+
+    #[test]
+    fn the_ticket_of_an_earlier_cluster_counts_no_more() {
+        let mut arbitrator = Arbitrator::default();
+        assert!(matches!(arbitrator.decide(&ask(7, 8, &[1])), Verdict::Stop { .. }), "it knows no ticket");
+        assert!(arbitrator.begin(&begins(1, 0, NO_TICKET)).is_err());
+        assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(arbitrator.decide(&ask(7, 8, &[1, 2])), Verdict::GoOn { ticket: 8 });
+        assert_eq!(arbitrator.begin(&begins(2, 0, 70)), Ok(()));
+        // Neither those that have gone on, nor what is left of them, nor the others.
+        for ticket in [7, 8] {
+            let verdict = arbitrator.decide(&ask(ticket, 9, &[1]));
+            assert_eq!(
+                verdict,
+                Verdict::Stop { reason: "the arbitrator does not know their ticket".to_string() }
+            );
+        }
+        assert_eq!(arbitrator.begin(&begins(1, 1, 71)), Err("a later cluster has begun".to_string()));
+        assert_eq!(arbitrator.decide(&ask(70, 80, &[1])), Verdict::GoOn { ticket: 80 });
+    }
+
+    #[test]
+    fn of_the_requests_of_one_start_the_latest_counts() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.begin(&begins(1, 1, 7)), Ok(()));
+        assert_eq!(arbitrator.begin(&begins(1, 1, 7)), Ok(()), "the answer was lost");
+        assert!(arbitrator.begin(&begins(1, 0, 6)).is_err(), "it is late");
+        assert!(arbitrator.begin(&begins(1, 1, 6)).is_err(), "two of one number");
+        assert_eq!(arbitrator.begin(&begins(1, 2, 8)), Ok(()));
+        assert!(matches!(arbitrator.decide(&ask(7, 9, &[1])), Verdict::Stop { .. }));
+        assert_eq!(arbitrator.decide(&ask(8, 9, &[1])), Verdict::GoOn { ticket: 9 });
+        assert!(arbitrator.begin(&begins(1, 3, 10)).is_err(), "it has gone on");
+        assert_eq!(arbitrator.decide(&ask(9, 11, &[1])), Verdict::GoOn { ticket: 11 });
+    }
+
+    #[test]
+    fn nobody_goes_on_without_a_ticket() {
+        let mut arbitrator = Arbitrator::default();
+        let why = Verdict::Stop { reason: "they have no ticket".to_string() };
+        assert_eq!(arbitrator.decide(&ask(NO_TICKET, 8, &[1])), why);
+        assert_eq!(Arbitrator::new(7).decide(&ask(7, NO_TICKET, &[1])), why);
     }
 }

@@ -55,8 +55,9 @@ pub struct Settings {
     pub node: NodeId,
     /// `HeartbeatIntervalDbDb`: how often each data node sends a heartbeat to each other one.
     pub heartbeat_interval: Span,
-    /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited; `None` if there is no arbitrator.
-    pub arbitration_timeout: Option<Span>,
+    /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited. Whether there is an arbitrator is in the view: it
+    /// has a ticket then.
+    pub arbitration_timeout: Span,
     /// The drivers of this node's threads that serve API nodes: they are the ones that obey the lease.
     pub drivers: Vec<Address>,
 }

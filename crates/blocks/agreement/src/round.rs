@@ -12,6 +12,7 @@ use vinga_wire::agreement::{
     ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, FailPrepareConfirm, FailPrepareRefuse,
     FailPrepareRequest, LostMember,
 };
+use vinga_wire::view::NO_TICKET;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// Heartbeat intervals that few members wait before they ask the arbitrator: as long as others may take.
@@ -144,9 +145,7 @@ impl Agreement {
                 self.peers.note_unresponsive(&round.awaited);
                 self.act(cx);
             }
-            Stage::Arbitrating
-                if self.settings.arbitration_timeout.is_some_and(|timeout| span >= timeout) =>
-            {
+            Stage::Arbitrating if span >= self.settings.arbitration_timeout => {
                 let failed = list(&round.failed);
                 self.stop(
                     cx,
@@ -233,7 +232,7 @@ impl Agreement {
             cx.mark("data nodes went on without arbitration");
             return self.wait_for_leases(cx);
         }
-        if self.settings.arbitration_timeout.is_none() {
+        if round.ticket == NO_TICKET {
             let why = format_args!("data nodes {failed} may have gone on, and there is no arbitrator");
             return self.stop(cx, ErrorCode::Partitioned, why);
         }
@@ -252,8 +251,7 @@ impl Agreement {
         let Some(round) = &mut self.round else { return };
         round.stage = Stage::Arbitrating;
         round.begun = cx.now();
-        // 0 stands for none.
-        let next = cx.random().u64(1..);
+        let next = cx.random().u64(NO_TICKET + 1..);
         let members = self.view.members().iter().map(|member| member.node);
         let members = members.filter(|node| !round.failed.contains(node)).collect();
         let request = ArbitrationRequest { round: round.number, ticket: round.ticket, next, members };

@@ -30,8 +30,9 @@ use vinga_wire::frame::Frames;
 use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
-    Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, backup, checkpoint, cold, dictionary,
-    epoch, file, formation, handshake, info, membership, parameter, redo, schema, schema_round, start,
+    Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
+    dictionary, epoch, file, formation, handshake, info, membership, parameter, redo, schema, schema_round,
+    start,
 };
 use zerocopy::IntoBytes;
 
@@ -405,6 +406,10 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ArbitrationRequest => cold!(agreement::ArbitrationRequest),
         S::ArbitrationConfirm => cold!(agreement::ArbitrationConfirm),
         S::ArbitrationRefuse => cold!(agreement::ArbitrationRefuse),
+        S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
+        S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
+        S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),
+        S::ArbitrationBeginRefuse => cold!(arbitration::ArbitrationBeginRefuse),
         S::EpochClosedReport => {
             let (body, _) = frame.head::<epoch::EpochClosedReport>()?;
             Some(format!("{{ epoch: {}, changed: {} }}", body.epoch, body.changed))
@@ -498,6 +503,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::DropTableConfirm => cold!(dictionary::DropTableConfirm),
         S::HelloRefuse
         | S::NodeHelloRefuse
+        | S::ArbitratorHelloRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse
         | S::DescribeTableRefuse

@@ -10,11 +10,59 @@
 //!
 //! The protocol is described in `docs/protocols/formation.md`.
 
+use crate::frame::Frame;
+use crate::handshake::{MAGIC, PROTOCOL_VERSION};
 use crate::view::{ClusterView, Member};
-use alloc::string::String;
+use crate::{ErrorCode, cold};
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId};
+
+/// Checks that a greeting between nodes has this version of the protocol. Of one with another version only its beginning can
+/// be relied on.
+///
+/// # Errors
+/// The error to refuse it with, and details.
+pub fn check_protocol(greeting: &Frame<'_>) -> Result<(), (ErrorCode, String)> {
+    let bad = |detail: &str| (ErrorCode::BadHandshake, detail.to_string());
+    let (magic, version) =
+        cold::read::<(u64, u16)>(greeting).ok_or_else(|| bad("the greeting can't be read"))?;
+    if magic != MAGIC {
+        return Err(bad("the greeting is not Vinga's"));
+    }
+    if version != PROTOCOL_VERSION {
+        let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other node");
+        return Err((ErrorCode::WrongProtocol, detail));
+    }
+    Ok(())
+}
+
+/// Checks that two nodes are configured for the same cluster: by its name, and its data nodes with their node groups.
+///
+/// # Errors
+/// The error to refuse the other one with, and details.
+pub fn check_cluster(
+    own: (&str, &[(NodeId, u16)]),
+    other: (&str, &[(NodeId, u16)]),
+) -> Result<(), (ErrorCode, String)> {
+    if own.0 != other.0 {
+        let detail = format!("this is cluster \"{}\", the other node's is \"{}\"", own.0, other.0);
+        return Err((ErrorCode::WrongCluster, detail));
+    }
+    if own.1 != other.1 {
+        let (here, there) = (list(own.1), list(other.1));
+        let detail = format!("data nodes (node groups) here: {here}, at the other node: {there}");
+        return Err((ErrorCode::OtherConfiguration, detail));
+    }
+    Ok(())
+}
+
+fn list(data_nodes: &[(NodeId, u16)]) -> String {
+    let nodes: Vec<String> = data_nodes.iter().map(|(node, group)| format!("{node} ({group})")).collect();
+    nodes.join(", ")
+}
 
 /// Body of `NodeHelloRequest` and of `NodeHelloConfirm` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod address;
 pub mod agreement;
+pub mod arbitration;
 pub mod backup;
 pub mod checkpoint;
 pub mod cold;

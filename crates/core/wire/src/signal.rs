@@ -100,6 +100,13 @@ signals! {
     ArbitrationRequest = 251, Node;
     ArbitrationConfirm = 252, Driver;
     ArbitrationRefuse = 253, Driver;
+    // arbitration.rs: data nodes and the arbitrator
+    ArbitratorHelloRequest = 260, Driver;
+    ArbitratorHelloConfirm = 261, Driver;
+    ArbitratorHelloRefuse = 262, Driver;
+    ArbitrationBeginRequest = 263, Driver;
+    ArbitrationBeginConfirm = 264, Driver;
+    ArbitrationBeginRefuse = 265, Driver;
     // view.rs
     ViewChangedOrder = 20, Node;
     // epoch.rs

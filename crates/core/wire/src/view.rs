@@ -28,6 +28,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use zerocopy::little_endian::U16;
+
+/// Stands for no ticket in a view without an arbitrator.
+pub const NO_TICKET: u64 = 0;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The data managers with the same instance number on all nodes of a node group: the owners of one partition.
@@ -256,7 +259,8 @@ impl ClusterView {
         self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
     }
 
-    /// The ticket with which one set of these members may go on, if the arbitrator is asked.
+    /// The ticket with which one set of these members may go on, if the arbitrator is asked; [`NO_TICKET`] if there is no
+    /// arbitrator.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
@@ -270,7 +274,7 @@ impl ClusterView {
     /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator.
     #[must_use]
     pub fn for_api_nodes(&self) -> Self {
-        self.clone().with_ticket(0)
+        self.clone().with_ticket(NO_TICKET)
     }
 
     /// A node group of which a set of nodes has no started member, so that it can't be a cluster by itself; `None` if it

@@ -8,7 +8,7 @@ use vinga_base::NodeId;
 use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::parameters::Parameter;
-use vinga_runtime::settings::OtherDataNode;
+use vinga_runtime::settings::{OtherDataNode, OtherManagementNode};
 
 /// The address that a host has for `port`. `whose` is how an error names the parameter that the host is from.
 ///
@@ -45,6 +45,23 @@ pub fn others(configuration: &Configuration, own: SocketAddr) -> Result<Vec<Othe
         address,
     };
     Ok(places.iter().filter(|(node, _)| node.node != id).map(other).collect())
+}
+
+/// The management nodes that arbitrate between data nodes.
+///
+/// # Errors
+/// A text: a host has no address.
+pub fn arbitrators(configuration: &Configuration) -> Result<Vec<OtherManagementNode>, String> {
+    if !configuration.data_nodes.are_several() {
+        return Ok(Vec::new());
+    }
+    let arbitrators = configuration.management_nodes.iter().filter(|node| node.rank > 0);
+    let places = arbitrators.map(|node| {
+        let whose = format!("HostName of management node {}", node.node);
+        let address = resolve(&whose, &node.host, node.port)?;
+        Ok(OtherManagementNode { node: NodeId(node.node), address })
+    });
+    places.collect()
 }
 
 /// Each node has an address of its own, under which the others reach it.

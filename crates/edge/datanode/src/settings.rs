@@ -1,6 +1,6 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
-use crate::others::{others, resolve};
+use crate::others::{arbitrators, others, resolve};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         node_heartbeat_interval: millis(Parameter::HeartbeatIntervalDbDb),
-        arbitration_timeout: None,
+        arbitration_timeout: millis(Parameter::ArbitrationTimeout),
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
@@ -153,6 +153,8 @@ pub fn edge_settings(
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,
+        arbitrators: arbitrators(configuration)?,
+        arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         peers: Arc::default(),
         bug: None,
     })

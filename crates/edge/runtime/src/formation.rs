@@ -15,6 +15,7 @@
 mod greeting;
 mod process;
 mod search;
+mod ticket;
 
 pub(crate) use process::ProcessWatch;
 
@@ -28,6 +29,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
+use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
@@ -139,6 +141,7 @@ struct Formation<'a> {
     pending: Vec<Pending>,
     searches: (Sender<SearchResult>, Receiver<SearchResult>),
     log_due: Instant,
+    first_ticket: FirstTicket,
     /// Why it is of no use to go on.
     hopeless: Option<String>,
 }
@@ -148,15 +151,11 @@ type SearchResult = (NodeId, Result<Found, NotFound>);
 impl<'a> Formation<'a> {
     fn new(settings: &'a ProcessSettings, listener: &'a TcpListener) -> Self {
         let member = settings.view.member(settings.node).expect("a node knows itself").clone();
-        let mut data_nodes: Vec<(NodeId, u16)> =
-            settings.others.iter().map(|other| (other.node, other.group)).collect();
-        data_nodes.push((member.node, member.group));
-        data_nodes.sort_unstable();
         let own = NodeHello {
             magic: MAGIC,
             version: PROTOCOL_VERSION,
             cluster: settings.cluster.clone(),
-            data_nodes,
+            data_nodes: settings.data_nodes(),
             member,
             process: process::this_process(),
             link: 0,
@@ -175,6 +174,7 @@ impl<'a> Formation<'a> {
             pending: Vec::new(),
             searches: mpsc::channel(),
             log_due: now + LOG_PAUSE,
+            first_ticket: FirstTicket::new(settings),
             hopeless: None,
         }
     }
@@ -394,12 +394,13 @@ impl<'a> Formation<'a> {
         if !present.all(|present| present.connected == nodes) {
             return None;
         }
+        let ticket = self.first_ticket.of(&nodes)?;
         let others = self.others.values().filter_map(|other| other.present.as_ref());
         let mut members: Vec<Member> = others.map(|present| present.hello.member.clone()).collect();
         members.push(self.own.member.clone());
         members.sort_by_key(|member| member.node);
         let order = FirstViewOrder {
-            view: ClusterView::first(members),
+            view: ClusterView::first(members).with_ticket(ticket),
             cluster_incarnation: self.settings.cluster_incarnation,
             database: self.settings.database,
         };

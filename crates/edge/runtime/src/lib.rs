@@ -37,6 +37,8 @@ pub mod affinity;
 #[cfg(not(loom))]
 mod api_nodes;
 #[cfg(not(loom))]
+mod arbitration;
+#[cfg(not(loom))]
 mod block_summary;
 #[cfg(not(loom))]
 pub mod clock;
@@ -46,6 +48,8 @@ mod connection;
 pub mod console;
 #[cfg(not(loom))]
 pub mod crash;
+#[cfg(not(loom))]
+pub mod exchange;
 #[cfg(not(loom))]
 pub mod files;
 mod formation;
@@ -110,7 +114,7 @@ pub mod stop_request;
 mod switchboard;
 mod sync;
 #[cfg(not(loom))]
-mod termination;
+pub mod termination;
 #[cfg(not(loom))]
 mod watchdog;
 #[cfg(not(loom))]

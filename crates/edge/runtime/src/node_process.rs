@@ -12,9 +12,10 @@
 //! files, have gone by. What was acknowledged as being on the disk is there all the same.
 
 use crate::affinity;
+use crate::arbitration::{self, Arbitrators};
 use crate::clock::Clock;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
-use crate::formation::{self, Formed, Link, Processes, links_between};
+use crate::formation::{self, Formed, Link, links_between};
 use crate::handlers::HandlerStack;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
 use vinga_local::Socket;
+use vinga_wire::agreement::ArbitrationRequest;
 use vinga_wire::start::Restored;
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
@@ -68,6 +70,8 @@ pub struct NodeProcess {
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
     threads: Vec<JoinHandle<()>>,
+    /// Asks arbitrators for the main thread; it ends with that one.
+    arbitration: Option<JoinHandle<()>>,
     files: IoPool,
     /// `None` while no clients are let in.
     listener: Option<JoinHandle<()>>,
@@ -185,7 +189,21 @@ impl NodeProcess {
         let switchboard = Switchboard::new(&settings, main_thread(&settings), statistics.clone(), stop);
         let switchboard = Arc::new(switchboard.map_err(out_of("descriptors"))?);
         let files = start_io_threads(&settings, &switchboard)?;
-        let threads = start_workers(&settings, &switchboard, files.files(), processes, make_host)?;
+        let (asks, requests) = mpsc::channel();
+        let of_main = MainParts {
+            data_nodes: (!settings.others.is_empty())
+                .then(|| DataNodes::new(settings.view.clone(), processes)),
+            arbitration: (!settings.arbitrators.is_empty()).then_some(asks),
+        };
+        let threads = start_workers(&settings, &switchboard, files.files(), of_main, make_host)?;
+        let arbitration = match Arbitrators::of(&settings) {
+            Some(arbitrators) => {
+                let switchboard = switchboard.clone();
+                let run = move || arbitration::run(arbitrators, &requests, &switchboard);
+                Some(spawn_helper("arbitration", &settings.helpers, run)?)
+            }
+            None => None,
+        };
         hand_over(links, &settings, &switchboard);
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
@@ -199,6 +217,7 @@ impl NodeProcess {
             switchboard,
             settings,
             threads,
+            arbitration,
             files,
             listener: None,
             watched,
@@ -253,6 +272,7 @@ impl NodeProcess {
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }
+        self.arbitration.into_iter().for_each(join);
         let left = self.files.stop(self.settings.limits.disk_patience / 4);
         drop(self.watched);
         join(self.watchdog);
@@ -460,7 +480,7 @@ fn start_workers<H, F>(
     settings: &Arc<ProcessSettings>,
     switchboard: &Arc<Switchboard>,
     files: &Files,
-    processes: Processes,
+    of_main: MainParts,
     make_host: F,
 ) -> Result<Vec<JoinHandle<()>>, String>
 where
@@ -468,17 +488,16 @@ where
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
 {
     let make_host = Arc::new(make_host);
-    let mut data_nodes =
-        (!settings.others.is_empty()).then(|| DataNodes::new(settings.view.clone(), processes));
+    let mut of_main = Some(of_main);
     let clock = Clock::new();
     let (started, have_started) = mpsc::channel();
     let mut threads = Vec::new();
     for (index, plan) in (0..).zip(&settings.threads) {
         let (settings, switchboard, files) = (settings.clone(), switchboard.clone(), files.clone());
         let (make_host, started) = (make_host.clone(), started.clone());
-        let data_nodes = data_nodes.take_if(|_| index == switchboard.main_thread);
+        let of_main = of_main.take_if(|_| index == switchboard.main_thread).unwrap_or_default();
         threads.push(spawn(&plan.name, move || {
-            let parts = ThreadParts { switchboard, files, data_nodes, clock };
+            let parts = ThreadParts { switchboard, files, of_main, clock };
             run_worker(index, &settings, parts, &*make_host, started);
         })?);
     }
@@ -494,9 +513,18 @@ where
 struct ThreadParts {
     switchboard: Arc<Switchboard>,
     files: Files,
-    /// For the main thread, if there are other data nodes.
-    data_nodes: Option<DataNodes>,
+    /// Nothing for other threads than the main one.
+    of_main: MainParts,
     clock: Clock,
+}
+
+/// What only the main thread gets.
+#[derive(Default)]
+struct MainParts {
+    /// If there are other data nodes.
+    data_nodes: Option<DataNodes>,
+    /// If there are arbitrators.
+    arbitration: Option<Sender<ArbitrationRequest>>,
 }
 
 fn run_worker<H: Host>(
@@ -506,7 +534,8 @@ fn run_worker<H: Host>(
     make_host: &impl Fn(u16, &Statistics) -> H,
     started: Sender<io::Result<()>>,
 ) {
-    let ThreadParts { switchboard, files, data_nodes, clock } = parts;
+    let ThreadParts { switchboard, files, of_main, clock } = parts;
+    let MainParts { data_nodes, arbitration } = of_main;
     let plan = settings.threads[usize::from(index)].clone();
     let registered = Registered::new(switchboard.statistics[usize::from(index)].clone());
     let realtime = apply(&plan, clock);
@@ -525,6 +554,7 @@ fn run_worker<H: Host>(
         links,
         lease: if is_alone { Tick(u64::MAX) } else { Tick(0) },
         data_nodes,
+        arbitration,
         index,
         plan,
         senders,

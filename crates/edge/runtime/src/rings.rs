@@ -187,6 +187,8 @@ mod tests {
             first_start: None,
             start_progress: None,
             others: Vec::new(),
+            arbitrators: Vec::new(),
+            arbitration_timeout: std::time::Duration::ZERO,
             peers: Arc::default(),
             bug: None,
         }

@@ -44,6 +44,10 @@ pub struct ProcessSettings {
     pub view: Arc<ClusterView>,
     /// The other data nodes of the cluster, as they are configured.
     pub others: Vec<OtherDataNode>,
+    /// The management nodes that arbitrate between data nodes, those first that are to be asked first.
+    pub arbitrators: Vec<OtherManagementNode>,
+    /// How long an arbitrator's answer is awaited (`ArbitrationTimeout`).
+    pub arbitration_timeout: Duration,
     /// Seeds the generators of the threads.
     pub seed: u64,
     /// Bounds.
@@ -69,6 +73,15 @@ pub struct OtherDataNode {
     /// Its node group.
     pub group: u16,
     /// Where it listens, for API nodes and for data nodes.
+    pub address: SocketAddr,
+}
+
+/// A management node, as the configuration describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherManagementNode {
+    /// Its id.
+    pub node: NodeId,
+    /// Where it listens.
     pub address: SocketAddr,
 }
 
@@ -136,6 +149,15 @@ impl Default for Limits {
 }
 
 impl ProcessSettings {
+    /// All data nodes with their node groups, in order of id.
+    pub fn data_nodes(&self) -> Vec<(NodeId, u16)> {
+        let own = self.view.member(self.node).expect("a node knows itself");
+        let others = self.others.iter().map(|other| (other.node, other.group));
+        let mut all: Vec<_> = others.chain([(own.node, own.group)]).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The threads that serve connections: connection i of an API node belongs to the i-th of them.
     pub fn socket_threads(&self) -> Vec<u16> {
         let owners = (0u16..).zip(&self.threads).filter(|(_, plan)| plan.owns_sockets);
@@ -200,6 +222,8 @@ mod tests {
             first_start: None,
             start_progress: None,
             others: Vec::new(),
+            arbitrators: Vec::new(),
+            arbitration_timeout: Duration::ZERO,
             peers: Arc::default(),
             bug: None,
         };

@@ -5,7 +5,7 @@ use std::mem;
 use std::ptr;
 
 /// Keeps the signals that ask the process to stop, for the thread that waits here.
-pub(crate) struct Termination {
+pub struct Termination {
     signals: libc::sigset_t,
 }
 

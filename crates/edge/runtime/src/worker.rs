@@ -44,6 +44,7 @@ use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Tick};
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::ErrorCode;
+use vinga_wire::agreement::ArbitrationRequest;
 
 /// How long a thread sleeps at most, and how often it samples its figures.
 const STOCK_NANOS: u64 = 1_000_000_000;
@@ -81,6 +82,8 @@ pub(crate) struct Worker<H> {
     realtime: Realtime,
     /// The other data nodes; on the main thread, if there are some.
     data_nodes: Option<DataNodes>,
+    /// Where requests to the arbitrator go; on the main thread, if there are arbitrators.
+    arbitration: Option<Sender<ArbitrationRequest>>,
     /// The contents of the driver's lane while they are handled.
     orders: Vec<u8>,
     stock_due: u64,
@@ -120,6 +123,8 @@ pub(crate) struct WorkerParts<H> {
     pub lease: Tick,
     /// On the main thread of a node with others.
     pub data_nodes: Option<DataNodes>,
+    /// On the main thread, if there are arbitrators.
+    pub arbitration: Option<Sender<ArbitrationRequest>>,
 }
 
 impl<H: Host> Worker<H> {
@@ -142,6 +147,7 @@ impl<H: Host> Worker<H> {
             links,
             lease,
             data_nodes,
+            arbitration,
         } = parts;
         let threads = switchboard.threads.len() as u16;
         executor.outbox().lane_mut(LaneId::LOCAL).reserve(LANE_BYTES);
@@ -160,6 +166,7 @@ impl<H: Host> Worker<H> {
             pacer: SlicePacer::default(),
             realtime,
             data_nodes,
+            arbitration,
             orders: Vec::new(),
             stock_due: 0,
             stock_taken: clock.nanos(),

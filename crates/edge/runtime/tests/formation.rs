@@ -10,14 +10,19 @@ use std::time::{Duration, Instant};
 use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
+use vinga_mgm::{ManagementNode, ManagementSettings};
 use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
-use vinga_wire::agreement::LinkBody;
-use vinga_wire::view::{ClusterView, ConnectionHosts, Member, ViewChange};
+use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
+use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U32, cold};
 
 /// Signals that each coordinator sends to each coordinator of the other nodes.
 const SIGNALS: u32 = 2_000;
+
+const ROUND: u32 = 5;
+const NEXT_TICKET: u64 = 77;
 
 /// What the blocks of a node have received.
 #[derive(Default)]
@@ -28,10 +33,14 @@ struct Records {
     views: Mutex<BTreeMap<u16, Vec<u8>>>,
     /// Nodes whose links were reported to be closed.
     closed: Mutex<Vec<u8>>,
+    /// The ticket of the first view.
+    ticket: Mutex<Option<u64>>,
+    /// What the arbitrator has answered: the next ticket, or why not.
+    answers: Mutex<Vec<Result<u64, String>>>,
 }
 
 /// A coordinator on each thread, which sends numbers to all of other nodes; and agreement on the first thread, which leaves
-/// out every node whose links are closed.
+/// out every node whose links are closed, and then asks the arbitrator, if there is one.
 struct Talker {
     node: NodeId,
     thread: u16,
@@ -46,12 +55,22 @@ impl Talker {
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::LinkCloseOrder, driver), &link);
         cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &self.view);
+        if self.view.ticket() != NO_TICKET {
+            let request = ArbitrationRequest {
+                round: ROUND,
+                ticket: self.view.ticket(),
+                next: NEXT_TICKET,
+                members: vec![self.node],
+            };
+            cold::write(&mut cx.frame(SignalNumber::ArbitrationRequest, driver), &request);
+        }
     }
 }
 
 impl Host for Talker {
     fn start(&mut self, cx: &mut Context<'_>) {
         self.view = cx.view().clone();
+        *self.records.ticket.lock().unwrap() = Some(self.view.ticket());
         let mut cx = cx.for_block(Address::new(self.node, BlockNumber::Coordinator, self.thread));
         for member in self.view.members().iter().filter(|member| member.node != self.node) {
             for instance in 0..member.coordinators {
@@ -78,6 +97,16 @@ impl Host for Talker {
             }
             Some(SignalNumber::LinkClosedReport) => {
                 self.on_link_closed(cx, cold::read(frame).expect("a driver sends whole reports"));
+            }
+            Some(SignalNumber::ArbitrationConfirm) => {
+                let confirm: ArbitrationConfirm = cold::read(frame).expect("a driver sends whole answers");
+                assert_eq!((confirm.round, frame.receiver().block()), (ROUND, Some(BlockNumber::Agreement)));
+                self.records.answers.lock().unwrap().push(Ok(confirm.ticket));
+            }
+            Some(SignalNumber::ArbitrationRefuse) => {
+                let refuse: ArbitrationRefuse = cold::read(frame).expect("a driver sends whole answers");
+                assert_eq!(refuse.round, ROUND);
+                self.records.answers.lock().unwrap().push(Err(refuse.reason));
             }
             signal => panic!("{signal:?} came"),
         }
@@ -204,4 +233,75 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
     let (first, _) = first.join().unwrap().expect("the others have come");
     first.stop();
     others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// A management node of the cluster of two nodes, at this address.
+fn arbitrator(listen: SocketAddr, cluster: &str) -> ManagementNode {
+    let data_nodes = vec![(NodeId(1), 0), (NodeId(2), 0)];
+    let settings = ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), data_nodes, listen };
+    ManagementNode::start(settings).expect("nobody listens there")
+}
+
+/// Two nodes with these management nodes.
+fn pair_with(arbitrators: &[(u8, SocketAddr)]) -> Vec<(NodeProcess, Arc<Records>)> {
+    let addresses = addresses(2);
+    let arbitrators =
+        arbitrators.iter().map(|&(node, address)| OtherManagementNode { node: NodeId(node), address });
+    let arbitrators: Vec<_> = arbitrators.collect();
+    let all = (1..=2).map(|node| {
+        let mut settings = settings(node, 2, &addresses);
+        settings.arbitrators.clone_from(&arbitrators);
+        settings.arbitration_timeout = HANG_GUARD;
+        settings
+    });
+    start_all(all.collect())
+}
+
+/// Stops the second node, and returns what the arbitrator answers to the first one then.
+fn answer_without_the_second(nodes: Vec<(NodeProcess, Arc<Records>)>) -> Result<u64, String> {
+    let mut nodes = nodes.into_iter();
+    let ((first, records), (second, _)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    second.stop();
+    wait_until("the arbitrator has answered", || !records.answers.lock().unwrap().is_empty());
+    first.stop();
+    let answers = records.answers.lock().unwrap();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers[0].clone()
+}
+
+#[test]
+fn an_arbitrator_takes_the_ticket_of_the_first_view_and_is_asked_later() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "test");
+    let [unused] = addresses(1)[..] else { panic!("one") };
+    // Nobody is there at the address of another one.
+    let nodes = pair_with(&[(3, node.address()), (4, unused)]);
+    let ticket = |at: usize| nodes[at].1.ticket.lock().unwrap().expect("it has begun");
+    assert!(ticket(0) != NO_TICKET && ticket(0) == ticket(1));
+    assert_eq!(answer_without_the_second(nodes), Ok(NEXT_TICKET));
+    node.stop();
+}
+
+#[test]
+fn an_arbitrator_that_has_started_again_refuses() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "test");
+    let address = node.address();
+    let nodes = pair_with(&[(3, address)]);
+    node.stop();
+    let node = arbitrator(address, "test");
+    let why = answer_without_the_second(nodes).expect_err("it knows no ticket");
+    assert!(why.contains("does not know their ticket (management node 3)"), "{why}");
+    node.stop();
+}
+
+#[test]
+fn without_an_arbitrator_that_takes_it_the_first_view_has_no_ticket() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "other");
+    let [unused] = addresses(1)[..] else { panic!("one") };
+    let nodes = pair_with(&[(3, node.address()), (4, unused)]);
+    for (node, records) in nodes {
+        assert_eq!(*records.ticket.lock().unwrap(), Some(NO_TICKET));
+        assert!(records.answers.lock().unwrap().is_empty());
+        node.stop();
+    }
+    node.stop();
 }

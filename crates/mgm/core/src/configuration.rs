@@ -8,6 +8,7 @@ use crate::config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
 use crate::data_nodes::DataNodes;
 use crate::file::ConfigFile;
 use crate::machine::Machine;
+use crate::management::{self, ManagementNode};
 use crate::parameters::{Parameter, Parameters};
 use crate::placement::Placement;
 use crate::threads::ThreadGroup;
@@ -23,6 +24,8 @@ pub struct Configuration {
     pub placement: Placement,
     /// All data nodes of the cluster, this one among them.
     pub data_nodes: DataNodes,
+    /// The management nodes of the cluster: first those that arbitrate rather than others.
+    pub management_nodes: Vec<ManagementNode>,
     /// Remarks on unusual but allowed settings, one line each, for the log.
     pub warnings: Vec<String>,
 }
@@ -75,6 +78,8 @@ impl Configuration {
 
         let mut notes = Vec::new();
         let data_nodes = DataNodes::read(file, &parameters, &doubtful, &mut errors);
+        let read_management = |file| management::read(file, data_nodes.as_ref(), &mut errors);
+        let management_nodes = file.map_or_else(Vec::new, read_management);
         let mut wrong_values: Vec<ParameterError> = check_epochs(&parameters).into_iter().collect();
         if let Some(file) = file
             && file.nodes().len() > 1
@@ -104,7 +109,7 @@ impl Configuration {
         warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
         match (placement, data_nodes) {
             (Some(placement), Some(data_nodes)) => {
-                Ok(Configuration { parameters, placement, data_nodes, warnings })
+                Ok(Configuration { parameters, placement, data_nodes, management_nodes, warnings })
             }
             _ => Err(ConfigErrors::new(errors)),
         }

@@ -16,9 +16,10 @@
 //!   a blank. A value in single or double quotes may contain them; the quotes are taken off.
 //! - A section may be opened several times, except `[data]`, which begins another node each time. A parameter stands
 //!   once in a section. `[data]` overrides `[data default]`.
-//! - A `[data]` without `NodeId` gets the lowest number that is free.
-//! - Sections of other kinds of nodes (`[mgm]`, `[api]`, … and their defaults) are allowed; their lines must have the
-//!   form `name=value` and are otherwise ignored.
+//! - A `[data]` without `NodeId` gets the lowest number that is free, and then a `[mgm]` without one.
+//! - `[mgm]` (NDB's `[ndb_mgmd]`) is a management node, `[mgm default]` holds for all of them ([`crate::management`]).
+//! - Sections of other kinds of nodes (`[api]`, … and their defaults) are allowed; their lines must have the form
+//!   `name=value` and are otherwise ignored.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -26,6 +27,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config_error::{ConfigError, Origin, enumerate, nearest_name};
+use crate::management::{MANAGEMENT_NODES_MAX, ManagementParameter, ManagementSection, NODE_ID_MAX};
 use crate::parameters::{Parameter, Place};
 use crate::value::{Kind, Value};
 
@@ -37,6 +39,8 @@ pub struct ConfigFile {
     cluster: Vec<Entry>,
     data_default: Vec<Entry>,
     nodes: Vec<NodeSection>,
+    management_default: Vec<Entry<ManagementParameter>>,
+    management_nodes: Vec<ManagementSection>,
     warnings: Vec<String>,
     errors: Vec<ConfigError>,
     /// Parameters to which the file gives an invalid value.
@@ -45,8 +49,8 @@ pub struct ConfigFile {
 
 /// A line `name=value`.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) parameter: Parameter,
+pub(crate) struct Entry<P = Parameter> {
+    pub(crate) parameter: P,
     pub(crate) value: Value,
     /// The text of the value.
     pub(crate) written: String,
@@ -77,6 +81,8 @@ enum Section {
     Cluster,
     DataDefault,
     Data,
+    ManagementDefault,
+    Management,
     OfOthers,
     /// Its header is an error, so its lines are not checked.
     Unknown,
@@ -92,10 +98,10 @@ const SECTIONS: &[(&str, Section)] = &[
     ("data", Section::Data),
     ("ndbd", Section::Data),
     ("db", Section::Data),
-    ("mgm", Section::OfOthers),
-    ("mgm default", Section::OfOthers),
-    ("ndb_mgmd", Section::OfOthers),
-    ("ndb_mgmd default", Section::OfOthers),
+    ("mgm default", Section::ManagementDefault),
+    ("ndb_mgmd default", Section::ManagementDefault),
+    ("mgm", Section::Management),
+    ("ndb_mgmd", Section::Management),
     ("api", Section::OfOthers),
     ("api default", Section::OfOthers),
     ("mysqld", Section::OfOthers),
@@ -116,6 +122,8 @@ impl ConfigFile {
             cluster: Vec::new(),
             data_default: Vec::new(),
             nodes: Vec::new(),
+            management_default: Vec::new(),
+            management_nodes: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
             doubtful: Vec::new(),
@@ -173,6 +181,23 @@ impl ConfigFile {
     /// The data nodes, in the order of the file.
     pub(crate) fn nodes(&self) -> &[NodeSection] {
         &self.nodes
+    }
+
+    /// The management nodes, in the order of the file.
+    pub(crate) fn management_nodes(&self) -> &[ManagementSection] {
+        &self.management_nodes
+    }
+
+    /// The entries for all management nodes.
+    pub(crate) fn management_default(&self) -> &[Entry<ManagementParameter>] {
+        &self.management_default
+    }
+
+    /// The numbers of its management nodes, ascending.
+    pub fn management_node_ids(&self) -> Vec<u8> {
+        let mut ids: Vec<u8> = self.management_nodes.iter().map(|node| node.id as u8).collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Data node `id`; `None` means the only node of the file. `None` if it has no node at all.
@@ -246,12 +271,21 @@ impl ConfigFile {
             let nearest = nearest_name(&name, SECTIONS.iter().map(|(known, _)| *known));
             let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean [{nearest}]?"));
             let problem = format!(
-                "no such section; allowed are [cluster], [data default], [data] and NDB's names for them{meant}"
+                "no such section; allowed are [cluster], [data default], [data], [mgm default], [mgm] and NDB's names for \
+                 them{meant}"
             );
             return Err(self.wrong(line, text, problem));
         };
         match section {
-            Section::Cluster | Section::DataDefault | Section::Unknown => {}
+            Section::Cluster | Section::DataDefault | Section::ManagementDefault | Section::Unknown => {}
+            Section::Management if self.management_nodes.len() == MANAGEMENT_NODES_MAX => {
+                let problem = format!("a cluster has at most {MANAGEMENT_NODES_MAX} management nodes");
+                return Err(self.wrong(line, text, problem));
+            }
+            Section::Management => {
+                let header = text.to_owned();
+                self.management_nodes.push(ManagementSection { id: 0, header, line, entries: Vec::new() });
+            }
             Section::Data => {
                 let header = text.to_owned();
                 self.nodes.push(NodeSection { id: 0, header, line, entries: Vec::new() });
@@ -277,8 +311,12 @@ impl ConfigFile {
         };
         let name = name.trim();
         let written = strip(value).map_err(|problem| self.wrong(line, text, problem))?;
-        if section == Section::OfOthers {
-            return Ok(());
+        match section {
+            Section::OfOthers => return Ok(()),
+            Section::Management | Section::ManagementDefault => {
+                return self.read_management_entry(section, name, written, text, line);
+            }
+            _ => {}
         }
         let parameter = Parameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
         if let Some(problem) = misplaced(parameter, section) {
@@ -295,31 +333,63 @@ impl ConfigFile {
             Section::Cluster => &mut self.cluster,
             Section::DataDefault => &mut self.data_default,
             Section::Data => &mut self.nodes.last_mut().expect("the header made it").entries,
-            Section::OfOthers | Section::Unknown => unreachable!("their lines were left above"),
+            _ => unreachable!("lines of other sections were left above"),
         };
-        if let Some(earlier) =
-            entries.iter().find(|entry| entry.parameter == parameter).map(|entry| entry.line)
-        {
-            let problem = format!("the section has it in line {earlier} already; keep one of the two");
-            return Err(self.wrong(line, text, problem));
+        add(entries, Entry { parameter, value, written: written.to_owned(), line })
+            .map_err(|problem| self.wrong(line, text, problem))
+    }
+
+    /// Reads a line of a management node, or of all of them.
+    fn read_management_entry(
+        &mut self,
+        section: Section,
+        name: &str,
+        written: &str,
+        text: &str,
+        line: u32,
+    ) -> Result<(), ConfigError> {
+        let named = ManagementParameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
+        let Some(parameter) = named else {
+            let remark = self.wrong(line, text, "accepted without effect: management nodes do not need it");
+            self.warnings.push(remark.to_string());
+            return Ok(());
+        };
+        let is_default = section == Section::ManagementDefault;
+        if is_default && parameter.is_of_one() {
+            return Err(self.wrong(line, text, "each management node has its own; write it under [mgm]"));
         }
-        entries.push(Entry { parameter, value, written: written.to_owned(), line });
-        Ok(())
+        let parsed = parameter.kind().parse(written);
+        let value = parsed.map_err(|problem| self.wrong(line, text, problem))?;
+        let entries = match is_default {
+            true => &mut self.management_default,
+            false => &mut self.management_nodes.last_mut().expect("the header made it").entries,
+        };
+        add(entries, Entry { parameter, value, written: written.to_owned(), line })
+            .map_err(|problem| self.wrong(line, text, problem))
     }
 
     /// Gives each node its number.
     fn number_nodes(&mut self) -> Result<(), ConfigError> {
         let mut given: Vec<(u64, u32)> = Vec::new();
-        for node in &mut self.nodes {
+        let data = self.nodes.iter_mut().filter_map(|node| {
             let entry = node.entries.iter().find(|entry| entry.parameter == Parameter::NodeId);
-            let Some(Entry { value: Value::Integer(id), line, .. }) = entry else { continue };
-            node.id = *id;
+            Some((&mut node.id, entry.map(|entry| (&entry.value, entry.line))?))
+        });
+        let management = self.management_nodes.iter_mut().filter_map(|node| {
+            let entry = node.entries.iter().find(|entry| entry.parameter == ManagementParameter::NodeId);
+            Some((&mut node.id, entry.map(|entry| (&entry.value, entry.line))?))
+        });
+        let mut numbered: Vec<_> = data.chain(management).collect();
+        numbered.sort_by_key(|(_, (_, line))| *line);
+        for (number, (value, line)) in numbered {
+            let Value::Integer(id) = value else { continue };
+            *number = *id;
             if let Some((_, earlier)) = given.iter().find(|(other, _)| other == id) {
                 let problem = format!("the node in line {earlier} has this number; each node needs its own");
-                let origin = Origin::Line { file: self.name.clone(), line: *line };
+                let origin = Origin::Line { file: self.name.clone(), line };
                 return Err(ConfigError::new(origin, &format!("NodeId={id}"), problem));
             }
-            given.push((*id, *line));
+            given.push((*id, line));
         }
         let Kind::Integer { max, .. } = Parameter::NodeId.description().kind else {
             panic!("NodeId is an integer")
@@ -333,8 +403,23 @@ impl ConfigFile {
             };
             node.id = id;
         }
+        let taken: Vec<u64> = self.nodes.iter().map(|node| node.id).collect();
+        let is_free = |id: &u64| !taken.contains(id) && !given.iter().any(|(given, _)| given == id);
+        let mut free = (1..=NODE_ID_MAX).filter(is_free);
+        for node in self.management_nodes.iter_mut().filter(|node| node.id == 0) {
+            node.id = free.next().expect("there are fewer data nodes than numbers");
+        }
         Ok(())
     }
+}
+
+/// Adds an entry to its section.
+fn add<P: PartialEq>(entries: &mut Vec<Entry<P>>, entry: Entry<P>) -> Result<(), String> {
+    if let Some(earlier) = entries.iter().find(|earlier| earlier.parameter == entry.parameter) {
+        return Err(format!("the section has it in line {} already; keep one of the two", earlier.line));
+    }
+    entries.push(entry);
+    Ok(())
 }
 
 /// Why `parameter` may not stand in `section`; `None` if it may.

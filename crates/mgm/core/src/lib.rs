@@ -18,6 +18,7 @@
 //! | [`value`] | one value: kinds, units, how text becomes a value |
 //! | [`mod@file`] | the configuration file |
 //! | [`data_nodes`] | all data nodes of the file, and their node groups |
+//! | [`management`] | the management nodes of the file; what one of them is configured with |
 //! | [`threads`] | kinds of threads and groups of equal threads |
 //! | [`thread_config`] | the grammar of `ThreadConfig` |
 //! | [`execution_threads`] | the table behind `MaxNoOfExecutionThreads` |
@@ -40,6 +41,7 @@ pub mod describe;
 pub mod execution_threads;
 pub mod file;
 pub mod machine;
+pub mod management;
 pub mod parameters;
 pub mod placement;
 pub mod thread_config;
@@ -52,6 +54,7 @@ pub use cpus::{Cpu, CpuSet};
 pub use data_nodes::{DataNode, DataNodes};
 pub use file::ConfigFile;
 pub use machine::Machine;
+pub use management::{ManagementConfiguration, ManagementNode};
 pub use parameters::{Parameter, Parameters};
 pub use placement::{Affinity, Placement, Scheduling, ThreadPlan};
 pub use threads::ThreadKind;

@@ -241,6 +241,10 @@ parameters! {
     /// Time between heartbeats of data nodes; one of which nothing has come for four of these is suspected of having failed.
     HeartbeatIntervalDbDb: milliseconds(10, MILLISECONDS_MAX), Default::Integer(250), placed(Place::AllDataNodes);
 
+    /// How long a data node waits for the answer of the arbitrator when data nodes have lost each other. If none comes, it
+    /// stops. Arbitrators are the management nodes.
+    ArbitrationTimeout: milliseconds(10, MILLISECONDS_MAX), Default::Integer(7_500), placed(Place::AllDataNodes);
+
     /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are brought
     /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints. It may not be
     /// longer than that.

@@ -58,7 +58,7 @@ pub fn settings() -> NodeSettings {
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         heartbeat_interval: Span::from_millis(1500),
         node_heartbeat_interval: Span::from_millis(250),
-        arbitration_timeout: None,
+        arbitration_timeout: Span::from_millis(7_500),
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

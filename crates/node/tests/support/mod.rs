@@ -173,7 +173,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         operations_together: 2,
         heartbeat_interval: Span::from_millis(1_000_000),
         node_heartbeat_interval: Span::from_millis(1_000_000),
-        arbitration_timeout: None,
+        arbitration_timeout: Span::from_millis(7_500),
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

@@ -1,6 +1,7 @@
 //! `vinga down`: stops all nodes of a cluster on this machine.
 
 use crate::data_node::{self, Stopped};
+use crate::management_node;
 use crate::sql_nodes;
 use std::path::Path;
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
@@ -15,7 +16,9 @@ pub fn down(cluster: &Path) -> Result<(), String> {
     let data = data_node::numbers(cluster).unwrap_or_default();
     // They are stopped first because they have connections to the data nodes.
     sql_nodes::down(cluster)?;
-    let is_any = if data.len() > 1 { down_several(cluster, &data)? } else { down_one(cluster)? };
+    let mut is_any = if data.len() > 1 { down_several(cluster, &data)? } else { down_one(cluster)? };
+    // They may be asked while data nodes stop.
+    is_any |= management_node::down(cluster)?;
     if is_any {
         Ok(())
     } else if !data.is_empty() || !sql.is_empty() {

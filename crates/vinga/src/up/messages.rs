@@ -9,6 +9,16 @@ use vinga_runtime::say;
 
 /// Several data nodes run.
 pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Running, given: &str) {
+    let is_any_old = running.nodes.iter().any(|(_, _, is_fresh)| !is_fresh);
+    for (id, address, is_fresh) in &running.management {
+        let state = if *is_fresh { "is ready" } else { "is running already," };
+        say!("management node {id} {state} on {address}");
+        if *is_fresh && is_any_old {
+            say!(
+                "warning: it arbitrates when all data nodes are started the next time: it does not know the cluster that runs"
+            );
+        }
+    }
     for (id, address, is_fresh) in &running.nodes {
         let state = if *is_fresh { "is ready" } else { "is running already," };
         say!("data node {id} {state} on {address}");
@@ -26,14 +36,19 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     } else {
         say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
     }
-    if !given.is_empty() && running.nodes.iter().any(|(_, _, is_fresh)| !is_fresh) {
+    if !given.is_empty() && is_any_old {
         say!(
             "nodes that run keep the settings that they were started with: {given} does not hold there; 'vinga down' stops \
              them"
         );
     }
     say!("data is kept in memory only: it is gone when all data nodes of a node group have stopped");
-    if replicas > 1 {
+    if replicas > 1 && !running.management.is_empty() {
+        say!(
+            "when data nodes lose each other, the management node decides which of them go on: so a node that stands still, or \
+             is cut off, is left out, and the others of its node group go on"
+        );
+    } else if replicas > 1 {
         say!(
             "there is no arbitrator, as there is no management node: when a process ends, the others of its node group go on; \
              when only connections are lost, a part of the data nodes goes on if the rest has none of some node group, else \

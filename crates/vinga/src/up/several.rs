@@ -3,25 +3,20 @@
 //! Either all of them are made to run, or those that this command has started are stopped again. A data node that has
 //! ended can't come back to a cluster that runs.
 
+use super::started::Started;
 use crate::cluster_file::ClusterFile;
 use crate::data::{self, DataOptions};
 use crate::data_node::{self, EarlierRun, LOOK_PAUSE};
-use std::collections::BTreeSet;
-use std::io;
+use crate::management_node;
+use crate::mgm;
 use std::path::Path;
-use std::process::Child;
 use std::time::{Duration, Instant};
 use vinga_config::data_nodes::DataNodes;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::why_refused;
-use vinga_runtime::node_folder::{self, NodeFolder};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// How long the nodes may take until all of them are ready.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a node that this command has started may take to stop when another one could not be started. Nothing is on
-/// its disk.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Settings of the nodes to be started.
 pub struct Wanted<'a> {
@@ -31,6 +26,8 @@ pub struct Wanted<'a> {
     pub file: &'a ClusterFile,
     /// The numbers of its data nodes.
     pub ids: &'a [u8],
+    /// Those of its management nodes.
+    pub management: &'a [u8],
     /// Parameters by name, over those of the file.
     pub parameters: &'a [(String, String)],
 }
@@ -41,6 +38,8 @@ pub struct Running {
     pub data_nodes: DataNodes,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
+    /// The management nodes, likewise.
+    pub management: Vec<(u8, String, bool)>,
     /// How long it took until the last one was ready.
     pub after: Duration,
     /// What they have logged meanwhile as warnings, each text once.
@@ -61,6 +60,9 @@ pub fn check(wanted: &Wanted<'_>) -> Result<DataNodes, String> {
         let parameters = wanted.parameters.iter().cloned().chain([own]).collect();
         let options = DataOptions { config: Some(wanted.file.path().to_owned()), parameters };
         checked = Some(data::configuration(&options)?.data_nodes);
+    }
+    for &id in wanted.management {
+        mgm::configuration(wanted.file.path(), Some(id.into()))?;
     }
     checked.ok_or_else(|| format!("{} has no data node", wanted.file.path().display()))
 }
@@ -88,19 +90,50 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     }
     refuse_returns(wanted.cluster, &found)?;
     let begun = Instant::now();
+    // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
+    let mut management_started = Started::default();
+    let management = start_management(wanted, &mut management_started)?;
     let mut started = Started::default();
     let mut before = None;
     for (id, _) in found.iter().filter(|(_, found)| *found == Found::Ended) {
         let folder = NodeFolder::new(wanted.cluster, *id);
         before = before.or(EarlierRun::of(&folder));
-        started.start(wanted, *id, folder)?;
+        started.start(*id, format!("data node {id}"), folder, |folder| {
+            let mut command = data_node::command(folder)?;
+            command.arg("--config").arg(wanted.file.path()).arg("--node").arg(id.to_string());
+            data_node::set(&mut command, wanted.parameters);
+            Ok(command)
+        })?;
     }
-    let addresses = started.wait(wanted)?;
-    let warnings = started.warnings();
-    let is_fresh = |id| started.nodes.iter().any(|node| node.id == id);
-    let nodes = addresses.into_iter().map(|(id, address)| (id, address, is_fresh(id))).collect();
-    started.nodes.clear();
-    Ok(Running { data_nodes, nodes, after: begun.elapsed(), warnings, before })
+    let addresses = wait(&mut started, wanted)?;
+    let warnings = [management_started.warnings(), started.warnings()].concat();
+    let mark = |started: &Started, nodes: Vec<(u8, String)>| {
+        nodes.into_iter().map(|(id, address)| (id, address, started.has(id))).collect()
+    };
+    let nodes = mark(&started, addresses);
+    let management = mark(&management_started, management);
+    started.keep();
+    management_started.keep();
+    Ok(Running { data_nodes, nodes, management, after: begun.elapsed(), warnings, before })
+}
+
+/// Starts the management nodes that do not run; returns the addresses of all.
+fn start_management(wanted: &Wanted<'_>, started: &mut Started) -> Result<Vec<(u8, String)>, String> {
+    for &id in wanted.management {
+        let folder = management_node::folder(wanted.cluster, id);
+        let running = folder.running();
+        let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
+        if running.is_none() {
+            started.start(id, management_node::name(id), folder, |folder| {
+                management_node::command(folder, wanted.file, id)
+            })?;
+        }
+    }
+    let addresses = wanted.management.iter().map(|&id| {
+        let address = management_node::wait(wanted.cluster, id, || started.check())?;
+        Ok((id, address))
+    });
+    addresses.collect()
 }
 
 /// A data node does not come back to a cluster that runs.
@@ -143,107 +176,42 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     }
 }
 
-/// Nodes that this command has started. They are stopped when this is dropped, unless they were taken out before.
-#[derive(Default)]
-struct Started {
-    nodes: Vec<StartedNode>,
-}
-
-struct StartedNode {
-    id: u8,
-    folder: NodeFolder,
-    child: Child,
-    /// Length of its log before.
-    log_bytes: u64,
-}
-
-impl Started {
-    fn start(&mut self, wanted: &Wanted<'_>, id: u8, folder: NodeFolder) -> Result<(), String> {
-        let fail = |what: &str, error: &io::Error| {
-            format!("data node {id}: {what} {}: {}", folder.path().display(), why_refused(error))
-        };
-        folder.create().map_err(|e| fail("cannot make the folder", &e))?;
-        // Removes the address of a node that was killed: an address that appears later is the new node's.
-        drop(folder.lock().map_err(|e| fail("cannot use the folder", &e))?);
-        let log_bytes = folder.log_bytes();
-        let mut command = data_node::command(&folder).map_err(|e| fail("cannot start a data node in", &e))?;
-        command.arg("--config").arg(wanted.file.path()).arg("--node").arg(id.to_string());
-        data_node::set(&mut command, wanted.parameters);
-        let child = command.spawn().map_err(|e| fail("cannot start a data node in", &e))?;
-        self.nodes.push(StartedNode { id, folder, child, log_bytes });
-        Ok(())
-    }
-
-    /// Waits until all nodes of the cluster are ready; returns their addresses.
-    fn wait(&mut self, wanted: &Wanted<'_>) -> Result<Vec<(u8, String)>, String> {
-        let begun = Instant::now();
-        let mut ready: Vec<(u8, String)> = Vec::new();
-        loop {
-            for node in &mut self.nodes {
-                if let Ok(Some(status)) = node.child.try_wait() {
-                    let why = data_node::why_ended(&node.folder, node.log_bytes, status);
-                    return Err(format!("data node {} {why}", node.id));
+/// Waits until all nodes of the cluster are ready; returns their addresses.
+fn wait(started: &mut Started, wanted: &Wanted<'_>) -> Result<Vec<(u8, String)>, String> {
+    let begun = Instant::now();
+    let mut ready: Vec<(u8, String)> = Vec::new();
+    loop {
+        started.check()?;
+        let mut waiting = Vec::new();
+        for &id in wanted.ids.iter().filter(|&&id| ready.iter().all(|(other, _)| *other != id)) {
+            let folder = NodeFolder::new(wanted.cluster, id);
+            match look(&folder)? {
+                Found::Ready(address) => waiting.push((id, Some(address))),
+                Found::Starting => waiting.push((id, None)),
+                // It is our child, which is about to take its folder, or has just ended.
+                Found::Ended if started.has(id) => waiting.push((id, None)),
+                Found::Ended => {
+                    let log = folder.log();
+                    return Err(format!("data node {id} has ended; see its log, {}", log.display()));
                 }
             }
-            let mut waiting = Vec::new();
-            for &id in wanted.ids.iter().filter(|&&id| ready.iter().all(|(other, _)| *other != id)) {
-                let folder = NodeFolder::new(wanted.cluster, id);
-                match look(&folder)? {
-                    Found::Ready(address) => waiting.push((id, Some(address))),
-                    Found::Starting => waiting.push((id, None)),
-                    // It is our child, which is about to take its folder, or has just ended.
-                    Found::Ended if self.nodes.iter().any(|node| node.id == id) => waiting.push((id, None)),
-                    Found::Ended => {
-                        let log = folder.log();
-                        return Err(format!("data node {id} has ended; see its log, {}", log.display()));
-                    }
-                }
-            }
-            let missing: Vec<String> = waiting
-                .iter()
-                .filter(|(_, address)| address.is_none())
-                .map(|(id, _)| id.to_string())
-                .collect();
-            ready.extend(waiting.into_iter().filter_map(|(id, address)| Some((id, address?))));
-            if missing.is_empty() {
-                ready.sort_unstable();
-                return Ok(ready);
-            }
-            if begun.elapsed() >= PATIENCE {
-                return Err(format!(
-                    "not ready after {} s: data node {}; their logs: {}",
-                    PATIENCE.as_secs(),
-                    missing.join(", "),
-                    wanted.cluster.join("node-*/vinga.log").display()
-                ));
-            }
-            std::thread::sleep(LOOK_PAUSE);
         }
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let all = self.nodes.iter().flat_map(|node| node.folder.log_warnings(node.log_bytes));
-        let mut seen = BTreeSet::new();
-        all.filter(|warning| seen.insert(warning.clone())).collect()
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        for node in &self.nodes {
-            if let Some(pid) = rustix::process::Pid::from_raw(node.child.id() as i32) {
-                let _ = node_folder::send_signal(pid, rustix::process::Signal::TERM);
-            }
+        let missing: Vec<String> =
+            waiting.iter().filter(|(_, address)| address.is_none()).map(|(id, _)| id.to_string()).collect();
+        ready.extend(waiting.into_iter().filter_map(|(id, address)| Some((id, address?))));
+        if missing.is_empty() {
+            ready.sort_unstable();
+            return Ok(ready);
         }
-        let begun = Instant::now();
-        for node in &mut self.nodes {
-            while begun.elapsed() < STOP_PATIENCE && matches!(node.child.try_wait(), Ok(None)) {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-            let _ = node.child.kill().and_then(|()| node.child.wait());
-            // What is left of it is no crash.
-            node.folder.withdraw();
+        if begun.elapsed() >= PATIENCE {
+            return Err(format!(
+                "not ready after {} s: data node {}; their logs: {}",
+                PATIENCE.as_secs(),
+                missing.join(", "),
+                wanted.cluster.join("node-*/vinga.log").display()
+            ));
         }
+        std::thread::sleep(LOOK_PAUSE);
     }
 }
 

@@ -11,7 +11,7 @@ use vinga_wire::agreement::{
     ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody,
 };
 use vinga_wire::file::StopNodeOrder;
-use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::view::{ClusterView, Member, NO_TICKET};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
 /// `HeartbeatIntervalDbDb`, in milliseconds.
@@ -90,12 +90,13 @@ impl Network {
     /// A network of data nodes in these groups.
     pub fn new(seed: u64, groups: &[u16], has_arbitrator: bool) -> Self {
         let member = |(node, &group)| Member::started(NodeId(node), Incarnation(1), group, 1, 1);
-        let view = ClusterView::first((1..).zip(groups).map(member).collect()).with_ticket(TICKET);
+        let ticket = if has_arbitrator { TICKET } else { NO_TICKET };
+        let view = ClusterView::first((1..).zip(groups).map(member).collect()).with_ticket(ticket);
         let nodes = (1..=groups.len() as u8).map(|id| {
             let settings = Settings {
                 node: NodeId(id),
                 heartbeat_interval: Span::from_millis(INTERVAL),
-                arbitration_timeout: has_arbitrator.then_some(Span::from_millis(INTERVAL * 10)),
+                arbitration_timeout: Span::from_millis(INTERVAL * 10),
                 drivers: vec![driver(id)],
             };
             let harness =

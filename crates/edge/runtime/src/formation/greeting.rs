@@ -2,13 +2,12 @@
 
 use std::io::{self, Read};
 use vinga_base::NodeId;
-use vinga_wire::formation::NodeHello;
-use vinga_wire::frame::FrameWriter;
-use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::formation::{NodeHello, check_cluster, check_protocol};
+use vinga_wire::handshake::Refusal;
+use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
-/// Bytes of a frame of this protocol, at most: a view of the largest cluster fits.
-const FRAME_BYTES_MAX: usize = 256 * 1024;
+pub(crate) use crate::exchange::frame;
+use crate::exchange::{self, FRAME_BYTES_MAX};
 
 /// Why nothing comes of a greeting.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,22 +16,16 @@ pub(crate) struct Refused {
     pub detail: String,
 }
 
+impl From<(ErrorCode, String)> for Refused {
+    fn from((code, detail): (ErrorCode, String)) -> Self {
+        Refused { code, detail }
+    }
+}
+
 impl Refused {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Refused { code, detail: detail.into() }
     }
-}
-
-/// A frame of this protocol.
-pub(crate) fn frame(
-    number: SignalNumber,
-    sender: NodeId,
-    write: impl FnOnce(&mut FrameWriter<'_>),
-) -> Vec<u8> {
-    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
-    let mut bytes = Vec::new();
-    write(&mut FrameWriter::begin(&mut bytes, number, 0, driver(NodeId(0)), driver(sender), 0));
-    bytes
 }
 
 /// The frame that refuses a greeting.
@@ -46,25 +39,13 @@ pub(crate) fn refusal(sender: NodeId, why: &Refused) -> Vec<u8> {
 /// # Errors
 /// What was read is no frame of this protocol.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
-    let bad = || Refused::new(ErrorCode::BadHandshake, "what came is no frame of a data node");
-    if bytes.first_chunk::<4>().is_some_and(|length| u32::from_le_bytes(*length) as usize > FRAME_BYTES_MAX) {
-        return Err(bad());
-    }
-    Frame::first(bytes).map_err(|_| bad())
+    exchange::first_frame(bytes)
+        .map_err(|_| Refused::new(ErrorCode::BadHandshake, "what came is no frame of a data node"))
 }
 
 /// What is checked about another node's greeting: it must come from the same cluster.
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
-    if hello.cluster != own.cluster {
-        let detail =
-            format!("this is cluster \"{}\", the other node's is \"{}\"", own.cluster, hello.cluster);
-        return Err(Refused::new(ErrorCode::WrongCluster, detail));
-    }
-    if hello.data_nodes != own.data_nodes {
-        let (here, there) = (nodes(own), nodes(hello));
-        let detail = format!("data nodes (node groups) here: {here}, at the other node: {there}");
-        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
-    }
+    check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
     let node = hello.member.node;
     if node == own.member.node {
         return Err(Refused::new(ErrorCode::NodeIdInUse, format!("both nodes have id {node}")));
@@ -79,11 +60,6 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     Ok(())
-}
-
-fn nodes(hello: &NodeHello) -> String {
-    let nodes = hello.data_nodes.iter().map(|(node, group)| format!("{node} ({group})"));
-    nodes.collect::<Vec<_>>().join(", ")
 }
 
 /// A greeting or its confirm.
@@ -103,16 +79,7 @@ pub(crate) fn hello(frame: &Frame<'_>, expected: SignalNumber) -> Result<NodeHel
             frame.header.number.get()
         )));
     }
-    // If the greeting has another version, only its beginning can be relied on.
-    let begin = cold::read::<(u64, u16)>(frame);
-    let (magic, version) = begin.ok_or_else(|| bad("the greeting can't be read".into()))?;
-    if magic != MAGIC {
-        return Err(bad("the greeting is not Vinga's".into()));
-    }
-    if version != PROTOCOL_VERSION {
-        let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other data node");
-        return Err(Refused::new(ErrorCode::WrongProtocol, detail));
-    }
+    check_protocol(frame)?;
     cold::read(frame).ok_or_else(|| bad("the greeting can't be read".into()))
 }
 

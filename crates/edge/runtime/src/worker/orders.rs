@@ -9,7 +9,7 @@ use crate::switchboard::Message;
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Host, LaneId, Origin, Tick};
-use vinga_wire::agreement::{LeaseOrder, LinkBody};
+use vinga_wire::agreement::{ArbitrationRequest, LeaseOrder, LinkBody};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
@@ -183,6 +183,18 @@ impl<H: Host> Worker<H> {
                 let data_nodes = self.data_nodes.as_mut();
                 data_nodes.expect("agreement and the other data nodes are on one thread").install(view);
                 self.have_views_adopted();
+            }
+            Some(SignalNumber::ArbitrationRequest) => {
+                let request: ArbitrationRequest = cold::read(frame).expect("agreement sends whole requests");
+                match &self.arbitration {
+                    // Its reader ends when this thread has ended.
+                    Some(requests) => drop(requests.send(request)),
+                    // Without an answer agreement stops the node.
+                    None => log::error!(
+                        target: "arbitration",
+                        "there is an arbitrator, but this node is configured without management nodes"
+                    ),
+                }
             }
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, .. } = cold::read(frame).expect("blocks send whole orders");

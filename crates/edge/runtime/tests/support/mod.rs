@@ -247,6 +247,8 @@ pub fn settings(threads: u16) -> ProcessSettings {
         first_start: None,
         start_progress: None,
         others: Vec::new(),
+        arbitrators: Vec::new(),
+        arbitration_timeout: Duration::ZERO,
         peers: Arc::default(),
         bug: None,
     }

@@ -1,0 +1,351 @@
+//! The management nodes of a cluster, as its file describes them. One of them arbitrates when data nodes lose each other.
+//!
+//! Data nodes read the same file, and so know where management nodes are. NDB's other parameters of a management node are
+//! allowed, with a warning: they have no effect.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::config_error::{ConfigError, ConfigErrors, Origin, enumerate, suggestion};
+use crate::data_nodes::DataNodes;
+use crate::file::{ConfigFile, Entry};
+use crate::machine::Machine;
+use crate::parameters::{Parameter, Parameters};
+use crate::value::{Kind, Unit, Value};
+
+/// Management nodes of a cluster, at most.
+pub const MANAGEMENT_NODES_MAX: usize = 2;
+
+/// The greatest number of a node.
+pub(crate) const NODE_ID_MAX: u64 = 255;
+
+/// The port on which management nodes listen, as NDB's do.
+const PORT: u16 = 1186;
+
+/// Like most clusters, all nodes of one without a `HostName` are on one machine.
+const HOST: &str = "localhost";
+
+const RANK: u8 = 1;
+
+/// A management node, as all nodes know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagementNode {
+    /// Its number.
+    pub node: u8,
+    /// `HostName`.
+    pub host: String,
+    /// `PortNumber`.
+    pub port: u16,
+    /// `ArbitrationRank`: one with 1 arbitrates rather than one with 2, and one with 0 never.
+    pub rank: u8,
+    /// `DataDir`.
+    pub folder: Option<String>,
+}
+
+/// A parameter of a management node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ManagementParameter {
+    NodeId,
+    HostName,
+    PortNumber,
+    ArbitrationRank,
+    DataDir,
+}
+
+/// Names, kinds, and whether each node has its own.
+const TABLE: &[(&str, ManagementParameter, Kind, bool)] = {
+    const fn count(min: u64, max: u64) -> Kind {
+        Kind::Integer { unit: Unit::Count, min, max }
+    }
+    use ManagementParameter as P;
+    &[
+        ("NodeId", P::NodeId, count(1, NODE_ID_MAX), true),
+        ("Id", P::NodeId, count(1, NODE_ID_MAX), true),
+        ("HostName", P::HostName, Kind::Text { bytes_max: 255 }, false),
+        ("PortNumber", P::PortNumber, count(1, 65_535), false),
+        ("ArbitrationRank", P::ArbitrationRank, count(0, 2), false),
+        ("DataDir", P::DataDir, Kind::Text { bytes_max: 4_096 }, true),
+    ]
+};
+
+/// NDB's other parameters of management nodes.
+const WITHOUT_EFFECT: [&str; 11] = [
+    "ArbitrationDelay",
+    "ExecuteOnComputer",
+    "ExtraSendBufferMemory",
+    "HeartbeatIntervalMgmdMgmd",
+    "HeartbeatThreadPriority",
+    "LocationDomainId",
+    "LogDestination",
+    "MaxNoOfSavedEvents",
+    "TotalSendBufferMemory",
+    "Wan",
+    "RequireTls",
+];
+
+impl ManagementParameter {
+    /// The parameter with this name; `None` if it is one of NDB's that has no effect.
+    ///
+    /// # Errors
+    /// A text: there is none.
+    pub(crate) fn named(name: &str) -> Result<Option<Self>, String> {
+        let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
+        let is_wanted = |known: &str| letters(known) == letters(name);
+        if let Some((_, parameter, ..)) = TABLE.iter().find(|(known, ..)| is_wanted(known)) {
+            return Ok(Some(*parameter));
+        }
+        if WITHOUT_EFFECT.into_iter().any(is_wanted) {
+            return Ok(None);
+        }
+        let meant = suggestion(name, TABLE.iter().map(|(known, ..)| *known));
+        Err(format!("no parameter of a management node has this name{meant}"))
+    }
+
+    fn row(self) -> &'static (&'static str, ManagementParameter, Kind, bool) {
+        TABLE.iter().find(|(_, parameter, ..)| *parameter == self).expect("each has a row")
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        self.row().2
+    }
+
+    /// Whether it may not stand in the section for all.
+    pub(crate) fn is_of_one(self) -> bool {
+        self.row().3
+    }
+}
+
+/// A `[mgm]` section.
+#[derive(Clone, Debug)]
+pub(crate) struct ManagementSection {
+    /// 0 until all are read, if the section has no `NodeId`.
+    pub(crate) id: u64,
+    /// Its header as it was written, and where.
+    pub(crate) header: String,
+    pub(crate) line: u32,
+    pub(crate) entries: Vec<Entry<ManagementParameter>>,
+}
+
+impl ManagementSection {
+    /// Its own entry for a parameter.
+    pub(crate) fn entry(&self, parameter: ManagementParameter) -> Option<&Entry<ManagementParameter>> {
+        self.entries.iter().find(|entry| entry.parameter == parameter)
+    }
+}
+
+/// The management nodes of a file, in the order of their ranks and numbers; errors go to `errors`.
+pub(crate) fn read(
+    file: &ConfigFile,
+    data_nodes: Option<&DataNodes>,
+    errors: &mut Vec<ConfigError>,
+) -> Vec<ManagementNode> {
+    let mut nodes: Vec<ManagementNode> = Vec::new();
+    for section in file.management_nodes() {
+        let node = node(file, section);
+        let is_there = |host: &str, port: u16| port == node.port && host.eq_ignore_ascii_case(&node.host);
+        let among_data = data_nodes.into_iter().flat_map(DataNodes::all);
+        let data = among_data.filter(|other| is_there(&other.host, other.port));
+        let management = nodes.iter().filter(|other| is_there(&other.host, other.port));
+        let other = data
+            .map(|other| format!("data node {}", other.node))
+            .chain(management.map(|other| format!("management node {}", other.node)))
+            .next();
+        if let Some(other) = other {
+            let problem = format!(
+                "management node {} would be at {}, port {}, where {other} is; give it another PortNumber, or its own \
+                 HostName",
+                node.node, node.host, node.port
+            );
+            errors.push(error(
+                file,
+                section,
+                &[ManagementParameter::PortNumber, ManagementParameter::HostName],
+                problem,
+            ));
+        }
+        nodes.push(node);
+    }
+    nodes.sort_by_key(|node| (node.rank == 0, node.rank, node.node));
+    nodes
+}
+
+fn node(file: &ConfigFile, section: &ManagementSection) -> ManagementNode {
+    let value = |parameter| {
+        let of_all = || file.management_default().iter().find(|entry| entry.parameter == parameter);
+        section.entry(parameter).or_else(of_all).map(|entry| &entry.value)
+    };
+    let integer = |parameter, otherwise: u64| match value(parameter) {
+        Some(Value::Integer(number)) => *number,
+        _ => otherwise,
+    };
+    let text = |parameter| match value(parameter) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    ManagementNode {
+        node: section.id as u8,
+        host: text(ManagementParameter::HostName).unwrap_or_else(|| HOST.to_owned()),
+        port: integer(ManagementParameter::PortNumber, PORT.into()) as u16,
+        rank: integer(ManagementParameter::ArbitrationRank, RANK.into()) as u8,
+        folder: text(ManagementParameter::DataDir),
+    }
+}
+
+/// An error about an entry of a section, if it has that, else about the section.
+fn error(
+    file: &ConfigFile,
+    section: &ManagementSection,
+    parameters: &[ManagementParameter],
+    problem: String,
+) -> ConfigError {
+    let entry = parameters.iter().find_map(|&parameter| section.entry(parameter));
+    let (line, piece) = match entry {
+        Some(entry) => (entry.line, format!("{}={}", entry.parameter.name(), entry.written)),
+        None => (section.line, section.header.clone()),
+    };
+    ConfigError::new(file.origin(line), &piece, problem)
+}
+
+/// What a management node is configured with.
+#[derive(Clone, Debug)]
+pub struct ManagementConfiguration {
+    /// This node.
+    pub own: ManagementNode,
+    /// `Name` of the cluster.
+    pub cluster: String,
+    /// The data nodes of the cluster.
+    pub data_nodes: DataNodes,
+    /// Remarks on unusual but allowed settings, one line each, for the log.
+    pub warnings: Vec<String>,
+}
+
+impl ManagementConfiguration {
+    /// That of the management node with this number; `None` means the only one of the file.
+    ///
+    /// # Errors
+    /// All errors of the file, as far as they do not depend on the machine of a data node; or there is no such node.
+    pub fn new(
+        file: &ConfigFile,
+        node: Option<u64>,
+        machine: &Machine,
+    ) -> Result<ManagementConfiguration, ConfigErrors> {
+        let mut errors = file.errors().to_vec();
+        let mut parameters = Parameters::defaults(machine);
+        let first = file.nodes().iter().min_by_key(|section| section.id);
+        let id = first.map_or(1, |section| section.id);
+        parameters.set(Parameter::NodeId, Value::Integer(id), &id.to_string(), Origin::Default);
+        for entry in file.entries(first) {
+            let origin = file.origin(entry.line);
+            parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
+        }
+        let data_nodes = DataNodes::read(Some(file), &parameters, file.doubtful(), &mut errors);
+        let mut nodes = read(file, data_nodes.as_ref(), &mut errors);
+        let own = match choose(file, &nodes, node) {
+            Ok(place) => Some(nodes.swap_remove(place)),
+            Err(error) => {
+                errors.push(error);
+                None
+            }
+        };
+        match (own, data_nodes) {
+            (Some(own), Some(data_nodes)) if errors.is_empty() => {
+                let cluster = parameters.text(Parameter::Name).unwrap_or_default().to_owned();
+                let warnings = file.warnings().to_vec();
+                Ok(ManagementConfiguration { own, cluster, data_nodes, warnings })
+            }
+            _ => Err(ConfigErrors::new(errors)),
+        }
+    }
+}
+
+/// Which of the management nodes is meant.
+fn choose(file: &ConfigFile, nodes: &[ManagementNode], id: Option<u64>) -> Result<usize, ConfigError> {
+    let name = file.name();
+    let mut ids: Vec<u64> = nodes.iter().map(|node| node.node.into()).collect();
+    ids.sort_unstable();
+    let ids = enumerate(&ids, "and");
+    let (piece, problem) = match (id, nodes) {
+        (_, []) => (
+            "[mgm]".to_owned(),
+            format!("{name} has no management node: add a section [mgm] (or [ndb_mgmd])"),
+        ),
+        (None, [_]) => return Ok(0),
+        (None, _) => {
+            ("NodeId".to_owned(), format!("{name} has the management nodes {ids}; say which one this is"))
+        }
+        (Some(id), nodes) => match nodes.iter().position(|node| u64::from(node.node) == id) {
+            Some(place) => return Ok(place),
+            None => (format!("NodeId={id}"), format!("{name} has no such management node; it has {ids}")),
+        },
+    };
+    Err(ConfigError::new(Origin::Flag, &piece, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::Cpu;
+
+    fn configuration(text: &str, node: Option<u64>) -> Result<ManagementConfiguration, String> {
+        let machine =
+            Machine { memory_bytes: 8 << 30, cpus: [Cpu(0)].into_iter().collect(), cpus_granted: None };
+        let file = ConfigFile::parse("f", text);
+        ManagementConfiguration::new(&file, node, &machine).map_err(|errors| errors.to_string())
+    }
+
+    const DATA: &str =
+        "[system]\nName=shop\n[ndbd default]\nNoOfReplicas=2\n[ndbd]\nServerPort=1\n[ndbd]\nServerPort=2\n";
+
+    #[test]
+    fn a_management_node_knows_itself_and_the_data_nodes() {
+        let text = format!("[ndb_mgmd]\n{DATA}");
+        let found = configuration(&text, None).expect("it is good");
+        let own = ManagementNode { node: 3, host: "localhost".into(), port: 1186, rank: 1, folder: None };
+        assert_eq!((found.own, found.cluster.as_str()), (own, "shop"));
+        assert_eq!(found.data_nodes.all().iter().map(|node| node.node).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(found.warnings, Vec::<String>::new());
+        // Data nodes get the numbers that are left.
+        let text = format!("[mgm default]\nPortNumber=7\n[mgm]\nNodeId=1\nHostName=a\nDataDir=/x\n{DATA}");
+        let found = configuration(&text, Some(1)).expect("it is good");
+        assert_eq!((found.own.port, found.own.folder.as_deref()), (7, Some("/x")));
+        assert_eq!(found.data_nodes.all().iter().map(|node| node.node).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn one_of_two_has_to_be_named() {
+        let text = format!(
+            "{DATA}[mgm]\nNodeId=8\nPortNumber=5\nArbitrationRank=2\n[mgm]\nNodeId=9\nPortNumber=6\n"
+        );
+        let which = |node| configuration(&text, node).map(|found| found.own.node);
+        assert_eq!((which(Some(8)), which(Some(9))), (Ok(8), Ok(9)));
+        assert_eq!(
+            which(None),
+            Err("command line: 'NodeId': f has the management nodes 8 and 9; say which one this is".into())
+        );
+        assert_eq!(
+            which(Some(1)),
+            Err("command line: 'NodeId=1': f has no such management node; it has 8 and 9".into())
+        );
+        let none = configuration(DATA, None).expect_err("there is none");
+        assert!(none.contains("f has no management node: add a section [mgm]"), "{none}");
+    }
+
+    #[test]
+    fn those_that_arbitrate_first_come_first() {
+        let file = |ranks: [u8; 2]| {
+            let [one, two] = ranks;
+            let text = format!(
+                "[mgm]\nNodeId=8\nPortNumber=5\nArbitrationRank={one}\n[mgm]\nNodeId=9\nArbitrationRank={two}\n"
+            );
+            let nodes = read(&ConfigFile::parse("f", &text), None, &mut Vec::new());
+            nodes.iter().map(|node| node.node).collect::<Vec<_>>()
+        };
+        assert_eq!((file([1, 1]), file([2, 1]), file([0, 2])), ([8, 9].into(), [9, 8].into(), [9, 8].into()));
+    }
+}

@@ -1,0 +1,173 @@
+//! One connection: a greeting, then requests, each of which is answered once.
+
+use crate::server::Shared;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use vinga_agreement::Verdict;
+use vinga_base::NodeId;
+use vinga_runtime::exchange::{Exchange, frame};
+use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
+use vinga_wire::arbitration::{
+    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
+};
+use vinga_wire::handshake::Refusal;
+use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+
+/// How long a greeting may take, a request after it, and each answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const WHO: &str = "arbitrator";
+
+/// Why a connection is closed with a sentence.
+type Refused = (ErrorCode, String);
+
+/// Serves a connection until the other side closes it, is silent for long, or sends what it may not.
+pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
+    // A connection that fails concerns nobody: a data node asks again by another one.
+    let Ok(mut exchange) = Exchange::over(stream) else { return };
+    let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
+        Ok(node) => answer_requests(&mut exchange, node, shared),
+        Err(refused) => Ok(Err(refused)),
+    });
+    match result {
+        Ok(Err((code, detail))) => {
+            log::warn!(target: WHO, "{from} is refused: {code} {detail}");
+            let refusal = Refusal { request: 0, code: code as u16, detail };
+            let _ = send(&mut exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {
+                cold::write(writer, &refusal);
+            });
+        }
+        Err(why) if why.kind() == io::ErrorKind::InvalidData => {
+            log::warn!(target: WHO, "{from} is closed: {why}");
+        }
+        Ok(Ok(())) | Err(_) => {}
+    }
+}
+
+fn send(
+    exchange: &mut Exchange,
+    shared: &Shared,
+    number: SignalNumber,
+    write: impl FnOnce(&mut FrameWriter<'_>),
+) -> io::Result<()> {
+    exchange.send(&frame(number, shared.hello.node, write), Instant::now() + PATIENCE)
+}
+
+/// Reads the greeting, and answers it; returns which data node that is.
+fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<NodeId, Refused>> {
+    let bytes = exchange.receive(Instant::now() + PATIENCE)?;
+    let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
+    if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
+        let detail = format!(
+            "signal {} came instead of a data node's greeting: this is a management node, which arbitrates between data \
+             nodes; clients connect to data nodes",
+            greeting.header.number.get()
+        );
+        return Ok(Err((ErrorCode::BadHandshake, detail)));
+    }
+    let hello = match ArbitratorHello::read(&greeting, &shared.hello) {
+        Ok(hello) => hello,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    if !shared.hello.data_nodes.iter().any(|(node, _)| *node == hello.node) {
+        let detail = format!("data node {} is not configured", hello.node);
+        return Ok(Err((ErrorCode::OtherConfiguration, detail)));
+    }
+    send(exchange, shared, SignalNumber::ArbitratorHelloConfirm, |writer| {
+        cold::write(writer, &shared.hello);
+    })?;
+    Ok(Ok(hello.node))
+}
+
+fn unreadable() -> Refused {
+    (ErrorCode::BadHandshake, "what came can't be read".to_string())
+}
+
+/// Answers requests until the connection is closed.
+fn answer_requests(
+    exchange: &mut Exchange,
+    node: NodeId,
+    shared: &Shared,
+) -> io::Result<Result<(), Refused>> {
+    loop {
+        let bytes = exchange.receive(Instant::now() + PATIENCE)?;
+        let Some(request) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
+        match request.signal() {
+            Some(SignalNumber::ArbitrationBeginRequest) => {
+                let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
+                begin(exchange, node, &request, shared)?;
+            }
+            Some(SignalNumber::ArbitrationRequest) => {
+                let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
+                decide(exchange, node, &request, shared)?;
+            }
+            _ => {
+                let detail = format!("signal {} is not for an arbitrator", request.header.number.get());
+                return Ok(Err((ErrorCode::BadHandshake, detail)));
+            }
+        }
+    }
+}
+
+/// A data node hands over the first ticket of its cluster.
+fn begin(
+    exchange: &mut Exchange,
+    node: NodeId,
+    request: &ArbitrationBeginRequest,
+    shared: &Shared,
+) -> io::Result<()> {
+    let members: Vec<NodeId> = request.members.iter().map(|(node, _)| *node).collect();
+    let configured: Vec<NodeId> = shared.hello.data_nodes.iter().map(|(node, _)| *node).collect();
+    let result = if members == configured {
+        shared.arbitrator().begin(request)
+    } else {
+        Err(format!(
+            "a cluster begins with the data nodes {}, and not with {}",
+            list(&configured),
+            list(&members)
+        ))
+    };
+    match result {
+        Ok(()) => {
+            log::info!(target: WHO, "a cluster begins with data nodes {}, says data node {node}", list(&members));
+            let confirm = ArbitrationBeginConfirm { ticket: request.ticket };
+            send(exchange, shared, SignalNumber::ArbitrationBeginConfirm, |w| cold::write(w, &confirm))
+        }
+        Err(reason) => {
+            log::warn!(target: WHO, "data node {node} begins no cluster: {reason}");
+            let refuse = ArbitrationBeginRefuse { reason };
+            send(exchange, shared, SignalNumber::ArbitrationBeginRefuse, |w| cold::write(w, &refuse))
+        }
+    }
+}
+
+/// A data node asks whether these members go on.
+fn decide(
+    exchange: &mut Exchange,
+    node: NodeId,
+    request: &ArbitrationRequest,
+    shared: &Shared,
+) -> io::Result<()> {
+    let verdict = shared.arbitrator().decide(request);
+    let (round, members) = (request.round, list(&request.members));
+    match verdict {
+        Verdict::GoOn { ticket } => {
+            log::warn!(target: WHO, "data nodes {members} go on, for which data node {node} has asked");
+            let confirm = ArbitrationConfirm { round, ticket };
+            send(exchange, shared, SignalNumber::ArbitrationConfirm, |w| cold::write(w, &confirm))
+        }
+        Verdict::Stop { reason } => {
+            log::warn!(
+                target: WHO,
+                "data nodes {members} have to stop, for which data node {node} has asked: {reason}"
+            );
+            let refuse = ArbitrationRefuse { round, reason };
+            send(exchange, shared, SignalNumber::ArbitrationRefuse, |w| cold::write(w, &refuse))
+        }
+    }
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

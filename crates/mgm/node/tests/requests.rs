@@ -1,0 +1,181 @@
+//! A management node is asked by data nodes, by those of other clusters, and by what is no node at all.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga_base::{Incarnation, NodeId};
+use vinga_mgm::{ManagementNode, ManagementSettings};
+use vinga_runtime::exchange::{Exchange, frame};
+use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
+use vinga_wire::arbitration::{
+    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
+};
+use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::{Frame, SignalNumber, cold};
+
+/// How long a test waits for an expected event: no machine is so busy that it takes longer.
+const HANG_GUARD: Duration = Duration::from_secs(180);
+
+const ARBITRATOR: NodeId = NodeId(3);
+
+fn data_nodes() -> Vec<(NodeId, u16)> {
+    vec![(NodeId(1), 0), (NodeId(2), 0)]
+}
+
+fn start() -> ManagementNode {
+    let settings = ManagementSettings {
+        node: ARBITRATOR,
+        cluster: "test".to_string(),
+        data_nodes: data_nodes(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+    };
+    ManagementNode::start(settings).expect("there is a free port")
+}
+
+fn hello(node: u8) -> ArbitratorHello {
+    ArbitratorHello {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: "test".to_string(),
+        data_nodes: data_nodes(),
+        node: NodeId(node),
+    }
+}
+
+fn until() -> Instant {
+    Instant::now() + HANG_GUARD
+}
+
+/// What is answered to a greeting.
+fn greet(exchange: &mut Exchange, hello: &ArbitratorHello) -> Vec<u8> {
+    let request = frame(SignalNumber::ArbitratorHelloRequest, hello.node, |w| cold::write(w, hello));
+    exchange.send(&request, until()).unwrap();
+    exchange.receive(until()).unwrap()
+}
+
+fn connect(address: SocketAddr, node: u8) -> Exchange {
+    let mut exchange = Exchange::connect(address, until()).unwrap();
+    let answer = greet(&mut exchange, &hello(node));
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorHelloConfirm));
+    assert_eq!(cold::read::<ArbitratorHello>(&answer).unwrap().node, ARBITRATOR);
+    exchange
+}
+
+/// Hands over the first ticket of a cluster; returns why it is refused.
+fn begin(exchange: &mut Exchange, cluster: u64, ticket: u64, members: &[u8]) -> Result<(), String> {
+    let members = members.iter().map(|&node| (NodeId(node), Incarnation(1))).collect();
+    let request = ArbitrationBeginRequest { cluster_incarnation: cluster, attempt: 0, ticket, members };
+    let bytes = frame(SignalNumber::ArbitrationBeginRequest, NodeId(1), |w| cold::write(w, &request));
+    exchange.send(&bytes, until()).unwrap();
+    let answer = exchange.receive(until()).unwrap();
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    if answer.signal() == Some(SignalNumber::ArbitrationBeginConfirm) {
+        assert_eq!(cold::read::<ArbitrationBeginConfirm>(&answer).unwrap().ticket, ticket);
+        return Ok(());
+    }
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitrationBeginRefuse));
+    Err(cold::read::<ArbitrationBeginRefuse>(&answer).unwrap().reason)
+}
+
+/// Asks whether members go on; returns the next ticket, or why not.
+fn ask(exchange: &mut Exchange, ticket: u64, next: u64, members: &[u8]) -> Result<u64, String> {
+    let members = members.iter().map(|&node| NodeId(node)).collect();
+    let request = ArbitrationRequest { round: 5, ticket, next, members };
+    let bytes = frame(SignalNumber::ArbitrationRequest, NodeId(1), |w| cold::write(w, &request));
+    exchange.send(&bytes, until()).unwrap();
+    let answer = exchange.receive(until()).unwrap();
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    if answer.signal() == Some(SignalNumber::ArbitrationConfirm) {
+        let confirm: ArbitrationConfirm = cold::read(&answer).unwrap();
+        assert_eq!(confirm.round, 5);
+        return Ok(confirm.ticket);
+    }
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitrationRefuse));
+    let refuse: ArbitrationRefuse = cold::read(&answer).unwrap();
+    assert_eq!(refuse.round, 5);
+    Err(refuse.reason)
+}
+
+#[test]
+fn one_of_two_halves_goes_on() {
+    let node = start();
+    let mut one = connect(node.address(), 1);
+    assert!(ask(&mut one, 7, 8, &[1]).unwrap_err().contains("does not know"), "no cluster has begun");
+    assert_eq!(begin(&mut one, 100, 7, &[1, 2]), Ok(()));
+    // Both ask at the same time.
+    let address = node.address();
+    let answers: Vec<_> = [1, 2]
+        .map(|node| thread::spawn(move || ask(&mut connect(address, node), 7, 7 + u64::from(node), &[node])))
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+    // The winner may ask again: its answer may have been lost.
+    let winner = if answers[0].is_ok() { 1 } else { 2 };
+    assert_eq!(ask(&mut connect(address, winner), 7, 20, &[winner]), Ok(20));
+    // A cluster that begins is another one.
+    assert_eq!(begin(&mut one, 200, 30, &[1, 2]), Ok(()));
+    assert!(ask(&mut one, 20, 21, &[winner]).is_err());
+    assert!(begin(&mut one, 100, 40, &[1, 2]).unwrap_err().contains("a later cluster"));
+    assert!(begin(&mut one, 300, 50, &[1]).unwrap_err().contains("begins with the data nodes 1, 2"));
+    assert_eq!(ask(&mut one, 30, 31, &[1]), Ok(31));
+    node.stop();
+}
+
+#[test]
+fn who_is_of_another_cluster_is_refused_with_a_reason() {
+    let node = start();
+    let refused = |change: &dyn Fn(&mut ArbitratorHello)| {
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let mut hello = hello(1);
+        change(&mut hello);
+        let answer = greet(&mut exchange, &hello);
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorHelloRefuse));
+        assert!(exchange.receive(until()).is_err(), "it is closed");
+        let refusal: Refusal = cold::read(&answer).unwrap();
+        format!("{} {}", refusal.code, refusal.detail)
+    };
+    let why = refused(&|hello| hello.cluster = "other".to_string());
+    assert!(why.contains("20002") && why.contains("\"test\"") && why.contains("\"other\""), "{why}");
+    let why = refused(&|hello| hello.data_nodes.truncate(1));
+    assert!(why.contains("20031") && why.contains("1 (0), 2 (0)"), "{why}");
+    let why = refused(&|hello| hello.node = NodeId(9));
+    assert!(why.contains("data node 9 is not configured"), "{why}");
+    let why = refused(&|hello| hello.version += 1);
+    assert!(why.contains("20001"), "{why}");
+    let why = refused(&|hello| hello.magic += 1);
+    assert!(why.contains("not Vinga's"), "{why}");
+    node.stop();
+}
+
+#[test]
+fn it_survives_what_is_no_node() {
+    let node = start();
+    let mut asking = connect(node.address(), 1);
+    assert_eq!(begin(&mut asking, 1, 7, &[1, 2]), Ok(()));
+    let zeros = [0; 4096];
+    let short = [16, 0, 0, 0, 0];
+    let request = frame(SignalNumber::ArbitrationRequest, NodeId(1), |writer| _ = writer.bytes(&[255; 8]));
+    let api = frame(SignalNumber::HelloRequest, NodeId(1), |writer| _ = writer.bytes(&[0; 8]));
+    for garbage in [&zeros[..], b"GET / HTTP/1.1\r\n\r\n", &[255; 70_000], &short, &request, &api] {
+        let mut stream = TcpStream::connect(node.address()).unwrap();
+        // It may close the connection before it has read all.
+        let _ = stream.write_all(garbage);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    // Also behind a greeting.
+    let mut greeted = connect(node.address(), 2);
+    greeted.send(&request, until()).unwrap();
+    let answer = greeted.receive(until()).unwrap();
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorHelloRefuse));
+    assert_eq!(ask(&mut connect(node.address(), 2), 7, 8, &[2]), Ok(8));
+    // One that says nothing does not keep it from stopping.
+    let silent = TcpStream::connect(node.address()).unwrap();
+    node.stop();
+    drop((silent, asking));
+}

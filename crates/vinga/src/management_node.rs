@@ -1,0 +1,103 @@
+//! The management nodes of a cluster on this machine: found, started, stopped.
+
+use crate::cluster_file::ClusterFile;
+use crate::data_node::{self, LOOK_PAUSE, Stopped};
+use crate::mgm;
+use crate::numbered;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use vinga_mgm::ManagementSettings;
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::say;
+
+/// How long a node may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a node is called.
+pub fn name(node: u8) -> String {
+    format!("management node {node}")
+}
+
+/// The folder of a management node.
+pub fn folder(cluster: &Path, node: u8) -> NodeFolder {
+    NodeFolder::at(cluster.join(format!("mgm-{node}")))
+}
+
+/// The ids of the management nodes that have a folder in the cluster's, whether they run or not, ascending.
+///
+/// # Errors
+/// The file system's.
+pub fn numbers(cluster: &Path) -> io::Result<Vec<u8>> {
+    numbered::numbers(cluster, "mgm-")
+}
+
+/// The command that runs a management node as a background process.
+///
+/// # Errors
+/// The log can't be written, or this program not be found.
+pub fn command(folder: &NodeFolder, file: &ClusterFile, node: u8) -> io::Result<Command> {
+    let mut command = data_node::background("mgm", folder)?;
+    command.arg("--config").arg(file.path()).arg("--node").arg(node.to_string());
+    Ok(command)
+}
+
+/// Asks a management node whether it is alive.
+///
+/// # Errors
+/// Why there was no answer.
+pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
+    let configuration = mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()))?;
+    let address = folder(cluster, node).address().ok_or("it has not said where it listens")?;
+    let address = address.parse().map_err(|_| format!("'{address}' is no address"))?;
+    vinga_mgm::probe(&ManagementSettings::of(&configuration)?, address)
+}
+
+/// Waits until a node that runs, or was just started, answers; returns its address. `has_ended` says why it will not.
+///
+/// # Errors
+/// A text: it has ended, or does not answer.
+pub fn wait(
+    cluster: &Path,
+    node: u8,
+    mut has_ended: impl FnMut() -> Result<(), String>,
+) -> Result<String, String> {
+    let begun = Instant::now();
+    loop {
+        has_ended()?;
+        let folder = folder(cluster, node);
+        let why = match folder.address() {
+            None => "it is still starting".to_owned(),
+            Some(address) => match probe(cluster, node) {
+                Ok(()) => return Ok(address),
+                Err(why) => why,
+            },
+        };
+        if begun.elapsed() >= PATIENCE {
+            let log = folder.log();
+            return Err(format!("{} does not answer: {why}; see its log, {}", name(node), log.display()));
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// Stops all management nodes of a cluster; returns whether one was running.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn down(cluster: &Path) -> Result<bool, String> {
+    let mut was_running = false;
+    for node in numbers(cluster).unwrap_or_default() {
+        let folder = folder(cluster, node);
+        match data_node::stop_process(&name(node), &folder)? {
+            Stopped::Before => continue,
+            Stopped::InOrder => {}
+            // There is nothing that it could have brought to disk.
+            Stopped::Otherwise(_) => folder.withdraw(),
+        }
+        was_running = true;
+        say!("{} has stopped", name(node));
+    }
+    Ok(was_running)
+}

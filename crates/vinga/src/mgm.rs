@@ -1,0 +1,83 @@
+//! `vinga mgm`: a management node.
+
+use crate::data;
+use crate::version::VERSION;
+use clap::Args;
+use std::io;
+use std::path::{Path, PathBuf};
+use vinga_config::ManagementConfiguration;
+use vinga_datanode::{this_machine, why_refused};
+use vinga_mgm::ManagementSettings;
+use vinga_runtime::crash::{self, CrashSettings};
+use vinga_runtime::log::{self, LogSettings};
+use vinga_runtime::node_folder::NodeFolder;
+
+/// `vinga mgm`.
+#[derive(Args)]
+pub struct MgmArguments {
+    /// The configuration file of the cluster, the same that data nodes have
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Which management node of the file this is; needed if it has two
+    #[arg(long, value_name = "ID")]
+    node: Option<u64>,
+    /// The node's folder: process id, address, crash reports [default: DataDir]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// What the node logs: error, warning, info or debug
+    #[arg(long, value_name = "LEVEL", default_value = "info",
+          value_parser = ["error", "warning", "info", "debug"])]
+    log_level: String,
+}
+
+/// The configuration of a management node.
+///
+/// # Errors
+/// All errors, one a line.
+pub fn configuration(file: &Path, node: Option<u64>) -> Result<ManagementConfiguration, String> {
+    let file = data::read_file(file)?;
+    ManagementConfiguration::new(&file, node, &this_machine()).map_err(|errors| errors.to_string())
+}
+
+/// Runs a management node until it is asked to stop.
+///
+/// # Errors
+/// A text that says why it could not start.
+pub fn run(arguments: &MgmArguments) -> Result<(), String> {
+    let configuration = configuration(&arguments.config, arguments.node)?;
+    let settings = ManagementSettings::of(&configuration)?;
+    let data_dir = configuration.own.folder.as_ref().map(PathBuf::from);
+    let folder = arguments.folder.clone().or(data_dir).map(NodeFolder::at);
+    let _occupied = match &folder {
+        None => None,
+        Some(folder) => {
+            let place = folder.path().display();
+            let fail =
+                |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
+            folder.create().map_err(|why| fail("cannot make", &why))?;
+            let lock = folder.occupy().map_err(|why| fail("cannot use", &why))?;
+            Some(lock.ok_or_else(|| format!("another node runs in {place}"))?)
+        }
+    };
+    let level = log::level_named(&arguments.log_level).expect("only names of levels are allowed");
+    log::begin(&LogSettings { file: None, stderr: true, level })?;
+    crash::install(CrashSettings {
+        file: folder.as_ref().map_or(Path::new("."), NodeFolder::path).join("crash.txt"),
+        who: format!("management node {}", settings.node),
+    })?;
+    ::log::info!(target: "node", "Vinga {VERSION}");
+    for warning in &configuration.warnings {
+        ::log::warn!(target: "configuration", "{warning}");
+    }
+    let result = vinga_mgm::run(settings, |node| {
+        if let Some(folder) = &folder
+            && let Err(error) = folder.announce(&node.address().to_string(), VERSION, None)
+        {
+            ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
+        }
+    });
+    if let Some(folder) = &folder {
+        folder.withdraw();
+    }
+    result
+}
