@@ -11,6 +11,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::describe;
 use vinga_config::file::ConfigFile;
+use vinga_config::management::ManagementNode;
 use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, DatabaseFiles, this_machine, why_refused};
 use vinga_runtime::console;
@@ -194,8 +195,14 @@ fn show(configuration: &Configuration, json: bool) {
             })
         };
         let data_nodes: Vec<_> = configuration.data_nodes.all().iter().map(node).collect();
+        let node = |node: &ManagementNode| {
+            serde_json::json!({
+                "node": node.node, "host": node.host, "port": node.port, "rank": node.rank,
+            })
+        };
+        let management_nodes: Vec<_> = configuration.management_nodes.iter().map(node).collect();
         let all = serde_json::json!({
-            "parameters": parameters, "data_nodes": data_nodes, "threads": threads,
+            "parameters": parameters, "data_nodes": data_nodes, "management_nodes": management_nodes, "threads": threads,
             "warnings": configuration.warnings,
         });
         say!("{all}");
@@ -206,6 +213,9 @@ fn show(configuration: &Configuration, json: bool) {
         for DataNode { node, host, port, group } in configuration.data_nodes.all() {
             say!("data node {node}: {host}, port {port}, node group {group}");
         }
+    }
+    for ManagementNode { node, host, port, rank, .. } in &configuration.management_nodes {
+        say!("management node {node}: {host}, port {port}, ArbitrationRank {rank}");
     }
     for thread in &threads {
         say!("{thread}");

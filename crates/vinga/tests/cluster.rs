@@ -300,6 +300,47 @@ fn goes_on_without(still: u8) {
     assert_eq!(status(&folder).1[0], "management node 3: stopped");
 }
 
+/// Nobody goes on without an answer.
+#[test]
+fn a_pair_without_its_management_node_stops_if_one_stands_still() {
+    let folder = Folder::new();
+    let size = ["--data-nodes", "2", "--replicas", "2", "--port", "0", "--set", "ArbitrationTimeout=1000"];
+    let (ok, text) = said(folder.command("up").args(BEATING).args(size).output());
+    assert!(ok, "{text}");
+    let arbitrator = NodeFolder::at(folder.0.join("mgm-3"));
+    let pid_of = |node: &NodeFolder| {
+        let pid = node.running().expect("the folder is there").expect("it runs");
+        Pid::from_raw(pid).expect("a process")
+    };
+    kill_process(pid_of(&arbitrator), Signal::KILL).expect("it runs");
+    let still = pid(&folder, 2);
+    kill_process(still, Signal::STOP).expect("it runs");
+    let first = NodeFolder::new(&folder.0, 1);
+    let begun = Instant::now();
+    while first.running().expect("the folder is there").is_some() {
+        assert!(begun.elapsed() < HANG_GUARD, "{}", first.log_tail(0, 100));
+    }
+    let log = first.log_tail(0, 1000);
+    assert!(log.contains("management node 3 does not answer"), "{log}");
+    assert!(log.contains("may have gone on: the arbitrator has not answered"), "{log}");
+    kill_process(still, Signal::KILL).expect("it is there");
+    let begun = Instant::now();
+    while status(&folder).1.iter().any(|state| !state.contains("killed or crashed")) {
+        assert!(begun.elapsed() < HANG_GUARD, "{:?}", status(&folder));
+    }
+    // All are started again, the management node among them.
+    let (ok, text) = said(folder.command("up").args(BEATING).output());
+    assert!(ok && text.contains("management node 3 is ready on"), "{text}");
+    let begun = arbitrator.log_tail(0, 1000);
+    assert!(begun.contains("a cluster begins with data nodes 1, 2, says data node 1"), "{begun}");
+    // One that is started again beside data nodes that run does not know them.
+    kill_process(pid_of(&arbitrator), Signal::KILL).expect("it runs");
+    while arbitrator.running().expect("the folder is there").is_some() {}
+    let (ok, text) = said(folder.command("up").args(BEATING).output());
+    assert!(ok && text.contains("management node 3 is ready on"), "{text}");
+    assert!(text.contains("it does not know the cluster that runs"), "{text}");
+}
+
 #[test]
 fn node_groups_share_the_rows() {
     let folder = Folder::new();

@@ -3,9 +3,13 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Instant;
+use support::HANG_GUARD;
 use support::folder::{Folder, said, vinga};
 use vinga_runtime::node_folder::NodeFolder;
 
@@ -68,6 +72,72 @@ fn a_data_node_is_one_of_its_file() {
 }
 
 #[test]
+fn a_management_node_is_one_of_its_file() {
+    let folder = Folder::new();
+    let (taken, held) = ports();
+    let run = |management: &str, more: &[&str]| {
+        let file = two_nodes(&folder, [7001, 7002], "");
+        let text = fs::read_to_string(&file).expect("it is there");
+        fs::write(&file, format!("{text}{management}")).expect("it can be written");
+        said(vinga().arg("mgm").arg("--config").arg(&file).args(more).output())
+    };
+    let two = "[mgm]\nHostName=127.0.0.1\n[ndb_mgmd]\nHostName=127.0.0.1\nPortNumber=7003\n";
+    let at_taken = format!("[mgm]\nHostName=127.0.0.1\nPortNumber={}\n", taken[0]);
+    for (management, more, reason) in [
+        ("", &[][..], "config.ini has no management node: add a section [mgm]"),
+        (two, &[], "config.ini has the management nodes 3 and 4; say which one this is"),
+        (two, &["--node", "1"], "has no such management node; it has 3 and 4"),
+        ("[mgm]\nPortNumber=0\n", &[], "line 13: 'PortNumber=0': less than the minimum 1"),
+        ("[mgm]\n", &["--log-level", "chatty"], "chatty"),
+        (&at_taken, &[], "is in use (PortNumber)"),
+    ] {
+        let (ok, text) = run(management, more);
+        assert!(!ok && text.contains(reason), "{management} {more:?}: {text}");
+    }
+    drop(held);
+    let file = folder.0.join("config.ini");
+    let (ok, text) = said(vinga().args(["data", "--node", "1", "--show", "--config"]).arg(&file).output());
+    assert!(
+        ok && text.contains(&format!("management node 3: 127.0.0.1, port {}, ArbitrationRank 1", taken[0])),
+        "{text}"
+    );
+}
+
+/// As a service manager runs it.
+#[test]
+fn a_management_node_stops_in_order() {
+    let folder = Folder::new();
+    let ([port, _], held) = ports();
+    let file = two_nodes(&folder, [7001, 7002], "");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, format!("{text}[mgm]\nNodeId=9\nHostName=127.0.0.1\nPortNumber={port}\n"))
+        .expect("written");
+    let node = NodeFolder::at(folder.0.join("mgm-9"));
+    let start = || {
+        let mut command = vinga();
+        command.arg("mgm").arg("--config").arg(&file).arg("--folder").arg(node.path());
+        command
+    };
+    drop(held);
+    let mut running = start().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let begun = Instant::now();
+    while node.address().is_none() {
+        assert!(begun.elapsed() < HANG_GUARD, "{:?}", running.try_wait());
+    }
+    assert_eq!(node.address(), Some(format!("127.0.0.1:{port}")));
+    let (ok, text) = said(start().output());
+    assert!(!ok && text.contains("another node runs in"), "{text}");
+    let pid = Pid::from_raw(running.id() as i32).expect("a process");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let output = running.wait_with_output().expect("it ends");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    assert!(log.contains(&format!("info node: management node 9 is ready on 127.0.0.1:{port}")), "{log}");
+    assert!(log.contains("asked to stop by SIGTERM") && log.contains("the node has stopped"), "{log}");
+    assert_eq!((node.address(), node.running().expect("the folder is there")), (None, None));
+}
+
+#[test]
 fn a_node_starts_only_where_the_others_can_reach_it() {
     let folder = Folder::new();
     let file = two_nodes(&folder, [7001, 7002], "");
@@ -89,6 +159,8 @@ fn up_says_what_can_not_be_asked_of_several_data_nodes() {
         (&["--data-nodes", "2", "--port", "65535"], "there are none behind 65535"),
         (&["--data-nodes", "145"], "145"),
         (&["--data-nodes", "2", "--replicas", "5"], "5"),
+        (&["--data-nodes", "2", "--management-nodes", "3"], "3"),
+        (&["--management-nodes", "1"], "they decide between data nodes, and there is one data node"),
     ] {
         let (ok, text) = folder.up(arguments);
         assert!(!ok && text.contains(reason), "{arguments:?}: {text}");
@@ -148,6 +220,7 @@ fn the_number_of_data_nodes_stays() {
         (&["--data-nodes", "1"][..], "has 2 data nodes ("),
         (&["--data-nodes", "4"], "has 2 data nodes ("),
         (&["--replicas", "1"], "has NoOfReplicas=2 ("),
+        (&["--management-nodes", "1"], "has 0 management nodes ("),
         (&["--port", "1"], "the first data node listens on port"),
     ] {
         let (ok, text) = folder.up(arguments);

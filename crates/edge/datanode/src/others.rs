@@ -47,11 +47,14 @@ pub fn others(configuration: &Configuration, own: SocketAddr) -> Result<Vec<Othe
     Ok(places.iter().filter(|(node, _)| node.node != id).map(other).collect())
 }
 
-/// The management nodes that arbitrate between data nodes.
+/// The management nodes that arbitrate between data nodes, of which this one listens on `own`.
 ///
 /// # Errors
-/// A text: a host has no address.
-pub fn arbitrators(configuration: &Configuration) -> Result<Vec<OtherManagementNode>, String> {
+/// A text: a host has no address, or one that this node can't reach.
+pub fn arbitrators(
+    configuration: &Configuration,
+    own: SocketAddr,
+) -> Result<Vec<OtherManagementNode>, String> {
     if !configuration.data_nodes.are_several() {
         return Ok(Vec::new());
     }
@@ -59,6 +62,12 @@ pub fn arbitrators(configuration: &Configuration) -> Result<Vec<OtherManagementN
     let places = arbitrators.map(|node| {
         let whose = format!("HostName of management node {}", node.node);
         let address = resolve(&whose, &node.host, node.port)?;
+        if address.ip().is_unspecified() || address.ip().is_loopback() && !own.ip().is_loopback() {
+            return Err(format!(
+                "{whose} is '{}', which is {address}: no address under which data nodes on other machines can reach it",
+                node.host
+            ));
+        }
         Ok(OtherManagementNode { node: NodeId(node.node), address })
     });
     places.collect()
@@ -131,6 +140,33 @@ mod tests {
         let expected =
             [other(1, 0, "127.0.0.1:2202"), other(2, 0, "127.0.0.2:2203"), other(4, 1, "[::1]:2205")];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn management_nodes_are_where_data_nodes_reach_them() {
+        let found = |host: &str, management: &str| {
+            let text = format!(
+                "[data default]\nNoOfReplicas=2\nHostName={host}\n[data]\nServerPort=1\n[data]\nServerPort=2\n{management}"
+            );
+            let file = ConfigFile::parse("f", &text);
+            let configuration = Configuration::new(Some(&file), &[("NodeId", "1")], &this_machine());
+            let own = resolve("HostName", host, 1).expect("it is an address");
+            arbitrators(&configuration.expect("it is good"), own)
+        };
+        let two = "[mgm]\nNodeId=8\nArbitrationRank=2\nHostName=10.0.0.8\n[mgm]\nNodeId=9\nHostName=10.0.0.9\nPortNumber=7\n";
+        let expected = [(9, "10.0.0.9:7"), (8, "10.0.0.8:1186")].map(|(node, address)| OtherManagementNode {
+            node: NodeId(node),
+            address: address.parse().unwrap(),
+        });
+        assert_eq!(found("10.0.0.1", two), Ok(expected.into()));
+        assert_eq!(found("10.0.0.1", "[mgm]\nArbitrationRank=0\n"), Ok(Vec::new()));
+        assert_eq!(found("127.0.0.1", "[mgm]\nHostName=127.0.0.1\n").map(|found| found.len()), Ok(1));
+        let why =
+            found("10.0.0.1", "[mgm]\nHostName=127.0.0.1\n").expect_err("data nodes are on other machines");
+        assert!(
+            why.starts_with("HostName of management node 3 is '127.0.0.1', which is 127.0.0.1:1186"),
+            "{why}"
+        );
     }
 
     #[test]

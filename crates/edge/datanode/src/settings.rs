@@ -153,7 +153,7 @@ pub fn edge_settings(
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,
-        arbitrators: arbitrators(configuration)?,
+        arbitrators: arbitrators(configuration, listen)?,
         arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         peers: Arc::default(),
         bug: None,
