@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use vinga_config::file::ConfigFile;
 
@@ -15,6 +16,13 @@ const PORT: u16 = 2202;
 
 /// The port of the first management node, unless it is in use: that of NDB's.
 const MANAGEMENT_PORT: u16 = 1186;
+
+/// Where any ports are taken from: below those that the system gives to connections which somebody opens (32768 and more), so
+/// that they are still free when the nodes begin to listen.
+const ANY_PORTS: Range<u16> = 10_000..32_000;
+
+/// Ports that are tried, at most.
+const ANY_TRIES: usize = 10_000;
 
 /// Where the nodes of a cluster on one machine listen.
 const HOST: &str = "127.0.0.1";
@@ -146,7 +154,11 @@ fn ports(size: Size, first: Option<u16>) -> Result<Vec<u16>, String> {
 }
 
 fn is_free(port: u16) -> bool {
-    TcpListener::bind((HOST, port)).is_ok()
+    listen(port).is_some()
+}
+
+fn listen(port: u16) -> Option<TcpListener> {
+    TcpListener::bind((HOST, port)).ok()
 }
 
 /// A port for each of so many nodes.
@@ -154,12 +166,13 @@ fn data_ports(count: usize, first: Option<u16>) -> Result<Vec<u16>, String> {
     match first {
         Some(0) => {
             // All are kept until the last one is chosen.
-            let held: io::Result<Vec<TcpListener>> =
-                (0..count).map(|_| TcpListener::bind((HOST, 0))).collect();
-            let ports = held.and_then(|held| {
-                held.iter().map(|one| one.local_addr().map(|address| address.port())).collect()
-            });
-            ports.map_err(|error| format!("cannot find {count} free ports: {error}"))
+            let tries = std::iter::repeat_with(|| fastrand::u16(ANY_PORTS)).take(ANY_TRIES);
+            let held: Vec<(u16, TcpListener)> =
+                tries.filter_map(|port| Some((port, listen(port)?))).take(count).collect();
+            if held.len() < count {
+                return Err(format!("cannot find {count} free ports"));
+            }
+            Ok(held.into_iter().map(|(port, _)| port).collect())
         }
         Some(first) => {
             let ports: Vec<u16> = (first..=u16::MAX).take(count).collect();
