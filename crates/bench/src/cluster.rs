@@ -1,6 +1,6 @@
 //! Data nodes that are started as a cluster for a measurement, each as a process.
 
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::node::{Node, NodeProgram, StartingNode};
 use std::fmt::Write;
 use std::fs;
@@ -39,11 +39,14 @@ impl ClusterProgram {
 
     fn configuration(&self) -> Result<String> {
         let mut text = format!("[ndbd default]\nNoOfReplicas={}\nHostName=127.0.0.1\n", self.replicas);
-        let listener = |_| TcpListener::bind("127.0.0.1:0").context(|| "no port is free".to_string());
-        // All at once, so that they differ; they are free again when they are dropped.
-        let ports = (0..self.data_nodes).map(listener).collect::<Result<Vec<_>>>()?;
+        // Below the ports that the system gives to connections, so that they are still free when the nodes listen.
+        let first = 10_000 + (std::process::id() % 20_000) as u16;
+        let is_free = |&port: &u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let ports: Vec<u16> = (first..32_000).filter(is_free).take(usize::from(self.data_nodes)).collect();
+        if ports.len() < usize::from(self.data_nodes) {
+            return Err(Failure::new(format!("no {} ports from {first} on are free", self.data_nodes)));
+        }
         for (id, port) in (1..).zip(&ports) {
-            let port = port.local_addr().context(|| "a port is not known".to_string())?.port();
             write!(text, "[ndbd]\nNodeId={id}\nServerPort={port}\n").expect("a string takes all");
         }
         Ok(text)

@@ -140,9 +140,10 @@ fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings
     settings
 }
 
-/// Addresses that nobody listens on.
+/// Addresses that nobody listens on, and that the system does not give to connections meanwhile.
 fn addresses(count: usize) -> Vec<SocketAddr> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let listen = || TcpListener::bind(("127.0.0.1", fastrand::u16(10_000..32_000))).ok();
+    let listeners: Vec<TcpListener> = std::iter::repeat_with(listen).flatten().take(count).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
