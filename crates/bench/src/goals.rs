@@ -41,8 +41,6 @@ pub fn goals() -> Vec<Goal> {
         goal("scan.full", 300.0, None),
         goal("memory.bytes_per_row", 139.0, Some(130.0)),
         goal("start.cold", 0.5, None),
-        goal("failover.kill.gap_ms", 100.0, Some(20.0)),
-        goal("cluster.start.cold", 1.0, Some(0.3)),
         goal("coroutine.start_ns", 20.0, None),
         goal("nonblocking.fetch_ratio", 0.98, None),
         goal("sysbench.point_select.vs_innodb", 0.75, Some(1.0)),
