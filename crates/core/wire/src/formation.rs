@@ -76,6 +76,9 @@ pub struct NodeHello {
     /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups. Both
     /// sides must know the same.
     pub data_nodes: Vec<(NodeId, u16)>,
+    /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the other, and
+    /// how long that one waits before it goes on alone, are counted in it.
+    pub heartbeat_interval: u64,
     /// The sender.
     pub member: Member,
     /// Its process.

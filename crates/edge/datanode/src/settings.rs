@@ -155,6 +155,7 @@ pub fn edge_settings(
         others: others(configuration, listen)?,
         arbitrators: arbitrators(configuration, listen)?,
         arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
+        heartbeat_interval: Duration::from_millis(integer(Parameter::HeartbeatIntervalDbDb)),
         peers: Arc::default(),
         bug: None,
     })

@@ -40,6 +40,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long after a failed search for a node the next one begins.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+/// How often a node that should look for this one is asked whether it has begun without it.
+const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// How often the log says which nodes are missing.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How long a connection may take for its greeting.
@@ -156,6 +158,7 @@ impl<'a> Formation<'a> {
             version: PROTOCOL_VERSION,
             cluster: settings.cluster.clone(),
             data_nodes: settings.data_nodes(),
+            heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
             member,
             process: process::this_process(),
             link: 0,
@@ -241,8 +244,8 @@ impl<'a> Formation<'a> {
         greeting::check(&hello, &self.own)?;
         let node = hello.member.node;
         if node < self.own.member.node {
-            let detail = format!("data node {node} connects to data node {}", self.own.member.node);
-            return Err(Refused::new(ErrorCode::BadHandshake, detail));
+            // It wants to know whether this one has begun without it.
+            return Err(Refused::new(ErrorCode::NodeStarting, ""));
         }
         let links = links_between(&self.own.member, &hello.member);
         if hello.link >= links {
@@ -282,11 +285,12 @@ impl<'a> Formation<'a> {
         Ok(true)
     }
 
-    /// Looks for the nodes with lower ids that are missing.
+    /// Looks for the nodes that are missing. Those with greater ids look for this one, and refuse it; but if they have begun
+    /// without this one, they don't, and say so when they are asked.
     fn begin_searches(&mut self, now: Instant) {
         for other in self.others.values_mut() {
             let is_missing = other.present.is_none() && !other.is_searched && now >= other.search_due;
-            if !is_missing || other.configured.node > self.own.member.node {
+            if !is_missing {
                 continue;
             }
             let (own, configured, sender) = (self.own.clone(), other.configured, self.searches.0.clone());
@@ -316,13 +320,15 @@ impl<'a> Formation<'a> {
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final }) => {
-                    if is_final {
+                Err(NotFound { why, is_final, is_too_late }) => {
+                    // One that looks for this node finds out itself whether it is configured in another way.
+                    let is_awaited = node > self.own.member.node;
+                    if is_too_late || is_final && !is_awaited {
                         self.hopeless =
                             Some(format!("data node {node} ({}): {why}", other.configured.address));
                     }
-                    other.why = why;
-                    other.search_due = now + SEARCH_PAUSE;
+                    other.why = if is_awaited { "it has not come yet".to_string() } else { why };
+                    other.search_due = now + if is_awaited { ASK_PAUSE } else { SEARCH_PAUSE };
                 }
             }
         }

@@ -189,6 +189,7 @@ mod tests {
             others: Vec::new(),
             arbitrators: Vec::new(),
             arbitration_timeout: std::time::Duration::ZERO,
+            heartbeat_interval: std::time::Duration::ZERO,
             peers: Arc::default(),
             bug: None,
         }

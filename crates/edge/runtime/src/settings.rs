@@ -48,6 +48,8 @@ pub struct ProcessSettings {
     pub arbitrators: Vec<OtherManagementNode>,
     /// How long an arbitrator's answer is awaited (`ArbitrationTimeout`).
     pub arbitration_timeout: Duration,
+    /// How often data nodes send each other heartbeats (`HeartbeatIntervalDbDb`); the same for all.
+    pub heartbeat_interval: Duration,
     /// Seeds the generators of the threads.
     pub seed: u64,
     /// Bounds.
@@ -224,6 +226,7 @@ mod tests {
             others: Vec::new(),
             arbitrators: Vec::new(),
             arbitration_timeout: Duration::ZERO,
+            heartbeat_interval: Duration::ZERO,
             peers: Arc::default(),
             bug: None,
         };

@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -142,7 +143,10 @@ fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings
 
 /// Addresses that nobody listens on, and that the system does not give to connections meanwhile.
 fn addresses(count: usize) -> Vec<SocketAddr> {
-    let listen = || TcpListener::bind(("127.0.0.1", fastrand::u16(10_000..32_000))).ok();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    let listen =
+        || TcpListener::bind(("127.0.0.1", first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000)).ok();
     let listeners: Vec<TcpListener> = std::iter::repeat_with(listen).flatten().take(count).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
@@ -212,6 +216,20 @@ fn a_node_that_comes_too_late_is_refused() {
     first.stop();
 }
 
+/// Those with greater ids do not look for it any more.
+#[test]
+fn the_first_node_that_comes_back_is_refused_too() {
+    let addresses = addresses(2);
+    let nodes = start_all(vec![settings(1, 1, &addresses), settings(2, 1, &addresses)]);
+    let mut nodes = nodes.into_iter();
+    let ((first, _), (second, records)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    first.stop();
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    let why = start(settings(1, 1, &addresses)).err().expect("it can't return");
+    assert!(why.contains("20030") && why.contains("data node 2"), "{why}");
+    second.stop();
+}
+
 #[test]
 fn nodes_that_are_configured_differently_refuse_each_other() {
     let addresses = addresses(3);
@@ -229,6 +247,11 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
     assert!(why.contains("20002") && why.contains("\"other\"") && why.contains("\"test\""), "{why}");
     let why = refused(|settings| settings.others.truncate(1));
     assert!(why.contains("20031") && why.contains("1 (0), 2 (0), 3 (0)"), "{why}");
+    let why = refused(|settings| settings.heartbeat_interval *= 2);
+    assert!(
+        why.contains("20031") && why.contains("HeartbeatIntervalDbDb is 250 ms here, 500 ms at data node 2"),
+        "{why}"
+    );
     // It goes on waiting for those that are configured like itself.
     let others = start_all(vec![settings(2, 1, &addresses), settings(3, 1, &addresses)]);
     let (first, _) = first.join().unwrap().expect("the others have come");

@@ -47,6 +47,11 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
     check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
     let node = hello.member.node;
+    if hello.heartbeat_interval != own.heartbeat_interval {
+        let (here, there) = (own.heartbeat_interval / 1000, hello.heartbeat_interval / 1000);
+        let detail = format!("HeartbeatIntervalDbDb is {here} ms here, {there} ms at data node {node}");
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
     if node == own.member.node {
         return Err(Refused::new(ErrorCode::NodeIdInUse, format!("both nodes have id {node}")));
     }

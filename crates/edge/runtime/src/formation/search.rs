@@ -23,11 +23,13 @@ pub(crate) struct NotFound {
     pub why: String,
     /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
     pub is_final: bool,
+    /// The data nodes have begun without this one.
+    pub is_too_late: bool,
 }
 
 impl From<io::Error> for NotFound {
     fn from(why: io::Error) -> Self {
-        NotFound { why: why.to_string(), is_final: false }
+        NotFound { why: why.to_string(), is_final: false, is_too_late: false }
     }
 }
 
@@ -36,7 +38,8 @@ impl From<Refused> for NotFound {
         use ErrorCode as E;
         let is_final =
             matches!(code, E::NotInTheView | E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
-        NotFound { why: format!("{code} {detail}").trim_end().to_string(), is_final }
+        let why = format!("{code} {detail}").trim_end().to_string();
+        NotFound { why, is_final, is_too_late: code == E::NotInTheView }
     }
 }
 

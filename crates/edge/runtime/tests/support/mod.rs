@@ -249,6 +249,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         others: Vec::new(),
         arbitrators: Vec::new(),
         arbitration_timeout: Duration::ZERO,
+        heartbeat_interval: Duration::from_millis(250),
         peers: Arc::default(),
         bug: None,
     }
