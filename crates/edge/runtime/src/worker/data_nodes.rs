@@ -13,7 +13,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_wire::view::{ClusterView, ViewChange};
 
 /// How long it may take from the end of a process's connections until the system says that it has ended, in nanoseconds.
-const END_NANOS: u64 = 20_000_000;
+const END_NANOS: u64 = 100_000_000;
 
 /// How often it is asked meanwhile.
 const ASK_NANOS: u64 = 500_000;
