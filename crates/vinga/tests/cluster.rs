@@ -371,8 +371,8 @@ fn a_node_waits_for_the_others() {
     let node = NodeFolder::new(&folder.0, 1);
     let log = fs::File::options().append(true).open(node.log()).expect("it was started");
     let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
-    command.args(["data", "--node", "1", "--set", "DataMemory=64M", "--config"]);
-    command.arg(folder.0.join("config.ini")).arg("--folder").arg(node.path());
+    command.args(["data", "--node", "1"]).args(SMALL);
+    command.arg("--config").arg(folder.0.join("config.ini")).arg("--folder").arg(node.path());
     let mut first = NodeProcess::start(command.stdout(Stdio::null()).stderr(log), None);
     first.wait_for(|| node.running().ok().flatten()).expect("it runs");
     assert_eq!(status(&folder).1[0], "data node 1: starting");
