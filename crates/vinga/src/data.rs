@@ -3,6 +3,7 @@
 use crate::arguments::name_and_value;
 use crate::version::VERSION;
 use clap::Args;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -225,22 +226,24 @@ fn show(configuration: &Configuration, json: bool) {
     }
 }
 
+/// Makes a node's folder, if it is missing, and locks it for this process: as long as the file is open.
+///
+/// # Errors
+/// A text: the folder can't be used, or another node, of this `kind`, runs in it.
+pub fn occupy(folder: &NodeFolder, kind: &str) -> Result<File, String> {
+    let place = folder.path().display();
+    let fail = |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
+    folder.create().map_err(|why| fail("cannot make", &why))?;
+    let lock = folder.occupy().map_err(|why| fail("cannot use", &why))?;
+    lock.ok_or_else(|| format!("another {kind} runs in {place}"))
+}
+
 fn run_node(
     configuration: &Configuration,
     folder: Option<NodeFolder>,
     source: Source,
 ) -> Result<ExitCode, String> {
-    let _occupied = match &folder {
-        None => None,
-        Some(folder) => {
-            let place = folder.path().display();
-            let fail =
-                |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
-            folder.create().map_err(|why| fail("cannot make", &why))?;
-            let lock = folder.occupy().map_err(|why| fail("cannot use", &why))?;
-            Some(lock.ok_or_else(|| format!("another data node runs in {place}"))?)
-        }
-    };
+    let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");
     log::begin(&LogSettings { file: None, stderr: true, level })?;

@@ -3,10 +3,9 @@
 use crate::data;
 use crate::version::VERSION;
 use clap::Args;
-use std::io;
 use std::path::{Path, PathBuf};
 use vinga_config::ManagementConfiguration;
-use vinga_datanode::{this_machine, why_refused};
+use vinga_datanode::this_machine;
 use vinga_mgm::ManagementSettings;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::log::{self, LogSettings};
@@ -48,17 +47,7 @@ pub fn run(arguments: &MgmArguments) -> Result<(), String> {
     let settings = ManagementSettings::of(&configuration)?;
     let data_dir = configuration.own.folder.as_ref().map(PathBuf::from);
     let folder = arguments.folder.clone().or(data_dir).map(NodeFolder::at);
-    let _occupied = match &folder {
-        None => None,
-        Some(folder) => {
-            let place = folder.path().display();
-            let fail =
-                |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
-            folder.create().map_err(|why| fail("cannot make", &why))?;
-            let lock = folder.occupy().map_err(|why| fail("cannot use", &why))?;
-            Some(lock.ok_or_else(|| format!("another node runs in {place}"))?)
-        }
-    };
+    let _occupied = folder.as_ref().map(|folder| data::occupy(folder, "node")).transpose()?;
     let level = log::level_named(&arguments.log_level).expect("only names of levels are allowed");
     log::begin(&LogSettings { file: None, stderr: true, level })?;
     crash::install(CrashSettings {

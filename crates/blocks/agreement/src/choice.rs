@@ -115,7 +115,8 @@ impl Agreement {
         }
         self.lead_in_doubt(cx, &picture, &candidates, &best, waited);
     }
-    /// Notes which members are to go on, as this node finds now; returns since when it has found the same.
+
+    /// Notes which members are to go on, as this node finds now; returns for how long it has found the same.
     fn note_choice(&mut self, cx: &mut Context<'_>, best: &[NodeId]) -> Span {
         match &self.choice {
             Some((since, choice)) if choice == best => cx.now().since(*since),

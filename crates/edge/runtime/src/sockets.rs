@@ -266,7 +266,7 @@ impl Sockets {
                 continue;
             };
             let connection = &mut self.connections[place];
-            // The rest of what can be read comes in the next turn.
+            // One read each; what is left has its turn with the other connections.
             if connection.has_input()
                 && let Err(why) = connection.serve(executor, &mut self.buffer, &bounds, statistics)
             {
