@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_kernel::{Context, Span, Tick};
 use vinga_wire::agreement::NodeSuspectReport;
+use vinga_wire::view::Lack;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// Heartbeat intervals without anything from a member, after which it is not reached if somebody else suspects it.
@@ -90,8 +91,8 @@ impl Agreement {
             self.choice = None;
             return;
         }
-        if let Some(group) = view.group_without(|node| !self.peers.is_gone(node)) {
-            return self.stop_without_group(cx, group, &row.suspects);
+        if let Some(lack) = view.lack_of(|node| !self.peers.is_gone(node)) {
+            return self.stop_lacking(cx, lack, &row.suspects);
         }
         let candidates: Vec<NodeId> = view
             .members()
@@ -166,9 +167,9 @@ impl Agreement {
         }
     }
 
-    fn stop_without_group(&mut self, cx: &mut Context<'_>, group: u16, failed: &BTreeSet<NodeId>) {
+    fn stop_lacking(&mut self, cx: &mut Context<'_>, lack: Lack, failed: &BTreeSet<NodeId>) {
         let failed = list(failed);
-        let why = format_args!("no data node of node group {group} is left (failed: {failed})");
+        let why = format_args!("{lack} is left (failed: {failed})");
         self.stop(cx, ErrorCode::Partitioned, why);
     }
 
@@ -177,8 +178,8 @@ impl Agreement {
         cx.mark("data node stopped: no set of members with it could go on");
         let suspects = self.row(cx.now()).suspects;
         let own = self.settings.node;
-        match self.view.group_without(|node| node == own || !suspects.contains(&node)) {
-            Some(group) => self.stop_without_group(cx, group, &suspects),
+        match self.view.lack_of(|node| node == own || !suspects.contains(&node)) {
+            Some(lack) => self.stop_lacking(cx, lack, &suspects),
             None => {
                 let failed = list(&suspects);
                 let why =

@@ -97,21 +97,19 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The members of a set that are to go on: all reach each other, each node group has one, they are as many as
-    /// possible, and the older ones if there is a choice. The candidates come in order of age, and so does the result. `None`
+    /// The members of a set that are to go on: all reach each other, they can be a cluster by themselves, they are as many
+    /// as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the result. `None`
     /// if no such set is found.
     ///
     /// Leaves out one after the other: always the one that reaches the fewest, the youngest of several, but never the
-    /// last one of a node group. That may miss the largest set if links fail all over the place, but it takes the same
-    /// decision wherever the same is known.
+    /// last one of a node group, or with coordinators. That may miss the largest set if links fail all over the place, but
+    /// it takes the same decision wherever the same is known.
     pub(crate) fn best(&self, candidates: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut left = candidates.to_vec();
         loop {
             let apart = |node| left.iter().filter(|&&other| self.are_apart(node, other)).count();
-            let is_last = |node| {
-                let group = self.view.member(node).map(|member| member.group);
-                left.iter().filter(|&&other| self.view.member(other).map(|m| m.group) == group).count() == 1
-            };
+            let is_needed =
+                |node| self.view.lack_of(|other| other != node && left.contains(&other)).is_some();
             let lonely: Vec<(usize, usize)> = left
                 .iter()
                 .enumerate()
@@ -121,10 +119,10 @@ impl<'a> Picture<'a> {
             if lonely.is_empty() {
                 break;
             }
-            let (_, at) = lonely.into_iter().filter(|&(_, at)| !is_last(left[at])).max()?;
+            let (_, at) = lonely.into_iter().filter(|&(_, at)| !is_needed(left[at])).max()?;
             left.remove(at);
         }
-        self.view.group_without(|node| left.contains(&node)).is_none().then_some(left)
+        self.view.lack_of(|node| left.contains(&node)).is_none().then_some(left)
     }
 
     /// Whether all of a set, but those that are to go, do not reach any of these.
@@ -173,6 +171,16 @@ mod tests {
     }
 
     #[test]
+    fn the_only_one_with_coordinators_stays() {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, u16::from(node == 2));
+        let view = ClusterView::first((1..=3).map(member).collect());
+        let mut reports = Reports::default();
+        reports.note_given_up(NodeId(1), Tick(0), &[NodeId(2)]);
+        let picture = Picture::of(&view, (NodeId(1), Row::default()), &reports, Tick(0), Span(1));
+        assert_eq!(picture.best(&[NodeId(1), NodeId(2), NodeId(3)]), Some(vec![NodeId(2), NodeId(3)]));
+    }
+
+    #[test]
     fn whoever_reaches_nobody_goes() {
         assert_eq!(best(&[0, 0, 1, 1], &[(1, 2), (1, 3), (1, 4)]), Some(vec![2, 3, 4]));
     }
@@ -200,7 +208,7 @@ mod tests {
                     let is_good = |set: u32| {
                         let has = |node: u8| set & 1 << (node - 1) != 0;
                         let view = view(groups);
-                        view.group_without(|node| has(node.0)).is_none()
+                        view.lack_of(|node| has(node.0)).is_none()
                             && apart.iter().all(|&(a, b)| !(has(a) && has(b)))
                     };
                     let most = (0..1 << count).filter(|&set| is_good(set)).map(u32::count_ones).max();

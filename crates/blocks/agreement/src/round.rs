@@ -225,9 +225,9 @@ impl Agreement {
     fn check_split(&mut self, cx: &mut Context<'_>) {
         let Some(round) = &mut self.round else { return };
         let failed = list(&round.failed);
-        let lacking = self.view.group_without(|node| !round.failed.contains(&node));
-        assert_eq!(lacking, None, "those that are to go on have a member of each node group");
-        let can_others = self.view.group_without(|node| round.may_run(node)).is_none();
+        let lacking = self.view.lack_of(|node| !round.failed.contains(&node));
+        assert_eq!(lacking, None, "those that are to go on can be a cluster by themselves");
+        let can_others = self.view.lack_of(|node| round.may_run(node)).is_none();
         if !can_others || cx.has_bug(InjectedBug::ArbitratorNotAsked) {
             cx.mark("data nodes went on without arbitration");
             return self.wait_for_leases(cx);

@@ -25,6 +25,7 @@ use crate::take_over::CoordinatorName;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use zerocopy::little_endian::U16;
@@ -277,14 +278,18 @@ impl ClusterView {
         self.clone().with_ticket(NO_TICKET)
     }
 
-    /// A node group of which a set of nodes has no started member, so that it can't be a cluster by itself; `None` if it
-    /// can.
-    pub fn group_without(&self, is_in: impl Fn(NodeId) -> bool) -> Option<u16> {
-        let has = |group| {
-            let mut members = self.members.iter().filter(|m| m.group == group);
-            members.any(|m| m.state == MemberState::Started && is_in(m.node))
+    /// What a set of nodes has no started member for, so that it can't be a cluster by itself; `None` if it can.
+    pub fn lack_of(&self, is_in: impl Fn(NodeId) -> bool) -> Option<Lack> {
+        let started = |member: &&Member| member.state == MemberState::Started;
+        let has = |is_meant: &dyn Fn(&Member) -> bool| {
+            self.members.iter().filter(started).any(|member| is_meant(member) && is_in(member.node))
         };
-        (0..self.groups).find(|&group| !has(group))
+        let group = (0..self.groups).find(|&group| !has(&|member| member.group == group));
+        let has_coordinators = |member: &Member| member.coordinators > 0;
+        // Tests of single blocks have views without coordinators.
+        let needs_coordinators = self.members.iter().any(has_coordinators);
+        let lacks_coordinators = needs_coordinators && !has(&has_coordinators);
+        group.map(Lack::NodeGroup).or(lacks_coordinators.then_some(Lack::Coordinators))
     }
 
     /// Number of node groups.
@@ -356,7 +361,8 @@ impl ClusterView {
     /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So two
     /// of them, the second of which did not know what the first had agreed, never make different views of one number.
     ///
-    /// The caller has made sure that each partition keeps a replica with all its rows.
+    /// The caller has made sure that those that are left lack nothing ([`lack_of`](Self::lack_of)): each partition keeps
+    /// a replica with all its rows.
     #[must_use]
     pub fn without(&self, failed: &[NodeId]) -> Self {
         let lost = |node: NodeId| failed.contains(&node);
@@ -394,6 +400,24 @@ impl ClusterView {
         let started = || self.members.iter().filter(may_follow).map(|m| (m.node, m.coordinators));
         let next = started().filter(|&(other, _)| other > node).min();
         next.or_else(|| started().min()).expect("a view has a started member with coordinators")
+    }
+}
+
+/// Why a set of data nodes can't be a cluster by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// None of them is of this node group: its rows are missing.
+    NodeGroup(u16),
+    /// None of them has coordinators: nobody could act for those that have failed, or begin a transaction.
+    Coordinators,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeGroup(group) => write!(f, "no data node of node group {group}"),
+            Self::Coordinators => f.write_str("no data node with coordinators"),
+        }
     }
 }
 
@@ -455,11 +479,19 @@ mod tests {
     #[test]
     fn a_set_can_go_on_if_it_has_a_member_of_each_group() {
         let view = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1)]);
-        assert_eq!(view.group_without(|node| node != NodeId(1)), None);
-        assert_eq!(view.group_without(|node| node != NodeId(3)), Some(1));
-        assert_eq!(view.group_without(|_| false), Some(0));
+        assert_eq!(view.lack_of(|node| node != NodeId(1)), None);
+        assert_eq!(view.lack_of(|node| node != NodeId(3)), Some(Lack::NodeGroup(1)));
+        assert_eq!(view.lack_of(|_| false), Some(Lack::NodeGroup(0)));
         let view = view.with_ticket(7);
         assert_eq!((view.for_api_nodes().ticket(), view.without(&[NodeId(1)]).ticket()), (0, 7));
+    }
+
+    #[test]
+    fn a_set_can_go_on_if_it_has_coordinators() {
+        let without_coordinators = Member { coordinators: 0, ..member(2, 0) };
+        let view = ClusterView::first(vec![member(1, 0), without_coordinators]);
+        assert_eq!(view.lack_of(|node| node == NodeId(1)), None);
+        assert_eq!(view.lack_of(|node| node == NodeId(2)), Some(Lack::Coordinators));
     }
 
     #[test]
