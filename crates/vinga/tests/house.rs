@@ -83,7 +83,7 @@ const RINGS: [&[&str]; 17] = [
     &["mgm/core", "node", "rig"],
     &["client/core"],
     &["client/workloads"],
-    &["edge/local"],
+    &["edge/local", "edge/key"],
     &["client/derive"],
     &["client/vinga", "client/testnode"],
     &["edge/runtime", "sim"],

@@ -220,6 +220,10 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NOT_IN_THE_VIEW 20030
 /** The data nodes are configured differently: give all of them the same configuration. */
 #define VINGA_ERROR_OTHER_CONFIGURATION 20031
+/** The cluster has a key, which must be proven: name its file (key=FILE before the addresses, or ClusterKeyFile). */
+#define VINGA_ERROR_KEY_REQUIRED 20032
+/** The two ends of the connection do not have the same cluster key: give both the same file. */
+#define VINGA_ERROR_WRONG_KEY 20033
 /** The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there. */
 #define VINGA_ERROR_NO_DISK 20048
 /** The client has seen an epoch that this data node has not received yet. */

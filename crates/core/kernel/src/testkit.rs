@@ -31,7 +31,7 @@ use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
-    dictionary, epoch, file, formation, handshake, info, membership, parameter, redo, schema, schema_round,
+    dictionary, epoch, file, formation, handshake, info, key, membership, parameter, redo, schema, schema_round,
     start,
 };
 use zerocopy::IntoBytes;
@@ -406,6 +406,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ArbitrationRequest => cold!(agreement::ArbitrationRequest),
         S::ArbitrationConfirm => cold!(agreement::ArbitrationConfirm),
         S::ArbitrationRefuse => cold!(agreement::ArbitrationRefuse),
+        S::KeyChallengeRequest => cold!(key::KeyChallengeRequest),
+        S::KeyChallengeConfirm => cold!(key::KeyChallengeConfirm),
+        S::KeyProofOrder => cold!(key::KeyProofOrder),
         S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),
@@ -504,6 +507,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::HelloRefuse
         | S::NodeHelloRefuse
         | S::ArbitratorHelloRefuse
+        | S::KeyChallengeRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse
         | S::DescribeTableRefuse

@@ -180,6 +180,10 @@ errors! {
         "The data nodes have begun without this one: one that has failed can't return to a running cluster yet.";
     OtherConfiguration = 20031, Usage,
         "The data nodes are configured differently: give all of them the same configuration.";
+    KeyRequired = 20032, Usage,
+        "The cluster has a key, which must be proven: name its file (key=FILE before the addresses, or ClusterKeyFile).";
+    WrongKey = 20033, Usage,
+        "The two ends of the connection do not have the same cluster key: give both the same file.";
     NoDisk = 20048, Usage,
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
     EpochNotKnown = 20049, Temporary,

@@ -26,6 +26,7 @@ pub mod formation;
 pub mod frame;
 pub mod handshake;
 pub mod info;
+pub mod key;
 pub mod key_read;
 pub mod membership;
 pub mod operation;

@@ -53,6 +53,11 @@ signals! {
     HelloRequest = 1, Api;
     HelloConfirm = 2, Node;
     HelloRefuse = 3, Node;
+    // key.rs: before the greeting of a connection by TCP
+    KeyChallengeRequest = 270, Driver;
+    KeyChallengeConfirm = 271, Driver;
+    KeyChallengeRefuse = 272, Driver;
+    KeyProofOrder = 273, Driver;
     // formation.rs: data nodes that start
     NodeHelloRequest = 4, Driver;
     NodeHelloConfirm = 5, Driver;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
+use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
@@ -35,6 +36,7 @@ const WHO: &str = "arbitration";
 pub(crate) struct Arbitrators {
     own: ArbitratorHello,
     places: Vec<OtherManagementNode>,
+    key: Option<Arc<ClusterKey>>,
     timeout: Duration,
 }
 
@@ -52,6 +54,15 @@ impl From<io::Error> for Unanswered {
     }
 }
 
+impl From<NotAccepted> for Unanswered {
+    fn from(why: NotAccepted) -> Self {
+        match why {
+            NotAccepted::Failed(why) => why.into(),
+            NotAccepted::Refused(code, detail) => Unanswered::Refused(format!("{code} {detail}")),
+        }
+    }
+}
+
 impl Arbitrators {
     /// Those that a node is configured with; `None` if there are none.
     pub fn of(settings: &ProcessSettings) -> Option<Self> {
@@ -66,7 +77,7 @@ impl Arbitrators {
             node: settings.node,
         };
         let (places, timeout) = (settings.arbitrators.clone(), settings.arbitration_timeout);
-        Some(Arbitrators { own, places, timeout })
+        Some(Arbitrators { own, places, key: settings.key.clone(), timeout })
     }
 
     /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, or [`NO_TICKET`].
@@ -128,6 +139,9 @@ impl Arbitrators {
         until: Instant,
     ) -> Result<Vec<u8>, Unanswered> {
         let mut exchange = Exchange::connect(place.address, until)?;
+        if let Some(key) = &self.key {
+            exchange.prove(key, self.own.node, until)?;
+        }
         let hello = frame(SignalNumber::ArbitratorHelloRequest, self.own.node, |writer| {
             cold::write(writer, &self.own);
         });

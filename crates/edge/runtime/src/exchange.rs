@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
+use vinga_key::{ClusterKey, Gate, NotAccepted, NotProven, Step};
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
 /// Bytes of a frame, at most: a view of the largest cluster fits.
@@ -56,6 +57,38 @@ impl Exchange {
         Ok(Exchange { stream, bytes: Vec::new() })
     }
 
+    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the sender.
+    ///
+    /// # Errors
+    /// The connection has failed, there is no answer until then, or it is refused.
+    pub fn prove(&mut self, key: &ClusterKey, node: NodeId, until: Instant) -> Result<(), NotAccepted> {
+        self.stream.set_write_timeout(Some(left(until)?))?;
+        self.stream.set_read_timeout(Some(left(until)?))?;
+        vinga_key::prove(&mut self.stream, key, Address::new(node, BlockNumber::Driver, 0))
+    }
+
+    /// Has a connection that was accepted pass its gate, before anything else is received. `node` is the receiver.
+    ///
+    /// # Errors
+    /// The connection has failed, or nothing comes until then; or the key is not proven.
+    pub fn pass(
+        &mut self,
+        key: Option<&ClusterKey>,
+        node: NodeId,
+        until: Instant,
+    ) -> io::Result<Result<(), NotProven>> {
+        let driver = Address::new(node, BlockNumber::Driver, 0);
+        let mut gate = Gate::closed();
+        loop {
+            match gate.advance(key, driver, &mut self.bytes) {
+                Ok(Step::Passed) => return Ok(Ok(())),
+                Ok(Step::Answer(answer)) => self.send(&answer, until)?,
+                Ok(Step::More) => self.read_some(until)?,
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+    }
+
     /// Sends frames.
     ///
     /// # Errors
@@ -70,16 +103,26 @@ impl Exchange {
     /// # Errors
     /// None has come until then, the connection is closed, or something else came.
     pub fn receive(&mut self, until: Instant) -> io::Result<Vec<u8>> {
-        let mut buffer = [0; 4096];
         loop {
             if let Some(frame) = first_frame(&self.bytes)? {
                 let rest = self.bytes.split_off(frame.length());
                 return Ok(std::mem::replace(&mut self.bytes, rest));
             }
+            self.read_some(until)?;
+        }
+    }
+
+    /// Waits until something has come.
+    fn read_some(&mut self, until: Instant) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
             self.stream.set_read_timeout(Some(left(until)?))?;
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::other("it has closed the connection")),
-                Ok(count) => self.bytes.extend_from_slice(&buffer[..count]),
+                Ok(count) => {
+                    self.bytes.extend_from_slice(&buffer[..count]);
+                    return Ok(());
+                }
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Err(too_late()),
                 Err(why) => return Err(why),

@@ -31,6 +31,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
+use vinga_key::{Gate, Step};
 use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 use vinga_wire::view::{ClusterView, Member};
@@ -131,6 +132,7 @@ impl Present {
 /// A connection that has not greeted yet.
 struct Pending {
     stream: TcpStream,
+    gate: Gate,
     bytes: Vec<u8>,
     since: Instant,
 }
@@ -213,7 +215,7 @@ impl<'a> Formation<'a> {
                 continue;
             }
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
-                self.pending.push(Pending { stream, bytes: Vec::new(), since: now });
+                self.pending.push(Pending { stream, gate: Gate::closed(), bytes: Vec::new(), since: now });
             }
         }
     }
@@ -233,8 +235,25 @@ impl<'a> Formation<'a> {
         }
     }
 
+    /// Has what was read of a pending connection go through its gate; returns whether it has passed.
+    fn pass(&self, pending: &mut Pending) -> Result<bool, Refused> {
+        let driver = Address::new(self.own.member.node, BlockNumber::Driver, 0);
+        loop {
+            match pending.gate.advance(self.settings.key.as_deref(), driver, &mut pending.bytes) {
+                Ok(Step::Passed) => return Ok(true),
+                Ok(Step::More) => return Ok(false),
+                // It fits an empty socket buffer; if the connection has failed, nothing more comes.
+                Ok(Step::Answer(answer)) => _ = pending.stream.write_all(&answer),
+                Err(why) => return Err(Refused { refusal: why.refusal, ..Refused::new(why.code, why.detail) }),
+            }
+        }
+    }
+
     /// Handles the greeting of a pending connection; false if it is not all there.
     fn try_greeting(&mut self, pending: &mut Pending) -> Result<bool, Refused> {
+        if !self.pass(pending)? {
+            return Ok(false);
+        }
         let Some(frame) = greeting::first_frame(&pending.bytes)? else { return Ok(false) };
         if frame.signal() == Some(SignalNumber::HelloRequest) {
             return Err(Refused::new(ErrorCode::NodeStarting, ""));
@@ -294,9 +313,10 @@ impl<'a> Formation<'a> {
                 continue;
             }
             let (own, configured, sender) = (self.own.clone(), other.configured, self.searches.0.clone());
+            let key = self.settings.key.clone();
             let search = move || {
                 // Nobody waits for it if the node stops.
-                let _ = sender.send((configured.node, search::search(&own, &configured)));
+                let _ = sender.send((configured.node, search::search(&own, &configured, key.as_deref())));
             };
             let name = format!("search {}", configured.node);
             match std::thread::Builder::new().name(name).spawn(search) {
@@ -482,12 +502,12 @@ fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused) {
         log::warn!(target: WHO, "{from} is refused: {} {}", why.code, why.detail);
     }
     let refusal = match why.code {
-        // Only API nodes are refused for that.
-        ErrorCode::NodeStarting => {
+        // API nodes are refused for that; data nodes understand it, too.
+        ErrorCode::NodeStarting | ErrorCode::KeyRequired => {
             let driver = Address::new(own, BlockNumber::Driver, 0);
             refuse_frame(driver, &NotAdmitted::new(why.code, ""))
         }
-        _ => refusal(own, why),
+        _ => why.refusal.clone().unwrap_or_else(|| refusal(own, why)),
     };
     // One that does not read it is closed without it.
     if stream.write_all(&refusal).is_ok() {

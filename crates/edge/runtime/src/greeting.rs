@@ -12,11 +12,13 @@ pub(crate) const GREETING_BYTES_MAX: usize = 1024;
 pub(crate) struct NotAdmitted {
     pub code: ErrorCode,
     pub detail: String,
+    /// The frame that refuses it, if it has not greeted yet and expects another one than [`refuse_frame`] makes.
+    pub refusal: Option<Vec<u8>>,
 }
 
 impl NotAdmitted {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        NotAdmitted { code, detail: detail.into() }
+        NotAdmitted { code, detail: detail.into(), refusal: None }
     }
 }
 
@@ -89,6 +91,9 @@ pub(crate) fn confirm_frame(driver: Address, confirm: &HelloConfirm) -> Vec<u8> 
 
 /// The frame that refuses a client.
 pub(crate) fn refuse_frame(driver: Address, why: &NotAdmitted) -> Vec<u8> {
+    if let Some(refusal) = &why.refusal {
+        return refusal.clone();
+    }
     let request = if why.code == ErrorCode::SameDataNode { u32::from(driver.node().0) } else { 0 };
     let refusal = Refusal { request, code: why.code as u16, detail: why.detail.clone() };
     answer_frame(SignalNumber::HelloRefuse, driver, NodeId(0), |writer| {

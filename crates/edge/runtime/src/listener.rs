@@ -1,7 +1,7 @@
 //! The thread that accepts connections ("socket server") and admits API nodes.
 //!
-//! A *pending connection* is one that is not admitted yet. It must send a whole greeting (`HelloRequest`) within
-//! [`Limits::greeting`]; then Membership is asked by signal (`ApiConnectRequest`, which goes to the thread that hosts
+//! A *pending connection* is one that is not admitted yet. By TCP it must prove the key of the cluster, if there is one
+//! ([`vinga_key`]). It must send a whole greeting (`HelloRequest`) within [`Limits::greeting`]; then Membership is asked by signal (`ApiConnectRequest`, which goes to the thread that hosts
 //! it like a message), and when that has confirmed, the socket is handed to the thread that serves connections of this
 //! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
 //!
@@ -31,6 +31,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
+use vinga_key::{Gate, Step};
 use vinga_local::{NodeLink, OFFER, Socket};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
@@ -104,7 +105,7 @@ struct PendingConnection {
 
 enum Stage {
     /// Its greeting is not complete.
-    Greeting { bytes: Vec<u8> },
+    Greeting { gate: Gate, bytes: Vec<u8> },
     /// Membership has been asked about it, under this name.
     Asked { name: u64, hello: HelloRequest, early: Vec<u8> },
     /// It was refused; it has some time to read the refusal.
@@ -223,7 +224,8 @@ impl Listener {
         };
         match self.poller.add(&stream, place as u64, Interest::Read) {
             Ok(()) => {
-                let stage = Stage::Greeting { bytes: Vec::new() };
+                let gate = if peer.is_local() { Gate::open() } else { Gate::closed() };
+                let stage = Stage::Greeting { gate, bytes: Vec::new() };
                 self.pending[place] =
                     Some(PendingConnection { stream, peer, shares: false, since: now, stage });
             }
@@ -293,7 +295,7 @@ impl Listener {
                     self.pending[place] = Some(pending);
                 }
             }
-            Stage::Greeting { ref mut bytes } => {
+            Stage::Greeting { ref mut gate, ref mut bytes } => {
                 let Ok(reading) = read_some(&pending.stream, bytes) else { return };
                 if pending.peer.is_local() && !pending.shares {
                     match take_offer(bytes) {
@@ -304,6 +306,16 @@ impl Listener {
                         }
                         None => return,
                     }
+                }
+                match self.pass(gate, &pending.stream, bytes) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        if let Reading::Open = reading {
+                            self.pending[place] = Some(pending);
+                        }
+                        return;
+                    }
+                    Err(why) => return self.refuse(place, pending.stream, pending.peer, &why),
                 }
                 let expected = Expected {
                     node: self.settings.node,
@@ -321,6 +333,19 @@ impl Listener {
                     },
                     Err(why) => self.refuse(place, pending.stream, pending.peer, &why),
                 }
+            }
+        }
+    }
+
+    /// Has what was read of a pending connection go through its gate; returns whether it has passed.
+    fn pass(&self, gate: &mut Gate, stream: &Socket, bytes: &mut Vec<u8>) -> Result<bool, NotAdmitted> {
+        loop {
+            match gate.advance(self.settings.key.as_deref(), self.driver(), bytes) {
+                Ok(Step::Passed) => return Ok(true),
+                Ok(Step::More) => return Ok(false),
+                // It fits an empty socket buffer.
+                Ok(Step::Answer(answer)) => _ = stream.write(&answer),
+                Err(why) => return Err(NotAdmitted { refusal: why.refusal, ..NotAdmitted::new(why.code, why.detail) }),
             }
         }
     }

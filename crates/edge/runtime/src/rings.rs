@@ -174,6 +174,7 @@ mod tests {
             cluster_incarnation: 1,
             database: 1,
             cluster: String::new(),
+            key: None,
             listen: ([127, 0, 0, 1], 0).into(),
             listen_locally: None,
             threads: vec![ThreadSettings { owns_sockets: true, ..ThreadSettings::default() }; 2],

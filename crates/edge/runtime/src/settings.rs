@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
+use vinga_key::ClusterKey;
 use vinga_wire::BlockNumber;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
@@ -25,6 +26,8 @@ pub struct ProcessSettings {
     pub database: u64,
     /// The cluster's name: a client that names another one is refused.
     pub cluster: String,
+    /// The cluster's key, which all that connect by TCP have to prove; without one everybody is admitted.
+    pub key: Option<Arc<ClusterKey>>,
     /// Where to listen for API nodes; port 0 for any free one.
     pub listen: SocketAddr,
     /// Where to listen for clients on this machine: the path of a Unix socket, which replaces an existing one.
@@ -203,6 +206,7 @@ mod tests {
             cluster_incarnation: 1,
             database: 1,
             cluster: String::new(),
+            key: None,
             listen: "127.0.0.1:0".parse().unwrap(),
             listen_locally: None,
             threads: vec![

@@ -262,7 +262,7 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
 /// A management node of the cluster of two nodes, at this address.
 fn arbitrator(listen: SocketAddr, cluster: &str) -> ManagementNode {
     let data_nodes = vec![(NodeId(1), 0), (NodeId(2), 0)];
-    let settings = ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), data_nodes, listen };
+    let settings = ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), key: None, data_nodes, listen };
     ManagementNode::start(settings).expect("nobody listens there")
 }
 

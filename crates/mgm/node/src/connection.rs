@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
+use vinga_key::NotProven;
 use vinga_runtime::exchange::{Exchange, frame};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
@@ -26,23 +27,37 @@ type Refused = (ErrorCode, String);
 pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::over(stream) else { return };
+    match exchange.pass(shared.key.as_deref(), shared.hello.node, Instant::now() + PATIENCE) {
+        Ok(Ok(())) => {}
+        Ok(Err(NotProven { code, detail, refusal: Some(refusal) })) => {
+            log::warn!(target: WHO, "{from} is refused: {code} {detail}");
+            let _ = exchange.send(&refusal, Instant::now() + PATIENCE);
+            return;
+        }
+        Ok(Err(NotProven { code, detail, refusal: None })) => {
+            return refuse(&mut exchange, from, shared, (code, detail));
+        }
+        Err(_) => return,
+    }
     let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
         Ok(node) => answer_requests(&mut exchange, node, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
-        Ok(Err((code, detail))) => {
-            log::warn!(target: WHO, "{from} is refused: {code} {detail}");
-            let refusal = Refusal { request: 0, code: code as u16, detail };
-            let _ = send(&mut exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {
-                cold::write(writer, &refusal);
-            });
-        }
+        Ok(Err(refused)) => refuse(&mut exchange, from, shared, refused),
         Err(why) if why.kind() == io::ErrorKind::InvalidData => {
             log::warn!(target: WHO, "{from} is closed: {why}");
         }
         Ok(Ok(())) | Err(_) => {}
     }
+}
+
+fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (code, detail): Refused) {
+    log::warn!(target: WHO, "{from} is refused: {code} {detail}");
+    let refusal = Refusal { request: 0, code: code as u16, detail };
+    let _ = send(exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {
+        cold::write(writer, &refusal);
+    });
 }
 
 fn send(

@@ -18,13 +18,16 @@ pub fn probe(settings: &ManagementSettings, address: SocketAddr) -> Result<(), S
     let (first, _) = settings.data_nodes.first().ok_or("there is no data node")?;
     let hello = settings.hello(*first);
     let until = Instant::now() + PATIENCE;
-    let ask = || {
-        let mut exchange = Exchange::connect(address, until)?;
+    let ask = || -> Result<Vec<u8>, String> {
+        let mut exchange = Exchange::connect(address, until).map_err(|why| why.to_string())?;
+        if let Some(key) = &settings.key {
+            exchange.prove(key, *first, until).map_err(|why| why.to_string())?;
+        }
         let request = frame(SignalNumber::ArbitratorHelloRequest, *first, |w| cold::write(w, &hello));
-        exchange.send(&request, until)?;
-        exchange.receive(until)
+        exchange.send(&request, until).map_err(|why| why.to_string())?;
+        exchange.receive(until).map_err(|why| why.to_string())
     };
-    let answer = ask().map_err(|why| why.to_string())?;
+    let answer = ask()?;
     let answer = Frame::first(&answer).ok().flatten().ok_or("its answer can't be read")?;
     match answer.signal() {
         Some(SignalNumber::ArbitratorHelloConfirm) => Ok(()),

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vinga_agreement::Arbitrator;
 use vinga_base::NodeId;
+use vinga_key::ClusterKey;
 use vinga_wire::arbitration::ArbitratorHello;
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 
@@ -29,6 +30,8 @@ pub struct ManagementSettings {
     pub node: NodeId,
     /// The cluster's name.
     pub cluster: String,
+    /// The cluster's key, which whoever connects has to prove; without one everybody is answered.
+    pub key: Option<Arc<ClusterKey>>,
     /// The data nodes of the cluster, in order of id, with their node groups.
     pub data_nodes: Vec<(NodeId, u16)>,
     /// Where to listen; port 0 for any free one.
@@ -61,6 +64,8 @@ pub struct ManagementNode {
 pub(crate) struct Shared {
     /// How this node greets.
     pub hello: ArbitratorHello,
+    /// The cluster's key.
+    pub key: Option<Arc<ClusterKey>>,
     /// One request after the other.
     arbitrator: Mutex<Arbitrator>,
     connections: Mutex<Connections>,
@@ -102,6 +107,7 @@ impl ManagementNode {
         let (awake, stopped) = UnixStream::pair().map_err(|why| why.to_string())?;
         let shared = Arc::new(Shared {
             hello: settings.hello(node),
+            key: settings.key.clone(),
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
         });

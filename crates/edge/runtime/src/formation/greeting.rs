@@ -14,17 +14,19 @@ use crate::exchange::{self, FRAME_BYTES_MAX};
 pub(crate) struct Refused {
     pub code: ErrorCode,
     pub detail: String,
+    /// The frame that refuses it, if it has not greeted yet and expects another one than [`refusal`] makes.
+    pub refusal: Option<Vec<u8>>,
 }
 
 impl From<(ErrorCode, String)> for Refused {
     fn from((code, detail): (ErrorCode, String)) -> Self {
-        Refused { code, detail }
+        Refused { code, detail, refusal: None }
     }
 }
 
 impl Refused {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Refused { code, detail: detail.into() }
+        Refused { code, detail: detail.into(), refusal: None }
     }
 }
 

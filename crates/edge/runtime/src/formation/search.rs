@@ -5,8 +5,9 @@ use crate::settings::OtherDataNode;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::formation::NodeHello;
-use vinga_wire::{ErrorCode, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 /// How long to wait for a connection, and for an answer to a greeting.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,12 +35,28 @@ impl From<io::Error> for NotFound {
 }
 
 impl From<Refused> for NotFound {
-    fn from(Refused { code, detail }: Refused) -> Self {
+    fn from(Refused { code, detail, .. }: Refused) -> Self {
         use ErrorCode as E;
-        let is_final =
-            matches!(code, E::NotInTheView | E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
+        let is_final = matches!(
+            code,
+            E::NotInTheView
+                | E::OtherConfiguration
+                | E::WrongCluster
+                | E::WrongProtocol
+                | E::WrongKey
+                | E::KeyRequired
+        );
         let why = format!("{code} {detail}").trim_end().to_string();
         NotFound { why, is_final, is_too_late: code == E::NotInTheView }
+    }
+}
+
+impl From<NotAccepted> for NotFound {
+    fn from(why: NotAccepted) -> Self {
+        match why {
+            NotAccepted::Failed(why) => why.into(),
+            NotAccepted::Refused(code, detail) => Refused::new(code, detail).into(),
+        }
     }
 }
 
@@ -47,11 +64,15 @@ impl From<Refused> for NotFound {
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub(crate) fn search(own: &NodeHello, other: &OtherDataNode) -> Result<Found, NotFound> {
-    let (hello, link, rest) = greet(own, other, 0)?;
+pub(crate) fn search(
+    own: &NodeHello,
+    other: &OtherDataNode,
+    key: Option<&ClusterKey>,
+) -> Result<Found, NotFound> {
+    let (hello, link, rest) = greet(own, other, key, 0)?;
     let mut found = Found { hello, links: vec![(link, rest)] };
     for index in 1..super::links_between(&own.member, &found.hello.member) {
-        let (hello, link, rest) = greet(own, other, index)?;
+        let (hello, link, rest) = greet(own, other, key, index)?;
         if hello.member.identity() != found.hello.member.identity() {
             return Err(io::Error::other("it was started again meanwhile").into());
         }
@@ -64,11 +85,16 @@ pub(crate) fn search(own: &NodeHello, other: &OtherDataNode) -> Result<Found, No
 fn greet(
     own: &NodeHello,
     other: &OtherDataNode,
+    key: Option<&ClusterKey>,
     link: u16,
 ) -> Result<(NodeHello, TcpStream, Vec<u8>), NotFound> {
     let mut stream = TcpStream::connect_timeout(&other.address, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    if let Some(key) = key {
+        let driver = Address::new(own.member.node, BlockNumber::Driver, 0);
+        vinga_key::prove(&mut stream, key, driver)?;
+    }
     let hello = NodeHello { link, ..own.clone() };
     let request = greeting::frame(SignalNumber::NodeHelloRequest, own.member.node, |writer| {
         cold::write(writer, &hello);

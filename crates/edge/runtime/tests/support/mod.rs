@@ -234,6 +234,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         cluster_incarnation: 4,
         database: 4,
         cluster: "test".to_string(),
+        key: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         listen_locally: None,
         threads: (0..threads).map(plan).collect(),

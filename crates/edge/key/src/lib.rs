@@ -1,0 +1,18 @@
+//! The key of a cluster: whoever connects by TCP proves that it knows it, and so does whoever listens, before anything
+//! else is said.
+//!
+//! Each side sends the other one a number that nobody can foretell, and gets the HMAC of both numbers back. Whoever
+//! listens proves first: so a client with another key, or at another cluster's address, learns that. What is said
+//! afterwards is not protected: whoever can change packets on their way can take a connection over. That needs TLS, for
+//! which the greeting leaves room.
+//!
+//! The protocol is described in `docs/protocols/cluster-key.md`, its frames in [`vinga_wire::key`].
+
+mod file;
+mod gate;
+mod proof;
+mod prove;
+
+pub use file::ClusterKey;
+pub use gate::{Gate, NotProven, Step};
+pub use prove::{NotAccepted, prove};
