@@ -10,6 +10,7 @@ mod data_node;
 mod database_note;
 mod demo;
 mod inspect;
+mod key;
 mod management_node;
 mod mgm;
 mod numbered;
@@ -55,6 +56,8 @@ enum Command {
     Data(data::DataArguments),
     /// Runs a management node in the foreground: it decides which data nodes go on when they lose each other
     Mgm(mgm::MgmArguments),
+    /// Makes the key of a cluster: whoever connects by TCP has to prove it
+    Key(key::KeyArguments),
     /// Asks a running cluster about itself; creates and drops tables
     Admin(admin::AdminArguments),
     /// Loads a backup ('vinga admin backup' makes one) into a cluster without tables
@@ -95,6 +98,7 @@ impl Command {
             Command::Up(_)
             | Command::Down(_)
             | Command::Mgm(_)
+            | Command::Key(_)
             | Command::Demo(_)
             | Command::Completions { .. }
             | Command::Man { .. } => false,
@@ -136,6 +140,7 @@ fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
         }
         Command::Data(arguments) => return data::run(arguments, json),
         Command::Mgm(arguments) => mgm::run(&arguments)?,
+        Command::Key(arguments) => key::run(&arguments)?,
         Command::Admin(arguments) => admin::run(&arguments, json)?,
         Command::Restore(arguments) => restore::run(&arguments, json)?,
         Command::Inspect(arguments) => {

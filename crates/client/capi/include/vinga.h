@@ -370,8 +370,9 @@ VINGA_API int vinga_cluster_set_node_id(vinga_cluster *cluster, unsigned node);
 /** Before vinga_connect(): a thread that waits in a blocking call looks so long again and again before it sleeps. Saves the
  * time of waking up where a processor can be spared for it; 0, as without it, for not at all. */
 VINGA_API int vinga_cluster_set_spin(vinga_cluster *cluster, unsigned microseconds);
-/** Connects to the data nodes at these addresses, separated by commas: host:port, or host for the port 2202. Lost
- * connections are opened again later by themselves. Having failed, it may be called again. */
+/** Connects to the data nodes at these addresses, separated by commas: host:port, or host for the port 2202. If the cluster has
+ * a key, key=FILE stands before them, the file of the key. Lost connections are opened again later by themselves. Having
+ * failed, it may be called again. */
 VINGA_API int vinga_connect(vinga_cluster *cluster, const char *addresses);
 /** Non-blocking form of vinga_connect(): begins. */
 VINGA_API int vinga_connect_start(int *ret, vinga_cluster *cluster, const char *addresses);

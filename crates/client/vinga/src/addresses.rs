@@ -1,22 +1,43 @@
-//! Addresses of data nodes as a person writes them: `host:port,host2` or `unix:/path/vinga.sock`.
+//! Addresses of data nodes as a person writes them: `host:port,host2` or `unix:/path/vinga.sock`; perhaps with the file of
+//! the cluster's key before: `key=/path/cluster.key,host:port`.
 
 use crate::PORT;
+use std::path::PathBuf;
 use vinga_client_core::{Error, Result};
 use vinga_wire::ErrorCode;
 
 /// Addresses of data nodes, at most.
 const ADDRESSES_MAX: usize = 144;
 
+/// What stands before the path of the key's file.
+const KEY: &str = "key=";
+
+/// Where to connect, as it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The file of the cluster's key.
+    pub key: Option<PathBuf>,
+    /// The data nodes.
+    pub addresses: Vec<String>,
+}
+
 /// Reads a list of addresses; those without a port get the usual one. Whether hosts have these names is not looked at.
 ///
 /// # Errors
 /// `BadAddress` with the piece that is wrong.
-pub fn parse(written: &str) -> Result<Vec<String>> {
+pub fn parse(written: &str) -> Result<Written> {
     let pieces = written.split(',').map(str::trim).filter(|address| !address.is_empty());
-    let addresses = pieces.map(parse_one).collect::<Result<Vec<_>>>()?;
+    let (keys, addresses): (Vec<&str>, Vec<&str>) = pieces.partition(|piece| piece.starts_with(KEY));
+    let key = match keys.as_slice() {
+        [] => None,
+        [key] if key.len() > KEY.len() => Some(PathBuf::from(&key[KEY.len()..])),
+        [key] => return Err(bad(format!("'{key}': the path of the key's file is missing"))),
+        more => return Err(bad(format!("{} keys are given, a cluster has one", more.len()))),
+    };
+    let addresses = addresses.into_iter().map(parse_one).collect::<Result<Vec<_>>>()?;
     match addresses.len() {
         0 => Err(bad("none is given".to_owned())),
-        1..=ADDRESSES_MAX => Ok(addresses),
+        1..=ADDRESSES_MAX => Ok(Written { key, addresses }),
         more => Err(bad(format!("{more} are given; at most {ADDRESSES_MAX} are allowed"))),
     }
 }
@@ -58,9 +79,17 @@ mod tests {
 
     #[test]
     fn good_addresses_have_a_port() {
-        let read = |written| parse(written).expect("it is well-formed");
+        let read = |written| parse(written).expect("it is well-formed").addresses;
         assert_eq!(read("db1, db2:1 ,[::1],[::1]:7"), ["db1:2202", "db2:1", "[::1]:2202", "[::1]:7"]);
         assert_eq!(read("unix:/a b/c.sock"), ["unix:/a b/c.sock"]);
+    }
+
+    #[test]
+    fn the_file_of_a_key_may_stand_among_them() {
+        let written = parse("key=/a b/cluster.key, db1").expect("it is well-formed");
+        assert_eq!(written.key, Some(PathBuf::from("/a b/cluster.key")));
+        assert_eq!(written.addresses, ["db1:2202"]);
+        assert_eq!(parse("db1").expect("it is well-formed").key, None);
     }
 
     #[test]
@@ -78,6 +107,9 @@ mod tests {
             ("http://db1", "'http://db1': no host has such a name"),
             ("two words", "'two words': no host has such a name"),
             ("unix:", "'unix:': the path is missing"),
+            ("key=,db1", "'key=': the path of the key's file is missing"),
+            ("key=/a,db1,key=/b", "2 keys are given"),
+            ("key=/a", "none is given"),
         ] {
             let error = parse(written).expect_err(written);
             assert_eq!(error.code(), ErrorCode::BadAddress);

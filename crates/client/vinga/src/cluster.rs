@@ -1,6 +1,6 @@
 //! The cluster, for programs with an async executor.
 
-use crate::addresses;
+use crate::addresses::{self, Written};
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
 use crate::engine::{Engine, Handle};
 use crate::lock::{Found, Lock};
@@ -14,6 +14,7 @@ use crate::scan::ScanRequest;
 use crate::spare;
 use crate::table::Table;
 use crate::transaction::Transaction;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vinga_base::{Incarnation, LiveParameter, NodeId};
@@ -21,6 +22,7 @@ use vinga_client_core::value::Key;
 use vinga_client_core::{
     Answer, Client, Error, OperationSpec, Request, Result, Settings, Span, Token, Urgency,
 };
+use vinga_key::ClusterKey;
 use vinga_wire::ErrorCode;
 use vinga_wire::info::{InfoTable, InfoValue};
 use vinga_wire::operation::OperationKind;
@@ -31,6 +33,7 @@ pub struct ConnectOptions {
     cluster: String,
     node: u8,
     spin: Duration,
+    key: Option<PathBuf>,
 }
 
 impl ConnectOptions {
@@ -61,8 +64,23 @@ impl ConnectOptions {
         self
     }
 
+    /// The file of the cluster's key, which is proven on connections by TCP. It may as well stand before the addresses:
+    /// `key=/path/cluster.key,host:port`.
+    #[must_use]
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.key = Some(path.into());
+        self
+    }
+
     pub(crate) fn start(self, addresses: &str) -> Result<Handle> {
-        let addresses = addresses::parse(addresses)?;
+        let Written { key, addresses } = addresses::parse(addresses)?;
+        let key = match key.or(self.key) {
+            None => None,
+            Some(path) => {
+                let key = ClusterKey::read(&path);
+                Some(key.map_err(|why| Error::with_detail(ErrorCode::BadAddress, why))?)
+            }
+        };
         let bad = |detail: String| Error::with_detail(ErrorCode::ClusterFailure, detail);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let settings = Settings {
@@ -72,7 +90,7 @@ impl ConnectOptions {
             incarnation: Incarnation(now.as_secs() as u32),
             ..Settings::default()
         };
-        let engine = Engine::start(settings, Span(self.spin.as_micros() as u64))
+        let engine = Engine::start(settings, key, Span(self.spin.as_micros() as u64))
             .map_err(|error| bad(format!("the I/O thread can't be started: {error}")))?;
         Ok(Handle { engine })
     }
@@ -99,7 +117,8 @@ pub struct InfoRows {
 impl Cluster {
     /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A
     /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`. One that
-    /// answers is enough: the cluster gives the addresses of the data nodes that are not listed.
+    /// answers is enough: the cluster gives the addresses of the data nodes that are not listed. If the cluster has a key, its
+    /// file stands before them: `key=/path/cluster.key,host:port`.
     ///
     /// # Errors
     /// Why none of them could be connected.

@@ -10,6 +10,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_kernel::Span;
+use vinga_key::key_of_node;
 use vinga_node::log_streams;
 use vinga_node::{DiskSettings, NodeSettings, ThreadHosting};
 use vinga_runtime::files::FileSettings;
@@ -120,7 +121,7 @@ fn hosting(plan: &ThreadPlan, streams: &[Range<u16>]) -> ThreadHosting {
 ///
 /// # Errors
 /// The address to listen on, or that of another data node, can't be resolved; or the data nodes can't all reach each
-/// other.
+/// other; or there is no cluster key where others could connect.
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,
@@ -136,6 +137,7 @@ pub fn edge_settings(
         cluster_incarnation: node.disk.as_ref().map_or(seed, |disk| disk.start.cluster_incarnation),
         database: node.disk.as_ref().map_or(seed, DiskSettings::cluster),
         cluster: text(Parameter::Name),
+        key: key_of_node(configuration.parameters.text(Parameter::ClusterKeyFile), listen)?.map(Arc::new),
         listen,
         listen_locally: None,
         threads: configuration.placement.executors().iter().map(thread).collect(),

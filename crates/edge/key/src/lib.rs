@@ -10,9 +10,11 @@
 
 mod file;
 mod gate;
+mod open_port;
 mod proof;
 mod prove;
 
 pub use file::ClusterKey;
 pub use gate::{Gate, NotProven, Step};
+pub use open_port::key_of_node;
 pub use prove::{NotAccepted, prove};

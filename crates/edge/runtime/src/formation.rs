@@ -244,7 +244,9 @@ impl<'a> Formation<'a> {
                 Ok(Step::More) => return Ok(false),
                 // It fits an empty socket buffer; if the connection has failed, nothing more comes.
                 Ok(Step::Answer(answer)) => _ = pending.stream.write_all(&answer),
-                Err(why) => return Err(Refused { refusal: why.refusal, ..Refused::new(why.code, why.detail) }),
+                Err(why) => {
+                    return Err(Refused { refusal: why.refusal, ..Refused::new(why.code, why.detail) });
+                }
             }
         }
     }

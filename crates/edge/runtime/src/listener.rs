@@ -345,7 +345,12 @@ impl Listener {
                 Ok(Step::More) => return Ok(false),
                 // It fits an empty socket buffer.
                 Ok(Step::Answer(answer)) => _ = stream.write(&answer),
-                Err(why) => return Err(NotAdmitted { refusal: why.refusal, ..NotAdmitted::new(why.code, why.detail) }),
+                Err(why) => {
+                    return Err(NotAdmitted {
+                        refusal: why.refusal,
+                        ..NotAdmitted::new(why.code, why.detail)
+                    });
+                }
             }
         }
     }

@@ -328,6 +328,12 @@ impl Begun {
                 (node.listener, node.is_local) = (Some(listener), is_local);
                 let (id, address, threads) = (node.settings.node, node.address, node.threads.len());
                 log::info!(target: WHO, "data node {id} is ready on {address}, {threads} threads");
+                if node.settings.key.is_none() {
+                    log::warn!(
+                        target: WHO,
+                        "no cluster key (ClusterKeyFile): every process of this machine is admitted on {address}"
+                    );
+                }
                 Ok(self.node)
             }
             Err(why) => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
+use vinga_key::ClusterKey;
 use vinga_mgm::{ManagementNode, ManagementSettings};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
@@ -259,15 +260,71 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
     others.into_iter().for_each(|(node, _)| node.stop());
 }
 
+/// A key, and another one.
+fn keys() -> [Arc<ClusterKey>; 2] {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    ["one", "other"].map(|name| Arc::new(ClusterKey::make(&folder.path().join(name)).expect("there is room")))
+}
+
+#[test]
+fn nodes_prove_the_key_of_their_cluster_to_each_other() {
+    let [key, other] = keys();
+    let addresses = addresses(3);
+    let with = |node, key: Option<&Arc<ClusterKey>>| {
+        let mut settings = settings(node, 2, &addresses);
+        settings.key = key.cloned();
+        settings
+    };
+    let first = with(1, Some(&key));
+    let first = thread::spawn(|| start(first));
+    let why = start(with(2, Some(&other))).err().expect("it has another key");
+    assert!(why.contains("20033") && why.contains("data node 1"), "{why}");
+    let why = start(with(2, None)).err().expect("it has none");
+    assert!(why.contains("20032") && why.contains("data node 1"), "{why}");
+    // It goes on waiting for those that have its key.
+    let others = start_all(vec![with(2, Some(&key)), with(3, Some(&key))]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+#[test]
+fn a_node_with_a_key_does_not_join_one_without() {
+    let [key, _] = keys();
+    let addresses = addresses(2);
+    let first = settings(1, 1, &addresses);
+    let first = thread::spawn(|| start(first));
+    let mut second = settings(2, 1, &addresses);
+    second.key = Some(key);
+    let why = start(second).err().expect("the first one can't prove it");
+    assert!(why.contains("20033") && why.contains("no cluster key at this node"), "{why}");
+    let second = start_all(vec![settings(2, 1, &addresses)]);
+    let (first, _) = first.join().unwrap().expect("the other one has come");
+    first.stop();
+    second.into_iter().for_each(|(node, _)| node.stop());
+}
+
 /// A management node of the cluster of two nodes, at this address.
 fn arbitrator(listen: SocketAddr, cluster: &str) -> ManagementNode {
+    arbitrator_with(listen, cluster, None)
+}
+
+fn arbitrator_with(listen: SocketAddr, cluster: &str, key: Option<Arc<ClusterKey>>) -> ManagementNode {
     let data_nodes = vec![(NodeId(1), 0), (NodeId(2), 0)];
-    let settings = ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), key: None, data_nodes, listen };
+    let settings =
+        ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), key, data_nodes, listen };
     ManagementNode::start(settings).expect("nobody listens there")
 }
 
 /// Two nodes with these management nodes.
 fn pair_with(arbitrators: &[(u8, SocketAddr)]) -> Vec<(NodeProcess, Arc<Records>)> {
+    pair_with_key(arbitrators, None)
+}
+
+fn pair_with_key(
+    arbitrators: &[(u8, SocketAddr)],
+    key: Option<&Arc<ClusterKey>>,
+) -> Vec<(NodeProcess, Arc<Records>)> {
     let addresses = addresses(2);
     let arbitrators =
         arbitrators.iter().map(|&(node, address)| OtherManagementNode { node: NodeId(node), address });
@@ -275,6 +332,7 @@ fn pair_with(arbitrators: &[(u8, SocketAddr)]) -> Vec<(NodeProcess, Arc<Records>
     let all = (1..=2).map(|node| {
         let mut settings = settings(node, 2, &addresses);
         settings.arbitrators.clone_from(&arbitrators);
+        settings.key = key.cloned();
         settings.arbitration_timeout = HANG_GUARD;
         settings
     });
@@ -291,6 +349,24 @@ fn answer_without_the_second(nodes: Vec<(NodeProcess, Arc<Records>)>) -> Result<
     let answers = records.answers.lock().unwrap();
     assert_eq!(answers.len(), 1, "{answers:?}");
     answers[0].clone()
+}
+
+#[test]
+fn an_arbitrator_is_asked_with_the_key() {
+    let [key, other] = keys();
+    let at_any_port = "127.0.0.1:0".parse().unwrap();
+    let node = arbitrator_with(at_any_port, "test", Some(key.clone()));
+    let verdict = answer_without_the_second(pair_with_key(&[(3, node.address())], Some(&key)));
+    assert_eq!(verdict, Ok(NEXT_TICKET));
+    node.stop();
+    for its in [Some(other), None] {
+        let node = arbitrator_with(at_any_port, "test", its);
+        for (one, records) in pair_with_key(&[(3, node.address())], Some(&key)) {
+            assert_eq!(*records.ticket.lock().unwrap(), Some(NO_TICKET));
+            one.stop();
+        }
+        node.stop();
+    }
 }
 
 #[test]

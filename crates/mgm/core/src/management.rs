@@ -40,6 +40,8 @@ pub struct ManagementNode {
     pub port: u16,
     /// `ArbitrationRank`: one with 1 arbitrates rather than one with 2, and one with 0 never.
     pub rank: u8,
+    /// `ClusterKeyFile`.
+    pub key_file: Option<String>,
     /// `DataDir`.
     pub folder: Option<String>,
 }
@@ -51,6 +53,7 @@ pub(crate) enum ManagementParameter {
     HostName,
     PortNumber,
     ArbitrationRank,
+    ClusterKeyFile,
     DataDir,
 }
 
@@ -66,6 +69,7 @@ const TABLE: &[(&str, ManagementParameter, Kind, bool)] = {
         ("HostName", P::HostName, Kind::Text { bytes_max: 255 }, false),
         ("PortNumber", P::PortNumber, count(1, 65_535), false),
         ("ArbitrationRank", P::ArbitrationRank, count(0, 2), false),
+        ("ClusterKeyFile", P::ClusterKeyFile, Kind::Text { bytes_max: 4_096 }, false),
         ("DataDir", P::DataDir, Kind::Text { bytes_max: 4_096 }, true),
     ]
 };
@@ -193,6 +197,7 @@ fn node(file: &ConfigFile, section: &ManagementSection) -> ManagementNode {
         host: text(ManagementParameter::HostName).unwrap_or_else(|| HOST.to_owned()),
         port: integer(ManagementParameter::PortNumber, PORT.into()) as u16,
         rank: integer(ManagementParameter::ArbitrationRank, RANK.into()) as u8,
+        key_file: text(ManagementParameter::ClusterKeyFile),
         folder: text(ManagementParameter::DataDir),
     }
 }

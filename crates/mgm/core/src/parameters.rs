@@ -171,6 +171,12 @@ parameters! {
     /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
     LocalConnections: Kind::Flag, Default::Flag(true);
 
+    /// File of the cluster's key, which only its owner may read: 64 hexadecimal digits, the same for all nodes. Whoever connects
+    /// by TCP has to prove the key: clients (key=FILE before the addresses), data nodes, and they to management nodes.
+    /// 'vinga key FILE' makes one.
+    ClusterKeyFile: text(4_096),
+        Default::Unset("none: whoever reaches the port is admitted, so HostName must be an address of this machine alone");
+
     /// Folder of the node: process id, address, crash reports. The flag --folder overrides it; 'vinga up' always takes
     /// node-1, node-2 … in the cluster's folder.
     DataDir: text(4_096), Default::Unset("none: nothing is written, but crash reports into the current folder");

@@ -14,22 +14,26 @@ pub use probe::probe;
 pub use server::{ManagementNode, ManagementSettings};
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_config::ManagementConfiguration;
+use vinga_key::key_of_node;
 use vinga_runtime::termination::Termination;
 
 impl ManagementSettings {
     /// The settings that follow from a configuration.
     ///
     /// # Errors
-    /// A text: `HostName` has no address.
+    /// A text: `HostName` has no address, or there is no cluster key where others could connect.
     pub fn of(configuration: &ManagementConfiguration) -> Result<Self, String> {
         let ManagementConfiguration { own, cluster, data_nodes, .. } = configuration;
+        let listen = resolve(&own.host, own.port)?;
         Ok(ManagementSettings {
             node: NodeId(own.node),
             cluster: cluster.clone(),
             data_nodes: data_nodes.all().iter().map(|node| (NodeId(node.node), node.group)).collect(),
-            listen: resolve(&own.host, own.port)?,
+            key: key_of_node(own.key_file.as_deref(), listen)?.map(Arc::new),
+            listen,
         })
     }
 }

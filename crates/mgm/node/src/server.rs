@@ -117,6 +117,12 @@ impl ManagementNode {
         });
         let listener = listener.map_err(|why| format!("the system has no threads left: {why}"))?;
         log::info!(target: "node", "management node {node} is ready on {address}");
+        if settings.key.is_none() {
+            log::warn!(
+                target: "node",
+                "no cluster key (ClusterKeyFile): every process of this machine is answered on {address}"
+            );
+        }
         Ok(ManagementNode { address, shared, listener, awake })
     }
 

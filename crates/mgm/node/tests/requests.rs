@@ -27,6 +27,7 @@ fn start() -> ManagementNode {
     let settings = ManagementSettings {
         node: ARBITRATOR,
         cluster: "test".to_string(),
+        key: None,
         data_nodes: data_nodes(),
         listen: "127.0.0.1:0".parse().unwrap(),
     };

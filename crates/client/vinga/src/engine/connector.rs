@@ -8,7 +8,9 @@ use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 use vinga_client_core::LinkId;
+use vinga_key::{ClusterKey, prove};
 use vinga_local::{OFFER, Socket};
+use vinga_wire::Address;
 
 /// How long one address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -22,7 +24,7 @@ pub fn open(engine: &Arc<Engine>, link: LinkId, address: String, opening: u64) {
     let builder = thread::Builder::new().name("vinga-connect".into());
     // Without a thread there is no connection; the greeting's time-out ends the attempt.
     let _ = builder.spawn(move || {
-        let socket = connect(&address);
+        let socket = connect(&address, engine.key.as_ref());
         let mut state = engine.lock();
         if state.is_closed || state.links[usize::from(link.0)].opening != opening {
             return;
@@ -53,7 +55,7 @@ fn opened(
     engine.flush(state, &mut Vec::new());
 }
 
-fn connect(address: &str) -> io::Result<(Socket, Way)> {
+fn connect(address: &str, key: Option<&ClusterKey>) -> io::Result<(Socket, Way)> {
     if let Some(path) = address.strip_prefix(LOCAL) {
         let mut socket = UnixStream::connect(path)?;
         socket.write_all(&OFFER)?;
@@ -63,8 +65,14 @@ fn connect(address: &str) -> io::Result<(Socket, Way)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(socket) => {
+            Ok(mut socket) => {
                 socket.set_nodelay(true)?;
+                if let Some(key) = key {
+                    socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+                    socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+                    prove(&mut socket, key, Address::NONE)
+                        .map_err(|why| io::Error::other(why.to_string()))?;
+                }
                 socket.set_nonblocking(true)?;
                 return Ok((socket.into(), Way::Socket));
             }

@@ -1,0 +1,122 @@
+//! The key of a cluster: who is admitted with it, and without it.
+
+#[allow(dead_code, unused_imports, reason = "each test uses its part of it")]
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use support::folder::{said, vinga};
+use support::{Node, hello};
+use tempfile::TempDir;
+use vinga::ErrorCode;
+use vinga::blocking::Cluster;
+use vinga_rig::raw::{greeting, read_to_close};
+
+/// A folder with keys.
+struct Keys(TempDir);
+
+impl Keys {
+    fn new() -> Self {
+        Keys(tempfile::tempdir().expect("a folder can be made"))
+    }
+
+    /// The file of a key with this name, made by the command.
+    fn make(&self, name: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        let (ok, text) = said(vinga().arg("key").arg(&path).output());
+        assert!(ok && text.contains("holds a new cluster key"), "{text}");
+        path
+    }
+}
+
+fn node_with(key: &PathBuf) -> Node {
+    Node::start(&[&format!("ClusterKeyFile={}", key.display())])
+}
+
+#[test]
+fn clients_prove_the_key_by_tcp() {
+    let keys = Keys::new();
+    let (key, other) = (keys.make("cluster.key"), keys.make("other.key"));
+    let node = node_with(&key);
+    let with = |file: &PathBuf| Cluster::connect(&format!("key={},{}", file.display(), node.address));
+    let cluster = with(&key).expect("it has the key");
+    assert!(cluster.tables().expect("it is admitted").is_empty());
+    let refused = Cluster::connect(&node.address).err().expect("it has no key");
+    assert_eq!(refused.code(), ErrorCode::KeyRequired, "{refused}");
+    let refused = with(&other).err().expect("it has another key");
+    assert!(refused.to_string().contains("20033"), "{refused}");
+    let refused = with(&keys.0.path().join("none")).err().expect("there is no such file");
+    assert!(refused.to_string().contains("none, can't be read"), "{refused}");
+    // The system knows who connects by the local socket.
+    let local = Cluster::connect(&node.local_address()).expect("its user needs no key");
+    assert!(local.tables().expect("it is admitted").is_empty());
+    let log = node.log();
+    assert!(!log.contains(fs::read_to_string(&key).expect("it is there").trim()), "a key is never logged");
+}
+
+/// Nothing but the refusal comes, whatever is sent first.
+#[test]
+fn nothing_is_answered_without_the_key() {
+    let keys = Keys::new();
+    let node = node_with(&keys.make("cluster.key"));
+    for first in [greeting(&hello()), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 64], vec![0xff; 64]] {
+        let mut stream = node.connect();
+        stream.write_all(&first).expect("the node reads it");
+        let code = read_to_close(&mut stream);
+        assert_eq!(code, Some(ErrorCode::KeyRequired), "{first:?}");
+    }
+    // Random bytes behind a good beginning do not get further, either.
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..200 {
+        let mut frame: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(76).collect();
+        frame[..4].copy_from_slice(&76u32.to_le_bytes());
+        let number = if random.bool() { 270u16 } else { 273 };
+        frame[4..6].copy_from_slice(&number.to_le_bytes());
+        let mut stream = node.connect();
+        stream.write_all(&frame).expect("the node reads it");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the node closes it");
+        assert!(answer.len() > 6 && answer.len() < 200, "{answer:?}");
+    }
+    assert!(node.crash_report().is_empty());
+}
+
+#[test]
+fn a_client_with_a_key_does_not_take_a_node_without_one() {
+    let keys = Keys::new();
+    let node = Node::start(&[]);
+    let key = keys.make("cluster.key");
+    let refused = Cluster::connect(&format!("key={},{}", key.display(), node.address)).err();
+    let refused = refused.expect("the node can't prove a key").to_string();
+    assert!(refused.contains("20033") && refused.contains("no cluster key at this node"), "{refused}");
+    assert!(node.log().contains("every process of this machine is admitted"), "{}", node.log());
+}
+
+#[test]
+fn bad_keys_are_refused_before_a_node_listens() {
+    let keys = Keys::new();
+    let key = keys.make("cluster.key");
+    let (ok, text) = said(vinga().arg("key").arg(&key).output());
+    assert!(!ok && text.contains("is there already: a key is never replaced"), "{text}");
+    let data = |parameters: &[String]| {
+        let mut command = vinga();
+        command.args(["data", "--port", "0", "--set", "Diskless=yes"]);
+        for parameter in parameters {
+            command.args(["--set", parameter]);
+        }
+        said(command.output())
+    };
+    let file = |path: &PathBuf| format!("ClusterKeyFile={}", path.display());
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let (ok, text) = data(&[file(&key)]);
+    assert!(!ok && text.contains("(mode 644): chmod 600"), "{text}");
+    let (ok, text) = data(&[file(&keys.0.path().join("none"))]);
+    assert!(!ok && text.contains("ClusterKeyFile") && text.contains("can't be read"), "{text}");
+    let (ok, text) = data(&["HostName=0.0.0.0".to_string()]);
+    assert!(
+        !ok && text.contains("is reached by other machines") && text.contains("vinga key FILE"),
+        "{text}"
+    );
+}
