@@ -154,6 +154,8 @@ struct Waiting {
     was_lost: bool,
     /// Until when somebody is waited for to whom it can be sent.
     until: Tick,
+    /// When it may be sent, if it was refused for the moment.
+    not_before: Tick,
     /// What is answered when the write fence is lifted.
     failure: Option<Error>,
     /// Whether it is not over when the answer is taken, which says that it is not known what has become of it.
@@ -214,8 +216,11 @@ impl Requests {
             return Err(ErrorCode::ClusterFailure.into());
         }
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
-        let is_fence = matches!(request, Request::ChangeSchema(SchemaChange::FenceTable { .. }));
-        let fence = if is_fence { Fence::Wanted } else { Fence::None };
+        let fence = match request {
+            Request::ChangeSchema(SchemaChange::FenceTable { .. }) => Fence::Wanted,
+            Request::ChangeSchema(SchemaChange::LiftFence { .. }) => Fence::Lifted,
+            _ => Fence::None,
+        };
         let opens_backup =
             matches!(request, Request::BackupOpen(_)).then_some(way).flatten().map(|(to, _)| to);
         check_length(request)?;
@@ -226,6 +231,7 @@ impl Requests {
             is_sent: false,
             was_lost: false,
             until: net.now + net.settings.way_patience,
+            not_before: Tick(0),
             failure: None,
             goes_on: false,
             lock,
@@ -438,7 +444,7 @@ impl Requests {
         }
         let answer = match self.pool[handle].fence {
             Fence::None => answer,
-            Fence::Wanted | Fence::Sought | Fence::Lifted => match self.after_fence(handle, answer) {
+            Fence::Wanted | Fence::Sought | Fence::Lifted => match self.after_fence(net, handle, answer) {
                 Some(answer) => answer,
                 None => return Some(()),
             },

@@ -398,6 +398,56 @@ fn a_write_fence_is_lifted_even_after_long() {
     assert!(rig.client.is_at_rest());
 }
 
+/// The next president does not know yet that it is one, and refuses to lift a write fence: it is asked again.
+#[test]
+fn a_write_fence_is_lifted_though_the_next_president_is_busy() {
+    for is_awaited in [true, false] {
+        let (mut rig, view) = pair();
+        die(&mut rig);
+        go_on(&mut rig, &view);
+        let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+        if !is_awaited {
+            rig.client.cancel(token);
+        }
+        for code in [ErrorCode::SchemaBusy, ErrorCode::Overloaded, ErrorCode::SchemaBusy] {
+            let (node, request) = changes_sent(&mut rig).remove(0);
+            assert_eq!((node, request.change), (2, lift()));
+            refuse_change(&mut rig, SECOND, request.request, code);
+            assert!(rig.client.take_answer(token).is_none());
+            assert!(changes_sent(&mut rig).is_empty(), "not at once");
+            rig.advance(100);
+        }
+        let (_, request) = changes_sent(&mut rig).remove(0);
+        confirm_change(&mut rig, SECOND, request.request, None);
+        assert_eq!(rig.client.take_answer(token).map(|answer| answer.is_ok()), is_awaited.then_some(true));
+        assert!(rig.client.is_at_rest());
+    }
+}
+
+/// The dictionary is busy for long: whoever waits is answered that, and the write fence is lifted all the same.
+#[test]
+fn a_write_fence_is_lifted_though_nobody_waits_any_more() {
+    let (mut rig, _) = pair();
+    let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+    let mut answer = None;
+    for _ in 0..300 {
+        let (_, request) = changes_sent(&mut rig).remove(0);
+        refuse_change(&mut rig, FIRST, request.request, ErrorCode::SchemaBusy);
+        answer = answer.or_else(|| rig.client.take_answer(token));
+        rig.advance(100);
+        rig.feed(FIRST, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&vinga_wire::membership::HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+        });
+        rig.feed(SECOND, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&vinga_wire::membership::HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+        });
+    }
+    assert_eq!(answer.expect("it was answered").unwrap_err().code(), ErrorCode::SchemaBusy);
+    let (_, request) = changes_sent(&mut rig).remove(0);
+    confirm_change(&mut rig, FIRST, request.request, None);
+    assert!(rig.client.is_at_rest());
+}
+
 /// The president dies while a table is fenced: the next one finishes that, or undoes it. If it was finished the same request
 /// is refused, and the write fence that nobody was given is lifted. If it was undone, it is done now.
 #[test]

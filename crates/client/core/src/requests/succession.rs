@@ -7,8 +7,9 @@
 //! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have been
 //! carried out before its answer was lost; then the same request is refused the second time, as this client has fenced the
 //! table already. That fence is lifted, and the requester may try again. Nobody has been given it before. A request to
-//! lift one goes on until it is answered, whether anybody waits or not, and so does one for a fence that nobody wants any
-//! more: no fence is left behind as long as the session lives.
+//! lift one goes on until it is carried out, whether anybody waits or not, and so does one for a fence that nobody wants any
+//! more: no fence is left behind as long as the session lives. While the dictionary is too busy for it, as it is while it
+//! does not know yet that its node leads the cluster, it is asked again and again.
 
 use super::{Answer, Fence, Lock, Request, Requests, lifts_fence};
 use crate::error::{Error, Result};
@@ -71,6 +72,9 @@ impl Requests {
             if waiting.is_sent || waiting.answer.is_some() && !waiting.goes_on {
                 continue;
             }
+            if net.now < waiting.not_before {
+                continue;
+            }
             if let Some(way) = way {
                 self.send(net, handle, way);
             } else if net.now >= waiting.until.min(awaited_until) {
@@ -127,8 +131,20 @@ impl Requests {
     }
 
     /// An answer to a request about a write fence; returns what its requester is answered, `None` if that comes later.
-    pub(super) fn after_fence(&mut self, handle: Handle, answer: Result<Answer>) -> Option<Result<Answer>> {
+    pub(super) fn after_fence(
+        &mut self,
+        net: &mut Net,
+        handle: Handle,
+        answer: Result<Answer>,
+    ) -> Option<Result<Answer>> {
         let waiting = &mut self.pool[handle];
+        if let (Fence::Sought | Fence::Lifted, Err(error)) = (waiting.fence, &answer)
+            && matches!(error.code(), ErrorCode::SchemaBusy | ErrorCode::Overloaded)
+        {
+            let error = error.clone();
+            self.ask_again(net, handle, error);
+            return None;
+        }
         let is_unwanted = waiting.is_abandoned || waiting.goes_on;
         match (waiting.fence, answer) {
             (Fence::Wanted, Ok(Answer::Changed(Some(record)))) if is_unwanted => {
@@ -161,6 +177,21 @@ impl Requests {
     fn lift(&mut self, handle: Handle, table: u32) {
         self.pool[handle].fence = Fence::Lifted;
         self.ask_instead(handle, Request::ChangeSchema(SchemaChange::LiftFence { table }));
+    }
+
+    /// The dictionary can't lift a fence now: it does not lead the cluster yet, or has much to do. It is asked again. Whoever
+    /// has waited for too long gets the error, and it goes on.
+    fn ask_again(&mut self, net: &mut Net, handle: Handle, error: Error) {
+        let waiting = &mut self.pool[handle];
+        assert!(waiting.is_sent && waiting.request.is_some(), "what may be repeated is kept");
+        waiting.is_sent = false;
+        waiting.not_before = net.now + CHECK;
+        self.unsent += 1;
+        if net.now >= waiting.until && waiting.answer.is_none() && !waiting.is_abandoned {
+            waiting.answer = Some(Err(error));
+            waiting.goes_on = true;
+            net.notify(TokenKind::Request, handle);
+        }
     }
 
     /// Another request takes the place of one that was answered, and is to be sent.
