@@ -6,15 +6,17 @@
 //! it is connected to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and
 //! from then on `vinga-agreement` watches the links.
 //!
-//! A node that dies before is noticed by its links, and may come back: its next start is another incarnation, which
-//! is greeted anew. If the one with the lowest id dies after it has sent the view to some, those begin, and agree that it
-//! has failed; the others look for it as before, and are refused, as the cluster has begun without them.
+//! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back: its
+//! next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent the view
+//! to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as the cluster has
+//! begun without them.
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
 mod greeting;
 mod process;
 mod search;
+mod silence;
 mod ticket;
 
 pub(crate) use process::ProcessWatch;
@@ -123,6 +125,11 @@ struct Present {
 }
 
 impl Present {
+    /// Whether a greeting comes from the same process.
+    fn is_of(&self, hello: &NodeHello) -> bool {
+        self.hello.member.identity() == hello.member.identity() && self.hello.process == hello.process
+    }
+
     fn is_complete(&self) -> bool {
         self.links.iter().all(Option::is_some)
     }
@@ -212,7 +219,8 @@ impl<'a> Formation<'a> {
             if self.pending.len() >= PENDING_MAX {
                 continue;
             }
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
+            let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+            if is_set.and_then(|()| silence::watch(&stream)).is_ok() {
                 self.pending.push(Pending { stream, bytes: Vec::new(), since: now });
             }
         }
@@ -243,24 +251,27 @@ impl<'a> Formation<'a> {
         let length = frame.length();
         greeting::check(&hello, &self.own)?;
         let node = hello.member.node;
+        let other = self.others.get_mut(&node).expect("it was checked that it is configured");
+        let is_present = other.present.as_ref().is_some_and(|present| present.is_of(&hello));
+        // The links of another start were found open in the last turn. An incarnation does not tell which of the two is
+        // the newer one: two that are configured with the same id count in folders of their own.
+        let is_in_use = other.present.is_some() && !is_present;
+        let in_use =
+            || Refused::new(ErrorCode::NodeIdInUse, format!("another process runs as data node {node}"));
         if node < self.own.member.node {
             // It wants to know whether this one has begun without it.
-            return Err(Refused::new(ErrorCode::NodeStarting, ""));
+            return Err(if is_in_use { in_use() } else { Refused::new(ErrorCode::NodeStarting, "") });
         }
         let links = links_between(&self.own.member, &hello.member);
         if hello.link >= links {
             return Err(Refused::new(ErrorCode::BadHandshake, format!("there are {links} links")));
         }
-        let other = self.others.get_mut(&node).expect("it was checked that it is configured");
-        let is_same = |present: &Present| present.hello.member.identity() == hello.member.identity();
-        if !other.present.as_ref().is_some_and(is_same) {
+        if is_in_use {
+            return Err(in_use());
+        }
+        if !is_present {
             if hello.link != 0 {
                 return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
-            }
-            if other.present.is_some() {
-                // Its links were found open in the last turn.
-                let detail = format!("another process runs as data node {node}");
-                return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
             }
             log::info!(target: WHO, "data node {node} is here");
         }
@@ -320,14 +331,15 @@ impl<'a> Formation<'a> {
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final, is_too_late }) => {
+                Err(NotFound { why, is_final, is_too_late, is_in_use }) => {
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
                     if is_too_late || is_final && !is_awaited {
                         self.hopeless =
                             Some(format!("data node {node} ({}): {why}", other.configured.address));
                     }
-                    other.why = if is_awaited { "it has not come yet".to_string() } else { why };
+                    other.why =
+                        if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
                     other.search_due = now + if is_awaited { ASK_PAUSE } else { SEARCH_PAUSE };
                 }
             }
@@ -434,6 +446,8 @@ impl<'a> Formation<'a> {
                 ProcessWatch::on(&present.hello.process, &self.own.process).map(|watch| (node, watch)),
             );
             for (index, (stream, early)) in (0..).zip(present.links.into_iter().flatten()) {
+                // A link that fails here is found closed by the thread that serves it.
+                let _ = silence::unwatch(&stream);
                 links.push(Link { node, incarnation, index, stream, early });
             }
         }
