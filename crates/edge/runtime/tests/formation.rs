@@ -18,7 +18,7 @@ use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
-use vinga_wire::formation::{NodeHello, ProcessIdentity};
+use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, cold};
@@ -113,6 +113,7 @@ impl Host for Talker {
                 assert_eq!(refuse.round, ROUND);
                 self.records.answers.lock().unwrap().push(Err(refuse.reason));
             }
+            Some(SignalNumber::EpochClaimReport) => cx.reject(frame, ErrorCode::UnexpectedSignal),
             signal => panic!("{signal:?} came"),
         }
     }
@@ -350,6 +351,49 @@ fn a_second_process_with_the_id_of_one_that_is_there_is_refused() {
     assert_eq!(link.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "the first one stays");
     drop(link);
     await_and_stop(vec![first, begin(second)]);
+}
+
+/// A data node that begins properly, and then sends such a frame: the other one goes on without it.
+fn goes_on_without_one_that_sends(signal: SignalNumber, sender: Address, receiver: Address) {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let (mut link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
+    assert!(is_accepted);
+    let nodes = vec![(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(2))];
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let mut report = Vec::new();
+    let number = SignalNumber::NodesConnectedReport;
+    cold::write(
+        &mut FrameWriter::begin(&mut report, number, 0, driver(NodeId(0)), driver(NodeId(2)), 0),
+        &NodesConnectedReport { nodes },
+    );
+    link.write_all(&report).unwrap();
+    wait_until("the first one has begun", || first.is_finished());
+    let (first, records) = first.join().unwrap().expect("the second one is connected");
+    let mut wrong = Vec::new();
+    FrameWriter::begin(&mut wrong, signal, 1, receiver, sender, 0);
+    link.write_all(&wrong).unwrap();
+    // Everything that was sent before, and then the end.
+    let mut buffer = vec![0; 64 * 1024];
+    while link.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    wait_until("it has gone on", || !records.views.lock().unwrap().is_empty());
+    assert_eq!(*records.closed.lock().unwrap(), [2]);
+    assert_eq!(records.views.lock().unwrap()[&0], [1]);
+    first.stop();
+}
+
+#[test]
+fn a_data_node_whose_signal_a_block_rejects_is_given_up() {
+    let coordinator = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
+    goes_on_without_one_that_sends(SignalNumber::EpochClaimReport, coordinator(2), coordinator(1));
+}
+
+#[test]
+fn a_data_node_that_sends_orders_to_a_driver_is_given_up() {
+    let sender = Address::new(NodeId(2), BlockNumber::Agreement, 0);
+    let driver = Address::new(NodeId(1), BlockNumber::Driver, 0);
+    goes_on_without_one_that_sends(SignalNumber::StopNodeOrder, sender, driver);
 }
 
 /// A management node of the cluster of two nodes, at this address.
