@@ -41,8 +41,11 @@ pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
             Reach::Cut(why) => {
                 let is_refused = why.contains(NO_FREE_NODE_ID);
                 if waited >= if is_refused { REFUSED_PATIENCE } else { PATIENCE } {
-                    let trouble =
-                        if is_refused { "no data node admits it" } else { "it reaches no data node" };
+                    let trouble = if is_refused {
+                        "no data node admits it"
+                    } else {
+                        "it does not reach the data nodes"
+                    };
                     return Err(format!("SQL node {node} runs, but {trouble}: {why}"));
                 }
             }
