@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
 use support::folder::{Folder, said, vinga};
@@ -274,6 +274,44 @@ fn all_of_them_start_or_none() {
     assert!(text.contains("data node 1  stopped") && text.contains("data node 2  stopped"), "{text}");
     let (ok, text) = folder.run("down", &[]);
     assert!(ok && text.contains("no data node runs in"), "{text}");
+}
+
+/// The next start may ask for what it likes.
+#[test]
+fn nothing_counts_of_a_first_start_that_has_failed() {
+    let folder = Folder::new();
+    // An error in what was given, and a management node that has no place for its folder.
+    fs::create_dir_all(&folder.0).expect("a folder can be made");
+    fs::write(folder.0.join("mgm-3"), "").expect("a file can be written");
+    for (arguments, reason) in [
+        (&["--data-nodes", "2", "--port", "0", "--set", "ThreadConfig=ldm={count=3}"][..], "3 ldm threads"),
+        (&["--data-nodes", "2", "--replicas", "2", "--port", "0"], "mgm-3"),
+    ] {
+        let (ok, text) = folder.up(arguments);
+        assert!(!ok && text.contains(reason), "{arguments:?}: {text}");
+        assert!(!folder.0.join("node-1").exists(), "{text}");
+        let described = fs::read(folder.0.join("config.ini")).expect("it is there, for its lock");
+        assert!(described.is_empty(), "{text}");
+    }
+    fs::remove_file(folder.0.join("mgm-3")).expect("it is there");
+    // Data nodes that end while they start: their logs are kept.
+    let mut limited = Command::new("sh");
+    limited.args([
+        "-c",
+        "ulimit -v 4000000; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_vinga"),
+        "up",
+        "--folder",
+    ]);
+    limited.arg(&folder.0).args(["--data-nodes", "2", "--port", "0", "--set", "DataMemory=6G"]);
+    let (ok, text) = said(limited.output());
+    assert!(!ok && text.contains("has not started"), "{text}");
+    let log = folder.0.join("node-1.log");
+    assert!(log.exists() && text.contains(&log.display().to_string()), "{text}");
+    assert!(!folder.0.join("node-1").exists(), "{text}");
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("data node 1 is ready"), "{text}");
 }
 
 /// Of several data nodes, one that has not said where it listens waits for the others.
