@@ -266,6 +266,8 @@ fn all_of_them_start_or_none() {
     let (ok, text) = said(folder.command("up").output());
     assert!(!ok && text.contains("data node 2 has not started"), "{text}");
     assert!(text.contains(&format!("port {} is in use", ports[1])), "{text}");
+    // It would be refused.
+    assert!(text.contains("(ServerPort)") && !text.contains("--port"), "{text}");
     for node in [1, 2] {
         let folder = NodeFolder::new(&folder.0, node);
         assert_eq!(folder.running().expect("the folder is there"), None, "{text}");

@@ -14,6 +14,7 @@ use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
 use vinga_mgm::{ManagementNode, ManagementSettings};
+use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
@@ -299,6 +300,20 @@ fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) 
     }
 }
 
+/// A node reports that it is connected to these, itself among them.
+fn report_connected(link: &mut TcpStream, node: NodeId, nodes: &[NodeId]) {
+    let nodes = nodes.iter().map(|&node| (node, Incarnation(u32::from(node.0)))).collect();
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let (receiver, sender) = (driver(NodeId(0)), driver(node));
+    let mut report = Vec::new();
+    let number = SignalNumber::NodesConnectedReport;
+    cold::write(
+        &mut FrameWriter::begin(&mut report, number, 0, receiver, sender, 0),
+        &NodesConnectedReport { nodes },
+    );
+    link.write_all(&report).unwrap();
+}
+
 /// From now on the system takes nothing for this connection any more, as if the machine had vanished.
 fn vanish(link: &TcpStream) {
     // Returns 0: of each packet no byte is taken.
@@ -336,6 +351,37 @@ fn a_machine_that_vanishes_before_the_first_view_may_come_back() {
     await_and_stop(vec![first, begin(second)]);
 }
 
+/// Which links are missing is known to the two that miss them, and to the node with the lowest id.
+#[test]
+fn the_first_node_says_which_links_others_miss() {
+    let path = std::env::temp_dir().join(format!("vinga-formation-{}.log", std::process::id()));
+    let settings_of_log =
+        LogSettings { level: log::LevelFilter::Info, file: Some(path.clone()), stderr: false };
+    vinga_runtime::log::begin(&settings_of_log).expect("no other test logs");
+    let addresses = addresses(3);
+    let first = begin(settings(1, 1, &addresses));
+    let others = [2, 3].map(|node| settings(node, 1, &addresses));
+    let links = others.each_ref().map(|other| {
+        let (mut link, is_accepted) = greet(other, &ProcessIdentity::default(), addresses[0]);
+        assert!(is_accepted);
+        report_connected(&mut link, other.node, &[NodeId(1), other.node]);
+        link
+    });
+    let says = |text: &str| {
+        wait_until(text, || std::fs::read_to_string(&path).is_ok_and(|log| log.contains(text)));
+    };
+    says("data node 2 has not all links to data node 3 yet");
+    says("data node 3 has not all links to data node 2 yet");
+    // What others send is shown in one line.
+    let mut strange = settings(2, 1, &addresses);
+    strange.cluster = "a\nb".to_string();
+    assert!(start(strange).is_err());
+    says("the other node's is \"a\\nb\"");
+    drop(links);
+    await_and_stop([first].into_iter().chain(others.map(begin)).collect());
+    let _ = std::fs::remove_file(&path);
+}
+
 /// The one that is there is not disturbed, though both have counted the same number of starts.
 #[test]
 fn a_second_process_with_the_id_of_one_that_is_there_is_refused() {
@@ -360,15 +406,7 @@ fn goes_on_without_one_that_sends(signal: SignalNumber, sender: Address, receive
     let second = settings(2, 1, &addresses);
     let (mut link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
     assert!(is_accepted);
-    let nodes = vec![(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(2))];
-    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
-    let mut report = Vec::new();
-    let number = SignalNumber::NodesConnectedReport;
-    cold::write(
-        &mut FrameWriter::begin(&mut report, number, 0, driver(NodeId(0)), driver(NodeId(2)), 0),
-        &NodesConnectedReport { nodes },
-    );
-    link.write_all(&report).unwrap();
+    report_connected(&mut link, NodeId(2), &[NodeId(1), NodeId(2)]);
     wait_until("the first one has begun", || first.is_finished());
     let (first, records) = first.join().unwrap().expect("the second one is connected");
     let mut wrong = Vec::new();

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
-use vinga_runtime::exchange::{Exchange, frame};
+use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
@@ -32,6 +32,7 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
     });
     match result {
         Ok(Err((code, detail))) => {
+            let detail = shown(&detail);
             log::warn!(target: WHO, "{from} is refused: {code} {detail}");
             let refusal = Refusal { request: 0, code: code as u16, detail };
             let _ = send(&mut exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {
