@@ -5,6 +5,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -316,6 +317,24 @@ fn nothing_counts_of_a_first_start_that_has_failed() {
     assert!(ok && text.contains("data node 1 is ready"), "{text}");
 }
 
+/// People see what a command waits for.
+#[test]
+fn a_node_that_is_suspended_is_named() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let pid = NodeFolder::new(&folder.0, 1).running().expect("the folder is there").expect("it runs");
+    let process = Pid::from_raw(pid).expect("a process");
+    kill_process(process, Signal::STOP).expect("it runs");
+    let mut down = folder.command("down").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(down.stdout.take().expect("a pipe")).lines();
+    let line = said.next().expect("it says something").expect("text");
+    kill_process(process, Signal::CONT).expect("it runs");
+    assert!(line.contains("until data node 1 has stopped"), "{line}");
+    assert!(line.contains(&format!("process {pid} is suspended, 'kill -CONT {pid}'")), "{line}");
+    assert!(said.any(|line| line.is_ok_and(|line| line.contains("data node 1 has stopped"))));
+    assert!(down.wait().expect("it ends").success());
+}
+
 /// Of several data nodes, one that has not said where it listens waits for the others.
 #[test]
 fn a_node_that_waits_for_others_is_starting() {
@@ -323,8 +342,12 @@ fn a_node_that_waits_for_others_is_starting() {
     let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
     nodes.iter().for_each(|node| node.create().expect("a folder can be made"));
     let lock = nodes[1].occupy().expect("the file can be made").expect("nobody has it");
+    let waits = "waiting for data node 1 (127.0.0.1:2202): it has not come yet";
+    fs::write(nodes[1].log(), format!("2026-03-01T12:00:00.123Z info formation: {waits}\n"))
+        .expect("written");
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("data node 1  stopped") && text.contains("data node 2  starting"), "{text}");
+    assert!(text.contains(&format!("data node 2 is starting: {waits}")), "{text}");
     let (ok, text) = folder.run("admin", &["nodes"]);
     assert!(!ok && text.contains("is not ready yet"), "{text}");
     drop(lock);
