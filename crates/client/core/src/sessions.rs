@@ -639,8 +639,8 @@ impl Sessions {
     pub fn readiness(&self, view: &ClusterView) -> Readiness {
         let is_reached = |m: &Member| self.list.iter().any(|s| s.node == Some(m.node) && s.is_ready());
         let is_complete = !view.members().is_empty() && view.members().iter().all(is_reached);
-        let is_awaited = |session: &Session| !session.is_tried && !(session.is_slow && is_complete);
-        if self.list.iter().any(is_awaited) {
+        let is_over = |session: &Session| session.is_tried || session.is_slow && is_complete;
+        if !self.list.iter().all(is_over) {
             return Readiness::Connecting;
         }
         match self.list.iter().find(|session| session.is_ready()) {

@@ -327,13 +327,16 @@ fn vanish(link: &TcpStream) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// A start on a thread of its own.
+type Start = JoinHandle<Result<(NodeProcess, Arc<Records>), String>>;
+
 /// Starts a node on a thread of its own.
-fn begin(settings: ProcessSettings) -> JoinHandle<Result<(NodeProcess, Arc<Records>), String>> {
+fn begin(settings: ProcessSettings) -> Start {
     thread::spawn(|| start(settings))
 }
 
 /// Waits for nodes that find each other, and stops them.
-fn await_and_stop(starts: Vec<JoinHandle<Result<(NodeProcess, Arc<Records>), String>>>) {
+fn await_and_stop(starts: Vec<Start>) {
     wait_until("they find each other", || starts.iter().all(JoinHandle::is_finished));
     let nodes: Vec<_> = starts.into_iter().map(|start| start.join().unwrap().expect("they begin")).collect();
     nodes.into_iter().for_each(|(node, _)| node.stop());
