@@ -209,7 +209,11 @@ impl World {
                 self.wake_thread(id, at);
             }
             Some(SignalNumber::LinkCloseOrder) => {
-                let link: LinkBody = cold::read(frame).expect("agreement sent it");
+                let link: LinkBody = cold::read(frame).expect("a block sent it");
+                if frame.sender().block() != Some(BlockNumber::Agreement) {
+                    let text = format!("{} has rejected a signal of data node {}", frame.sender(), link.node);
+                    self.violations.push(text);
+                }
                 self.close_link(self.threads[id.0].node, link.node.0);
             }
             Some(SignalNumber::ViewInstallOrder) => {

@@ -283,7 +283,7 @@ impl World {
         all.extend(bytes);
         let origin = match source {
             Source::Ring(_) => Origin::Node,
-            Source::Link(_) => Origin::Peer,
+            Source::Link(from) => Origin::Peer(NodeId(from)),
             Source::Client(connection) => match self.connections[connection].side {
                 Side::Open { api, .. } => Origin::Api(NodeId(api)),
                 Side::Greeting => {

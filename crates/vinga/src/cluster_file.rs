@@ -135,6 +135,15 @@ impl LockedFile<'_> {
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
         written.map_err(|error| self.of.failure("write", &error))
     }
+
+    /// Describes no cluster any more, as nothing of that which it has described was ever started.
+    ///
+    /// # Errors
+    /// A text: the file can't be written.
+    pub fn withdraw(&self) -> Result<(), String> {
+        // Others may wait for the lock of this very file.
+        self.file.set_len(0).map_err(|error| self.of.failure("empty", &error))
+    }
 }
 
 /// A port for each data node, then for each management node.

@@ -6,6 +6,7 @@ use crate::arguments::nearest_address;
 use crate::data::{self, DataOptions};
 use crate::database_note::DatabaseNote;
 use crate::numbered;
+use crate::waiting::{Waiting, name_process};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -276,7 +277,7 @@ fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) 
 /// The address of the data node that runs here, which answers; `None` if none runs. Waits for one that starts or ends
 /// at this moment: a process that was killed keeps its lock until it has ended.
 fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
-    let begun = Instant::now();
+    let mut waiting = Waiting::begin();
     loop {
         let running = folder.running();
         let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
@@ -288,15 +289,22 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
                 Err(why) => why,
             },
         };
-        if begun.elapsed() >= PATIENCE {
-            return Err(format!(
-                "the data node in {} runs (process {pid}), but does not answer: {why}; see its log, {}",
-                folder.path().display(),
-                folder.log().display()
-            ));
+        if waiting.elapsed() >= PATIENCE {
+            return Err(no_answer(folder, pid, &why));
         }
+        waiting.say_if_long(|| format!("waiting: {}", no_answer(folder, pid, &why)));
         std::thread::sleep(LOOK_PAUSE);
     }
+}
+
+/// A data node has a process, but does not answer.
+pub fn no_answer(folder: &NodeFolder, pid: i32, why: &str) -> String {
+    format!(
+        "the data node in {} runs ({}), but does not answer: {why}; see its log, {}",
+        folder.path().display(),
+        name_process(pid),
+        folder.log().display()
+    )
 }
 
 /// A data node's answer.
@@ -373,8 +381,9 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
     let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
         .map_err(|error| format!("{name} cannot be stopped: {error}"))?;
-    let begun = Instant::now();
-    while begun.elapsed() < STOP_PATIENCE {
+    let mut waiting = Waiting::begin();
+    let process = || name_process(pid.as_raw_pid());
+    while waiting.elapsed() < STOP_PATIENCE {
         if folder.running().map_err(fail)?.is_none() {
             // One that has stopped in order withdraws its address.
             return Ok(match folder.address() {
@@ -382,12 +391,16 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
                 Some(_) => Stopped::Otherwise(not_in_order(name, folder)),
             });
         }
+        waiting.say_if_long(|| {
+            let (process, longest) = (process(), STOP_PATIENCE.as_secs());
+            format!("waiting, for {longest} s at most, until {name} has stopped ({process})")
+        });
         std::thread::sleep(LOOK_PAUSE);
     }
     Err(format!(
-        "process {} has not stopped after {} s; 'kill -9' ends it and loses nothing that was acknowledged as durable; its \
+        "{name} ({}) has not stopped after {} s; 'kill -9' ends it and loses nothing that was acknowledged as durable; its \
          log: {}",
-        pid.as_raw_nonzero(),
+        process(),
         STOP_PATIENCE.as_secs(),
         folder.log().display()
     ))

@@ -22,6 +22,7 @@ mod status;
 mod table;
 mod up;
 mod version;
+mod waiting;
 
 use arguments::FolderArgument;
 use clap::{Parser, Subcommand};

@@ -1,6 +1,7 @@
 //! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
 
 mod down;
+mod first_start;
 mod messages;
 mod several;
 mod started;
@@ -13,6 +14,7 @@ use crate::data::ParameterArguments;
 use crate::data_node::{self, Found};
 use crate::sql_nodes;
 use clap::Args;
+use first_start::FirstStart;
 use messages::{say_fresh, say_several};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -232,24 +234,26 @@ impl DataNodes<'_> {
         let given = self.parameters.flags();
         self.check_several(file, &given)?;
         let mut locked = file.lock()?;
-        let ids = match file.read()? {
-            Some(found) => (found.data_node_ids(), found.management_node_ids()),
-            None => {
-                let size = self.size();
-                locked.describe(size, self.port, this_machine().memory_bytes)?;
-                let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
-                let (data, management) = all.split_at(usize::from(size.data_nodes));
-                (data.to_vec(), management.to_vec())
-            }
-        };
-        let (ids, management) = ids;
-        let wanted = several::Wanted {
-            cluster: self.cluster,
-            file,
-            ids: &ids,
-            management: &management,
-            parameters: &given,
-        };
+        if let Some(found) = file.read()? {
+            return self.start_several(file, &given, &found.data_node_ids(), &found.management_node_ids());
+        }
+        let size = self.size();
+        locked.describe(size, self.port, this_machine().memory_bytes)?;
+        let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
+        let (data, management) = all.split_at(usize::from(size.data_nodes));
+        let first = FirstStart::of(self.cluster, data, management);
+        self.start_several(file, &given, data, management).map_err(|why| first.undo(&locked, why))
+    }
+
+    /// Starts the nodes of the configuration file, which is locked.
+    fn start_several(
+        &self,
+        file: &ClusterFile,
+        given: &[(String, String)],
+        ids: &[u8],
+        management: &[u8],
+    ) -> Result<String, String> {
+        let wanted = several::Wanted { cluster: self.cluster, file, ids, management, parameters: given };
         let configured = several::check(&wanted)?;
         if self.data_nodes.is_some_and(|wanted| usize::from(wanted) != ids.len()) {
             return Err(self.other_number(ids.len(), file.path()));
@@ -282,7 +286,6 @@ impl DataNodes<'_> {
             ));
         }
         let running = several::start(&wanted)?;
-        drop(locked);
         say_several(self.cluster, file, &running, &self.parameters.as_written());
         let nodes = ids.iter().map(|&id| NodeFolder::new(self.cluster, id));
         Ok(addresses_of(nodes).unwrap_or_default())

@@ -5,9 +5,10 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
 use support::folder::{Folder, said, vinga};
@@ -266,6 +267,8 @@ fn all_of_them_start_or_none() {
     let (ok, text) = said(folder.command("up").output());
     assert!(!ok && text.contains("data node 2 has not started"), "{text}");
     assert!(text.contains(&format!("port {} is in use", ports[1])), "{text}");
+    // It would be refused.
+    assert!(text.contains("(ServerPort)") && !text.contains("--port"), "{text}");
     for node in [1, 2] {
         let folder = NodeFolder::new(&folder.0, node);
         assert_eq!(folder.running().expect("the folder is there"), None, "{text}");
@@ -276,6 +279,62 @@ fn all_of_them_start_or_none() {
     assert!(ok && text.contains("no data node runs in"), "{text}");
 }
 
+/// The next start may ask for what it likes.
+#[test]
+fn nothing_counts_of_a_first_start_that_has_failed() {
+    let folder = Folder::new();
+    // An error in what was given, and a management node that has no place for its folder.
+    fs::create_dir_all(&folder.0).expect("a folder can be made");
+    fs::write(folder.0.join("mgm-3"), "").expect("a file can be written");
+    for (arguments, reason) in [
+        (&["--data-nodes", "2", "--port", "0", "--set", "ThreadConfig=ldm={count=3}"][..], "3 ldm threads"),
+        (&["--data-nodes", "2", "--replicas", "2", "--port", "0"], "mgm-3"),
+    ] {
+        let (ok, text) = folder.up(arguments);
+        assert!(!ok && text.contains(reason), "{arguments:?}: {text}");
+        assert!(!folder.0.join("node-1").exists(), "{text}");
+        let described = fs::read(folder.0.join("config.ini")).expect("it is there, for its lock");
+        assert!(described.is_empty(), "{text}");
+    }
+    fs::remove_file(folder.0.join("mgm-3")).expect("it is there");
+    // Data nodes that end while they start: their logs are kept.
+    let mut limited = Command::new("sh");
+    limited.args([
+        "-c",
+        "ulimit -v 4000000; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_vinga"),
+        "up",
+        "--folder",
+    ]);
+    limited.arg(&folder.0).args(["--data-nodes", "2", "--port", "0", "--set", "DataMemory=6G"]);
+    let (ok, text) = said(limited.output());
+    assert!(!ok && text.contains("has not started"), "{text}");
+    let log = folder.0.join("node-1.log");
+    assert!(log.exists() && text.contains(&log.display().to_string()), "{text}");
+    assert!(!folder.0.join("node-1").exists(), "{text}");
+    let (ok, text) = folder.up(&["--port", "0"]);
+    assert!(ok && text.contains("data node 1 is ready"), "{text}");
+}
+
+/// People see what a command waits for.
+#[test]
+fn a_node_that_is_suspended_is_named() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let pid = NodeFolder::new(&folder.0, 1).running().expect("the folder is there").expect("it runs");
+    let process = Pid::from_raw(pid).expect("a process");
+    kill_process(process, Signal::STOP).expect("it runs");
+    let mut down = folder.command("down").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(down.stdout.take().expect("a pipe")).lines();
+    let line = said.next().expect("it says something").expect("text");
+    kill_process(process, Signal::CONT).expect("it runs");
+    assert!(line.contains("until data node 1 has stopped"), "{line}");
+    assert!(line.contains(&format!("process {pid} is suspended, 'kill -CONT {pid}'")), "{line}");
+    assert!(said.any(|line| line.is_ok_and(|line| line.contains("data node 1 has stopped"))));
+    assert!(down.wait().expect("it ends").success());
+}
+
 /// Of several data nodes, one that has not said where it listens waits for the others.
 #[test]
 fn a_node_that_waits_for_others_is_starting() {
@@ -283,8 +342,12 @@ fn a_node_that_waits_for_others_is_starting() {
     let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
     nodes.iter().for_each(|node| node.create().expect("a folder can be made"));
     let lock = nodes[1].occupy().expect("the file can be made").expect("nobody has it");
+    let waits = "waiting for data node 1 (127.0.0.1:2202): it has not come yet";
+    fs::write(nodes[1].log(), format!("2026-03-01T12:00:00.123Z info formation: {waits}\n"))
+        .expect("written");
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("data node 1  stopped") && text.contains("data node 2  starting"), "{text}");
+    assert!(text.contains(&format!("data node 2 is starting: {waits}")), "{text}");
     let (ok, text) = folder.run("admin", &["nodes"]);
     assert!(!ok && text.contains("is not ready yet"), "{text}");
     drop(lock);

@@ -3,12 +3,12 @@
 use crate::picture::{Picture, Row};
 use crate::{Agreement, SILENT_INTERVALS, Timer};
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_kernel::{Context, Span, Tick};
 use vinga_wire::agreement::NodeSuspectReport;
-use vinga_wire::view::Lack;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// Heartbeat intervals without anything from a member, after which it is not reached if somebody else suspects it.
@@ -92,7 +92,8 @@ impl Agreement {
             return;
         }
         if let Some(lack) = view.lack_of(|node| !self.peers.is_gone(node)) {
-            return self.stop_lacking(cx, lack, &row.suspects);
+            let failed = list(&row.suspects);
+            return self.stop(cx, ErrorCode::Partitioned, format_args!("{lack} is left (failed: {failed})"));
         }
         let candidates: Vec<NodeId> = view
             .members()
@@ -167,25 +168,16 @@ impl Agreement {
         }
     }
 
-    fn stop_lacking(&mut self, cx: &mut Context<'_>, lack: Lack, failed: &BTreeSet<NodeId>) {
-        let failed = list(failed);
-        let why = format_args!("{lack} is left (failed: {failed})");
-        self.stop(cx, ErrorCode::Partitioned, why);
-    }
-
-    /// Stops, because no set of members with this one could go on.
+    /// Stops, because no set of members with this one could go on: others may run, but are not reached.
     fn stop_alone(&mut self, cx: &mut Context<'_>) {
         cx.mark("data node stopped: no set of members with it could go on");
         let suspects = self.row(cx.now()).suspects;
         let own = self.settings.node;
-        match self.view.lack_of(|node| node == own || !suspects.contains(&node)) {
-            Some(lack) => self.stop_lacking(cx, lack, &suspects),
-            None => {
-                let failed = list(&suspects);
-                let why =
-                    format_args!("too few data nodes reach this one and each other (not reached: {failed})");
-                self.stop(cx, ErrorCode::Partitioned, why);
-            }
-        }
+        let unreached = list(&suspects);
+        let why = match self.view.lack_of(|node| node == own || !suspects.contains(&node)) {
+            Some(lack) => format!("{lack} is reached (not reached: {unreached}; they may run)"),
+            None => format!("too few data nodes reach this one and each other (not reached: {unreached})"),
+        };
+        self.stop(cx, ErrorCode::Partitioned, format_args!("{why}"));
     }
 }

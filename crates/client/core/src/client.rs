@@ -262,7 +262,7 @@ impl Client {
 
     /// Whether the client can be used.
     pub fn readiness(&self) -> Readiness {
-        self.sessions.readiness()
+        self.sessions.readiness(self.net.routes.view())
     }
 
     /// Whether the data node is connected whose dictionary answers: the one that leads the cluster.

@@ -7,7 +7,8 @@
 //! ```
 //! A client is one session for the whole cluster: the first data node that admits it gives it a node id and a ticket,
 //! with which it greets on all further connections, to that node and to the others, and comes back after connections
-//! broke. So without a ticket one data node is greeted at a time. The confirm of a node's first connection says how
+//! broke. So without a ticket one data node is greeted at a time. An address where nobody lets the client connect for a
+//! while does not keep it from trying the others beside it; the one that opens first is greeted. The confirm of a node's first connection says how
 //! many connections the node would like; if one of these breaks all of them are closed.
 //!
 //! Two addresses may lead to the same data node, as nobody knows before it has answered. A greeting names the data nodes
@@ -87,6 +88,10 @@ struct Session {
     is_mute: bool,
     /// Whether the attempt under way was answered by a refusal.
     is_refused: bool,
+    /// Whether the first connection of the attempt under way is open.
+    is_greeted: bool,
+    /// Whether nothing waits for the attempt under way any more, as nobody has answered it for so long.
+    is_slow: bool,
     /// Connections that the driver was ordered to open, one bit each.
     opened: u16,
     /// Whether a session was asked for, and nothing was answered yet.
@@ -168,6 +173,7 @@ impl Sessions {
     pub fn on_time(&mut self, net: &mut Net) -> Vec<(u16, Error)> {
         let mut lost = Vec::new();
         let ticket = self.ticket;
+        self.note_slow(net);
         for endpoint in 0..self.list.len() as u16 {
             match self.get(endpoint).state {
                 State::Waiting { until } if until <= net.now => {
@@ -199,6 +205,20 @@ impl Sessions {
             }
         }
         lost
+    }
+
+    /// Notes for which attempts nothing waits any more.
+    fn note_slow(&mut self, net: &mut Net) {
+        let mut is_new = false;
+        for session in &mut self.list {
+            let is_slow = matches!(session.state, State::First { since }
+                if net.now - since >= net.settings.attempt_patience);
+            is_new |= is_slow && !session.is_slow;
+            session.is_slow = is_slow;
+        }
+        if is_new {
+            self.add_members(net);
+        }
     }
 
     /// Sends the heartbeats that are due. Data nodes take nothing else for a heartbeat.
@@ -235,9 +255,9 @@ impl Sessions {
     }
 
     /// Adds endpoints for the members of the view to which none is known to lead. They wait until all that there are were
-    /// tried, and one that has led to the member before was tried some times again.
+    /// tried, for a while at least, and one that has led to the member before was tried some times again.
     pub fn add_members(&mut self, net: &mut Net) {
-        if self.is_leaving || self.list.iter().any(|session| !session.is_tried) {
+        if self.is_leaving || self.list.iter().any(|session| !session.is_tried && !session.is_slow) {
             return;
         }
         // While nobody answers, those that are known may come back, by the addresses that were given for good reasons: on the
@@ -275,14 +295,16 @@ impl Sessions {
     }
 
     /// As long as the client has no ticket only one data node is greeted, and each by one address at a time: the one that
-    /// has waited longest, so that each is tried, however long others don't answer.
+    /// has waited longest, so that each is tried, however long others don't answer. One whose connection does not open for
+    /// some time keeps nobody.
     fn may_open(&self, endpoint: u16, since: Tick, now: Tick) -> bool {
         let node = self.get(endpoint).node;
         let is_rival = |session: &Session| {
             let may_be_greeted = self.ticket != 0 && (node.is_none() || session.node != node);
             let is_before = match session.state {
                 State::Waiting { until } => until <= now && until < since,
-                State::First { .. } | State::Further { .. } | State::Ready { .. } | State::Left => true,
+                State::First { .. } => session.is_greeted || !session.is_slow,
+                State::Further { .. } | State::Ready { .. } | State::Left => true,
             };
             is_before && !may_be_greeted
         };
@@ -337,6 +359,9 @@ impl Sessions {
         if session.opened & 1 << link.connection() == 0 {
             return;
         }
+        if self.ticket == 0 && self.list.iter().any(|session| session.is_greeted) {
+            return self.put_off(net, link.endpoint());
+        }
         let (node, ticket) = (session.node.unwrap_or_default(), self.ticket);
         let now = net.now;
         let place = net.link(link);
@@ -344,6 +369,7 @@ impl Sessions {
         place.last_received = now;
         place.hurry();
         let connected = if link.connection() == 0 { self.connected_nodes() } else { Vec::new() };
+        self.get_mut(link.endpoint()).is_greeted = true;
         self.get_mut(link.endpoint()).asks_for_session = ticket == 0;
         let incarnation = if ticket == 0 { net.requested } else { net.incarnation };
         let hello = HelloRequest {
@@ -360,6 +386,15 @@ impl Sessions {
         };
         let driver = Address::new(node, BlockNumber::Driver, 0);
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
+    }
+
+    /// A connection has opened while another data node is asked for a session: this one is greeted when there is a ticket,
+    /// or nobody else is asked.
+    fn put_off(&mut self, net: &mut Net, endpoint: u16) {
+        let pause = net.settings.reconnect_pause.0;
+        let session = self.get_mut(endpoint);
+        session.state = State::Waiting { until: net.now + pause };
+        session.close(net, endpoint);
     }
 
     /// The data nodes that have answered.
@@ -493,14 +528,7 @@ impl Sessions {
         if mem::take(&mut session.asks_for_session) {
             net.request_newer();
         }
-        for connection in 0..CONNECTIONS_MAX {
-            if session.opened & 1 << connection != 0 {
-                let link = LinkId::new(endpoint, connection);
-                net.link(link).reset();
-                net.commands.push_back(Command::Close(link));
-            }
-        }
-        session.opened = 0;
+        session.close(net, endpoint);
     }
 
     /// The next incarnation gets a ticket of its own.
@@ -607,8 +635,12 @@ impl Sessions {
         self.list.iter().map(state).collect()
     }
 
-    pub fn readiness(&self) -> Readiness {
-        if self.list.iter().any(|session| !session.is_tried) {
+    /// Whether the client can be used. If all members of the view are connected, attempts that last long are not waited for.
+    pub fn readiness(&self, view: &ClusterView) -> Readiness {
+        let is_reached = |m: &Member| self.list.iter().any(|s| s.node == Some(m.node) && s.is_ready());
+        let is_complete = !view.members().is_empty() && view.members().iter().all(is_reached);
+        let is_over = |session: &Session| session.is_tried || session.is_slow && is_complete;
+        if !self.list.iter().all(is_over) {
             return Readiness::Connecting;
         }
         match self.list.iter().find(|session| session.is_ready()) {
@@ -630,6 +662,7 @@ impl Sessions {
     pub fn next_deadline(&self, net: &Net) -> Option<Tick> {
         let due = self.list.iter().filter_map(|session| match session.state {
             State::Waiting { until } => (!self.is_leaving).then_some(until),
+            State::First { since } if !session.is_slow => Some(since + net.settings.attempt_patience),
             State::First { since } | State::Further { since, .. } => {
                 Some(since + net.settings.greeting_timeout)
             }
@@ -666,6 +699,8 @@ impl Session {
             lost_at: None,
             is_mute: false,
             is_refused: false,
+            is_greeted: false,
+            is_slow: false,
             opened: 0,
             asks_for_session: false,
             failures: 0,
@@ -677,6 +712,20 @@ impl Session {
 
     fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
+    }
+
+    /// Closes all its connections.
+    fn close(&mut self, net: &mut Net, endpoint: u16) {
+        for connection in 0..CONNECTIONS_MAX {
+            if self.opened & 1 << connection != 0 {
+                let link = LinkId::new(endpoint, connection);
+                net.link(link).reset();
+                net.commands.push_back(Command::Close(link));
+            }
+        }
+        self.opened = 0;
+        self.is_greeted = false;
+        self.is_slow = false;
     }
 
     fn open(&mut self, net: &mut Net, link: LinkId) {

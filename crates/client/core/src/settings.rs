@@ -26,6 +26,9 @@ pub struct Settings {
     pub silence_max: Span,
     /// Opening and greeting all connections to a data node takes at most so long.
     pub greeting_timeout: Span,
+    /// An attempt to connect that has not succeeded for so long goes on, but nothing waits for it any more: other addresses
+    /// are tried beside it.
+    pub attempt_patience: Span,
     /// First and greatest pause before a connection is tried again; it doubles from one to the other.
     pub reconnect_pause: (Span, Span),
     /// How long the outcome of a transaction is asked for after a lost connection before it is called unknown.
@@ -47,6 +50,7 @@ impl Default for Settings {
             heartbeat_interval: Span::from_millis(500),
             silence_max: Span::from_millis(6000),
             greeting_timeout: Span::from_millis(5000),
+            attempt_patience: Span::from_millis(250),
             reconnect_pause: (Span::from_millis(10), Span::from_millis(1000)),
             outcome_patience: Span::from_millis(30_000),
             way_patience: Span::from_millis(20_000),

@@ -5,10 +5,11 @@ mod rig;
 
 use rig::{Rig, Sent, first_view, node_at, table};
 use vinga_base::NodeId;
-use vinga_client_core::{LinkId, ScanProgress, ScanSpec, Standing};
-use vinga_wire::handshake::Refusal;
+use vinga_client_core::{Command, LinkId, Readiness, ScanProgress, ScanSpec, Standing};
+use vinga_wire::handshake::{HelloRequest, Refusal};
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
 /// A client that has no ticket greets one data node at a time. Those that don't answer keep it from none of the others.
@@ -23,6 +24,91 @@ fn each_data_node_is_greeted_in_turn() {
     let in_turn: Vec<u8> = (1..=3).cycle().take(greeted.len()).collect();
     assert!(greeted.len() >= 6, "each greeting is given up after a while: {greeted:?}");
     assert_eq!(greeted, in_turn);
+}
+
+/// What the client wants opened: numbers of addresses. `Close` has no part in it.
+fn wanted(rig: &mut Rig) -> Vec<u16> {
+    let commands = std::iter::from_fn(|| rig.client.next_command());
+    let opened = commands.filter_map(|command| match command {
+        Command::Open(link) => Some(link.endpoint()),
+        Command::Close(_) => None,
+    });
+    opened.collect()
+}
+
+/// The frames that a client greets with, and whether it has a ticket.
+fn greeted(rig: &mut Rig) -> Vec<(LinkId, bool)> {
+    let greetings = rig.sent(SignalNumber::HelloRequest).into_iter();
+    let hello = |sent: &Sent| cold::read::<HelloRequest>(&sent.frame()).unwrap();
+    greetings.map(|sent| (sent.link, hello(&sent).ticket != 0)).collect()
+}
+
+/// The machine of the first address is gone, and the others have gone on without it: nobody waits for it.
+#[test]
+fn an_address_that_does_not_answer_holds_up_nobody() {
+    let second = LinkId::new(1, 0);
+    let view = first_view(&[0, 0]).without(&[NodeId(1)]);
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    assert_eq!(wanted(&mut rig), [0]);
+    rig.advance(249);
+    assert_eq!(wanted(&mut rig), [], "it may answer still");
+    rig.advance(10);
+    assert_eq!(wanted(&mut rig), [1]);
+    rig.client.on_opened(second);
+    assert_eq!(greeted(&mut rig), [(second, false)]);
+    rig.admit(second, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+    // It is connected all the same when it answers.
+    rig.client.on_opened(LinkId::new(0, 0));
+    assert_eq!(greeted(&mut rig), [(LinkId::new(0, 0), true)]);
+}
+
+/// The same, if the data node that answers is not one of the addresses that were given.
+#[test]
+fn members_are_looked_for_beside_an_address_that_does_not_answer() {
+    let hosts = |member: &Member| Member { address: format!("at{}", member.node), ..member.clone() };
+    let view = first_view(&[0, 0, 0]).without(&[NodeId(1)]);
+    let view = ClusterView::first(view.members().iter().map(hosts).collect());
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    wanted(&mut rig);
+    rig.advance(260);
+    assert_eq!(wanted(&mut rig), [1]);
+    rig.client.on_opened(LinkId::new(1, 0));
+    rig.admit(LinkId::new(1, 0), &view);
+    assert_eq!(rig.client.readiness(), Readiness::Connecting, "data node 3 may be reached");
+    rig.advance(20);
+    assert_eq!(wanted(&mut rig), [2]);
+    assert_eq!(rig.client.address(2), "at3");
+    rig.client.on_opened(LinkId::new(2, 0));
+    rig.admit(LinkId::new(2, 0), &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+}
+
+/// Two connections open one after the other: still only one data node is asked for a session.
+#[test]
+fn one_session_is_asked_for_though_two_addresses_are_tried() {
+    let (first, second) = (LinkId::new(0, 0), LinkId::new(1, 0));
+    let view = first_view(&[0, 0]);
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    rig.advance(260);
+    assert_eq!(wanted(&mut rig), [0, 1]);
+    rig.client.on_opened(second);
+    rig.client.on_opened(first);
+    assert_eq!(greeted(&mut rig), [(second, false)]);
+    assert!(matches!(rig.client.next_command(), Some(Command::Close(link)) if link == first));
+    rig.advance(100);
+    assert_eq!(wanted(&mut rig), [], "it waits for the other one");
+    rig.admit(second, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Connecting);
+    rig.advance(20);
+    assert_eq!(wanted(&mut rig), [0]);
+    rig.client.on_opened(first);
+    assert_eq!(greeted(&mut rig), [(first, true)]);
+    rig.admit(first, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
 }
 
 /// The answers to two commits are lost with a connection. The second was committed first, so the answer to the first

@@ -9,9 +9,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::ViewNumber;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_base::time::{Span, Tick};
+use vinga_base::{NodeId, ViewNumber};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub file_requests: Vec<FileRequest>,
     /// What was handed over with confirmations, until the block takes it.
     pub file_data: BTreeMap<(Address, u64), FileData>,
+    /// Other data nodes of which a block has rejected a signal: nothing more of them is handled.
+    pub rejected: Vec<NodeId>,
 }
 
 impl Context<'_> {

@@ -22,6 +22,9 @@
 //! of the members that the new view has lost can arrive any more; then each block is notified ([`Host::view_changed`]).
 //! What the blocks send then is of the new view: its receivers adopt the view before they handle it. A thread that is
 //! behind may adopt a view that lacks the sender of a parked frame: nobody of that view obeys it, so the frame is dropped.
+//!
+//! Another data node that sends what it may not, or what a block can't handle, is treated as one that has failed at that
+//! moment: its links are closed, and the thread handles nothing of it any more ([`crate::rejection`]).
 
 use crate::context::{Context, LogEntry, Shared};
 use crate::files::{FileAnswer, FileData, FileRequest};
@@ -90,13 +93,13 @@ pub trait Host {
 pub enum Origin {
     /// Another thread of this node, or this thread's driver.
     Node,
-    /// Another data node.
-    Peer,
+    /// The link to another data node: every frame is checked, but less of what it says is.
+    Peer(NodeId),
     /// An API node's connection: every frame is checked.
     Api(NodeId),
 }
 
-/// Why bytes of an API node were refused: its connection must be closed.
+/// Why bytes of an API node, or of another data node, were refused: its connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rejected {
     /// The error to send and to log.
@@ -157,6 +160,7 @@ impl<H: Host> Executor<H> {
             marks: None,
             file_requests: Vec::new(),
             file_data: BTreeMap::new(),
+            rejected: Vec::new(),
         };
         let mut executor = Executor {
             host,
@@ -185,7 +189,7 @@ impl<H: Host> Executor<H> {
     /// until more bytes have arrived.
     ///
     /// # Errors
-    /// If bytes from an API node break a rule; frames before the offending one have been handled.
+    /// If bytes from another node break a rule; frames before the offending one have been handled.
     pub fn feed(&mut self, bytes: &[u8], origin: Origin) -> Result<usize, Rejected> {
         let leaves_local = self.is_patient && matches!(origin, Origin::Api(_));
         if !leaves_local {
@@ -233,17 +237,26 @@ impl<H: Host> Executor<H> {
                 return Err(Rejected { code: ErrorCode::MalformedFrame, signal: 0 });
             }
         };
-        if let Origin::Api(api) = origin {
-            let reject = |code| Err(Rejected { code, signal: frame.header.number.get() });
-            let from_api = frame.signal().is_some_and(|s| matches!(s.senders(), Senders::Api | Senders::Any));
-            let sender = frame.sender();
-            if !from_api || sender.node() != api || sender.block() != Some(BlockNumber::Api) {
-                return reject(ErrorCode::UnexpectedSignal);
+        let sender = frame.sender();
+        let is_allowed = match origin {
+            Origin::Node => return Ok(Some(frame)),
+            Origin::Api(api) => {
+                let of_api_nodes = |s: SignalNumber| matches!(s.senders(), Senders::Api | Senders::Any);
+                let is_its_own = sender.node() == api && sender.block() == Some(BlockNumber::Api);
+                is_its_own && frame.signal().is_some_and(of_api_nodes)
             }
-            let receiver = frame.receiver();
-            if receiver.node() != self.own_node || self.shared.outbox.routes.thread_of(receiver).is_none() {
-                return reject(ErrorCode::UnexpectedSignal);
+            Origin::Peer(peer) => {
+                let of_block = !matches!(sender.block(), Some(BlockNumber::Api | BlockNumber::Driver) | None);
+                let is_its_own = sender.node() == peer && of_block;
+                is_its_own && frame.signal().is_some_and(SignalNumber::is_of_data_nodes)
             }
+        };
+        // Drivers are no block: no other node sends them anything.
+        let receiver = frame.receiver();
+        let is_for_block =
+            receiver.node() == self.own_node && self.shared.outbox.routes.thread_of(receiver).is_some();
+        if !is_allowed || !is_for_block {
+            return Err(Rejected { code: ErrorCode::UnexpectedSignal, signal: frame.header.number.get() });
         }
         Ok(Some(frame))
     }
@@ -277,6 +290,9 @@ impl<H: Host> Executor<H> {
             frame.append_to(&mut self.parked);
             return;
         }
+        if self.shared.rejected.contains(&frame.sender().node()) {
+            return;
+        }
         if self.unparked {
             // The frames that were parked are older and wait in the local lane: keep the order.
             frame.append_to(self.shared.outbox.lane_mut(LaneId::LOCAL));
@@ -305,6 +321,7 @@ impl<H: Host> Executor<H> {
         }
         let new = Arc::new(new);
         let old = core::mem::replace(&mut self.shared.view, new.clone());
+        self.shared.rejected.retain(|&node| new.has(node));
         let trace = frame.header.trace.get();
         let mut cx = Context { now: self.now, own: Address::NONE, trace, shared: &mut self.shared };
         self.host.view_changed(&mut cx, &ViewChange { old, new });
@@ -577,6 +594,7 @@ mod tests {
     use core::cell::RefCell;
     use vinga_base::time::Span;
     use vinga_base::{Incarnation, ViewNumber};
+    use vinga_wire::agreement::LinkBody;
     use vinga_wire::frame::HEADER_BYTES;
     use vinga_wire::view::Member;
 
@@ -626,6 +644,7 @@ mod tests {
                     drop(cx.frame(SignalNumber::OutcomeConfirm, API));
                     cx.send_after(Span(10), 5);
                 }
+                SignalNumber::EpochClaimReport => cx.reject(frame, ErrorCode::UnexpectedSignal),
                 _ => {}
             }
         }
@@ -722,7 +741,7 @@ mod tests {
         let (mut executor, _) = executor();
         executor.set_patient(true);
         let peer = Address::new(NodeId(3), BlockNumber::Coordinator, 0);
-        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..15), Origin::Peer(peer.node())).unwrap();
         let api = Origin::Api(API.node());
         executor.feed(&frames(SignalNumber::OutcomeRequest, API, 0, 0..3), api).unwrap();
         assert!(executor.has_local());
@@ -737,8 +756,8 @@ mod tests {
     fn what_was_parked_of_a_member_that_the_view_has_lost_is_dropped() {
         let (mut executor, _) = executor();
         let of = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
-        executor.feed(&frames(SignalNumber::EpochOrder, of(2), 2, 10..12), Origin::Peer).unwrap();
-        executor.feed(&frames(SignalNumber::EpochOrder, of(3), 2, 12..14), Origin::Peer).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, of(2), 2, 10..12), Origin::Peer(NodeId(2))).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, of(3), 2, 12..14), Origin::Peer(NodeId(3))).unwrap();
         executor.feed(&view_change(), Origin::Node).unwrap();
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
         assert_eq!(order, [12, 13]);
@@ -768,16 +787,74 @@ mod tests {
     }
 
     #[test]
+    fn what_another_data_node_may_not_send_is_rejected() {
+        let (mut executor, _) = executor();
+        let peer = Address::new(NodeId(3), BlockNumber::Coordinator, 0);
+        let mut code = |signal, sender, receiver: Address| {
+            let mut bytes = vec![];
+            FrameWriter::begin(&mut bytes, signal, 1, receiver, sender, 0);
+            let Rejected { code, signal: number } =
+                executor.feed(&bytes, Origin::Peer(peer.node())).unwrap_err();
+            assert_eq!((code, number), (ErrorCode::UnexpectedSignal, signal as u16));
+        };
+        let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+        code(SignalNumber::OutcomeRequest, peer, TC);
+        code(SignalNumber::TimerReport, peer, TC);
+        code(SignalNumber::ViewChangedOrder, peer, TC);
+        code(SignalNumber::StopNodeOrder, peer, driver(NODE));
+        // Of another node, of this one, of no block; and for a driver, another node, a block that is not there.
+        code(SignalNumber::EpochOrder, Address::new(NodeId(2), BlockNumber::Coordinator, 0), TC);
+        code(SignalNumber::EpochOrder, TC, TC);
+        code(SignalNumber::EpochOrder, driver(peer.node()), TC);
+        code(SignalNumber::EpochOrder, peer, driver(NODE));
+        code(SignalNumber::EpochOrder, peer, API);
+        code(SignalNumber::EpochOrder, peer, Address::new(NODE, BlockNumber::Coordinator, 1));
+        assert!(executor.host().handled.is_empty());
+    }
+
+    #[test]
+    fn nothing_more_is_handled_of_a_data_node_that_a_block_has_rejected() {
+        let (mut executor, _) = executor();
+        let of = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
+        let rejected = frames(SignalNumber::EpochClaimReport, of(2), 1, 1..4);
+        executor.feed(&rejected, Origin::Peer(NodeId(2))).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, of(2), 1, 4..6), Origin::Peer(NodeId(2))).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, of(3), 1, 6..8), Origin::Peer(NodeId(3))).unwrap();
+        let traces: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
+        assert_eq!(traces, [1, 6, 7]);
+        let orders: Vec<LinkBody> = Frames(executor.outbox().lane(LaneId::DRIVER))
+            .map(|frame| {
+                assert_eq!(frame.signal(), Some(SignalNumber::LinkCloseOrder));
+                cold::read(&frame).unwrap()
+            })
+            .collect();
+        assert_eq!(orders, [LinkBody { node: NodeId(2), incarnation: Incarnation(1), is_gone: false }]);
+        let log = executor.take_log();
+        let [entry] = &log[..] else { panic!("{log:?}") };
+        assert!(entry.text.contains("data node 2") && entry.text.contains("signal 32"), "{}", entry.text);
+        // Its id may be another node's when it has been left out.
+        executor.feed(&view_change(), Origin::Node).unwrap();
+        assert!(executor.shared.rejected.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "1/Coordinator/0 sent signal 32, which can't be handled")]
+    fn a_signal_of_an_own_block_that_can_not_be_handled_stops_the_node() {
+        let (mut executor, _) = executor();
+        let _ = executor.feed(&frames(SignalNumber::EpochClaimReport, TC, 1, 1..2), Origin::Node);
+    }
+
+    #[test]
     fn frames_of_a_newer_view_wait() {
         let (mut executor, _) = executor();
         let peer = Address::new(NodeId(3), BlockNumber::Coordinator, 0);
-        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..12), Origin::Peer).unwrap();
-        executor.feed(&frames(SignalNumber::EpochOrder, peer, 1, 12..13), Origin::Peer).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 2, 10..12), Origin::Peer(peer.node())).unwrap();
+        executor.feed(&frames(SignalNumber::EpochOrder, peer, 1, 12..13), Origin::Peer(peer.node())).unwrap();
         assert!(!executor.is_idle());
         // The failure and a later frame of the newer view in one batch: the parked ones still come first.
         let mut batch = view_change();
         batch.extend(frames(SignalNumber::EpochOrder, peer, 2, 14..15));
-        executor.feed(&batch, Origin::Peer).unwrap();
+        executor.feed(&batch, Origin::Node).unwrap();
         let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
         assert_eq!(order, [12, 10, 11, 14]);
         // The same order once more changes nothing.

@@ -5,7 +5,7 @@
 //! | `NodeHelloRequest` | data node | data node | the first frame of a link: who I am, and which of our links this is |
 //! | `NodeHelloConfirm` | data node | data node | and this is who I am |
 //! | `NodeHelloRefuse` | data node | data node | not with me, with an error; the connection is closed after it |
-//! | `NodesConnectedReport` | data node | the one with the lowest id | all links between me and these are open |
+//! | `NodesConnectedReport` | data node | the one with the lowest id | all links between me and these are open, no others |
 //! | `FirstViewOrder` | the one with the lowest id | each other one | begin with this view |
 //!
 //! The protocol is described in `docs/protocols/formation.md`.
@@ -48,7 +48,7 @@ pub fn check_cluster(
     other: (&str, &[(NodeId, u16)]),
 ) -> Result<(), (ErrorCode, String)> {
     if own.0 != other.0 {
-        let detail = format!("this is cluster \"{}\", the other node's is \"{}\"", own.0, other.0);
+        let detail = format!("this is cluster {:?}, the other node's is {:?}", own.0, other.0);
         return Err((ErrorCode::WrongCluster, detail));
     }
     if own.1 != other.1 {

@@ -24,6 +24,12 @@ macro_rules! signals {
                 }
             }
 
+            /// Whether another data node may send it.
+            #[inline]
+            pub fn is_of_data_nodes(self) -> bool {
+                matches!(self.senders(), Senders::Node | Senders::Any)
+            }
+
             /// The senders that are allowed to send it.
             #[inline]
             pub fn senders(self) -> Senders {
@@ -35,13 +41,16 @@ macro_rules! signals {
     };
 }
 
-/// Senders that are allowed to send a signal. A frame from an API node that it may not send closes the connection.
+/// Senders that are allowed to send a signal. A frame from an API node, or from another data node, that it may not send
+/// closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Senders {
     /// An API node.
     Api,
     /// A block of a data node.
     Node,
+    /// A block of a data node, to others of the same node and to API nodes: never to another data node.
+    Own,
     /// A driver (the edge or the simulator), to a block of its own node.
     Driver,
     /// An API node or a block of a data node.
@@ -99,10 +108,10 @@ signals! {
     FailPrepareRefuse = 245, Node;
     FailCommitOrder = 246, Node;
     LinkClosedReport = 247, Driver;
-    LinkCloseOrder = 248, Node;
-    ViewInstallOrder = 249, Node;
-    LeaseOrder = 250, Node;
-    ArbitrationRequest = 251, Node;
+    LinkCloseOrder = 248, Own;
+    ViewInstallOrder = 249, Own;
+    LeaseOrder = 250, Own;
+    ArbitrationRequest = 251, Own;
     ArbitrationConfirm = 252, Driver;
     ArbitrationRefuse = 253, Driver;
     // arbitration.rs: data nodes and the arbitrator
@@ -113,7 +122,7 @@ signals! {
     ArbitrationBeginConfirm = 264, Driver;
     ArbitrationBeginRefuse = 265, Driver;
     // view.rs
-    ViewChangedOrder = 20, Node;
+    ViewChangedOrder = 20, Own;
     // epoch.rs
     EpochOrder = 30, Node;
     EpochClosedReport = 31, Node;
@@ -217,32 +226,32 @@ signals! {
     // file.rs
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;
-    StopNodeOrder = 172, Node;
+    StopNodeOrder = 172, Own;
     // redo.rs
-    RedoAppendOrder = 180, Node;
-    RedoCreditRequest = 181, Node;
-    RedoCreditConfirm = 182, Node;
-    RedoDrainRequest = 183, Node;
-    RedoDrainConfirm = 184, Node;
-    RedoTrimOrder = 185, Node;
-    RedoReplayRequest = 186, Node;
-    RedoReplayConfirm = 187, Node;
-    RedoCreditReturnRequest = 188, Node;
-    RedoCreditReturnConfirm = 189, Node;
+    RedoAppendOrder = 180, Own;
+    RedoCreditRequest = 181, Own;
+    RedoCreditConfirm = 182, Own;
+    RedoDrainRequest = 183, Own;
+    RedoDrainConfirm = 184, Own;
+    RedoTrimOrder = 185, Own;
+    RedoReplayRequest = 186, Own;
+    RedoReplayConfirm = 187, Own;
+    RedoCreditReturnRequest = 188, Own;
+    RedoCreditReturnConfirm = 189, Own;
     // start.rs
-    StartRequest = 190, Node;
-    StartConfirm = 191, Node;
-    StartRefuse = 192, Node;
-    StartProgressReport = 193, Node;
-    NodeStartedOrder = 194, Node;
-    DefinitionsReport = 195, Node;
-    EpochLimitOrder = 196, Node;
+    StartRequest = 190, Own;
+    StartConfirm = 191, Own;
+    StartRefuse = 192, Own;
+    StartProgressReport = 193, Own;
+    NodeStartedOrder = 194, Own;
+    DefinitionsReport = 195, Own;
+    EpochLimitOrder = 196, Own;
     NodeStopRequest = 197, Driver;
-    NodeStopConfirm = 198, Node;
+    NodeStopConfirm = 198, Own;
     // checkpoint.rs
-    CheckpointOrder = 200, Node;
-    CheckpointQuotaOrder = 201, Node;
-    CheckpointReport = 202, Node;
+    CheckpointOrder = 200, Own;
+    CheckpointQuotaOrder = 201, Own;
+    CheckpointReport = 202, Own;
     // backup.rs
     BackupOpenRequest = 210, Api;
     BackupOpenConfirm = 211, Node;

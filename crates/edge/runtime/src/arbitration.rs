@@ -5,7 +5,7 @@
 //! arbitrators asked by another one: the one that holds the ticket of the view is the one whose confirm counts, and each
 //! ticket is given to one arbitrator only.
 
-use crate::exchange::{Exchange, frame};
+use crate::exchange::{Exchange, frame, shown};
 use crate::settings::{OtherManagementNode, ProcessSettings};
 use crate::switchboard::{Message, Switchboard};
 use std::io;
@@ -155,7 +155,7 @@ impl Arbitrators {
         match answer.signal() {
             Some(SignalNumber::ArbitratorHelloConfirm) => {
                 let hello = ArbitratorHello::read(answer, &self.own)
-                    .map_err(|(code, detail)| Unanswered::Refused(format!("{code} {detail}")))?;
+                    .map_err(|(code, detail)| Unanswered::Refused(format!("{code} {}", shown(&detail))))?;
                 if hello.node != place.node {
                     return Err(Unanswered::Refused(format!("management node {} listens there", hello.node)));
                 }
@@ -164,7 +164,7 @@ impl Arbitrators {
             Some(SignalNumber::ArbitratorHelloRefuse) => {
                 let refusal: Refusal = cold::read(answer).ok_or_else(unreadable)?;
                 let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
-                Err(Unanswered::Refused(format!("{code} {}", refusal.detail)))
+                Err(Unanswered::Refused(format!("{code} {}", shown(&refusal.detail))))
             }
             _ => Err(unreadable()),
         }
@@ -189,7 +189,7 @@ fn read_begun(answer: &[u8], ticket: u64) -> Result<(), Unanswered> {
         }
         Some(SignalNumber::ArbitrationBeginRefuse) => {
             let refuse: ArbitrationBeginRefuse = cold::read(&answer).ok_or_else(unreadable)?;
-            Err(Unanswered::Refused(refuse.reason))
+            Err(Unanswered::Refused(shown(&refuse.reason)))
         }
         _ => Err(unreadable()),
     }
@@ -205,7 +205,7 @@ fn read_verdict(answer: &[u8], round: u32) -> Result<u64, Unanswered> {
         }
         Some(SignalNumber::ArbitrationRefuse) => {
             let refuse: ArbitrationRefuse = cold::read(&answer).ok_or_else(unreadable)?;
-            Err(Unanswered::Refused(refuse.reason))
+            Err(Unanswered::Refused(shown(&refuse.reason)))
         }
         _ => Err(unreadable()),
     }

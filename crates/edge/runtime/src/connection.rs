@@ -271,7 +271,7 @@ impl Connection {
     ) -> Result<(), Broken> {
         let &Bounds { threads, limits, may_write, .. } = bounds;
         let (lane, stream, output, is_link) = (self.lane, &*self.stream, &mut self.output, self.is_link);
-        let origin = if is_link { Origin::Peer } else { Origin::Api(self.api) };
+        let origin = if is_link { Origin::Peer(self.api) } else { Origin::Api(self.api) };
         let slice_bytes = &mut self.slice_bytes;
         let mut slice_begun = 0;
         if let Some(piece) = &bounds.piece {

@@ -11,6 +11,26 @@ use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 /// Bytes of a frame, at most: a view of the largest cluster fits.
 pub(crate) const FRAME_BYTES_MAX: usize = 256 * 1024;
 
+/// Characters of another process's text that are shown, at most.
+const SHOWN_MAX: usize = 400;
+
+/// Text that another process has sent, as it is shown to people: one line of characters that can be seen, and no book.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, character) in text.chars().enumerate() {
+        match character {
+            _ if count == SHOWN_MAX => {
+                shown.push('…');
+                break;
+            }
+            // Nobody is misled by these; and what was escaped before is not escaped once more.
+            '"' | '\'' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// A frame from the driver of a node to that of another one. `write` appends the body.
 pub fn frame(number: SignalNumber, sender: NodeId, write: impl FnOnce(&mut FrameWriter<'_>)) -> Vec<u8> {
     let driver = |node| Address::new(node, BlockNumber::Driver, 0);
@@ -156,6 +176,14 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(60);
         let one = Exchange::connect(listener.local_addr().unwrap(), until).unwrap();
         (one, Exchange::over(listener.accept().unwrap().0).unwrap())
+    }
+
+    #[test]
+    fn text_of_others_is_one_line_that_can_be_seen() {
+        assert_eq!(shown("node 2 of \"a\" isn't there"), "node 2 of \"a\" isn't there");
+        assert_eq!(shown("a\nerror\u{1b}[2J\u{202e}"), "a\\nerror\\u{1b}[2J\\u{202e}");
+        let long = shown(&"ä".repeat(100_000));
+        assert!(long.chars().count() == SHOWN_MAX + 1 && long.ends_with("ä…"));
     }
 
     #[test]

@@ -1,25 +1,28 @@
 //! Data nodes that start find each other, and begin together: the formation of the cluster.
 //!
 //! A node that is configured with others listens, and looks for those with lower ids, which do the same. Each pair opens
-//! its links ([`links_between`]); the first frames say who both are. A node that has links to all others reports that to
-//! the one with the lowest id. When that one has such a report of every other one, about the very starts of all nodes that
-//! it is connected to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and
+//! its links ([`links_between`]); the first frames say who both are. Each node reports to the one with the lowest id to
+//! which others it has all links. When each is connected to all, and to the very starts of them that that one is connected
+//! to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and
 //! from then on `vinga-agreement` watches the links.
 //!
-//! A node that dies before is noticed by its links, and may come back: its next start is another incarnation, which
-//! is greeted anew. If the one with the lowest id dies after it has sent the view to some, those begin, and agree that it
-//! has failed; the others look for it as before, and are refused, as the cluster has begun without them.
+//! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back: its
+//! next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent the view
+//! to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as the cluster has
+//! begun without them.
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
 mod greeting;
 mod process;
 mod search;
+mod silence;
 mod ticket;
 
 pub(crate) use process::ProcessWatch;
 
 use crate::greeting::{NotAdmitted, refuse_frame};
+use crate::log::RateLimit;
 use crate::settings::{OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
 use greeting::{Progress, Refused, refusal};
@@ -45,6 +48,8 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// How often the log says which nodes are missing.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
+/// How many refused connections are logged in a second: one that is refused may try again twenty times in it.
+const REFUSALS_LOGGED: u32 = 2;
 /// How long a connection may take for its greeting.
 const GREETING_MAX: Duration = Duration::from_secs(3);
 /// Connections that have not greeted yet, at most.
@@ -117,13 +122,25 @@ struct Present {
     hello: NodeHello,
     /// With what was read of each.
     links: Vec<Option<(TcpStream, Vec<u8>)>>,
-    /// Whom it has reported to be connected to, itself among them.
+    /// Whom it has reported to be connected to, itself among them, if this node has the lowest id.
     connected: Vec<(NodeId, Incarnation)>,
     /// Whom this node has reported to it.
     reported: Vec<(NodeId, Incarnation)>,
 }
 
+impl Other {
+    /// It, if all links to it are open.
+    fn complete(&self) -> Option<&Present> {
+        self.present.as_ref().filter(|present| present.is_complete())
+    }
+}
+
 impl Present {
+    /// Whether a greeting comes from the same process.
+    fn is_of(&self, hello: &NodeHello) -> bool {
+        self.hello.member.identity() == hello.member.identity() && self.hello.process == hello.process
+    }
+
     fn is_complete(&self) -> bool {
         self.links.iter().all(Option::is_some)
     }
@@ -145,6 +162,8 @@ struct Formation<'a> {
     pending: Vec<Pending>,
     searches: (Sender<SearchResult>, Receiver<SearchResult>),
     log_due: Instant,
+    /// Lines about refused connections.
+    refusals: RateLimit,
     first_ticket: FirstTicket,
     /// Why it is of no use to go on.
     hopeless: Option<String>,
@@ -179,6 +198,7 @@ impl<'a> Formation<'a> {
             pending: Vec::new(),
             searches: mpsc::channel(),
             log_due: now + LOG_PAUSE,
+            refusals: RateLimit::new(REFUSALS_LOGGED),
             first_ticket: FirstTicket::new(settings),
             hopeless: None,
         }
@@ -201,12 +221,40 @@ impl<'a> Formation<'a> {
     }
 
     fn log_missing(&self) {
+        for line in self.missing() {
+            log::info!(target: WHO, "{line}");
+        }
+    }
+
+    /// What this node waits for, as far as it knows.
+    fn missing(&self) -> Vec<String> {
+        let own = self.connected();
+        let first = self.first_node();
+        let mut lines = Vec::new();
         for other in self.others.values() {
-            if !other.present.as_ref().is_some_and(Present::is_complete) {
-                let (node, address) = (other.configured.node, other.configured.address);
-                log::info!(target: WHO, "waiting for data node {node} ({address}): {}", other.why);
+            let (node, address) = (other.configured.node, other.configured.address);
+            let Some(present) = other.complete() else {
+                lines.push(format!("waiting for data node {node} ({address}): {}", other.why));
+                continue;
+            };
+            // The node with the lowest id knows to whom the others are connected.
+            if first == self.own.member.node {
+                let is_missing =
+                    |(to, start): &&(NodeId, Incarnation)| !present.connected.contains(&(*to, *start));
+                let missing: Vec<String> =
+                    own.iter().filter(is_missing).map(|(to, _)| to.to_string()).collect();
+                if !missing.is_empty() {
+                    let missing = missing.join(", ");
+                    lines.push(format!("data node {node} has not all links to data node {missing} yet"));
+                }
             }
         }
+        if lines.is_empty() && first != self.own.member.node {
+            lines.push(format!(
+                "all links are open; waiting for the first view, which data node {first} makes"
+            ));
+        }
+        lines
     }
 
     fn accept(&mut self, now: Instant) {
@@ -214,7 +262,8 @@ impl<'a> Formation<'a> {
             if self.pending.len() >= PENDING_MAX {
                 continue;
             }
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok() {
+            let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+            if is_set.and_then(|()| silence::watch(&stream)).is_ok() {
                 self.pending.push(Pending { stream, gate: Gate::closed(), bytes: Vec::new(), since: now });
             }
         }
@@ -230,7 +279,7 @@ impl<'a> Formation<'a> {
                         self.pending.push(pending);
                     }
                 }
-                Err(why) => refuse(&mut pending.stream, self.own.member.node, &why),
+                Err(why) => refuse(&mut pending.stream, self.own.member.node, &why, &mut self.refusals),
             }
         }
     }
@@ -264,24 +313,27 @@ impl<'a> Formation<'a> {
         let length = frame.length();
         greeting::check(&hello, &self.own)?;
         let node = hello.member.node;
+        let other = self.others.get_mut(&node).expect("it was checked that it is configured");
+        let is_present = other.present.as_ref().is_some_and(|present| present.is_of(&hello));
+        // The links of another start were found open in the last turn. An incarnation does not tell which of the two is
+        // the newer one: two that are configured with the same id count in folders of their own.
+        let is_in_use = other.present.is_some() && !is_present;
+        let in_use =
+            || Refused::new(ErrorCode::NodeIdInUse, format!("another process runs as data node {node}"));
         if node < self.own.member.node {
             // It wants to know whether this one has begun without it.
-            return Err(Refused::new(ErrorCode::NodeStarting, ""));
+            return Err(if is_in_use { in_use() } else { Refused::new(ErrorCode::NodeStarting, "") });
         }
         let links = links_between(&self.own.member, &hello.member);
         if hello.link >= links {
             return Err(Refused::new(ErrorCode::BadHandshake, format!("there are {links} links")));
         }
-        let other = self.others.get_mut(&node).expect("it was checked that it is configured");
-        let is_same = |present: &Present| present.hello.member.identity() == hello.member.identity();
-        if !other.present.as_ref().is_some_and(is_same) {
+        if is_in_use {
+            return Err(in_use());
+        }
+        if !is_present {
             if hello.link != 0 {
                 return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
-            }
-            if other.present.is_some() {
-                // Its links were found open in the last turn.
-                let detail = format!("another process runs as data node {node}");
-                return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
             }
             log::info!(target: WHO, "data node {node} is here");
         }
@@ -342,14 +394,15 @@ impl<'a> Formation<'a> {
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final, is_too_late }) => {
+                Err(NotFound { why, is_final, is_too_late, is_in_use }) => {
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
                     if is_too_late || is_final && !is_awaited {
                         self.hopeless =
                             Some(format!("data node {node} ({}): {why}", other.configured.address));
                     }
-                    other.why = if is_awaited { "it has not come yet".to_string() } else { why };
+                    other.why =
+                        if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
                     other.search_due = now + if is_awaited { ASK_PAUSE } else { SEARCH_PAUSE };
                 }
             }
@@ -386,25 +439,31 @@ impl<'a> Formation<'a> {
         order.filter(|order| self.is_about_us(&order.view))
     }
 
-    /// All nodes in order of id, this one among them, if this node is connected to all others.
-    fn all_connected(&self) -> Option<Vec<(NodeId, Incarnation)>> {
-        let mut nodes = vec![self.own.member.identity()];
-        for other in self.others.values() {
-            let present = other.present.as_ref().filter(|present| present.is_complete())?;
-            nodes.push(present.hello.member.identity());
-        }
+    /// The nodes to which all links are open, in order of id, this one among them.
+    fn connected(&self) -> Vec<(NodeId, Incarnation)> {
+        let complete = self.others.values().filter_map(Other::complete);
+        let mut nodes: Vec<_> = complete.map(|present| present.hello.member.identity()).collect();
+        nodes.push(self.own.member.identity());
         nodes.sort_unstable();
-        Some(nodes)
+        nodes
+    }
+
+    /// The same, if these are all.
+    fn all_connected(&self) -> Option<Vec<(NodeId, Incarnation)>> {
+        Some(self.connected()).filter(|nodes| nodes.len() == self.own.data_nodes.len())
     }
 
     fn first_node(&self) -> NodeId {
         self.own.data_nodes[0].0
     }
 
-    /// Reports to the node with the lowest id that all are connected.
+    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed.
     fn report(&mut self) {
         let first = self.first_node();
-        let Some(nodes) = self.all_connected().filter(|_| first != self.own.member.node) else { return };
+        if first == self.own.member.node {
+            return;
+        }
+        let nodes = self.connected();
         let present = self.others.get_mut(&first).and_then(|other| other.present.as_mut());
         let Some(present) = present.filter(|present| present.reported != nodes) else { return };
         let report = NodesConnectedReport { nodes: nodes.clone() };
@@ -447,7 +506,7 @@ impl<'a> Formation<'a> {
         self.all_connected() == Some(members)
     }
 
-    fn finish(self, order: FirstViewOrder) -> Formed {
+    fn finish(mut self, order: FirstViewOrder) -> Formed {
         let (mut links, mut processes) = (Vec::new(), Processes::new());
         for (node, other) in self.others {
             let Some(present) = other.present else { continue };
@@ -456,12 +515,14 @@ impl<'a> Formation<'a> {
                 ProcessWatch::on(&present.hello.process, &self.own.process).map(|watch| (node, watch)),
             );
             for (index, (stream, early)) in (0..).zip(present.links.into_iter().flatten()) {
+                // A link that fails here is found closed by the thread that serves it.
+                let _ = silence::unwatch(&stream);
                 links.push(Link { node, incarnation, index, stream, early });
             }
         }
         for mut pending in self.pending {
             let why = Refused::new(ErrorCode::NodeStarting, "");
-            refuse(&mut pending.stream, self.own.member.node, &why);
+            refuse(&mut pending.stream, self.own.member.node, &why, &mut self.refusals);
         }
         log::info!(target: WHO, "the cluster has begun with {} data nodes", order.view.members().len());
         Formed { order, links, processes }
@@ -498,10 +559,11 @@ fn send(link: &mut Option<(TcpStream, Vec<u8>)>, frame: &[u8]) {
 }
 
 /// Refuses a connection, and closes it.
-fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused) {
+fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused, lines: &mut RateLimit) {
     if why.code != ErrorCode::NodeStarting {
         let from = stream.peer_addr().map_or_else(|why| why.to_string(), |address| address.to_string());
-        log::warn!(target: WHO, "{from} is refused: {} {}", why.code, why.detail);
+        let text = format_args!("{from} is refused: {} {}", why.code, why.detail);
+        lines.write(log::Level::Warn, WHO, text);
     }
     let refusal = match why.code {
         // API nodes are refused for that; data nodes understand it, too.

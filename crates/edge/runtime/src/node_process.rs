@@ -169,13 +169,14 @@ impl NodeProcess {
     {
         check(&settings);
         let descriptors = raise_to_hard_limit(Resource::Nofile);
-        let socket = bind(settings.listen)?;
+        let socket = bind(&settings)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         settings.peers.listen_at(address);
         let (links, processes) = if settings.others.is_empty() {
             Default::default()
         } else {
-            rustix::net::listen(&socket, BACKLOG).map_err(|why| not_listening(address, why.into()))?;
+            rustix::net::listen(&socket, BACKLOG)
+                .map_err(|why| not_listening(address, &settings, why.into()))?;
             socket.set_nonblocking(true).map_err(|why| why.to_string())?;
             let Formed { order, links, processes } = formation::form(&settings, &socket, &stop)?;
             settings.cluster_incarnation = order.cluster_incarnation;
@@ -350,7 +351,8 @@ impl Begun {
             remove_for_good(mark, &settings.files.observer)
                 .map_err(|why| format!("can't remove {}: {why}", mark.display()))?;
         }
-        rustix::net::listen(&self.socket, BACKLOG).map_err(|why| not_listening(*address, why.into()))?;
+        rustix::net::listen(&self.socket, BACKLOG)
+            .map_err(|why| not_listening(*address, settings, why.into()))?;
         let socket = self.socket.try_clone().map_err(out_of("descriptors"))?;
         let local = settings.listen_locally.as_deref().and_then(listen_locally);
         let is_local = local.is_some();
@@ -402,7 +404,8 @@ fn bring_to_disk(switchboard: &Switchboard, patience: Duration) {
 }
 
 /// Takes the address, without listening: connections are refused.
-fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+fn bind(settings: &ProcessSettings) -> Result<TcpListener, String> {
+    let address = settings.listen;
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let bound =
         rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).and_then(|socket| {
@@ -410,15 +413,21 @@ fn bind(address: SocketAddr) -> Result<TcpListener, String> {
             rustix::net::bind(&socket, &address)?;
             Ok(TcpListener::from(socket))
         });
-    bound.map_err(|why| not_listening(address, why.into()))
+    bound.map_err(|why| not_listening(address, settings, why.into()))
 }
 
-fn not_listening(address: SocketAddr, why: io::Error) -> String {
+fn not_listening(address: SocketAddr, settings: &ProcessSettings, why: io::Error) -> String {
     match why.kind() {
-        io::ErrorKind::AddrInUse => format!(
-            "can't listen on {address}: port {} is in use; choose another with --port (ServerPort)",
-            address.port()
-        ),
+        io::ErrorKind::AddrInUse => {
+            let port = address.port();
+            let remedy = if settings.others.is_empty() {
+                "choose another with --port (ServerPort)"
+            } else {
+                // The others look for it where they are configured to.
+                "choose another in the configuration file of all data nodes (ServerPort)"
+            };
+            format!("can't listen on {address}: port {port} is in use; {remedy}")
+        }
         _ => format!("can't listen on {address}: {why}"),
     }
 }

@@ -3,22 +3,27 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
 use vinga_key::ClusterKey;
 use vinga_mgm::{ManagementNode, ManagementSettings};
+use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
+use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
+use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U32, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, cold};
 
 /// Signals that each coordinator sends to each coordinator of the other nodes.
 const SIGNALS: u32 = 2_000;
@@ -110,6 +115,7 @@ impl Host for Talker {
                 assert_eq!(refuse.round, ROUND);
                 self.records.answers.lock().unwrap().push(Err(refuse.reason));
             }
+            Some(SignalNumber::EpochClaimReport) => cx.reject(frame, ErrorCode::UnexpectedSignal),
             signal => panic!("{signal:?} came"),
         }
     }
@@ -302,6 +308,178 @@ fn a_node_with_a_key_does_not_join_one_without() {
     let (first, _) = first.join().unwrap().expect("the other one has come");
     first.stop();
     second.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// A process that greets as the node with these settings: its first link, and whether it is accepted.
+fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) -> (TcpStream, bool) {
+    let hello = NodeHello {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: settings.cluster.clone(),
+        data_nodes: settings.data_nodes(),
+        heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
+        member: settings.view.member(settings.node).expect("a node knows itself").clone(),
+        process: process.clone(),
+        link: 0,
+    };
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let (receiver, sender) = (driver(NodeId(0)), driver(settings.node));
+    let mut request = Vec::new();
+    let number = SignalNumber::NodeHelloRequest;
+    cold::write(&mut FrameWriter::begin(&mut request, number, 0, receiver, sender, 0), &hello);
+    wait_until("somebody listens there", || TcpStream::connect(to).is_ok());
+    let mut link = TcpStream::connect(to).unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    link.write_all(&request).unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = link.read(&mut answer).expect("it is answered");
+    let answer = Frame::first(&answer[..count]).expect("a frame").expect("a whole one");
+    match answer.signal() {
+        Some(SignalNumber::NodeHelloConfirm) => (link, true),
+        Some(SignalNumber::NodeHelloRefuse) => {
+            let refusal: Refusal = cold::read(&answer).expect("it can be read");
+            assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::NodeIdInUse), "{refusal:?}");
+            (link, false)
+        }
+        signal => panic!("{signal:?} came"),
+    }
+}
+
+/// A node reports that it is connected to these, itself among them.
+fn report_connected(link: &mut TcpStream, node: NodeId, nodes: &[NodeId]) {
+    let nodes = nodes.iter().map(|&node| (node, Incarnation(u32::from(node.0)))).collect();
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let (receiver, sender) = (driver(NodeId(0)), driver(node));
+    let mut report = Vec::new();
+    let number = SignalNumber::NodesConnectedReport;
+    cold::write(
+        &mut FrameWriter::begin(&mut report, number, 0, receiver, sender, 0),
+        &NodesConnectedReport { nodes },
+    );
+    link.write_all(&report).unwrap();
+}
+
+/// From now on the system takes nothing for this connection any more, as if the machine had vanished.
+fn vanish(link: &TcpStream) {
+    // Returns 0: of each packet no byte is taken.
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut instruction };
+    let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (socket, value) = (link.as_raw_fd(), (&raw const filter).cast());
+    // SAFETY: the system copies the filter, which is valid during the call, and `size` is its size.
+    let result = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A start on a thread of its own.
+type Start = JoinHandle<Result<(NodeProcess, Arc<Records>), String>>;
+
+/// Starts a node on a thread of its own.
+fn begin(settings: ProcessSettings) -> Start {
+    thread::spawn(|| start(settings))
+}
+
+/// Waits for nodes that find each other, and stops them.
+fn await_and_stop(starts: Vec<Start>) {
+    wait_until("they find each other", || starts.iter().all(JoinHandle::is_finished));
+    let nodes: Vec<_> = starts.into_iter().map(|start| start.join().unwrap().expect("they begin")).collect();
+    nodes.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// Nothing closes the links of a machine that was switched off; its next start must be greeted all the same.
+#[test]
+fn a_machine_that_vanishes_before_the_first_view_may_come_back() {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let (link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
+    assert!(is_accepted);
+    vanish(&link);
+    await_and_stop(vec![first, begin(second)]);
+}
+
+/// Which links are missing is known to the two that miss them, and to the node with the lowest id.
+#[test]
+fn the_first_node_says_which_links_others_miss() {
+    let path = std::env::temp_dir().join(format!("vinga-formation-{}.log", std::process::id()));
+    let settings_of_log =
+        LogSettings { level: log::LevelFilter::Info, file: Some(path.clone()), stderr: false };
+    vinga_runtime::log::begin(&settings_of_log).expect("no other test logs");
+    let addresses = addresses(3);
+    let first = begin(settings(1, 1, &addresses));
+    let others = [2, 3].map(|node| settings(node, 1, &addresses));
+    let links = others.each_ref().map(|other| {
+        let (mut link, is_accepted) = greet(other, &ProcessIdentity::default(), addresses[0]);
+        assert!(is_accepted);
+        report_connected(&mut link, other.node, &[NodeId(1), other.node]);
+        link
+    });
+    let says = |text: &str| {
+        wait_until(text, || std::fs::read_to_string(&path).is_ok_and(|log| log.contains(text)));
+    };
+    says("data node 2 has not all links to data node 3 yet");
+    says("data node 3 has not all links to data node 2 yet");
+    // What others send is shown in one line.
+    let mut strange = settings(2, 1, &addresses);
+    strange.cluster = "a\nb".to_string();
+    assert!(start(strange).is_err());
+    says("the other node's is \"a\\nb\"");
+    drop(links);
+    await_and_stop([first].into_iter().chain(others.map(begin)).collect());
+    let _ = std::fs::remove_file(&path);
+}
+
+/// The one that is there is not disturbed, though both have counted the same number of starts.
+#[test]
+fn a_second_process_with_the_id_of_one_that_is_there_is_refused() {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let process = |process| ProcessIdentity { process, ..ProcessIdentity::default() };
+    let (mut link, is_accepted) = greet(&second, &process(1), addresses[0]);
+    assert!(is_accepted);
+    let (_, is_accepted) = greet(&second, &process(2), addresses[0]);
+    assert!(!is_accepted, "two processes have one id");
+    link.set_nonblocking(true).unwrap();
+    assert_eq!(link.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "the first one stays");
+    drop(link);
+    await_and_stop(vec![first, begin(second)]);
+}
+
+/// A data node that begins properly, and then sends such a frame: the other one goes on without it.
+fn goes_on_without_one_that_sends(signal: SignalNumber, sender: Address, receiver: Address) {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let (mut link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
+    assert!(is_accepted);
+    report_connected(&mut link, NodeId(2), &[NodeId(1), NodeId(2)]);
+    wait_until("the first one has begun", || first.is_finished());
+    let (first, records) = first.join().unwrap().expect("the second one is connected");
+    let mut wrong = Vec::new();
+    FrameWriter::begin(&mut wrong, signal, 1, receiver, sender, 0);
+    link.write_all(&wrong).unwrap();
+    // Everything that was sent before, and then the end.
+    let mut buffer = vec![0; 64 * 1024];
+    while link.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    wait_until("it has gone on", || !records.views.lock().unwrap().is_empty());
+    assert_eq!(*records.closed.lock().unwrap(), [2]);
+    assert_eq!(records.views.lock().unwrap()[&0], [1]);
+    first.stop();
+}
+
+#[test]
+fn a_data_node_whose_signal_a_block_rejects_is_given_up() {
+    let coordinator = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
+    goes_on_without_one_that_sends(SignalNumber::EpochClaimReport, coordinator(2), coordinator(1));
+}
+
+#[test]
+fn a_data_node_that_sends_orders_to_a_driver_is_given_up() {
+    let sender = Address::new(NodeId(2), BlockNumber::Agreement, 0);
+    let driver = Address::new(NodeId(1), BlockNumber::Driver, 0);
+    goes_on_without_one_that_sends(SignalNumber::StopNodeOrder, sender, driver);
 }
 
 /// A management node of the cluster of two nodes, at this address.

@@ -178,7 +178,7 @@ fn a_node_that_cannot_go_on_says_why_and_ends() {
     assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
     let (code, report, log) = node.end();
     assert_eq!((code, &report[..]), (Some(i32::from(EXIT_CANNOT_GO_ON)), ""));
-    let why = "error 1/Coordinator/1: the node can't go on: the disk of 145/Api/0 is broken";
+    let why = "error 1/Coordinator/1: the node can't go on: the disk of 145/Api/0 is broken (error 2305)";
     assert!(log.contains(why), "{log}");
     assert!(log.contains("info node: the node has stopped"), "{log}");
 }

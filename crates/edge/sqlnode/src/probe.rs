@@ -13,7 +13,7 @@ const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
 /// Makes a round trip to the data nodes; needs no table.
 const QUESTION: &str = "SELECT 1 FROM information_schema.VINGA_NODES LIMIT 1";
 
-/// Reports each connection of the pool, with `… not connected …` for those that are not.
+/// Reports each connection of the pool, and how it stands with each address of data nodes; see [`missing`].
 const STATUS: &str = "SHOW ENGINE VINGA STATUS";
 
 /// Access denied, with a password or without.
@@ -48,13 +48,88 @@ impl Running {
             answer
         });
         match asked {
-            Ok(status) if status.iter().flatten().any(|text| text.contains(": not connected")) => {
-                Reach::Cut("not all of its connections are there".to_owned())
-            }
-            Ok(_) => Reach::Connected,
+            Ok(status) => match status.iter().flatten().find_map(|text| missing(text)) {
+                Some(why) => Reach::Cut(why),
+                None => Reach::Connected,
+            },
             Err(SqlError::Server { number, .. }) if ACCESS_DENIED.contains(&number) => Reach::Unknown,
             Err(SqlError::Server { text, .. }) => Reach::Cut(text),
             Err(error @ SqlError::Lost(_)) => Reach::Cut(error.to_string()),
         }
+    }
+}
+
+/// Which data node one of the connections of the pool does not reach, by the text of the status:
+///
+/// ```text
+/// connection 0: node 146, incarnation of the cluster 00515ea217286f20
+///   data node 1: not connected, 0 reconnects
+///   data node 1: connected, 1 reconnects
+/// ```
+/// One of several addresses of a data node is enough. An address of which nobody knows where it leads does not count once a
+/// data node is connected: it may be one of an earlier cluster, or of a data node that the others go on without.
+fn missing(status: &str) -> Option<String> {
+    let sections =
+        status.split("\nconnection ").skip(1).map(|rest| rest.split("\n\n").next().unwrap_or(rest));
+    for section in sections {
+        let data_nodes: Vec<(&str, &str)> = section
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("data node ")?.split_once(": "))
+            .collect();
+        let is_connected = |state: &str| state.starts_with("connected");
+        let is_reached =
+            |who: &str| data_nodes.iter().any(|&(node, state)| node == who && is_connected(state));
+        if !data_nodes.iter().any(|(_, state)| is_connected(state)) {
+            return Some("it is connected to no data node".to_owned());
+        }
+        let lost = data_nodes
+            .iter()
+            .find(|(who, state)| state.starts_with("not connected") && *who != "unknown" && !is_reached(who));
+        if let Some((who, _)) = lost {
+            return Some(format!("it is not connected to data node {who}"));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    /// As `SHOW ENGINE VINGA STATUS` writes it (`crates/sql/engine/src/status.rs`).
+    fn status(connections: &[&[&str]]) -> String {
+        let mut text = "CONNECTIONS\naddresses of data nodes: 127.0.0.1:2202\nmade: 1 of 1\n".to_owned();
+        for (place, lines) in connections.iter().enumerate() {
+            text += &format!("connection {place}: node 146, incarnation of the cluster 00515ea217286f20\n");
+            for line in *lines {
+                text +=
+                    &format!("  data node {line}, 0 reconnects\n    error 4002 (Temporary): not connected\n");
+            }
+        }
+        text + "\nSESSIONS\nopen: 0\n\nLAST ERROR\n11 s ago: data node 7: not connected\n"
+    }
+
+    #[test]
+    fn one_address_of_each_data_node_is_enough() {
+        let both = ["1: not connected", "2: not connected", "1: connected", "2: connected"];
+        assert_eq!(missing(&status(&[&both])), None);
+        let spare =
+            ["1: connected", "1: not needed, by this address", "unknown: not needed, by this address"];
+        assert_eq!(missing(&status(&[&spare, &both])), None);
+    }
+
+    #[test]
+    fn an_address_that_leads_nowhere_does_not_matter() {
+        assert_eq!(missing(&status(&[&["1: connected", "unknown: not connected"]])), None);
+    }
+
+    #[test]
+    fn each_connection_reaches_all_data_nodes() {
+        let both = ["1: connected", "2: connected"];
+        let why = missing(&status(&[&both, &["1: connected", "2: not connected"]]));
+        assert_eq!(why.as_deref(), Some("it is not connected to data node 2"));
+        let why = missing(&status(&[&both, &["unknown: not connected"]]));
+        assert_eq!(why.as_deref(), Some("it is connected to no data node"));
+        assert_eq!(missing(&status(&[&both, &[]])).as_deref(), Some("it is connected to no data node"));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
 use vinga_key::NotProven;
-use vinga_runtime::exchange::{Exchange, frame};
+use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
@@ -53,6 +53,7 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
 }
 
 fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (code, detail): Refused) {
+    let detail = shown(&detail);
     log::warn!(target: WHO, "{from} is refused: {code} {detail}");
     let refusal = Refusal { request: 0, code: code as u16, detail };
     let _ = send(exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {

@@ -51,9 +51,9 @@ impl Cluster {
     /// Delivers what was held back, and holds nothing more of this pair.
     pub fn release(&mut self, from: Address, to: Address) {
         self.held.pairs.retain(|&pair| pair != (from, to));
-        for (node, _, bytes) in self.held.frames.extract_if(.., |(_, pair, _)| *pair == (from, to)) {
+        for (node, (from, _), bytes) in self.held.frames.extract_if(.., |(_, pair, _)| *pair == (from, to)) {
             if let Some(executor) = self.executors.get_mut(&node) {
-                executor.feed(&bytes, Origin::Peer).expect("peers are believed");
+                executor.feed(&bytes, Origin::Peer(from.node())).expect("a data node may send this");
             }
         }
         self.run();
@@ -63,7 +63,7 @@ impl Cluster {
     pub fn deliver_copies(&mut self, from: Address, to: Address) {
         for (node, pair, bytes) in &self.held.frames {
             if let Some(executor) = self.executors.get_mut(node).filter(|_| *pair == (from, to)) {
-                executor.feed(bytes, Origin::Peer).expect("peers are believed");
+                executor.feed(bytes, Origin::Peer(from.node())).expect("a data node may send this");
             }
         }
         self.run();

@@ -405,7 +405,7 @@ impl Cluster {
                 for &(to, lane) in &self.lanes[&node] {
                     let bytes = std::mem::take(executor.outbox().lane_mut(lane));
                     if !bytes.is_empty() {
-                        moved.push((to, bytes));
+                        moved.push((node, to, bytes));
                     }
                 }
                 for driver in [LaneId::DRIVER, LaneId::thread(1)] {
@@ -416,7 +416,7 @@ impl Cluster {
                     }
                 }
             }
-            for (to, bytes) in &mut moved {
+            for (_, to, bytes) in &mut moved {
                 self.held.keep(*to, bytes);
             }
             if moved.is_empty() && !is_served {
@@ -424,7 +424,7 @@ impl Cluster {
                 self.executors.values().for_each(|executor| executor.host().check_invariants(scrutiny));
                 return;
             }
-            for (to, bytes) in moved {
+            for (from, to, bytes) in moved {
                 if [API.node().0, OTHER_API.node().0].contains(&to) {
                     for frame in Frames(&bytes) {
                         if let Some(answer) = self.receive_range(&frame) {
@@ -437,7 +437,7 @@ impl Cluster {
                         }
                     }
                 } else if let Some(executor) = self.executors.get_mut(&to) {
-                    executor.feed(&bytes, Origin::Peer).expect("peers are believed");
+                    executor.feed(&bytes, Origin::Peer(NodeId(from))).expect("a data node may send this");
                 }
             }
         }

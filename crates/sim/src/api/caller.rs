@@ -318,5 +318,6 @@ fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &
         outcome_patience: Span(patience),
         way_patience: Span(patience.min(20_000_000)),
         hold_max: Span(random.u64(..1_000)),
+        attempt_patience: Span(random.u64(1_000..50_000)),
     }
 }

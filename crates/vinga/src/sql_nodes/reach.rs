@@ -2,6 +2,7 @@
 
 use super::folder;
 use crate::data_node;
+use crate::waiting::Waiting;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
@@ -28,23 +29,28 @@ const CLIENTS_MIN: usize = 2;
 /// # Errors
 /// A text: it does not, and why.
 pub fn wait(cluster: &Path, node: u16) -> Result<(), String> {
-    let begun = Instant::now();
+    let mut waiting = Waiting::begin();
     loop {
         let running = vinga_sqlnode::running(&folder(cluster, node));
         let Some(running) = running.map_err(|error| format!("SQL node {node}: {error}"))? else {
             let log = NodeFolder::at(folder(cluster, node)).log();
             return Err(format!("SQL node {node} has stopped; see its log, {}", log.display()));
         };
-        let waited = begun.elapsed();
+        let waited = waiting.elapsed();
         match running.reach() {
             Reach::Connected => return Ok(()),
             Reach::Cut(why) => {
                 let is_refused = why.contains(NO_FREE_NODE_ID);
                 if waited >= if is_refused { REFUSED_PATIENCE } else { PATIENCE } {
-                    let trouble =
-                        if is_refused { "no data node admits it" } else { "it reaches no data node" };
+                    let trouble = if is_refused {
+                        "no data node admits it"
+                    } else {
+                        "it does not reach the data nodes"
+                    };
                     return Err(format!("SQL node {node} runs, but {trouble}: {why}"));
                 }
+                waiting
+                    .say_if_long(|| format!("waiting until SQL node {node} reaches the data nodes: {why}"));
             }
             Reach::Unknown => {
                 wait_for_client(cluster, node, running.pid);

@@ -9,6 +9,7 @@ use crate::data::{self, DataOptions};
 use crate::data_node::{self, EarlierRun, LOOK_PAUSE};
 use crate::management_node;
 use crate::mgm;
+use crate::waiting::Waiting;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga_config::data_nodes::DataNodes;
@@ -158,27 +159,24 @@ fn refuse_returns(cluster: &Path, found: &[(u8, Found)]) -> Result<(), String> {
 
 /// Whether a node runs. Waits for one that ends at this moment.
 fn look(folder: &NodeFolder) -> Result<Found, String> {
-    let begun = Instant::now();
+    let mut waiting = Waiting::begin();
     loop {
         let running = folder.running();
         let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
         let Some(pid) = running else { return Ok(Found::Ended) };
         let Some(address) = folder.address() else { return Ok(Found::Starting) };
         let Err(why) = data_node::probe(folder) else { return Ok(Found::Ready(address)) };
-        if begun.elapsed() >= PATIENCE {
-            return Err(format!(
-                "the data node in {} runs (process {pid}), but does not answer: {why}; see its log, {}",
-                folder.path().display(),
-                folder.log().display()
-            ));
+        if waiting.elapsed() >= PATIENCE {
+            return Err(data_node::no_answer(folder, pid, &why));
         }
+        waiting.say_if_long(|| format!("waiting: {}", data_node::no_answer(folder, pid, &why)));
         std::thread::sleep(LOOK_PAUSE);
     }
 }
 
 /// Waits until all nodes of the cluster are ready; returns their addresses.
 fn wait(started: &mut Started, wanted: &Wanted<'_>) -> Result<Vec<(u8, String)>, String> {
-    let begun = Instant::now();
+    let mut waited = Waiting::begin();
     let mut ready: Vec<(u8, String)> = Vec::new();
     loop {
         started.check()?;
@@ -203,14 +201,20 @@ fn wait(started: &mut Started, wanted: &Wanted<'_>) -> Result<Vec<(u8, String)>,
             ready.sort_unstable();
             return Ok(ready);
         }
-        if begun.elapsed() >= PATIENCE {
+        let (longest, missing) = (PATIENCE.as_secs(), missing.join(", "));
+        let logs = wanted.cluster.join("node-*/vinga.log");
+        if waited.elapsed() >= PATIENCE {
             return Err(format!(
-                "not ready after {} s: data node {}; their logs: {}",
-                PATIENCE.as_secs(),
-                missing.join(", "),
-                wanted.cluster.join("node-*/vinga.log").display()
+                "not ready after {longest} s: data node {missing}; their logs: {}",
+                logs.display()
             ));
         }
+        waited.say_if_long(|| {
+            format!(
+                "waiting, for {longest} s at most, until data node {missing} is ready; the logs: {}",
+                logs.display()
+            )
+        });
         std::thread::sleep(LOOK_PAUSE);
     }
 }

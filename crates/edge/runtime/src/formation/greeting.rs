@@ -7,7 +7,7 @@ use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 pub(crate) use crate::exchange::frame;
-use crate::exchange::{self, FRAME_BYTES_MAX};
+use crate::exchange::{self, FRAME_BYTES_MAX, shown};
 
 /// Why nothing comes of a greeting.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,13 +20,14 @@ pub(crate) struct Refused {
 
 impl From<(ErrorCode, String)> for Refused {
     fn from((code, detail): (ErrorCode, String)) -> Self {
-        Refused { code, detail, refusal: None }
+        Refused::new(code, detail)
     }
 }
 
 impl Refused {
-    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Refused { code, detail: detail.into(), refusal: None }
+    /// The detail may have something in it that the other node has sent.
+    pub fn new(code: ErrorCode, detail: impl AsRef<str>) -> Self {
+        Refused { code, detail: shown(detail.as_ref()), refusal: None }
     }
 }
 

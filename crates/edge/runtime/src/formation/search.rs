@@ -1,6 +1,7 @@
 //! The side that connects: the data node with the greater id opens all links to the one with the lower id.
 
 use super::greeting::{self, Refused};
+use super::silence;
 use crate::settings::OtherDataNode;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -26,11 +27,13 @@ pub(crate) struct NotFound {
     pub is_final: bool,
     /// The data nodes have begun without this one.
     pub is_too_late: bool,
+    /// Another process runs as this node.
+    pub is_in_use: bool,
 }
 
 impl From<io::Error> for NotFound {
     fn from(why: io::Error) -> Self {
-        NotFound { why: why.to_string(), is_final: false, is_too_late: false }
+        NotFound { why: why.to_string(), is_final: false, is_too_late: false, is_in_use: false }
     }
 }
 
@@ -47,7 +50,8 @@ impl From<Refused> for NotFound {
                 | E::KeyRequired
         );
         let why = format!("{code} {detail}").trim_end().to_string();
-        NotFound { why, is_final, is_too_late: code == E::NotInTheView }
+        let is_too_late = code == E::NotInTheView;
+        NotFound { why, is_final, is_too_late, is_in_use: code == E::NodeIdInUse }
     }
 }
 
@@ -90,6 +94,7 @@ fn greet(
 ) -> Result<(NodeHello, TcpStream, Vec<u8>), NotFound> {
     let mut stream = TcpStream::connect_timeout(&other.address, PATIENCE)?;
     stream.set_nodelay(true)?;
+    silence::watch(&stream)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     if let Some(key) = key {
         let driver = Address::new(own.member.node, BlockNumber::Driver, 0);

@@ -197,8 +197,9 @@ impl<H: Host> Worker<H> {
                 }
             }
             Some(SignalNumber::StopNodeOrder) => {
-                let StopNodeOrder { reason, .. } = cold::read(frame).expect("blocks send whole orders");
-                log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
+                let StopNodeOrder { reason, error } = cold::read(frame).expect("blocks send whole orders");
+                let number = if error == 0 { String::new() } else { format!(" (error {error})") };
+                log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}{number}");
                 self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),

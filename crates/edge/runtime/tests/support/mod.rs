@@ -150,7 +150,8 @@ impl Host for EchoHost {
             },
             SignalNumber::OutcomesSeenOrder => panic!("as the client requested"),
             SignalNumber::DisconnectOrder => {
-                cx.stop_node(format_args!("the disk of {} is broken", frame.sender()));
+                let why = format_args!("the disk of {} is broken", frame.sender());
+                cx.stop_node_for(ErrorCode::Partitioned as u16, why);
             }
             SignalNumber::HeartbeatRequest => {
                 // SAFETY: it is not sound; the thread crashes by it, as the client requested.

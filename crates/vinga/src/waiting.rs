@@ -1,0 +1,70 @@
+//! Waiting for a node on this machine. It is said what for, if it lasts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+use vinga_runtime::say;
+
+/// After this time people want to know what is waited for.
+const LONG: Duration = Duration::from_secs(2);
+
+/// A wait that has begun.
+pub struct Waiting {
+    begun: Instant,
+    is_said: bool,
+}
+
+impl Waiting {
+    /// Begins to wait.
+    pub fn begin() -> Self {
+        Waiting { begun: Instant::now(), is_said: false }
+    }
+
+    /// For how long it has been waited.
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Says what is waited for, once, if it has lasted long.
+    pub fn say_if_long(&mut self, what: impl FnOnce() -> String) {
+        if !self.is_said && self.elapsed() >= LONG {
+            say!("{}", what());
+            self.is_said = true;
+        }
+    }
+}
+
+/// The process, and that it is suspended if it is: it does nothing then.
+pub fn name_process(pid: i32) -> String {
+    if is_suspended(pid) {
+        format!("process {pid} is suspended, 'kill -CONT {pid}' lets it go on")
+    } else {
+        format!("process {pid}")
+    }
+}
+
+fn is_suspended(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The second field is the program's name, in parentheses, and may hold anything.
+    text.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_is_suspended_is_called_so() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("it is there");
+        let pid = child.id() as i32;
+        assert_eq!(name_process(pid), format!("process {pid}"));
+        kill_process(Pid::from_raw(pid).expect("a process"), Signal::STOP).expect("it runs");
+        while !is_suspended(pid) {
+            std::thread::yield_now();
+        }
+        assert!(name_process(pid).ends_with(&format!("'kill -CONT {pid}' lets it go on")));
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    }
+}
