@@ -7,12 +7,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use support::Node;
 use support::folder::{said, vinga};
-use support::{Node, hello};
 use tempfile::TempDir;
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
-use vinga_rig::raw::{greeting, read_to_close};
+use vinga_rig::raw::{greeting, hello, read_to_close};
 
 /// A folder with keys.
 struct Keys(TempDir);

@@ -311,7 +311,14 @@ mod tests {
     fn a_management_node_knows_itself_and_the_data_nodes() {
         let text = format!("[ndb_mgmd]\n{DATA}");
         let found = configuration(&text, None).expect("it is good");
-        let own = ManagementNode { node: 3, host: "localhost".into(), port: 1186, rank: 1, folder: None };
+        let own = ManagementNode {
+            node: 3,
+            host: "localhost".into(),
+            port: 1186,
+            rank: 1,
+            key_file: None,
+            folder: None,
+        };
         assert_eq!((found.own, found.cluster.as_str()), (own, "shop"));
         assert_eq!(found.data_nodes.all().iter().map(|node| node.node).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(found.warnings, Vec::<String>::new());
