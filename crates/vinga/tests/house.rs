@@ -371,3 +371,15 @@ fn clients_are_permissively_licensed() {
     assert!(is_permissive("MIT/Apache-2.0") && is_permissive("(MIT OR GPL-2.0-only) AND ISC"));
     assert!(!is_permissive("GPL-2.0-only") && !is_permissive("MIT AND GPL-2.0-only"));
 }
+
+/// The model of the rings is built seldom, and by itself: a module that is not for it would break it unnoticed.
+#[test]
+fn the_model_of_the_rings_sees_only_its_modules() {
+    let lib = fs::read_to_string(root().join("crates/edge/runtime/src/lib.rs")).expect("it is there");
+    let lines: Vec<&str> = lib.lines().collect();
+    let modules = lines.windows(2).filter_map(|pair| {
+        let name = pair[1].trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?;
+        (pair[0] != "#[cfg(not(loom))]").then_some(name)
+    });
+    assert_eq!(modules.collect::<Vec<_>>(), ["parker", "ring", "stop_request", "sync"]);
+}

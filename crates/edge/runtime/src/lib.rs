@@ -52,6 +52,7 @@ pub mod crash;
 pub mod exchange;
 #[cfg(not(loom))]
 pub mod files;
+#[cfg(not(loom))]
 mod formation;
 #[cfg(not(loom))]
 mod greeting;
