@@ -93,6 +93,7 @@ pub const EXPECTED: &[&str] = &[
     "batch refused because a data manager is congested",
     "further connection of a session that is being admitted",
     "transactions are rolled back for a schema change",
+    "view sent to an API node that has missed it",
     "waiter of a vanished row runs again",
     "waiting connection was closed with its session",
     "backup ends because its client is gone",

@@ -18,9 +18,16 @@ const SILENT_PERIODS: u64 = 4;
 
 impl Membership {
     pub(crate) fn on_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        frame.head::<HeartbeatBody>()?;
-        if let Some(served) = self.host.connected(frame.sender().node()) {
+        let (heartbeat, _) = frame.head::<HeartbeatBody>()?;
+        let api = frame.sender().node();
+        if let Some(served) = self.host.connected(api) {
             served.last_seen = cx.now();
+            // Its connection may have been on the way to its thread when the view was sent.
+            if heartbeat.view.get() < cx.view().number().0 {
+                cx.mark("view sent to an API node that has missed it");
+                let view = cx.view().clone();
+                self.send_view(cx, &view, [api]);
+            }
         }
         let body = HeartbeatBody { epoch: U64::new(self.epoch.0), view: U32::new(cx.view().number().0) };
         cx.frame(SignalNumber::HeartbeatConfirm, frame.sender()).put(&body);

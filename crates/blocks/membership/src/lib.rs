@@ -159,10 +159,10 @@ impl Membership {
         Some(())
     }
 
-    /// Sends a view to the API nodes that are connected to this data node.
-    fn send_view(&self, cx: &mut Context<'_>, view: &ClusterView) {
+    /// Sends a view to API nodes that are connected to this data node.
+    fn send_view(&self, cx: &mut Context<'_>, view: &ClusterView, to: impl IntoIterator<Item = NodeId>) {
         let view = view.for_api_nodes();
-        for api in self.host.all_connected() {
+        for api in to {
             let receiver = Address::new(api, BlockNumber::Api, 0);
             cold::write(&mut cx.frame(SignalNumber::ViewChangedOrder, receiver), &view);
         }
@@ -203,7 +203,7 @@ impl Block for Membership {
             }
         }
         self.follow_president(cx, change);
-        self.send_view(cx, &change.new);
+        self.send_view(cx, &change.new, self.host.all_connected());
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

@@ -397,7 +397,6 @@ impl Client {
             SignalNumber::HeartbeatConfirm => {
                 let (body, _) = frame.head::<HeartbeatBody>()?;
                 net.note_epoch(body.epoch.get());
-                net.view = net.view.max(body.view.get());
                 Some(())
             }
             SignalNumber::ViewChangedOrder => {

@@ -232,7 +232,7 @@ impl ApiNodeBody {
 pub struct HeartbeatBody {
     /// The newest epoch that the sender knows.
     pub epoch: U64,
-    /// The newest view that the sender knows.
+    /// The newest view that the sender has. A data node sends its own to an API node that has an older one.
     pub view: U32,
 }
 
