@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use support::Node;
 use support::folder::{said, vinga};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ impl Keys {
     }
 }
 
-fn node_with(key: &PathBuf) -> Node {
+fn node_with(key: &Path) -> Node {
     Node::start(&[&format!("ClusterKeyFile={}", key.display())])
 }
 
