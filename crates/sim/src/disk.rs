@@ -94,6 +94,8 @@ pub struct Disk {
     tickets: u64,
     /// When the last task on a file is done.
     busy_until: BTreeMap<FileName, Time>,
+    /// Files of which a write or flush has failed since the node has started: nothing is written to them any more.
+    failed: BTreeSet<FileName>,
     faults: Faults,
     corruptions: Vec<Corruption>,
     has_failed: bool,
@@ -113,6 +115,7 @@ impl Disk {
             under_way: BTreeMap::new(),
             tickets: 0,
             busy_until: BTreeMap::new(),
+            failed: BTreeSet::new(),
             faults: Faults {
                 kinds: BTreeSet::new(),
                 next: Time::MAX,
@@ -161,7 +164,9 @@ impl Disk {
         let UnderWay { thread, request } = self.under_way.remove(&ticket)?;
         self.busy_until.retain(|_, until| *until > now);
         self.meet_faults(now);
-        let result = if self.fails(&request.task) {
+        let result = if self.is_refused(&request) {
+            Err((FileErrorKind::Failed, "an earlier write or flush of it has failed"))
+        } else if self.fails(&request.task) {
             self.has_failed = true;
             self.fail(&request);
             Err((FileErrorKind::Failed, "the disk has failed"))
@@ -183,7 +188,8 @@ impl Disk {
         let mut stopped: BTreeSet<FileName> = BTreeSet::new();
         for UnderWay { request, .. } in std::mem::take(&mut self.under_way).into_values() {
             // It was not begun if one before it is not done.
-            let is_begun = !names_of(&request).any(|name| stopped.contains(&name));
+            let is_begun =
+                !names_of(&request).any(|name| stopped.contains(&name)) && !self.is_refused(&request);
             let is_done = is_begun && random.u32(..of) < done;
             // A write that is not done may be done in part: its atoms are kept or lost like those of others.
             if is_done || is_begun && is_write(&request.task) {
@@ -201,6 +207,7 @@ impl Disk {
             self.corrupt(self.now);
         }
         self.busy_until.clear();
+        self.failed.clear();
         (self.faults.slow, self.faults.failing) = ((1, 0), 0);
     }
 
@@ -229,6 +236,7 @@ impl Disk {
         self.files.clear();
         self.under_way.clear();
         self.busy_until.clear();
+        self.failed.clear();
         self.corruptions.clear();
     }
 
@@ -260,8 +268,12 @@ impl Disk {
             }
             FileTask::Flush => self.files.get_mut(&file).ok_or(missing)?.flush(),
             FileTask::Allocate { bytes } => self.files.entry(file).or_default().allocate(*bytes),
-            FileTask::Remove => drop(self.files.remove(&file)),
+            FileTask::Remove => {
+                self.files.remove(&file);
+                self.failed.remove(&file);
+            }
             FileTask::Rename { to } => {
+                self.failed.retain(|name| *name != file && name != to);
                 let contents = self.files.remove(&file).ok_or(missing)?;
                 self.files.insert(*to, contents);
             }
@@ -306,9 +318,15 @@ impl Disk {
         }
     }
 
+    /// Whether a task is refused because one before it has failed: whoever has sent several relies on that a later one
+    /// is not on the disk without those before it. So do the threads of a real node (`vinga_runtime::files`).
+    fn is_refused(&self, request: &FileRequest) -> bool {
+        changes_contents(&request.task) && self.failed.contains(&request.file)
+    }
+
     /// Whether the disk fails at this task.
     fn fails(&mut self, task: &FileTask) -> bool {
-        let may_fail = is_write(task) || matches!(task, FileTask::Read { .. } | FileTask::Flush);
+        let may_fail = changes_contents(task) || matches!(task, FileTask::Read { .. });
         let fails = may_fail && self.faults.failing > 0;
         self.faults.failing -= u32::from(fails);
         fails
@@ -317,6 +335,9 @@ impl Disk {
     /// What a task that fails leaves: reads may see what was written, but no flush will bring it to the disk any more.
     fn fail(&mut self, request: &FileRequest) {
         let is_seen = self.random.bool();
+        if changes_contents(&request.task) {
+            self.failed.insert(request.file);
+        }
         let Some(contents) = self.files.get_mut(&request.file) else { return };
         match &request.task {
             FileTask::Write { offset, data } if is_seen => contents.write(*offset, data.0.clone()),
@@ -342,6 +363,11 @@ impl Disk {
 
 fn is_write(task: &FileTask) -> bool {
     matches!(task, FileTask::Write { .. } | FileTask::Fill { .. })
+}
+
+/// Whether what is on the disk of a file, or is to be there, is different behind it.
+fn changes_contents(task: &FileTask) -> bool {
+    is_write(task) || matches!(task, FileTask::Flush)
 }
 
 /// The files that a task is about: a rename is a task on two.

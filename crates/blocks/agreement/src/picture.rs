@@ -98,8 +98,8 @@ impl<'a> Picture<'a> {
     }
 
     /// The members of a set that are to go on: all reach each other, they can be a cluster by themselves, they are as many
-    /// as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the result. `None`
-    /// if no such set is found.
+    /// as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the result.
+    /// `None` if no such set is found.
     ///
     /// Leaves out one after the other: always the one that reaches the fewest, the youngest of several, but never the
     /// last one of a node group, or with coordinators. That may miss the largest set if links fail all over the place, but

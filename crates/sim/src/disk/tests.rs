@@ -238,6 +238,32 @@ fn names_are_durable_when_confirmed_and_left_to_chance_before() {
 }
 
 #[test]
+fn nothing_is_written_behind_a_write_or_flush_that_has_failed() {
+    for (seed, failing) in
+        (0..).zip([write(0, 1, 1), FileTask::Flush, FileTask::Fill { offset: 0, bytes: SECTOR }])
+    {
+        let mut rig = Rig::new(seed);
+        for number in [1, 2] {
+            rig.run(redo(number), FileTask::Allocate { bytes: 2 * SECTOR }).unwrap();
+        }
+        rig.disk.faults.failing = 1;
+        rig.ask(redo(1), failing);
+        // They are on their way when it fails.
+        rig.ask(redo(1), write(1, 1, 2));
+        rig.ask(redo(1), FileTask::Flush);
+        for _ in 0..3 {
+            assert_eq!(rig.next().unwrap().result.unwrap_err().kind, FileErrorKind::Failed);
+        }
+        assert_eq!(rig.bytes(redo(1), 1, 1), vec![0; SECTOR_BYTES], "reads are carried out");
+        rig.run(redo(2), write(0, 1, 3)).expect("other files are written");
+        let error = rig.run(redo(1), write(1, 1, 2)).unwrap_err();
+        assert_eq!(error.text, "write redo/000-00000001.redo: an earlier write or flush of it has failed");
+        rig.crash(&mut Rng::with_seed(seed));
+        rig.run(redo(1), write(1, 1, 2)).expect("until the node starts again");
+    }
+}
+
+#[test]
 fn what_a_flush_has_failed_to_write_may_be_lost_although_the_next_one_succeeds() {
     let mut losses = 0;
     for seed in 0..200 {
@@ -247,17 +273,19 @@ fn what_a_flush_has_failed_to_write_may_be_lost_although_the_next_one_succeeds()
         rig.disk.faults.failing = 1;
         let failed = rig.run(redo(1), FileTask::Flush).unwrap_err();
         assert_eq!(failed.kind, FileErrorKind::Failed);
-        rig.run(redo(1), FileTask::Flush).unwrap();
-        assert_eq!(rig.bytes(redo(1), 0, 1), vec![1; SECTOR_BYTES], "reads see it");
+        // The file is opened again by its new name: nothing is known of the failure.
+        rig.run(redo(1), FileTask::Rename { to: redo(2) }).unwrap();
+        rig.run(redo(2), FileTask::Flush).unwrap();
+        assert_eq!(rig.bytes(redo(2), 0, 1), vec![1; SECTOR_BYTES], "reads see it");
         let mut random = Rng::with_seed(seed);
         let is_rewritten = random.bool();
         if is_rewritten {
-            rig.run(redo(1), write(0, 1, 2)).unwrap();
-            rig.run(redo(1), FileTask::Flush).unwrap();
-            assert_eq!(rig.bytes(redo(1), 0, 1), vec![2; SECTOR_BYTES]);
+            rig.run(redo(2), write(0, 1, 2)).unwrap();
+            rig.run(redo(2), FileTask::Flush).unwrap();
+            assert_eq!(rig.bytes(redo(2), 0, 1), vec![2; SECTOR_BYTES]);
         }
         rig.crash(&mut random);
-        let left = rig.bytes(redo(1), 0, 1);
+        let left = rig.bytes(redo(2), 0, 1);
         losses += u32::from(left[0] == 0);
         assert!(!is_rewritten || left == vec![2; SECTOR_BYTES]);
     }

@@ -338,6 +338,13 @@ fn while_many_rows_change_together() {
             let said = kill(&servers, how, &[], statement, Duration::from_micros(random.u64(0..30_000)));
             let now = session.lines(all);
             match fate(&said, statement) {
+                // The server may answer that no row had to be changed, if it is killed while it estimates a range.
+                Fate::Done
+                    if statement.contains(" WHERE id > ")
+                        && said.as_ref().is_ok_and(|answer| answer.affected == 0) =>
+                {
+                    assert_eq!(now, old, "{how} {statement}");
+                }
                 Fate::Done => {
                     assert_eq!(said.as_ref().map(|answer| answer.affected).ok(), Some(*count), "{statement}");
                     assert_eq!(now, new, "{how} {statement}");

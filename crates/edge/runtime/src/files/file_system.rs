@@ -225,6 +225,11 @@ impl OpenFile {
         Ok((buffer, filled))
     }
 
+    /// Whether a write or flush of it has failed.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.get()
+    }
+
     /// Carries out a call that changes the file, unless one has failed before.
     fn unless_failed(&self, call: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         if self.has_failed.get() {

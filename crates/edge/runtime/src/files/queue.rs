@@ -221,8 +221,10 @@ impl State {
         self.look_at(done.file);
         self.forget_if_unused(done.file);
         while self.open > open_max {
-            let open = self.files.iter().filter(|(_, queue)| queue.open.is_some());
-            let (&oldest, _) = open.min_by_key(|(_, queue)| queue.used).expect("some are open");
+            // One that has failed is kept: by that it is known that nothing may be written to it any more.
+            let may_close = |queue: &FileQueue| queue.open.as_ref().is_some_and(|open| !open.has_failed());
+            let open = self.files.iter().filter(|(_, queue)| may_close(queue));
+            let Some((&oldest, _)) = open.min_by_key(|(_, queue)| queue.used) else { break };
             closed.extend(self.files.get_mut(&oldest).and_then(|queue| queue.open.take()));
             self.open -= 1;
             self.forget_if_unused(oldest);
