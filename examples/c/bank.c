@@ -2,7 +2,7 @@
  * A first session with the C interface: blocking calls, one after the other.
  *
  *     cc -std=c99 -o bank bank.c -lvinga
- *     ./bank 127.0.0.1:2202
+ *     ./bank unix:vinga-cluster/node-1/vinga.sock
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
     int error;
 
     check(NULL, vinga_cluster_new(&cluster));
-    check(cluster, vinga_connect(cluster, argc > 1 ? argv[1] : "127.0.0.1:2202"));
+    check(cluster, vinga_connect(cluster, argc > 1 ? argv[1] : "unix:vinga-cluster/node-1/vinga.sock"));
     printf("libvinga %s, node %u\n", vinga_version(), vinga_node_id(cluster));
     table = create(cluster);
 

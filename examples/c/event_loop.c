@@ -5,7 +5,7 @@
  * and the loop looks after the others.
  *
  *     cc -std=c99 -o event_loop event_loop.c -lvinga
- *     ./event_loop 127.0.0.1:2202
+ *     ./event_loop unix:vinga-cluster/node-1/vinga.sock
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     one.kind = VINGA_I64;
     one.as.i64 = 1;
     check(NULL, vinga_cluster_new(&cluster));
-    wait = vinga_connect_start(&error, cluster, argc > 1 ? argv[1] : "127.0.0.1:2202");
+    wait = vinga_connect_start(&error, cluster, argc > 1 ? argv[1] : "unix:vinga-cluster/node-1/vinga.sock");
     while (wait != 0)
         wait = vinga_connect_cont(&error, cluster, wait_for(cluster));
     check(cluster, error);

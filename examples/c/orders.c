@@ -4,7 +4,7 @@
  * another connection, on a thread of its own, is notified of each change.
  *
  *     cc -std=c99 -pthread -o orders orders.c -lvinga
- *     ./orders 127.0.0.1:2202
+ *     ./orders unix:vinga-cluster/node-1/vinga.sock
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -280,7 +280,7 @@ static void change_schema(const char *address)
 
 int main(int argc, char **argv)
 {
-    const char *address = argc > 1 ? argv[1] : "127.0.0.1:2202";
+    const char *address = argc > 1 ? argv[1] : "unix:vinga-cluster/node-1/vinga.sock";
     vinga_statistics *statistics;
     uint64_t customers;
     unsigned sent;

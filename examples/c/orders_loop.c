@@ -4,7 +4,7 @@
  * one has to wait.
  *
  *     cc -std=c99 -o orders_loop orders_loop.c -lvinga
- *     ./orders_loop 127.0.0.1:2202
+ *     ./orders_loop unix:vinga-cluster/node-1/vinga.sock
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
     uint64_t id;
     unsigned up, down;
 
-    connect_both(argc > 1 ? argv[1] : "127.0.0.1:2202");
+    connect_both(argc > 1 ? argv[1] : "unix:vinga-cluster/node-1/vinga.sock");
     create();
     load();
     up = walk(3, 0);

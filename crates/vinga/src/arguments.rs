@@ -97,13 +97,22 @@ pub fn addresses_of(nodes: impl Iterator<Item = NodeFolder>) -> Option<String> {
     (!addresses.is_empty()).then(|| addresses.join(","))
 }
 
-/// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none.
+/// The Unix socket of a node if we may use it, else its TCP address with the cluster's key; `None` while it has none.
 pub fn nearest_address(node: &NodeFolder) -> Option<String> {
     use rustix::fs::Access;
     let may_use = rustix::fs::access(node.socket(), Access::READ_OK | Access::WRITE_OK).is_ok();
     // The address is written last: with it the socket is ready, too.
     let address = node.address()?;
-    Some(node.local_address().filter(|_| may_use).unwrap_or(address))
+    Some(node.local_address().filter(|_| may_use).unwrap_or_else(|| with_key(node, &address)))
+}
+
+/// A list of addresses of a node, or of nodes of the same cluster, by TCP, as clients give it: with the cluster's key before
+/// them, if it has one.
+pub fn with_key(node: &NodeFolder, addresses: &str) -> String {
+    match node.last_start().and_then(|start| start.key) {
+        Some(key) => format!("key={},{addresses}", key.display()),
+        None => addresses.to_owned(),
+    }
 }
 
 /// The paths of MariaDB and the storage engine.

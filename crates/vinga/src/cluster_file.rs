@@ -1,6 +1,7 @@
 //! The configuration file of a cluster of several data nodes on this machine: `config.ini` in the cluster's folder.
 //!
-//! `vinga up` writes it when it makes such a cluster, and keeps it from then on: users may change parameters in it.
+//! `vinga up` writes it when it makes such a cluster, and keeps it from then on: users may change parameters in it. Beside it
+//! is the cluster's key, `cluster.key`, also of a cluster of one data node.
 
 use crate::data;
 use std::fmt::Write as _;
@@ -10,6 +11,7 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use vinga_config::file::ConfigFile;
+use vinga_key::ClusterKey;
 
 /// The port of the first data node, unless another one is named or it is in use.
 const PORT: u16 = 2202;
@@ -26,6 +28,21 @@ const ANY_TRIES: usize = 10_000;
 
 /// Where the nodes of a cluster on one machine listen.
 const HOST: &str = "127.0.0.1";
+
+/// The file of the key of a cluster on this machine, by an absolute path; makes it if there is none. The cluster's folder is
+/// there.
+///
+/// # Errors
+/// A text: the file can't be made.
+pub fn cluster_key(cluster: &Path) -> Result<PathBuf, String> {
+    let file = cluster.join("cluster.key");
+    let made = match ClusterKey::make(&file) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    };
+    let place = made.and_then(|()| file.canonicalize());
+    place.map_err(|error| format!("cannot make the cluster's key, {}: {error}", file.display()))
+}
 
 /// The cluster's file.
 pub struct ClusterFile {
@@ -125,13 +142,14 @@ pub struct LockedFile<'a> {
 impl LockedFile<'_> {
     /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given data nodes have that one
     /// and those behind it, or all nodes any free ones if it is 0; else the first free ones from 2202 on. Management nodes have
-    /// free ones from 1186 on.
+    /// free ones from 1186 on. All of them have the cluster's key, which is made.
     ///
     /// # Errors
-    /// A text: there are no such ports, or the file can't be written.
+    /// A text: there are no such ports, or the file or that of the key can't be written.
     pub fn describe(&mut self, size: Size, port: Option<u16>, memory_bytes: u64) -> Result<(), String> {
         let ports = ports(size, port)?;
-        let text = text(size, &ports, memory_bytes);
+        let key = cluster_key(self.of.path.parent().unwrap_or(Path::new(".")))?;
+        let text = text(size, &ports, memory_bytes, &key);
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
         written.map_err(|error| self.of.failure("write", &error))
     }
@@ -208,14 +226,17 @@ fn data_ports(count: usize, first: Option<u16>) -> Result<Vec<u16>, String> {
     }
 }
 
-fn text(size: Size, ports: &[u16], memory_bytes: u64) -> String {
+fn text(size: Size, ports: &[u16], memory_bytes: u64, key: &Path) -> String {
     let Size { data_nodes, replicas, .. } = size;
+    let key = key.display();
     let mut text = format!(
         "# The nodes of this cluster. Written by 'vinga up', which keeps it from now on: parameters may be changed here\n\
          # and added (docs/configuration.md); they hold when nodes are started.\n\
          [ndbd default]\n\
          NoOfReplicas={replicas}\n\
          HostName={HOST}\n\
+         # Whoever connects by TCP proves this key: key={key} before the addresses.\n\
+         ClusterKeyFile={key}\n\
          # Several data nodes keep nothing on disk in this version.\n\
          Diskless=yes\n"
     );
@@ -231,7 +252,7 @@ fn text(size: Size, ports: &[u16], memory_bytes: u64) -> String {
             write!(
                 text,
                 "\n# Decides which data nodes go on when they lose each other.\n[ndb_mgmd]\nNodeId={node}\n\
-                 HostName={HOST}\nPortNumber={port}\n"
+                 HostName={HOST}\nPortNumber={port}\nClusterKeyFile={key}\n"
             )
         };
     }
@@ -263,6 +284,8 @@ mod tests {
         let configuration = Configuration::new(Some(&read), &flags, &this_machine()).expect("it is good");
         assert_eq!(configuration.warnings, Vec::<String>::new());
         assert_eq!(configuration.parameters.integer(Parameter::DataMemory), 2 << 30);
+        let key = configuration.parameters.text(Parameter::ClusterKeyFile).expect("it has a key");
+        assert!(key.starts_with('/') && ClusterKey::read(Path::new(key)).is_ok(), "{key}");
         let nodes = &configuration.data_nodes;
         assert_eq!((nodes.all().len(), nodes.replicas(), nodes.groups()), (4, 2, 2));
         let mut ports: Vec<u16> = nodes.all().iter().map(|node| node.port).collect();

@@ -255,6 +255,7 @@ fn run_node(
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
+    let key = configuration.parameters.text(Parameter::ClusterKeyFile).map(PathBuf::from);
     let assembly = match &folder {
         Some(folder) => {
             if source == Source::Nothing {
@@ -285,13 +286,14 @@ fn run_node(
         }
     }
     let announced = folder.clone();
+    let key = key.as_deref();
     let cause = assembly.run(|process| {
         let data = match has_disk {
             true => KeptData::OnDisk { restored: process.restored().map(in_words) },
             false => KeptData::InMemory,
         };
         if let Some(folder) = &announced
-            && let Err(error) = folder.announce(&process.address().to_string(), VERSION, Some(&data))
+            && let Err(error) = folder.announce(&process.address().to_string(), VERSION, key, Some(&data))
         {
             ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
         }

@@ -3,6 +3,7 @@
 
 use crate::admin::redo;
 use crate::arguments::nearest_address;
+use crate::cluster_file::cluster_key;
 use crate::data::{self, DataOptions};
 use crate::database_note::DatabaseNote;
 use crate::numbered;
@@ -121,11 +122,16 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         Origin::Flag | Origin::Line { .. } => wanted.port,
     };
 
+    let mut parameters = parameters(wanted, port);
+    if configuration.parameters.origin(Parameter::ClusterKeyFile) == &Origin::Default {
+        let key = cluster_key(&wanted.cluster)?;
+        parameters.push((Parameter::ClusterKeyFile.name().to_owned(), key.display().to_string()));
+    }
     let begun = Instant::now();
     let log_bytes = folder.log_bytes();
     let is_kept = note.exists()?;
     let mut child =
-        spawn(&folder, wanted, port, is_kept).map_err(|e| fail("cannot start a data node in", e))?;
+        spawn(&folder, wanted, &parameters, is_kept).map_err(|e| fail("cannot start a data node in", e))?;
     let address = wait(&folder, log_bytes, &mut child, has_disk);
     // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would notice that and stop,
     // unless the other has stopped by then.
@@ -187,8 +193,13 @@ fn parameters(wanted: &Wanted, port: Option<u16>) -> Vec<(String, String)> {
     wanted.parameters.iter().cloned().chain(port).collect()
 }
 
-/// Starts the node; `is_kept`: it must have a database in its folder.
-fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>, is_kept: bool) -> io::Result<Child> {
+/// Starts the node with these parameters; `is_kept`: it must have a database in its folder.
+fn spawn(
+    folder: &NodeFolder,
+    wanted: &Wanted,
+    parameters: &[(String, String)],
+    is_kept: bool,
+) -> io::Result<Child> {
     let mut command = command(folder)?;
     if is_kept {
         command.arg("--existing");
@@ -196,7 +207,7 @@ fn spawn(folder: &NodeFolder, wanted: &Wanted, port: Option<u16>, is_kept: bool)
     if let Some(config) = &wanted.config {
         command.arg("--config").arg(config);
     }
-    set(&mut command, &parameters(wanted, port));
+    set(&mut command, parameters);
     command.spawn()
 }
 

@@ -58,9 +58,10 @@ pub fn run(arguments: &MgmArguments) -> Result<(), String> {
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
+    let key = configuration.own.key_file.as_ref().map(Path::new);
     let result = vinga_mgm::run(settings, |node| {
         if let Some(folder) = &folder
-            && let Err(error) = folder.announce(&node.address().to_string(), VERSION, None)
+            && let Err(error) = folder.announce(&node.address().to_string(), VERSION, key, None)
         {
             ::log::error!(target: "node", "cannot write into {}: {error}", folder.path().display());
         }

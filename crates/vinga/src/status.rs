@@ -323,6 +323,7 @@ mod tests {
             address: "127.0.0.1:1".into(),
             since: "then".into(),
             version: "1".into(),
+            key: None,
             data: None,
         };
         let node = |name: &str, state| Node {

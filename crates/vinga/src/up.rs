@@ -8,7 +8,7 @@ mod started;
 
 pub use down::down;
 
-use crate::arguments::{FolderArgument, InstallationArguments, addresses_of, name_and_value};
+use crate::arguments::{FolderArgument, InstallationArguments, addresses_of, name_and_value, with_key};
 use crate::cluster_file::{ClusterFile, Size};
 use crate::data::ParameterArguments;
 use crate::data_node::{self, Found};
@@ -204,7 +204,10 @@ impl DataNodes<'_> {
                 address
             }
         };
-        let local_address = NodeFolder::new(self.cluster, 1).local_address();
+        let folder = NodeFolder::new(self.cluster, 1);
+        let address = with_key(&folder, &address);
+        say!("clients connect to {address}");
+        let local_address = folder.local_address();
         if let Some(address) = &local_address {
             say!("clients on this machine reach it faster by {address}");
         }

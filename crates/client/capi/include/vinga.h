@@ -224,6 +224,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_KEY_REQUIRED 20032
 /** The two ends of the connection do not have the same cluster key: give both the same file. */
 #define VINGA_ERROR_WRONG_KEY 20033
+/** Only the data node's user, root and users of the group LocalConnectionsGroup may connect by its Unix socket. */
+#define VINGA_ERROR_NOT_PERMITTED 20034
 /** The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there. */
 #define VINGA_ERROR_NO_DISK 20048
 /** The client has seen an epoch that this data node has not received yet. */

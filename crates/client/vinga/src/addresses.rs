@@ -30,7 +30,9 @@ pub fn parse(written: &str) -> Result<Written> {
     let (keys, addresses): (Vec<&str>, Vec<&str>) = pieces.partition(|piece| piece.starts_with(KEY));
     let key = match keys.as_slice() {
         [] => None,
-        [key] if key.len() > KEY.len() => Some(PathBuf::from(&key[KEY.len()..])),
+        [key, same @ ..] if key.len() > KEY.len() && same.iter().all(|other| other == key) => {
+            Some(PathBuf::from(&key[KEY.len()..]))
+        }
         [key] => return Err(bad(format!("'{key}': the path of the key's file is missing"))),
         more => return Err(bad(format!("{} keys are given, a cluster has one", more.len()))),
     };
@@ -90,6 +92,8 @@ mod tests {
         assert_eq!(written.key, Some(PathBuf::from("/a b/cluster.key")));
         assert_eq!(written.addresses, ["db1:2202"]);
         assert_eq!(parse("db1").expect("it is well-formed").key, None);
+        let lists = parse("key=/a,db1,key=/a,db2").expect("both have the same key");
+        assert_eq!((lists.key, lists.addresses.len()), (Some(PathBuf::from("/a")), 2));
     }
 
     #[test]

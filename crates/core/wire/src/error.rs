@@ -184,6 +184,8 @@ errors! {
         "The cluster has a key, which must be proven: name its file (key=FILE before the addresses, or ClusterKeyFile).";
     WrongKey = 20033, Usage,
         "The two ends of the connection do not have the same cluster key: give both the same file.";
+    NotPermitted = 20034, Usage,
+        "Only the data node's user, root and users of the group LocalConnectionsGroup may connect by its Unix socket.";
     NoDisk = 20048, Usage,
         "The cluster keeps nothing on disk (Diskless), so a commit can't wait until it is there.";
     EpochNotKnown = 20049, Temporary,

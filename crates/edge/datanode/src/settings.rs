@@ -117,11 +117,20 @@ fn hosting(plan: &ThreadPlan, streams: &[Range<u16>]) -> ThreadHosting {
     }
 }
 
+/// The number of a group of users that is given by its name or number.
+fn group(written: &str) -> Result<u32, String> {
+    if let Ok(number) = written.parse() {
+        return Ok(number);
+    }
+    let found = uzers::get_group_by_name(written).map(|group| group.gid());
+    found.ok_or_else(|| format!("LocalConnectionsGroup: this machine has no group of users named {written}"))
+}
+
 /// The settings of the edge.
 ///
 /// # Errors
 /// The address to listen on, or that of another data node, can't be resolved; or the data nodes can't all reach each
-/// other; or there is no cluster key where others could connect.
+/// other; or there is no cluster key where others could connect; or no such group of users.
 pub fn edge_settings(
     configuration: &Configuration,
     node: &NodeSettings,
@@ -140,6 +149,7 @@ pub fn edge_settings(
         key: key_of_node(configuration.parameters.text(Parameter::ClusterKeyFile), listen)?.map(Arc::new),
         listen,
         listen_locally: None,
+        local_group: configuration.parameters.text(Parameter::LocalConnectionsGroup).map(group).transpose()?,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
         files: files(configuration, folder),

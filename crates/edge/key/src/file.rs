@@ -2,7 +2,7 @@
 
 use crate::proof::{KEY_BYTES, random};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -49,17 +49,22 @@ impl ClusterKey {
         key.ok_or_else(|| format!("{name} holds no cluster key: {} hexadecimal digits", 2 * KEY_BYTES))
     }
 
-    /// Makes a key, and a file that holds it.
+    /// Makes a key, and a file that holds it: one that is complete whenever it is there.
     ///
     /// # Errors
     /// The system's: there is such a file, or its folder can't be written.
     pub fn make(path: &Path) -> io::Result<Self> {
         let key = ClusterKey(random()?);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+        // Several processes may make it at the same time: the first one's counts.
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(format!(".{}.new", std::process::id()));
+        let unfinished = Path::new(&unfinished);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(unfinished)?;
         let text: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        file.write_all(format!("{text}\n").as_bytes())?;
-        file.sync_all()?;
-        Ok(key)
+        let written = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all());
+        let made = written.and_then(|()| fs::hard_link(unfinished, path));
+        fs::remove_file(unfinished)?;
+        made.map(|()| key)
     }
 }
 
@@ -77,7 +82,6 @@ fn parse(text: &str) -> Option<ClusterKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -90,6 +94,7 @@ mod tests {
         assert_eq!(ClusterKey::make(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(format!("{made:?}"), "ClusterKey(…)");
         assert_ne!(ClusterKey::make(&folder.path().join("other")).unwrap(), made);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
     }
 
     #[test]

@@ -21,7 +21,9 @@
 //! direction, and for each side a word that says whether it sleeps. Its pages are allocated when they are first
 //! written.
 //!
-//! *Trust.* The client trusts the node. The node trusts nothing that the client can write: it reads each index once,
+//! *Trust.* Both sides ask the system whose process the other one is ([`credentials`]): the node admits those of its own
+//! user, of root, and of a group that its configuration names; the client takes a node of its own user, of root, or of the
+//! owner of the folder that the socket is in. From then on the client trusts the node. The node trusts nothing that the client can write: it reads each index once,
 //! checks it against the capacity, and copies bytes out before it examines them. A client that scribbles gets garbage
 //! into its own stream, or is disconnected.
 //!
@@ -39,6 +41,8 @@
 
 pub mod area;
 #[cfg(not(loom))]
+pub mod credentials;
+#[cfg(not(loom))]
 pub mod link;
 pub mod pipe;
 #[cfg(not(loom))]
@@ -46,6 +50,8 @@ pub mod socket;
 mod sync;
 pub mod time_slices;
 
+#[cfg(not(loom))]
+pub use credentials::Credentials;
 #[cfg(not(loom))]
 pub use link::{ClientLink, First, MEMORY, NodeLink, OFFER, receive_first};
 #[cfg(not(loom))]

@@ -17,7 +17,7 @@
 
 use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
-use crate::local_socket::LocalSocket;
+use crate::local_socket::{Accepted, LocalSocket};
 use crate::log::RateLimit;
 use crate::peer::Peer;
 use crate::poller::{Interest, Poller};
@@ -182,7 +182,15 @@ impl Listener {
     fn accept(&mut self, socket: u64) {
         for _ in 0..ACCEPTS_MAX {
             match self.accept_one(socket) {
-                Ok((stream, peer)) => self.welcome(stream, peer),
+                Ok(Accepted { stream, peer, is_permitted: true }) => self.welcome(stream, peer),
+                Ok(Accepted { stream, peer, is_permitted: false }) => {
+                    let place = self.find_place(Instant::now());
+                    let why = NotAdmitted::new(ErrorCode::NotPermitted, "");
+                    match place.filter(|&place| self.poller.add(&stream, place as u64, Interest::Read).is_ok()) {
+                        Some(place) => self.refuse(place, stream, peer, &why),
+                        None => self.send_refusal(&stream, peer, &why),
+                    }
+                }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if is_exhausted(&why) => return self.refuse_with_spare(socket, &why),
                 // The peer has closed the connection while it waited, or the network has a problem that is not ours.
@@ -192,21 +200,21 @@ impl Listener {
     }
 
     /// Accepts the next connection of one of the sockets and makes it non-blocking.
-    fn accept_one(&self, socket: u64) -> io::Result<(Socket, Peer)> {
+    fn accept_one(&self, socket: u64) -> io::Result<Accepted> {
         if socket == LOCAL_SOCKET {
             let local = self.local.as_ref().ok_or(ErrorKind::WouldBlock)?;
             return local.accept();
         }
         let (stream, peer) = self.socket.accept()?;
         prepare(&stream)?;
-        Ok((Socket::from(stream), Peer::Remote(peer)))
+        Ok(Accepted { stream: stream.into(), peer: Peer::Remote(peer), is_permitted: true })
     }
 
     /// No descriptor is left for a new connection: uses the spare one to refuse it.
     fn refuse_with_spare(&mut self, socket: u64, why: &io::Error) {
         self.lines.write(Level::Error, WHO, format_args!("no connection can be accepted: {why}"));
         self.spare = None;
-        if let Ok((stream, peer)) = self.accept_one(socket) {
+        if let Ok(Accepted { stream, peer, .. }) = self.accept_one(socket) {
             self.turn_away(
                 stream,
                 peer,

@@ -4,8 +4,8 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
-//!   node-1/vinga.start     the last start: where, when, which version, whether its data is on disk and what was restored;
-//!                          stays when the node stops
+//!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its data is
+//!                          on disk and what was restored; stays when the node stops
 //!   node-1/vinga.starting  how far the start of a data node is, or the phases of the last one (`start_progress`)
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
@@ -43,6 +43,8 @@ pub struct LastStart {
     pub since: String,
     /// The version of the program.
     pub version: String,
+    /// The file of the cluster's key, which those who connect by TCP have to prove; `None` if it has none.
+    pub key: Option<PathBuf>,
     /// What a data node keeps; `None` of other nodes.
     pub data: Option<KeptData>,
 }
@@ -175,14 +177,24 @@ impl NodeFolder {
         Ok(Some(file))
     }
 
-    /// Called when the node is ready, by the node itself or by the process that has started it.
+    /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of the
+    /// cluster's key, as the node has it in its configuration.
     ///
     /// # Errors
     /// The file system's.
-    pub fn announce(&self, address: &str, version: &str, data: Option<&KeptData>) -> io::Result<()> {
+    pub fn announce(
+        &self,
+        address: &str,
+        version: &str,
+        key: Option<&Path>,
+        data: Option<&KeptData>,
+    ) -> io::Result<()> {
         let since = humantime::format_rfc3339_seconds(SystemTime::now());
         let data = data.map(KeptData::lines).unwrap_or_default();
-        let start = format!("address={address}\nsince={since}\nversion={version}\n{data}");
+        // Those who read this are in other folders.
+        let key = key.map(std::path::absolute).transpose()?;
+        let key = key.map(|key| format!("key={}\n", key.display())).unwrap_or_default();
+        let start = format!("address={address}\nsince={since}\nversion={version}\n{key}{data}");
         Self::replace(&self.start_file(), &start)?;
         // This file is written last: it is what processes that wait for the node look for.
         Self::replace(&self.address_file(), &format!("{address}\n"))
@@ -211,6 +223,7 @@ impl NodeFolder {
             address: field("address")?,
             since: field("since")?,
             version: field("version")?,
+            key: field("key").map(PathBuf::from),
             data,
         })
     }
@@ -336,7 +349,7 @@ mod tests {
         assert_eq!(folder.running().unwrap(), None);
         let lock = folder.occupy().unwrap().expect("the lock is free");
         let restored = KeptData::OnDisk { restored: Some("5 rows".to_owned()) };
-        folder.announce("127.0.0.1:2202", "1.2.3", Some(&restored)).unwrap();
+        folder.announce("127.0.0.1:2202", "1.2.3", Some(Path::new("/a/cluster.key")), Some(&restored)).unwrap();
         // A lock belongs to an open file, so a second open file in the same process counts as another holder.
         assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
         assert!(folder.occupy().unwrap().is_none());
@@ -348,9 +361,9 @@ mod tests {
         let last = folder.last_start().expect("it was ready once");
         assert_eq!((last.port(), last.version.as_str()), (Some(2202), "1.2.3"));
         assert!(last.since.ends_with('Z'), "{last:?}");
-        assert_eq!(last.data, Some(restored));
+        assert_eq!((last.data, last.key.as_deref()), (Some(restored), Some(Path::new("/a/cluster.key"))));
         for data in [Some(KeptData::InMemory), Some(KeptData::OnDisk { restored: None }), None] {
-            folder.announce("127.0.0.1:2202", "1.2.3", data.as_ref()).unwrap();
+            folder.announce("127.0.0.1:2202", "1.2.3", None, data.as_ref()).unwrap();
             assert_eq!(folder.last_start().map(|last| last.data), Some(data));
         }
         fs::remove_dir_all(place).unwrap();

@@ -354,7 +354,8 @@ impl Begun {
         rustix::net::listen(&self.socket, BACKLOG)
             .map_err(|why| not_listening(*address, settings, why.into()))?;
         let socket = self.socket.try_clone().map_err(out_of("descriptors"))?;
-        let local = settings.listen_locally.as_deref().and_then(listen_locally);
+        let local = settings.listen_locally.as_deref();
+        let local = local.and_then(|path| listen_locally(path, settings.local_group));
         let is_local = local.is_some();
         let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), self.descriptors);
         let listener = listener.map_err(out_of("descriptors"))?;
@@ -433,8 +434,8 @@ fn not_listening(address: SocketAddr, settings: &ProcessSettings, why: io::Error
 }
 
 /// A node that can't listen for clients on its machine runs nevertheless: they connect by TCP then.
-fn listen_locally(path: &Path) -> Option<LocalSocket> {
-    match LocalSocket::listen(path) {
+fn listen_locally(path: &Path, group: Option<u32>) -> Option<LocalSocket> {
+    match LocalSocket::listen(path, group) {
         Ok(socket) => Some(socket),
         Err(why) => {
             let path = path.display();

@@ -177,6 +177,7 @@ mod tests {
             key: None,
             listen: ([127, 0, 0, 1], 0).into(),
             listen_locally: None,
+            local_group: None,
             threads: vec![ThreadSettings { owns_sockets: true, ..ThreadSettings::default() }; 2],
             helpers: ThreadSettings::default(),
             files: FileSettings::default(),

@@ -32,6 +32,8 @@ pub struct ProcessSettings {
     pub listen: SocketAddr,
     /// Where to listen for clients on this machine: the path of a Unix socket, which replaces an existing one.
     pub listen_locally: Option<PathBuf>,
+    /// The group whose users may connect there, beside the node's own user and root (`LocalConnectionsGroup`).
+    pub local_group: Option<u32>,
     /// The threads that run turns. The first [`CONNECTIONS_MAX`] that own sockets serve connections of API nodes.
     pub threads: Vec<ThreadSettings>,
     /// The plan of the threads that run no turns: the one that accepts connections and the watchdog. Only CPUs,
@@ -209,6 +211,7 @@ mod tests {
             key: None,
             listen: "127.0.0.1:0".parse().unwrap(),
             listen_locally: None,
+            local_group: None,
             threads: vec![
                 plan(true, false),
                 plan(true, true),

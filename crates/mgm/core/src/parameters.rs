@@ -171,6 +171,10 @@ parameters! {
     /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
     LocalConnections: Kind::Flag, Default::Flag(true);
 
+    /// Group of users, by name or number, whose processes may connect by that Unix socket, beside those of the node's own user
+    /// and root. The node's user must belong to it.
+    LocalConnectionsGroup: text(255), Default::Unset("none: the node's user and root only");
+
     /// File of the cluster's key, which only its owner may read: 64 hexadecimal digits, the same for all nodes. Whoever connects
     /// by TCP has to prove the key: clients (key=FILE before the addresses), data nodes, and they to management nodes.
     /// 'vinga key FILE' makes one.

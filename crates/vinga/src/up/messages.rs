@@ -1,6 +1,7 @@
 //! What `vinga up` says of data nodes that run.
 
 use super::several;
+use crate::arguments::with_key;
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{EarlierRun, Fresh};
 use std::path::Path;
@@ -58,7 +59,8 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         say!("there is one copy of the data: when one data node ends, the others stop");
     }
     let tcp: Vec<&str> = running.nodes.iter().map(|(_, address, _)| address.as_str()).collect();
-    say!("clients connect to {}", tcp.join(","));
+    let first = NodeFolder::new(cluster, running.nodes.first().map_or(1, |(id, ..)| *id));
+    say!("clients connect to {}", with_key(&first, &tcp.join(",")));
     let local: Vec<String> =
         running.nodes.iter().filter_map(|(id, ..)| NodeFolder::new(cluster, *id).local_address()).collect();
     if local.len() == running.nodes.len() {

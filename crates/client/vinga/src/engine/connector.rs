@@ -3,17 +3,22 @@
 use super::{Engine, State, Way};
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
 use vinga_client_core::LinkId;
 use vinga_key::{ClusterKey, prove};
-use vinga_local::{OFFER, Socket};
+use vinga_local::{Credentials, OFFER, Socket};
 use vinga_wire::Address;
 
 /// How long one address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The user that may do everything.
+const ROOT: u32 = 0;
 
 /// Before the path of a Unix socket: a data node on this machine.
 const LOCAL: &str = "unix:";
@@ -55,9 +60,30 @@ fn opened(
     engine.flush(state, &mut Vec::new());
 }
 
+/// Whether rows may be sent to the process that listens there: it is of our own user, of root, or of the owner of the folder,
+/// who could replace the socket anyway. In a folder that everybody may write to, such as `/tmp`, anybody could listen.
+fn check_listener(socket: &UnixStream, path: &Path) -> io::Result<()> {
+    let user = Credentials::of(socket)?.user;
+    if user == ROOT || user == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let owner = folder.metadata()?.uid();
+    if user == owner {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "a process of user {user} listens there, which is neither ours nor the owner of the folder (user {owner})"
+        ),
+    ))
+}
+
 fn connect(address: &str, key: Option<&ClusterKey>) -> io::Result<(Socket, Way)> {
     if let Some(path) = address.strip_prefix(LOCAL) {
         let mut socket = UnixStream::connect(path)?;
+        check_listener(&socket, Path::new(path))?;
         socket.write_all(&OFFER)?;
         socket.set_nonblocking(true)?;
         return Ok((socket.into(), Way::Offered));

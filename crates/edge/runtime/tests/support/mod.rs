@@ -238,6 +238,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         key: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         listen_locally: None,
+        local_group: None,
         threads: (0..threads).map(plan).collect(),
         helpers: ThreadSettings::default(),
         files: FileSettings::default(),
