@@ -161,7 +161,7 @@ impl BenchCommand {
         let Some(place) = self.place_mut() else { return Ok(()) };
         let Some(cluster) = &place.folder else { return Ok(()) };
         let addresses = address_in(cluster)?;
-        let is_one = !addresses.contains(',');
+        let is_one = addresses.split(',').filter(|piece| !piece.starts_with("key=")).count() == 1;
         place.connect = Some(addresses);
         let pid = NodeFolder::new(cluster, 1).running().ok().flatten().filter(|_| is_one);
         place.node_pid = pid.and_then(|pid| u32::try_from(pid).ok());

@@ -2,6 +2,8 @@
 
 use crate::data_node;
 use clap::Args;
+use rustix::fs::Access;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::Installation;
@@ -94,22 +96,27 @@ pub fn address_in(cluster: &Path) -> Result<String, String> {
 /// The nearest addresses of those of these nodes that have one, with commas between them; `None` if none has.
 pub fn addresses_of(nodes: impl Iterator<Item = NodeFolder>) -> Option<String> {
     let addresses: Vec<String> = nodes.filter_map(|node| nearest_address(&node)).collect();
-    (!addresses.is_empty()).then(|| addresses.join(","))
+    // All of them have the same key.
+    let mut pieces: Vec<&str> = addresses.iter().flat_map(|address| address.split(',')).collect();
+    let mut seen = BTreeSet::new();
+    pieces.retain(|piece| seen.insert(*piece));
+    (!pieces.is_empty()).then(|| pieces.join(","))
 }
 
-/// The Unix socket of a node if we may use it, else its TCP address with the cluster's key; `None` while it has none.
+/// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none. The cluster's key stands before
+/// it if we may read it: the cluster names the other data nodes by their TCP addresses.
 pub fn nearest_address(node: &NodeFolder) -> Option<String> {
-    use rustix::fs::Access;
     let may_use = rustix::fs::access(node.socket(), Access::READ_OK | Access::WRITE_OK).is_ok();
     // The address is written last: with it the socket is ready, too.
     let address = node.address()?;
-    Some(node.local_address().filter(|_| may_use).unwrap_or_else(|| with_key(node, &address)))
+    Some(with_key(node, &node.local_address().filter(|_| may_use).unwrap_or(address)))
 }
 
-/// A list of addresses of a node, or of nodes of the same cluster, by TCP, as clients give it: with the cluster's key before
-/// them, if it has one.
+/// Addresses of a node, or of nodes of the same cluster, as clients give them: with the cluster's key before them, if it has one
+/// that we may read.
 pub fn with_key(node: &NodeFolder, addresses: &str) -> String {
-    match node.last_start().and_then(|start| start.key) {
+    let key = node.last_start().and_then(|start| start.key);
+    match key.filter(|key| rustix::fs::access(key, Access::READ_OK).is_ok()) {
         Some(key) => format!("key={},{addresses}", key.display()),
         None => addresses.to_owned(),
     }

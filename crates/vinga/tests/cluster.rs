@@ -5,7 +5,7 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
@@ -87,7 +87,7 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
         assert!(text.contains(&ready), "{text}");
     }
     assert!(text.contains("2 data nodes, 1 node group, NoOfReplicas=2"), "{text}");
-    let both = format!("clients connect to {},{}", address(&folder, 1), address(&folder, 2));
+    let both = format!("clients connect to {}", folder.addresses([1, 2]));
     assert!(
         text.contains(&both) && text.contains("in memory only") && text.contains("no arbitrator"),
         "{text}"
@@ -98,7 +98,7 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
         (Some(0), ["data node 1: running", "data node 2: running"].map(String::from).into())
     );
 
-    let cluster = Cluster::connect(&format!("{},{}", address(&folder, 1), address(&folder, 2)));
+    let cluster = Cluster::connect(&folder.addresses([1, 2]));
     let cluster = cluster.expect("they admit us");
     let table = create(&cluster);
     fill(&cluster, &table);
@@ -161,14 +161,15 @@ const BEATING: [&str; 6] = [
 
 /// A client that only a data node knows, and that asks it for rows that it leads.
 struct Asking {
-    raw: RawClient<TcpStream>,
+    raw: RawClient<UnixStream>,
     table: Table,
     ids: Vec<u64>,
 }
 
 impl Asking {
     fn new(folder: &Folder, node: u8, table: &Table) -> Self {
-        let stream = TcpStream::connect(address(folder, node)).expect("it listens");
+        let socket = NodeFolder::new(&folder.0, node).socket();
+        let stream = UnixStream::connect(socket).expect("it listens");
         stream.set_read_timeout(Some(HANG_GUARD)).expect("that is possible");
         let raw = RawClient::greet(stream, &hello()).expect("it admits us");
         let mut asking = Asking { raw, table: table.clone(), ids: Vec::new() };
@@ -247,7 +248,7 @@ fn goes_on_without(still: u8) {
     assert!(text.contains("the management node decides") && !text.contains("warning"), "{text}");
     let running = ["management node 3: running", "data node 1: running", "data node 2: running"];
     assert_eq!(status(&folder), (Some(0), running.map(String::from).into()));
-    let cluster = Cluster::connect(&format!("{},{}", address(&folder, 1), address(&folder, 2)));
+    let cluster = Cluster::connect(&folder.addresses([1, 2]));
     let cluster = cluster.expect("they admit us");
     let table = create(&cluster);
     fill(&cluster, &table);
@@ -346,8 +347,7 @@ fn node_groups_share_the_rows() {
     let folder = Folder::new();
     let (ok, text) = up(&folder, &["--data-nodes", "4", "--replicas", "2", "--port", "0"]);
     assert!(ok && text.contains("4 data nodes, 2 node groups, NoOfReplicas=2"), "{text}");
-    let all: Vec<String> = (1..=4).map(|node| address(&folder, node)).collect();
-    let cluster = Cluster::connect(&all.join(",")).expect("they admit us");
+    let cluster = Cluster::connect(&folder.addresses(1..=4)).expect("they admit us");
     let table = create(&cluster);
     fill(&cluster, &table);
     // One of each group.
@@ -391,7 +391,7 @@ fn the_demo_shows_a_session_on_several_data_nodes() {
     assert!(ok, "{text}");
     let (ok, text) = folder.run("demo", &[]);
     assert!(ok && text.contains("/node-1/vinga.sock,unix:"), "{text}");
-    let addresses = format!("{},{}", address(&folder, 2), address(&folder, 1));
+    let addresses = folder.addresses([2, 1]);
     let (ok, text) = said(vinga().args(["admin", "tables", "--connect", &addresses]).output());
     assert!(ok && text.contains("demo.packages"), "{text}");
 }
@@ -407,7 +407,8 @@ fn sql_nodes_know_all_data_nodes() {
     let mut session = vinga_sqlnode::Connection::open_socket(&socket).expect("it answers");
     let reported = session.rows("SELECT @@vinga_connectstring").expect("there is a storage engine");
     let addresses: Vec<&str> = reported[0][0].split(',').collect();
-    assert!(addresses.len() == 2 && addresses.iter().all(|one| one.starts_with("unix:")), "{reported:?}");
+    assert!(addresses.len() == 3 && addresses[0].starts_with("key="), "{reported:?}");
+    assert!(addresses[1..].iter().all(|one| one.starts_with("unix:")), "{reported:?}");
     session.query("CREATE DATABASE shop").expect("it is new");
     session.query("CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)").expect("it is new");
     session.query("INSERT INTO shop.t VALUES (1, 10), (2, 20)").expect("they are new");

@@ -107,8 +107,7 @@ impl Done {
 fn work_goes_on_without(node: u8) {
     let folder = Folder::new();
     up(&folder);
-    let address = NodeFolder::new(&folder.0, node).address().expect("it is ready");
-    let cluster = Cluster::connect(&address).expect("it admits us");
+    let cluster = Cluster::connect(&folder.addresses([node])).expect("it admits us");
     assert_eq!(cluster.endpoints().iter().filter(|endpoint| endpoint.is_connected).count(), 2);
     let table = table(&cluster);
     let done = Done::default();

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use support::Node;
-use support::folder::{said, vinga};
+use support::folder::{Folder, SMALL, said, vinga};
 use tempfile::TempDir;
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
@@ -119,4 +119,54 @@ fn bad_keys_are_refused_before_a_node_listens() {
         !ok && text.contains("is reached by other machines") && text.contains("vinga key FILE"),
         "{text}"
     );
+}
+
+/// The addresses for clients that `vinga up` has printed.
+fn printed_addresses(text: &str) -> &str {
+    let line = text.lines().find_map(|line| line.strip_prefix("clients connect to "));
+    line.unwrap_or_else(|| panic!("no addresses: {text}"))
+}
+
+#[test]
+fn a_cluster_on_this_machine_has_a_key() {
+    for size in [&[][..], &["--data-nodes", "2", "--replicas", "2"]] {
+        let folder = Folder::new();
+        let up = || said(folder.command("up").args(SMALL).args(["--port", "0"]).args(size).output());
+        let (ok, text) = up();
+        assert!(ok && !text.contains("no cluster key"), "{text}");
+        let file = folder.0.join("cluster.key");
+        let key = fs::read_to_string(&file).expect("it was made");
+        assert_eq!(fs::metadata(&file).expect("it was made").permissions().mode() & 0o777, 0o600);
+        let addresses = printed_addresses(&text);
+        let cluster = Cluster::connect(addresses).expect("the printed addresses are enough");
+        assert!(cluster.tables().expect("it is admitted").is_empty());
+        let (named, bare) = addresses.split_once(',').expect("the key stands first");
+        assert_eq!(named.strip_prefix("key=").map(Path::new), file.canonicalize().ok().as_deref());
+        let refused = Cluster::connect(bare).err().expect("it has no key");
+        assert_eq!(refused.code(), ErrorCode::KeyRequired, "{refused}");
+        // Without the socket commands find it, too.
+        for node in 1..=if size.is_empty() { 1 } else { 2 } {
+            fs::remove_file(folder.0.join(format!("node-{node}/vinga.sock"))).expect("it is there");
+        }
+        let (ok, text) = folder.run("status", &[]);
+        assert!(ok && text.contains("running"), "{text}");
+        let (ok, text) = said(vinga().args(["admin", "nodes", "--folder"]).arg(&folder.0).output());
+        assert!(ok && text.contains(bare.split(',').next().expect("there is one")), "{text}");
+        assert!(folder.run("down", &[]).0);
+        let (ok, text) = up();
+        assert!(ok, "{text}");
+        assert_eq!(fs::read_to_string(&file).expect("it stays"), key);
+        Cluster::connect(printed_addresses(&text)).expect("it is the same key");
+    }
+}
+
+#[test]
+fn a_key_that_the_configuration_names_is_taken() {
+    let keys = Keys::new();
+    let named = format!("ClusterKeyFile={}", keys.make("own.key").display());
+    let folder = Folder::new();
+    let (ok, text) = folder.up(&["--port", "0", "--set", &named]);
+    assert!(ok && printed_addresses(&text).contains("/own.key,127.0.0.1:"), "{text}");
+    assert!(!folder.0.join("cluster.key").exists());
+    Cluster::connect(printed_addresses(&text)).expect("it is the key");
 }

@@ -114,9 +114,7 @@ fn round(seed: u64) {
     up.args(["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000", "--port", "0"]).args(sizes);
     let (ok, text) = said(up.output());
     assert!(ok, "{context}: {text}");
-    let address = |node: u8| NodeFolder::new(&folder.0, node).address().expect("it is ready");
-    let addresses: Vec<String> = (1..=data_nodes).map(address).collect();
-    let cluster = Cluster::connect(&addresses.join(",")).expect("they admit us");
+    let cluster = Cluster::connect(&folder.addresses(1..=data_nodes)).expect("they admit us");
     let table = create(&cluster);
     for id in 0..ACCOUNTS + THREADS {
         cluster.insert(&table, &row(id, 0)).expect("it is new");

@@ -108,7 +108,7 @@ fn a_client_that_outlives_its_data_node_is_no_alarm_to_the_next() {
     let (ok, text) = folder.up(&["--port", "0"]);
     assert!(ok, "{text}");
     let port = folder.port();
-    let cluster = vinga::blocking::Cluster::connect(&format!("127.0.0.1:{port}")).expect("it answers");
+    let cluster = vinga::blocking::Cluster::connect(&folder.addresses([1])).expect("it answers");
     assert!(said(folder.command("down").output()).0);
     let (ok, text) = folder.up(&["--port", &port]);
     assert!(ok, "{text}");

@@ -481,7 +481,7 @@ fn people_see_that_checkpoints_fail() {
         serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
     };
     assert!(json("status", &[])[0]["failing"].is_null());
-    let cluster = Cluster::connect(&format!("127.0.0.1:{}", folder.port())).expect("it runs");
+    let cluster = Cluster::connect(&folder.addresses([1])).expect("it runs");
     let bytes = ColumnType::VarBinary { bytes_max: 20_000 };
     let id = ColumnType::Integer { bytes: 8, signed: false };
     let definition = NewTable::new("test.t").column("id", id).column("v", bytes).primary_key(&["id"]);

@@ -149,7 +149,11 @@ pub fn edge_settings(
         key: key_of_node(configuration.parameters.text(Parameter::ClusterKeyFile), listen)?.map(Arc::new),
         listen,
         listen_locally: None,
-        local_group: configuration.parameters.text(Parameter::LocalConnectionsGroup).map(group).transpose()?,
+        local_group: configuration
+            .parameters
+            .text(Parameter::LocalConnectionsGroup)
+            .map(group)
+            .transpose()?,
         threads: configuration.placement.executors().iter().map(thread).collect(),
         helpers: thread(configuration.placement.watchdog()),
         files: files(configuration, folder),

@@ -92,7 +92,8 @@ mod tests {
         for group in others.clone() {
             assert!(own.is_in(&one, group).expect("it is one of them"));
         }
-        let foreign = (70_000..).find(|group| *group != own.group && !others.clone().any(|one| one == *group));
+        let foreign =
+            (70_000..).find(|group| *group != own.group && !others.clone().any(|one| one == *group));
         assert!(!own.is_in(&one, foreign.expect("there are many")).expect("it is none of them"));
     }
 }

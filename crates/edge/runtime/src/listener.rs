@@ -186,7 +186,9 @@ impl Listener {
                 Ok(Accepted { stream, peer, is_permitted: false }) => {
                     let place = self.find_place(Instant::now());
                     let why = NotAdmitted::new(ErrorCode::NotPermitted, "");
-                    match place.filter(|&place| self.poller.add(&stream, place as u64, Interest::Read).is_ok()) {
+                    match place
+                        .filter(|&place| self.poller.add(&stream, place as u64, Interest::Read).is_ok())
+                    {
                         Some(place) => self.refuse(place, stream, peer, &why),
                         None => self.send_refusal(&stream, peer, &why),
                     }

@@ -66,7 +66,8 @@ impl LocalSocket {
         let mode = match group {
             None => MODE,
             Some(group) => {
-                std::os::unix::fs::chown(&unfinished, None, Some(group)).map_err(|why| not_given(group, &why))?;
+                std::os::unix::fs::chown(&unfinished, None, Some(group))
+                    .map_err(|why| not_given(group, &why))?;
                 MODE_WITH_GROUP
             }
         };

@@ -349,7 +349,9 @@ mod tests {
         assert_eq!(folder.running().unwrap(), None);
         let lock = folder.occupy().unwrap().expect("the lock is free");
         let restored = KeptData::OnDisk { restored: Some("5 rows".to_owned()) };
-        folder.announce("127.0.0.1:2202", "1.2.3", Some(Path::new("/a/cluster.key")), Some(&restored)).unwrap();
+        folder
+            .announce("127.0.0.1:2202", "1.2.3", Some(Path::new("/a/cluster.key")), Some(&restored))
+            .unwrap();
         // A lock belongs to an open file, so a second open file in the same process counts as another holder.
         assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
         assert!(folder.occupy().unwrap().is_none());

@@ -303,7 +303,8 @@ fn launch(
     let noted = note(&child, lock, settings.address_space_max);
     let answer =
         noted.map_err(failed()).and_then(|()| wait(folder, log_bytes, &mut child, settings.patience));
-    let announced = answer.and_then(|()| folder.announce(&address(port), version, None, None).map_err(failed()));
+    let announced =
+        answer.and_then(|()| folder.announce(&address(port), version, None, None).map_err(failed()));
     match announced {
         Ok(()) => Ok(child),
         Err(error) => {

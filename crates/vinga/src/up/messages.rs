@@ -64,7 +64,7 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     let local: Vec<String> =
         running.nodes.iter().filter_map(|(id, ..)| NodeFolder::new(cluster, *id).local_address()).collect();
     if local.len() == running.nodes.len() {
-        say!("clients on this machine reach them faster by {}", local.join(","));
+        say!("clients on this machine reach them faster by {}", with_key(&first, &local.join(",")));
     }
     say!(
         "their configuration: {}; their folders with the logs: {}",

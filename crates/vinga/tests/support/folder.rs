@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// Parameters of a small data node with small files.
 pub const SMALL: [&str; 6] =
@@ -41,6 +42,13 @@ impl Folder {
         let text = std::fs::read_to_string(self.0.join("node-1/vinga.pid")).expect("it was started");
         let pid = text.lines().next().and_then(|line| line.parse().ok()).expect("a number");
         rustix::process::Pid::from_raw(pid).expect("a process")
+    }
+
+    /// The addresses of these data nodes by TCP, as clients give them: with the cluster's key.
+    pub fn addresses(&self, nodes: impl IntoIterator<Item = u8>) -> String {
+        let address = |node| NodeFolder::new(&self.0, node).address().expect("it is ready");
+        let addresses: Vec<String> = nodes.into_iter().map(address).collect();
+        format!("key={},{}", self.0.join("cluster.key").display(), addresses.join(","))
     }
 
     /// Ends the data node as a power failure would.
