@@ -1,6 +1,7 @@
 //! `vinga data`: a data node.
 
 use crate::arguments::name_and_value;
+use crate::handed_out::{self, HandedOut};
 use crate::version::VERSION;
 use clap::Args;
 use std::fs::File;
@@ -77,7 +78,11 @@ pub struct DataArguments {
     /// (error 20054)
     #[arg(long, conflicts_with = "initial")]
     existing: bool,
-    /// Which data node of the configuration file this is; needed if it has several
+    /// Management nodes that hand out the configuration, instead of a file: host:port, several with commas between them,
+    /// key=FILE before them if the cluster has a key. A copy in the node's folder serves if none of them answers
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    mgm: Option<String>,
+    /// Which data node of the configuration this is; needed if it has several, unless a management node says it, by the machine
     #[arg(long, value_name = "ID")]
     node: Option<u64>,
     /// Where to listen; 0 for any free port [default: ServerPort]
@@ -126,10 +131,17 @@ fn cannot_read(file: &Path, error: &io::Error) -> String {
 /// # Errors
 /// A text: it can't be read, or is no text.
 pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
+    Ok(ConfigFile::parse(&path.to_string_lossy(), &read_text(path)?))
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// A text: it can't be read, or is no text.
+pub fn read_text(path: &Path) -> Result<String, String> {
     let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| format!("the configuration file {} is no text in UTF-8", path.display()))?;
-    Ok(ConfigFile::parse(&path.to_string_lossy(), &text))
+    String::from_utf8(bytes)
+        .map_err(|_| format!("the configuration file {} is no text in UTF-8", path.display()))
 }
 
 /// Reads the configuration as it would apply.
@@ -138,8 +150,16 @@ pub fn read_file(path: &Path) -> Result<ConfigFile, String> {
 /// All errors, one a line.
 pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
     let file = options.config.as_deref().map(read_file).transpose()?;
-    let flags: Vec<(&str, &str)> = options.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    Configuration::new(file.as_ref(), &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
+    configuration_in(file.as_ref(), &options.parameters)
+}
+
+/// The configuration of a file as it would apply, with these parameters over it.
+fn configuration_in(
+    file: Option<&ConfigFile>,
+    parameters: &[(String, String)],
+) -> Result<Configuration, String> {
+    let flags: Vec<(&str, &str)> = parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    Configuration::new(file, &flags, &this_machine()).map_err(|errors| match errors.iter().count() {
         1 => errors.to_string(),
         count => format!("{count} errors in the configuration:\n{errors}"),
     })
@@ -151,14 +171,21 @@ pub fn configuration(options: &DataOptions) -> Result<Configuration, String> {
 /// A text that says why it could not start.
 pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     let mut parameters = arguments.parameters.flags();
-    if let Some(node) = arguments.node {
+    let handed_out = arguments.mgm.as_ref().map(|addresses| {
+        let folder = arguments.folder.clone().map(NodeFolder::at);
+        handed_out::get(addresses, arguments.node, folder.as_ref())
+    });
+    let handed_out = handed_out.transpose()?;
+    if let Some(node) = handed_out.as_ref().map(|handed_out| handed_out.node).or(arguments.node) {
         parameters.push((Parameter::NodeId.name().to_owned(), node.to_string()));
     }
     if let Some(port) = arguments.port {
         parameters.push((Parameter::ServerPort.name().to_owned(), port.to_string()));
     }
-    let options = DataOptions { config: arguments.parameters.config.clone(), parameters };
-    let configuration = configuration(&options)?;
+    let configuration = match &handed_out {
+        Some(handed_out) => configuration_in(Some(&handed_out.file()), &parameters)?,
+        None => configuration(&DataOptions { config: arguments.parameters.config.clone(), parameters })?,
+    };
     if arguments.show {
         show(&configuration, json);
         return Ok(ExitCode::SUCCESS);
@@ -179,7 +206,7 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
         (false, true) => Source::Existing,
         (false, false) => Source::Whatever,
     };
-    run_node(&configuration, folder, source)
+    run_node(&configuration, folder, source, handed_out.as_ref())
 }
 
 fn show(configuration: &Configuration, json: bool) {
@@ -242,6 +269,7 @@ fn run_node(
     configuration: &Configuration,
     folder: Option<NodeFolder>,
     source: Source,
+    handed_out: Option<&HandedOut>,
 ) -> Result<ExitCode, String> {
     let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
@@ -254,6 +282,15 @@ fn run_node(
     ::log::info!(target: "node", "Vinga {VERSION}");
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
+    }
+    if let Some(handed_out) = handed_out {
+        ::log::info!(target: "configuration", "data node {}: {}", handed_out.node, handed_out.describe());
+        if let Some(why) = &handed_out.why_cached {
+            ::log::warn!(target: "configuration", "that is the copy of an earlier start, as no management node answers: {why}");
+        }
+        if let Some(folder) = &folder {
+            handed_out.keep_copy(folder)?;
+        }
     }
     let key = configuration.parameters.text(Parameter::ClusterKeyFile).map(PathBuf::from);
     let assembly = match &folder {
@@ -270,6 +307,7 @@ fn run_node(
         }
         None => Assembly::new(configuration)?,
     };
+    let assembly = assembly.configured_as(handed_out.map(|handed_out| handed_out.stamp).unwrap_or_default());
     let has_disk = assembly.has_disk();
     if has_disk {
         heap::keep_freed_blocks();

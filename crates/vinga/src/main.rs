@@ -9,6 +9,7 @@ mod data;
 mod data_node;
 mod database_note;
 mod demo;
+mod handed_out;
 mod inspect;
 mod key;
 mod management_node;

@@ -2,15 +2,16 @@
 
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{self, LOOK_PAUSE, Stopped};
-use crate::mgm;
 use crate::numbered;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use vinga_mgm::ManagementSettings;
+use vinga_base::NodeId;
+use vinga_mgm::{ManagementAddresses, NotFetched, fetch};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
+use vinga_wire::configuration::ConfigurationReader;
 
 /// How long a node may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,10 +49,15 @@ pub fn command(folder: &NodeFolder, file: &ClusterFile, node: u8) -> io::Result<
 /// # Errors
 /// Why there was no answer.
 pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
-    let configuration = mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()))?;
-    let address = folder(cluster, node).address().ok_or("it has not said where it listens")?;
-    let address = address.parse().map_err(|_| format!("'{address}' is no address"))?;
-    vinga_mgm::probe(&ManagementSettings::of(&configuration)?, address)
+    let folder = folder(cluster, node);
+    let address = folder.address().ok_or("it has not said where it listens")?;
+    let key = folder.last_start().and_then(|start| start.key);
+    let addresses = ManagementAddresses { key, addresses: vec![address] };
+    match fetch(&addresses, ConfigurationReader::Onlooker) {
+        Ok(fetched) if fetched.node == NodeId(node) => Ok(()),
+        Ok(fetched) => Err(format!("management node {} answers in its place", fetched.node)),
+        Err(NotFetched::Refused(why) | NotFetched::NotReached(why)) => Err(why),
+    }
 }
 
 /// Waits until a node that runs, or was just started, answers; returns its address. `has_ended` says why it will not.

@@ -5,6 +5,7 @@ use crate::version::VERSION;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use vinga_config::ManagementConfiguration;
+use vinga_config::file::ConfigFile;
 use vinga_datanode::this_machine;
 use vinga_mgm::ManagementSettings;
 use vinga_runtime::crash::{self, CrashSettings};
@@ -34,8 +35,11 @@ pub struct MgmArguments {
 /// # Errors
 /// All errors, one a line.
 pub fn configuration(file: &Path, node: Option<u64>) -> Result<ManagementConfiguration, String> {
-    let file = data::read_file(file)?;
-    ManagementConfiguration::new(&file, node, &this_machine()).map_err(|errors| errors.to_string())
+    configuration_in(&data::read_file(file)?, node)
+}
+
+fn configuration_in(file: &ConfigFile, node: Option<u64>) -> Result<ManagementConfiguration, String> {
+    ManagementConfiguration::new(file, node, &this_machine()).map_err(|errors| errors.to_string())
 }
 
 /// Runs a management node until it is asked to stop.
@@ -43,11 +47,13 @@ pub fn configuration(file: &Path, node: Option<u64>) -> Result<ManagementConfigu
 /// # Errors
 /// A text that says why it could not start.
 pub fn run(arguments: &MgmArguments) -> Result<(), String> {
-    let configuration = configuration(&arguments.config, arguments.node)?;
-    let settings = ManagementSettings::of(&configuration)?;
+    let text = data::read_text(&arguments.config)?;
+    let file = ConfigFile::parse(&arguments.config.to_string_lossy(), &text);
+    let configuration = configuration_in(&file, arguments.node)?;
     let data_dir = configuration.own.folder.as_ref().map(PathBuf::from);
     let folder = arguments.folder.clone().or(data_dir).map(NodeFolder::at);
     let _occupied = folder.as_ref().map(|folder| data::occupy(folder, "node")).transpose()?;
+    let settings = ManagementSettings::of(&configuration, text, folder.as_ref().map(NodeFolder::path))?;
     let level = log::level_named(&arguments.log_level).expect("only names of levels are allowed");
     log::begin(&LogSettings { file: None, stderr: true, level })?;
     crash::install(CrashSettings {

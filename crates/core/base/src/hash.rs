@@ -20,6 +20,11 @@ pub const HASH_MAP_BUCKETS: u32 = 3840;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyHash(pub u64);
 
+/// A hash by which two texts are compared, nothing more.
+pub fn text_digest(text: &str) -> u64 {
+    xxh3_64(text.as_bytes())
+}
+
 impl KeyHash {
     /// Hashes an encoded key.
     #[inline]

@@ -409,6 +409,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::KeyChallengeRequest => cold!(key::KeyChallengeRequest),
         S::KeyChallengeConfirm => cold!(key::KeyChallengeConfirm),
         S::KeyProofOrder => cold!(key::KeyProofOrder),
+        S::ConfigurationRequest => cold!(configuration::ConfigurationRequest),
+        S::ConfigurationConfirm => cold!(configuration::ConfigurationConfirm),
         S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),
@@ -507,6 +509,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::HelloRefuse
         | S::NodeHelloRefuse
         | S::ArbitratorHelloRefuse
+        | S::ConfigurationRefuse
+        | S::ConfigurationRefuse
         | S::KeyChallengeRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse

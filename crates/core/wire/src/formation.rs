@@ -10,6 +10,7 @@
 //!
 //! The protocol is described in `docs/protocols/formation.md`.
 
+use crate::configuration::ConfigurationStamp;
 use crate::frame::Frame;
 use crate::handshake::{MAGIC, PROTOCOL_VERSION};
 use crate::view::{ClusterView, Member};
@@ -79,6 +80,8 @@ pub struct NodeHello {
     /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the other, and
     /// how long that one waits before it goes on alone, are counted in it.
     pub heartbeat_interval: u64,
+    /// The configuration that it was handed out. Two nodes that were must have the same.
+    pub configuration: ConfigurationStamp,
     /// The sender.
     pub member: Member,
     /// Its process.

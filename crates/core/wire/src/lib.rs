@@ -17,6 +17,7 @@ pub mod backup;
 pub mod checkpoint;
 pub mod cold;
 pub mod commit;
+pub mod configuration;
 pub mod deadlock;
 pub mod dictionary;
 pub mod epoch;

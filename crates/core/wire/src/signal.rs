@@ -67,6 +67,10 @@ signals! {
     KeyChallengeConfirm = 271, Driver;
     KeyChallengeRefuse = 272, Driver;
     KeyProofOrder = 273, Driver;
+    // configuration.rs: what a management node hands out
+    ConfigurationRequest = 274, Driver;
+    ConfigurationConfirm = 275, Driver;
+    ConfigurationRefuse = 276, Driver;
     // formation.rs: data nodes that start
     NodeHelloRequest = 4, Driver;
     NodeHelloConfirm = 5, Driver;

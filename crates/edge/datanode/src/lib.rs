@@ -34,6 +34,7 @@ use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::settings as edge;
 use vinga_runtime::stop_request::StopCause;
+use vinga_wire::configuration::ConfigurationStamp;
 
 /// A node whose memory is mapped and which can be started.
 pub struct Assembly {
@@ -105,6 +106,13 @@ impl Assembly {
     #[must_use]
     pub fn listening_at(mut self, path: PathBuf) -> Self {
         self.edge.listen_locally = self.allows_local.then_some(path);
+        self
+    }
+
+    /// The configuration was handed out by a management node, and not read from a file.
+    #[must_use]
+    pub fn configured_as(mut self, configuration: ConfigurationStamp) -> Self {
+        self.edge.configuration = configuration;
         self
     }
 

@@ -172,6 +172,7 @@ pub fn edge_settings(
         arbitrators: arbitrators(configuration, listen)?,
         arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         heartbeat_interval: Duration::from_millis(integer(Parameter::HeartbeatIntervalDbDb)),
+        configuration: vinga_wire::configuration::ConfigurationStamp::default(),
         peers: Arc::default(),
         bug: None,
     })

@@ -1,6 +1,7 @@
 //! Cold frames between two processes, one after the other, by a connection that one thread reads and writes: greetings of
 //! nodes, and what data nodes ask arbitrators.
 
+use crate::formation::silence;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -145,6 +146,28 @@ impl Exchange {
                 }
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Err(too_late()),
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Waits until the other side closes the connection, which may be days, or its machine is silent.
+    ///
+    /// # Errors
+    /// The connection has failed, or something came.
+    pub fn wait_for_end(&mut self) -> io::Result<()> {
+        silence::watch(&self.stream)?;
+        self.stream.set_read_timeout(None)?;
+        loop {
+            match self.stream.read(&mut [0; 1]) {
+                Ok(0) if self.bytes.is_empty() => return Ok(()),
+                Ok(_) => {
+                    return Err(io::Error::new(
+                        ErrorKind::InvalidData,
+                        "something came where nothing may follow",
+                    ));
+                }
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
                 Err(why) => return Err(why),
             }
         }

@@ -16,7 +16,7 @@
 mod greeting;
 mod process;
 mod search;
-mod silence;
+pub(crate) mod silence;
 mod ticket;
 
 pub(crate) use process::ProcessWatch;
@@ -180,6 +180,7 @@ impl<'a> Formation<'a> {
             cluster: settings.cluster.clone(),
             data_nodes: settings.data_nodes(),
             heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
+            configuration: settings.configuration,
             member,
             process: process::this_process(),
             link: 0,

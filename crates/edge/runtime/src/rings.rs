@@ -192,6 +192,7 @@ mod tests {
             arbitrators: Vec::new(),
             arbitration_timeout: std::time::Duration::ZERO,
             heartbeat_interval: std::time::Duration::ZERO,
+            configuration: vinga_wire::configuration::ConfigurationStamp::default(),
             peers: Arc::default(),
             bug: None,
         }

@@ -10,6 +10,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
 use vinga_key::ClusterKey;
 use vinga_wire::BlockNumber;
+use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
 
@@ -55,6 +56,8 @@ pub struct ProcessSettings {
     pub arbitration_timeout: Duration,
     /// How often data nodes send each other heartbeats (`HeartbeatIntervalDbDb`); the same for all.
     pub heartbeat_interval: Duration,
+    /// Which configuration a management node has handed out; the default if none has.
+    pub configuration: ConfigurationStamp,
     /// Seeds the generators of the threads.
     pub seed: u64,
     /// Bounds.
@@ -234,6 +237,7 @@ mod tests {
             arbitrators: Vec::new(),
             arbitration_timeout: Duration::ZERO,
             heartbeat_interval: Duration::ZERO,
+            configuration: ConfigurationStamp::default(),
             peers: Arc::default(),
             bug: None,
         };

@@ -14,12 +14,13 @@ use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
 use vinga_key::ClusterKey;
-use vinga_mgm::{ManagementNode, ManagementSettings};
+use vinga_mgm::{Handout, ManagementNode, ManagementSettings};
 use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
+use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
@@ -254,6 +255,8 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
     assert!(why.contains("20002") && why.contains("\"other\"") && why.contains("\"test\""), "{why}");
     let why = refused(|settings| settings.others.truncate(1));
     assert!(why.contains("20031") && why.contains("1 (0), 2 (0), 3 (0)"), "{why}");
+    let why = refused(|settings| settings.configuration = ConfigurationStamp { generation: 4, digest: 9 });
+    assert!(why.contains("generation 3 here, 4 at data node"), "{why}");
     let why = refused(|settings| settings.heartbeat_interval *= 2);
     assert!(
         why.contains("20031") && why.contains("HeartbeatIntervalDbDb is 250 ms here, 500 ms at data node 2"),
@@ -318,6 +321,7 @@ fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) 
         cluster: settings.cluster.clone(),
         data_nodes: settings.data_nodes(),
         heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
+        configuration: settings.configuration,
         member: settings.view.member(settings.node).expect("a node knows itself").clone(),
         process: process.clone(),
         link: 0,
@@ -489,8 +493,15 @@ fn arbitrator(listen: SocketAddr, cluster: &str) -> ManagementNode {
 
 fn arbitrator_with(listen: SocketAddr, cluster: &str, key: Option<Arc<ClusterKey>>) -> ManagementNode {
     let data_nodes = vec![(NodeId(1), 0), (NodeId(2), 0)];
-    let settings =
-        ManagementSettings { node: NodeId(3), cluster: cluster.to_string(), key, data_nodes, listen };
+    let handout = Handout { stamp: ConfigurationStamp::default(), text: String::new(), hosts: Vec::new() };
+    let settings = ManagementSettings {
+        node: NodeId(3),
+        cluster: cluster.to_string(),
+        key,
+        data_nodes,
+        handout,
+        listen,
+    };
     ManagementNode::start(settings).expect("nobody listens there")
 }
 

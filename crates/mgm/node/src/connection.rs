@@ -1,5 +1,6 @@
-//! One connection: a greeting, then requests, each of which is answered once.
+//! One connection: a greeting, then requests, each of which is answered once; or a request for the configuration.
 
+use crate::handout::Handout;
 use crate::server::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,8 @@ use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRe
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
+use vinga_wire::configuration::{ConfigurationConfirm, ConfigurationReader, ConfigurationRequest};
+use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -20,11 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 const WHO: &str = "arbitrator";
 
-/// Why a connection is closed with a sentence.
-type Refused = (ErrorCode, String);
+/// Why a connection is closed with a sentence, and by which signal.
+type Refused = (SignalNumber, ErrorCode, String);
+
+/// What a connection begins with.
+enum Greeting {
+    /// This data node may ask the arbitrator.
+    Node(NodeId),
+    /// The configuration is asked for.
+    Reader(ConfigurationReader),
+}
 
 /// Serves a connection until the other side closes it, is silent for long, or sends what it may not.
-pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
+pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &Shared) {
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::over(stream) else { return };
     match exchange.pass(shared.key.as_deref(), shared.hello.node, Instant::now() + PATIENCE) {
@@ -35,12 +46,13 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
             return;
         }
         Ok(Err(NotProven { code, detail, refusal: None })) => {
-            return refuse(&mut exchange, from, shared, (code, detail));
+            return refuse(&mut exchange, from, shared, (SignalNumber::ArbitratorHelloRefuse, code, detail));
         }
         Err(_) => return,
     }
     let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
-        Ok(node) => answer_requests(&mut exchange, node, shared),
+        Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
+        Ok(Greeting::Reader(reader)) => hand_out(&mut exchange, reader, from, number, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
@@ -52,11 +64,11 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, shared: &Shared) {
     }
 }
 
-fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (code, detail): Refused) {
+fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (signal, code, detail): Refused) {
     let detail = shown(&detail);
     log::warn!(target: WHO, "{from} is refused: {code} {detail}");
     let refusal = Refusal { request: 0, code: code as u16, detail };
-    let _ = send(exchange, shared, SignalNumber::ArbitratorHelloRefuse, |writer| {
+    let _ = send(exchange, shared, signal, |writer| {
         cold::write(writer, &refusal);
     });
 }
@@ -70,34 +82,80 @@ fn send(
     exchange.send(&frame(number, shared.hello.node, write), Instant::now() + PATIENCE)
 }
 
-/// Reads the greeting, and answers it; returns which data node that is.
-fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<NodeId, Refused>> {
+/// Reads the greeting, and answers it if it is a data node's that may ask the arbitrator.
+fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting, Refused>> {
+    let refused = |(code, detail)| Ok(Err((SignalNumber::ArbitratorHelloRefuse, code, detail)));
     let bytes = exchange.receive(Instant::now() + PATIENCE)?;
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
+    if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
+        return Ok(read_request(&greeting).map(Greeting::Reader));
+    }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
-            "signal {} came instead of a data node's greeting: this is a management node, which arbitrates between data \
-             nodes; clients connect to data nodes",
+            "signal {} came instead of a data node's greeting: this is a management node, which gives data nodes their \
+             configuration, and arbitrates between them; clients connect to data nodes",
             greeting.header.number.get()
         );
-        return Ok(Err((ErrorCode::BadHandshake, detail)));
+        return refused((ErrorCode::BadHandshake, detail));
     }
     let hello = match ArbitratorHello::read(&greeting, &shared.hello) {
         Ok(hello) => hello,
-        Err(refused) => return Ok(Err(refused)),
+        Err(why) => return refused(why),
     };
     if !shared.hello.data_nodes.iter().any(|(node, _)| *node == hello.node) {
         let detail = format!("data node {} is not configured", hello.node);
-        return Ok(Err((ErrorCode::OtherConfiguration, detail)));
+        return refused((ErrorCode::OtherConfiguration, detail));
     }
     send(exchange, shared, SignalNumber::ArbitratorHelloConfirm, |writer| {
         cold::write(writer, &shared.hello);
     })?;
-    Ok(Ok(hello.node))
+    Ok(Ok(Greeting::Node(hello.node)))
 }
 
 fn unreadable() -> Refused {
-    (ErrorCode::BadHandshake, "what came can't be read".to_string())
+    (SignalNumber::ArbitratorHelloRefuse, ErrorCode::BadHandshake, "what came can't be read".to_string())
+}
+
+/// Who asks for the configuration.
+fn read_request(request: &Frame<'_>) -> Result<ConfigurationReader, Refused> {
+    let refused = |(code, detail)| (SignalNumber::ConfigurationRefuse, code, detail);
+    check_protocol(request).map_err(refused)?;
+    let request: ConfigurationRequest = cold::read(request)
+        .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))?;
+    Ok(request.reader)
+}
+
+/// Hands out the configuration. A data node keeps the connection open as long as it runs.
+fn hand_out(
+    exchange: &mut Exchange,
+    reader: ConfigurationReader,
+    from: SocketAddr,
+    number: u64,
+    shared: &Shared,
+) -> io::Result<Result<(), Refused>> {
+    let wanted = match reader {
+        ConfigurationReader::DataNode(node) => Some(node),
+        ConfigurationReader::AnyDataNode => None,
+        ConfigurationReader::Onlooker => {
+            confirm(exchange, shared.hello.node, shared)?;
+            return Ok(Ok(()));
+        }
+    };
+    let given = match shared.given.give(&shared.handout, wanted, from.ip(), number) {
+        Ok(given) => given,
+        Err((code, detail)) => return Ok(Err((SignalNumber::ConfigurationRefuse, code, detail))),
+    };
+    confirm(exchange, given.node(), shared)?;
+    let generation = shared.handout.stamp.generation;
+    log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {}", given.node());
+    exchange.wait_for_end()?;
+    Ok(Ok(()))
+}
+
+fn confirm(exchange: &mut Exchange, node: NodeId, shared: &Shared) -> io::Result<()> {
+    let Handout { stamp, text, .. } = &shared.handout;
+    let confirm = ConfigurationConfirm { stamp: *stamp, node, text: text.clone() };
+    send(exchange, shared, SignalNumber::ConfigurationConfirm, |writer| cold::write(writer, &confirm))
 }
 
 /// Answers requests until the connection is closed.
@@ -120,7 +178,7 @@ fn answer_requests(
             }
             _ => {
                 let detail = format!("signal {} is not for an arbitrator", request.header.number.get());
-                return Ok(Err((ErrorCode::BadHandshake, detail)));
+                return Ok(Err((SignalNumber::ArbitratorHelloRefuse, ErrorCode::BadHandshake, detail)));
             }
         }
     }

@@ -1,38 +1,61 @@
-//! A management node: the arbitrator of a cluster.
+//! A management node: it gives the data nodes of a cluster their configuration, and arbitrates between them.
 //!
-//! It listens for data nodes of its cluster, takes the ticket of the first view from the one that makes it, and decides
-//! which data nodes go on when they have lost each other (`vinga_agreement::Arbitrator`, `docs/protocols/agreement.md`). It
-//! keeps nothing on disk: one that starts again refuses all, until the cluster begins anew.
+//! Data nodes that start ask it for the configuration, of which it numbers the generations (`docs/protocols/configuration.md`).
+//! It takes the ticket of the first view from the one that makes it, and decides which data nodes go on when they have lost
+//! each other (`vinga_agreement::Arbitrator`, `docs/protocols/agreement.md`). On disk it keeps the number of the generation
+//! only: one that starts again arbitrates for nobody, until the cluster begins anew.
 //!
 //! Little is asked of it, and seldom: a thread for each connection, which answers one request after the other.
 
+mod addresses;
 mod connection;
-mod probe;
+mod fetch;
+mod generation;
+mod handout;
 mod server;
 
-pub use probe::probe;
+pub use addresses::ManagementAddresses;
+pub use fetch::{Fetched, NotFetched, fetch};
+pub use handout::Handout;
 pub use server::{ManagementNode, ManagementSettings};
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_config::ManagementConfiguration;
 use vinga_key::key_of_node;
 use vinga_runtime::termination::Termination;
+use vinga_wire::configuration::CONFIGURATION_BYTES_MAX;
 
 impl ManagementSettings {
-    /// The settings that follow from a configuration.
+    /// The settings that follow from a configuration, which was read from this text. The generations are counted in this
+    /// folder, if there is one.
     ///
     /// # Errors
-    /// A text: `HostName` has no address, or there is no cluster key where others could connect.
-    pub fn of(configuration: &ManagementConfiguration) -> Result<Self, String> {
+    /// A text: `HostName` has no address, there is no cluster key where others could connect, the text is too long to be
+    /// handed out, or the folder can't be used.
+    pub fn of(
+        configuration: &ManagementConfiguration,
+        text: String,
+        folder: Option<&Path>,
+    ) -> Result<Self, String> {
+        if text.len() > CONFIGURATION_BYTES_MAX {
+            return Err(format!(
+                "the configuration file has {} bytes; a management node hands out {CONFIGURATION_BYTES_MAX} at most",
+                text.len()
+            ));
+        }
         let ManagementConfiguration { own, cluster, data_nodes, .. } = configuration;
         let listen = resolve(&own.host, own.port)?;
+        let hosts = data_nodes.all().iter().map(|node| (NodeId(node.node), node.host.clone())).collect();
+        let handout = Handout { stamp: generation::stamp(folder, &text)?, text, hosts };
         Ok(ManagementSettings {
             node: NodeId(own.node),
             cluster: cluster.clone(),
             data_nodes: data_nodes.all().iter().map(|node| (NodeId(node.node), node.group)).collect(),
             key: key_of_node(own.key_file.as_deref(), listen)?.map(Arc::new),
+            handout,
             listen,
         })
     }

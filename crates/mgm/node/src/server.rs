@@ -1,6 +1,7 @@
 //! The node itself: it listens, and has a thread for each connection.
 
 use crate::connection;
+use crate::handout::{Given, Handout};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -34,6 +35,8 @@ pub struct ManagementSettings {
     pub key: Option<Arc<ClusterKey>>,
     /// The data nodes of the cluster, in order of id, with their node groups.
     pub data_nodes: Vec<(NodeId, u16)>,
+    /// What it hands out.
+    pub handout: Handout,
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
 }
@@ -66,6 +69,10 @@ pub(crate) struct Shared {
     pub hello: ArbitratorHello,
     /// The cluster's key.
     pub key: Option<Arc<ClusterKey>>,
+    /// What it hands out.
+    pub handout: Handout,
+    /// Who has got it.
+    pub given: Given,
     /// One request after the other.
     arbitrator: Mutex<Arbitrator>,
     connections: Mutex<Connections>,
@@ -95,12 +102,14 @@ impl ManagementNode {
     /// A text: the address is taken, or not ours.
     pub fn start(settings: ManagementSettings) -> Result<Self, String> {
         let ManagementSettings { node, listen, .. } = settings;
+        let generation = settings.handout.stamp.generation;
         let in_use = |why: std::io::Error| match why.kind() {
             ErrorKind::AddrInUse => {
                 format!("can't listen on {listen}: port {} is in use (PortNumber)", listen.port())
             }
             _ => format!("can't listen on {listen}: {why}"),
         };
+        let has_key = settings.key.is_some();
         let socket = TcpListener::bind(listen).map_err(in_use)?;
         let prepared = socket.set_nonblocking(true).and_then(|()| socket.local_addr());
         let address = prepared.map_err(|why| why.to_string())?;
@@ -108,6 +117,8 @@ impl ManagementNode {
         let shared = Arc::new(Shared {
             hello: settings.hello(node),
             key: settings.key.clone(),
+            handout: settings.handout,
+            given: Given::default(),
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
         });
@@ -116,8 +127,11 @@ impl ManagementNode {
             move || listen_for_nodes(&socket, &stopped, &shared)
         });
         let listener = listener.map_err(|why| format!("the system has no threads left: {why}"))?;
-        log::info!(target: "node", "management node {node} is ready on {address}");
-        if settings.key.is_none() {
+        log::info!(
+            target: "node",
+            "management node {node} is ready on {address}, and hands out generation {generation} of the configuration"
+        );
+        if !has_key {
             log::warn!(
                 target: "node",
                 "no cluster key (ClusterKeyFile): every process of this machine is answered on {address}"
@@ -180,7 +194,7 @@ fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
     let begun = stream.set_nonblocking(false).and_then(|()| stream.try_clone()).and_then(|kept| {
         let shared = shared.clone();
         let thread = thread::Builder::new().name("connection".to_string()).spawn(move || {
-            connection::serve(stream, from, &shared);
+            connection::serve(stream, from, number, &shared);
             lock(&shared.connections).open.remove(&number);
         })?;
         Ok(Connection { stream: kept, thread: Some(thread) })

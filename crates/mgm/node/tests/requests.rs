@@ -5,12 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
-use vinga_mgm::{ManagementNode, ManagementSettings};
+use vinga_mgm::{Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch};
 use vinga_runtime::exchange::{Exchange, frame};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
+use vinga_wire::configuration::{ConfigurationReader, ConfigurationStamp};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Frame, SignalNumber, cold};
 
@@ -18,6 +19,8 @@ use vinga_wire::{Frame, SignalNumber, cold};
 const HANG_GUARD: Duration = Duration::from_secs(180);
 
 const ARBITRATOR: NodeId = NodeId(3);
+
+const TEXT: &str = "[data]\nNodeId=1\n[data]\nNodeId=2\n[mgm]\nNodeId=3\n";
 
 fn data_nodes() -> Vec<(NodeId, u16)> {
     vec![(NodeId(1), 0), (NodeId(2), 0)]
@@ -29,6 +32,11 @@ fn start() -> ManagementNode {
         cluster: "test".to_string(),
         key: None,
         data_nodes: data_nodes(),
+        handout: Handout {
+            stamp: ConfigurationStamp { generation: 5, digest: 7 },
+            text: TEXT.to_string(),
+            hosts: vec![(NodeId(1), "127.0.0.1".to_string()), (NodeId(2), "127.0.0.1".to_string())],
+        },
         listen: "127.0.0.1:0".parse().unwrap(),
     };
     ManagementNode::start(settings).expect("there is a free port")
@@ -179,4 +187,51 @@ fn it_survives_what_is_no_node() {
     let silent = TcpStream::connect(node.address()).unwrap();
     node.stop();
     drop((silent, asking));
+}
+
+fn addresses(node: &ManagementNode) -> ManagementAddresses {
+    ManagementAddresses { key: None, addresses: vec![node.address().to_string()] }
+}
+
+#[test]
+fn the_configuration_is_handed_out() {
+    let node = start();
+    let addresses = addresses(&node);
+    let get = |reader| fetch(&addresses, reader);
+    let one = get(ConfigurationReader::AnyDataNode).ok().expect("one is free");
+    assert_eq!(
+        (one.node, one.stamp, one.text.as_str()),
+        (NodeId(1), ConfigurationStamp { generation: 5, digest: 7 }, TEXT)
+    );
+    let two = get(ConfigurationReader::DataNode(NodeId(2))).ok().expect("it is configured");
+    assert_eq!(two.node, NodeId(2));
+    let onlooker = get(ConfigurationReader::Onlooker).ok().expect("whoever looks is nobody");
+    assert_eq!(onlooker.node, ARBITRATOR);
+    let Err(NotFetched::Refused(why)) = get(ConfigurationReader::AnyDataNode) else {
+        panic!("both have ids")
+    };
+    assert!(
+        why.contains("20031") && why.contains("no data node that is free is configured for 127.0.0.1"),
+        "{why}"
+    );
+    let Err(NotFetched::Refused(why)) = get(ConfigurationReader::DataNode(NodeId(9))) else {
+        panic!("there is none")
+    };
+    assert!(why.contains("data node 9 is not configured; there are 1 (127.0.0.1), 2 (127.0.0.1)"), "{why}");
+    // Its process ends.
+    drop(one.connection);
+    let again = loop {
+        if let Ok(again) = get(ConfigurationReader::AnyDataNode) {
+            break again;
+        }
+    };
+    assert_eq!(again.node, NodeId(1));
+    let address = node.address();
+    // A node stops though data nodes have connections.
+    node.stop();
+    let gone = ManagementAddresses { key: None, addresses: vec![address.to_string()] };
+    let Err(NotFetched::NotReached(why)) = fetch(&gone, ConfigurationReader::Onlooker) else {
+        panic!("it is gone")
+    };
+    assert!(why.contains("Connection refused"), "{why}");
 }

@@ -50,6 +50,16 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
     check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
     let node = hello.member.node;
+    let (ours, theirs) = (own.configuration, hello.configuration);
+    // One that has read a file of its own is compared by what follows only.
+    if ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
+        let (here, there) = (ours.generation, theirs.generation);
+        let detail = format!(
+            "the configuration has changed: generation {here} here, {there} at data node {node}; the one that was started \
+             earlier has to be started again"
+        );
+        return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
+    }
     if hello.heartbeat_interval != own.heartbeat_interval {
         let (here, there) = (own.heartbeat_interval / 1000, hello.heartbeat_interval / 1000);
         let detail = format!("HeartbeatIntervalDbDb is {here} ms here, {there} ms at data node {node}");

@@ -253,6 +253,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         arbitrators: Vec::new(),
         arbitration_timeout: Duration::ZERO,
         heartbeat_interval: Duration::from_millis(250),
+        configuration: vinga_wire::configuration::ConfigurationStamp { generation: 3, digest: 7 },
         peers: Arc::default(),
         bug: None,
     }
