@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
+use vinga_base::NodeId;
 use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::describe;
@@ -16,6 +17,7 @@ use vinga_config::file::ConfigFile;
 use vinga_config::management::ManagementNode;
 use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, DatabaseFiles, this_machine, why_refused};
+use vinga_mgm::{ManagementAddresses, Reports};
 use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::heap;
@@ -265,6 +267,18 @@ pub fn occupy(folder: &NodeFolder, kind: &str) -> Result<File, String> {
     lock.ok_or_else(|| format!("another {kind} runs in {place}"))
 }
 
+/// Where the management nodes listen.
+fn management_nodes(configuration: &Configuration) -> ManagementAddresses {
+    let address = |node: &ManagementNode| match node.host.contains(':') {
+        true => format!("[{}]:{}", node.host, node.port),
+        false => format!("{}:{}", node.host, node.port),
+    };
+    ManagementAddresses {
+        key: configuration.parameters.text(Parameter::ClusterKeyFile).map(PathBuf::from),
+        addresses: configuration.management_nodes.iter().map(address).collect(),
+    }
+}
+
 fn run_node(
     configuration: &Configuration,
     folder: Option<NodeFolder>,
@@ -274,7 +288,8 @@ fn run_node(
     let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");
-    log::begin(&LogSettings { file: None, stderr: true, level })?;
+    let reports = Reports::to(&management_nodes(configuration));
+    log::begin(&LogSettings { file: None, stderr: true, level, copy: Some(reports.copy()) })?;
     crash::install(CrashSettings {
         file: folder.as_ref().map_or(Path::new("."), NodeFolder::path).join("crash.txt"),
         who: format!("data node {}", configuration.parameters.integer(Parameter::NodeId)),
@@ -283,6 +298,9 @@ fn run_node(
     for warning in &configuration.warnings {
         ::log::warn!(target: "configuration", "{warning}");
     }
+    let stamp = handed_out.map(|handed_out| handed_out.stamp).unwrap_or_default();
+    let node = NodeId(configuration.parameters.integer(Parameter::NodeId) as u8);
+    reports.start(node, stamp).map_err(|why| format!("no thread for reports: {why}"))?;
     if let Some(handed_out) = handed_out {
         ::log::info!(target: "configuration", "data node {}: {}", handed_out.node, handed_out.describe());
         if let Some(why) = &handed_out.why_cached {
@@ -307,7 +325,7 @@ fn run_node(
         }
         None => Assembly::new(configuration)?,
     };
-    let assembly = assembly.configured_as(handed_out.map(|handed_out| handed_out.stamp).unwrap_or_default());
+    let assembly = assembly.configured_as(stamp);
     let has_disk = assembly.has_disk();
     if has_disk {
         heap::keep_freed_blocks();

@@ -55,7 +55,7 @@ pub fn run(arguments: &MgmArguments) -> Result<(), String> {
     let _occupied = folder.as_ref().map(|folder| data::occupy(folder, "node")).transpose()?;
     let settings = ManagementSettings::of(&configuration, text, folder.as_ref().map(NodeFolder::path))?;
     let level = log::level_named(&arguments.log_level).expect("only names of levels are allowed");
-    log::begin(&LogSettings { file: None, stderr: true, level })?;
+    log::begin(&LogSettings { file: None, stderr: true, level, copy: None })?;
     crash::install(CrashSettings {
         file: folder.as_ref().map_or(Path::new("."), NodeFolder::path).join("crash.txt"),
         who: format!("management node {}", settings.node),

@@ -101,6 +101,12 @@ fn a_pair_is_configured_by_its_management_node_and_starts_without_it() {
     place.wait(&mut two, "b");
     assert!(log(&place.file("a")).contains("data node 1: generation 1"), "{}", log(&place.file("a")));
     Cluster::connect(&format!("127.0.0.1:{}", place.data_ports[0])).expect("it is ready");
+    // The log of the cluster has what both have logged, in one file.
+    let cluster_log = || fs::read_to_string(place.file("mgm/cluster.log")).unwrap_or_default();
+    let lines = [" info node 1, node: data node 1 is ready on ", " info node 2, node: data node 2 is ready on "];
+    while !lines.iter().all(|line| cluster_log().contains(line)) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     // A third one finds no id.
     let mgm = format!("127.0.0.1:{}", place.management_port);
     let (ok, text) = said(vinga().args(["data", "--mgm", &mgm]).output());
@@ -141,6 +147,29 @@ fn data_nodes_with_different_generations_do_not_begin_together() {
     let mut two = place.data("b", &["--node", "2"]);
     place.wait(&mut one, "a");
     place.wait(&mut two, "b");
+}
+
+/// A data node that has read a file of its own reports, too, and notices that a management node starts again.
+#[test]
+fn the_log_of_the_cluster_goes_on_when_its_management_node_starts_again() {
+    let place = Place::new();
+    let config = place.file("config.ini");
+    let more = ["data", "--config", config.to_str().expect("it is text"), "--node", "1"];
+    let _one = start(&more, &place.file("a"));
+    let cluster_log = || fs::read_to_string(place.file("mgm/cluster.log")).unwrap_or_default();
+    let waits = "info node 1, formation: waiting for data node 2";
+    let management = place.management();
+    while !cluster_log().contains(waits) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    drop(management);
+    fs::remove_file(place.file("mgm/vinga.address")).expect("it was killed");
+    fs::remove_file(place.file("mgm/cluster.log")).expect("it was written");
+    let _management = place.management();
+    let _two = start(&[&more[..4], &["2"]].concat(), &place.file("b"));
+    while !cluster_log().contains("info node 1, node: data node 1 is ready on ") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -411,6 +411,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::KeyProofOrder => cold!(key::KeyProofOrder),
         S::ConfigurationRequest => cold!(configuration::ConfigurationRequest),
         S::ConfigurationConfirm => cold!(configuration::ConfigurationConfirm),
+        S::ClusterLogReport => cold!(configuration::ClusterLogReport),
         S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),

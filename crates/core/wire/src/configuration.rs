@@ -5,6 +5,7 @@
 //! | `ConfigurationRequest` | data node that starts, management node | management node | the first frame of a connection: give me the configuration |
 //! | `ConfigurationConfirm` | management node | whoever has asked | here it is, and that is who you are |
 //! | `ConfigurationRefuse` | management node | whoever has asked | not for you, with an error; the connection is closed after it |
+//! | `ClusterLogReport` | data node that has its configuration | management node | a line of my log |
 //!
 //! The protocol is described in `docs/protocols/configuration.md`.
 
@@ -65,4 +66,13 @@ pub struct ConfigurationConfirm {
     pub node: NodeId,
     /// The text of the configuration file.
     pub text: String,
+}
+
+/// Body of `ClusterLogReport` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterLogReport {
+    /// The line, as the node's own log has it.
+    pub line: String,
+    /// How many lines before it are missing, as there were too many to wait.
+    pub left_out: u64,
 }

@@ -71,6 +71,7 @@ signals! {
     ConfigurationRequest = 274, Driver;
     ConfigurationConfirm = 275, Driver;
     ConfigurationRefuse = 276, Driver;
+    ClusterLogReport = 277, Driver;
     // formation.rs: data nodes that start
     NodeHelloRequest = 4, Driver;
     NodeHelloConfirm = 5, Driver;

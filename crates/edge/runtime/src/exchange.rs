@@ -151,25 +151,34 @@ impl Exchange {
         }
     }
 
-    /// Waits until the other side closes the connection, which may be days, or its machine is silent.
+    /// Waits for the next frame, which may take days, as long as the other side's machine answers; returns its bytes.
     ///
     /// # Errors
-    /// The connection has failed, or something came.
-    pub fn wait_for_end(&mut self) -> io::Result<()> {
+    /// The connection is closed, its other side is silent, or something else came.
+    pub fn receive_some_day(&mut self) -> io::Result<Vec<u8>> {
         silence::watch(&self.stream)?;
-        self.stream.set_read_timeout(None)?;
         loop {
-            match self.stream.read(&mut [0; 1]) {
-                Ok(0) if self.bytes.is_empty() => return Ok(()),
-                Ok(_) => {
-                    return Err(io::Error::new(
-                        ErrorKind::InvalidData,
-                        "something came where nothing may follow",
-                    ));
-                }
-                Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
+            // The system's probes say whether anybody is there.
+            match self.receive(Instant::now() + Duration::from_secs(3_600)) {
+                Err(why) if why.kind() == ErrorKind::TimedOut => {}
+                received => return received,
             }
+        }
+    }
+
+    /// Whether the other side, which sends nothing, has not closed the connection. Does not wait.
+    ///
+    /// # Errors
+    /// It has, the connection has failed, or something came.
+    pub fn check_open(&mut self) -> io::Result<()> {
+        self.stream.set_nonblocking(true)?;
+        let read = self.stream.peek(&mut [0; 1]);
+        self.stream.set_nonblocking(false)?;
+        match read {
+            Ok(0) => Err(io::Error::other("it has closed the connection")),
+            Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "something came where nothing may follow")),
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+            Err(why) => Err(why),
         }
     }
 

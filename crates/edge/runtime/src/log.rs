@@ -7,11 +7,15 @@
 use std::fmt;
 use std::mem;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use vinga_kernel::{LogEntry, LogLevel};
 
+/// Gets each line of the log, without its end. It must not wait.
+pub type LogCopy = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Where log lines go, and which.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LogSettings {
     /// The least serious lines that are written.
     pub level: log::LevelFilter,
@@ -19,6 +23,8 @@ pub struct LogSettings {
     pub file: Option<PathBuf>,
     /// Whether they go to the standard error too.
     pub stderr: bool,
+    /// What else gets them.
+    pub copy: Option<LogCopy>,
 }
 
 /// The log level with this name, as in lines of the log and in `LogLevel`: `error`, `warning`, `info` or `debug`.
@@ -51,6 +57,9 @@ pub fn begin(settings: &LogSettings) -> Result<(), String> {
         log = log.chain(fern::Output::call(|record| {
             crate::console::print_error(format_args!("{}\n", record.args()));
         }));
+    }
+    if let Some(copy) = settings.copy.clone() {
+        log = log.chain(fern::Output::call(move |record| copy(&record.args().to_string())));
     }
     log.apply().map_err(|why| why.to_string())
 }

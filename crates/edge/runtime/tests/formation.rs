@@ -408,7 +408,7 @@ fn a_machine_that_vanishes_before_the_first_view_may_come_back() {
 fn the_first_node_says_which_links_others_miss() {
     let path = std::env::temp_dir().join(format!("vinga-formation-{}.log", std::process::id()));
     let settings_of_log =
-        LogSettings { level: log::LevelFilter::Info, file: Some(path.clone()), stderr: false };
+        LogSettings { level: log::LevelFilter::Info, file: Some(path.clone()), stderr: false, copy: None };
     vinga_runtime::log::begin(&settings_of_log).expect("no other test logs");
     let addresses = addresses(3);
     let first = begin(settings(1, 1, &addresses));
@@ -500,6 +500,7 @@ fn arbitrator_with(listen: SocketAddr, cluster: &str, key: Option<Arc<ClusterKey
         key,
         data_nodes,
         handout,
+        folder: None,
         listen,
     };
     ManagementNode::start(settings).expect("nobody listens there")

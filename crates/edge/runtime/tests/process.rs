@@ -48,6 +48,7 @@ fn run_node(folder: &Path) {
         level: log::LevelFilter::Info,
         file: Some(folder.join("log")),
         stderr: false,
+        copy: None,
     })
     .unwrap();
     crash::install(CrashSettings { file: folder.join("crash"), who: "data node 1".to_string() }).unwrap();

@@ -13,7 +13,9 @@ use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRe
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
-use vinga_wire::configuration::{ConfigurationConfirm, ConfigurationReader, ConfigurationRequest};
+use vinga_wire::configuration::{
+    ClusterLogReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
+};
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
@@ -125,7 +127,7 @@ fn read_request(request: &Frame<'_>) -> Result<ConfigurationReader, Refused> {
     Ok(request.reader)
 }
 
-/// Hands out the configuration. A data node keeps the connection open as long as it runs.
+/// Hands out the configuration. A data node keeps the connection open as long as it runs, and reports what it logs.
 fn hand_out(
     exchange: &mut Exchange,
     reader: ConfigurationReader,
@@ -148,8 +150,16 @@ fn hand_out(
     confirm(exchange, given.node(), shared)?;
     let generation = shared.handout.stamp.generation;
     log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {}", given.node());
-    exchange.wait_for_end()?;
-    Ok(Ok(()))
+    let node = given.node();
+    loop {
+        let bytes = exchange.receive_some_day()?;
+        let report = Frame::first(&bytes).ok().flatten();
+        let report = report.filter(|report| report.signal() == Some(SignalNumber::ClusterLogReport));
+        let Some(report) = report.and_then(|report| cold::read::<ClusterLogReport>(&report)) else {
+            return Ok(Err((SignalNumber::ConfigurationRefuse, ErrorCode::BadHandshake, unreadable().2)));
+        };
+        shared.write_to_cluster_log(node, &report);
+    }
 }
 
 fn confirm(exchange: &mut Exchange, node: NodeId, shared: &Shared) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Asking management nodes for the configuration.
 
 use crate::addresses::ManagementAddresses;
+use std::fmt;
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
@@ -36,6 +37,13 @@ pub enum NotFetched {
     NotReached(String),
     /// One has answered that it does not give it.
     Refused(String),
+}
+
+impl fmt::Display for NotFetched {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (NotFetched::NotReached(why) | NotFetched::Refused(why)) = self;
+        out.write_str(why)
+    }
 }
 
 /// Asks the management nodes, in their order, until one answers.

@@ -8,15 +8,18 @@
 //! Little is asked of it, and seldom: a thread for each connection, which answers one request after the other.
 
 mod addresses;
+mod cluster_log;
 mod connection;
 mod fetch;
 mod generation;
 mod handout;
+mod report;
 mod server;
 
 pub use addresses::ManagementAddresses;
 pub use fetch::{Fetched, NotFetched, fetch};
 pub use handout::Handout;
+pub use report::Reports;
 pub use server::{ManagementNode, ManagementSettings};
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -56,6 +59,7 @@ impl ManagementSettings {
             data_nodes: data_nodes.all().iter().map(|node| (NodeId(node.node), node.group)).collect(),
             key: key_of_node(own.key_file.as_deref(), listen)?.map(Arc::new),
             handout,
+            folder: folder.map(Path::to_owned),
             listen,
         })
     }

@@ -1,5 +1,6 @@
 //! The node itself: it listens, and has a thread for each connection.
 
+use crate::cluster_log::ClusterLog;
 use crate::connection;
 use crate::handout::{Given, Handout};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use vinga_agreement::Arbitrator;
 use vinga_base::NodeId;
 use vinga_key::ClusterKey;
 use vinga_wire::arbitration::ArbitratorHello;
+use vinga_wire::configuration::ClusterLogReport;
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 
 /// Connections at a time, at most: data nodes have one when they ask something.
@@ -37,6 +40,8 @@ pub struct ManagementSettings {
     pub data_nodes: Vec<(NodeId, u16)>,
     /// What it hands out.
     pub handout: Handout,
+    /// Where the log of the cluster is written.
+    pub folder: Option<PathBuf>,
     /// Where to listen; port 0 for any free one.
     pub listen: SocketAddr,
 }
@@ -73,6 +78,8 @@ pub(crate) struct Shared {
     pub handout: Handout,
     /// Who has got it.
     pub given: Given,
+    /// The log of the cluster.
+    cluster_log: Option<Mutex<ClusterLog>>,
     /// One request after the other.
     arbitrator: Mutex<Arbitrator>,
     connections: Mutex<Connections>,
@@ -92,6 +99,17 @@ struct Connection {
 impl Shared {
     pub fn arbitrator(&self) -> MutexGuard<'_, Arbitrator> {
         lock(&self.arbitrator)
+    }
+
+    /// Writes what a data node has logged.
+    pub fn write_to_cluster_log(&self, node: NodeId, ClusterLogReport { line, left_out }: &ClusterLogReport) {
+        let Some(log) = &self.cluster_log else { return };
+        let mut log = lock(log);
+        if *left_out > 0 {
+            log.write(node, &format!("({left_out} lines of its log are missing here)"));
+        }
+        // What comes from elsewhere is one line.
+        log.write(node, &line.replace('\n', " | "));
     }
 }
 
@@ -119,6 +137,7 @@ impl ManagementNode {
             key: settings.key.clone(),
             handout: settings.handout,
             given: Given::default(),
+            cluster_log: settings.folder.as_deref().map(|folder| Mutex::new(ClusterLog::in_folder(folder))),
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
         });

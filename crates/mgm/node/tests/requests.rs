@@ -32,6 +32,7 @@ fn start() -> ManagementNode {
         cluster: "test".to_string(),
         key: None,
         data_nodes: data_nodes(),
+        folder: None,
         handout: Handout {
             stamp: ConfigurationStamp { generation: 5, digest: 7 },
             text: TEXT.to_string(),

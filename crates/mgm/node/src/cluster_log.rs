@@ -1,0 +1,125 @@
+//! The log of the cluster: what its nodes have logged, in one file of the management node's folder.
+//!
+//! ```text
+//!   cluster.log           2026-03-01T12:00:00.123Z warning node 2, 2/Membership/0: data node 1 is given up: …
+//!   cluster.log.1 … .6    the ones before, the newest first
+//! ```
+//! Lines stand in the order in which they have come. Their times are those of the nodes' own clocks.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use vinga_base::NodeId;
+
+/// Bytes of a file, about; NDB's default.
+const BYTES_MAX: u64 = 1_000_000;
+
+/// Earlier files that are kept; NDB's default.
+const FILES_MAX: u32 = 6;
+
+/// The files.
+pub(crate) struct ClusterLog {
+    path: PathBuf,
+    file: Option<(File, u64)>,
+    /// Whether the last line could be written: a failure is logged once.
+    is_failing: bool,
+}
+
+impl ClusterLog {
+    /// That in this folder.
+    pub fn in_folder(folder: &Path) -> Self {
+        ClusterLog { path: folder.join("cluster.log"), file: None, is_failing: false }
+    }
+
+    /// Writes a line of a node's log. If that fails, the line is lost, and this node's own log says so.
+    pub fn write(&mut self, node: NodeId, line: &str) {
+        // Time and level stand before the source.
+        let line = match line.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            [time, level, rest] => format!("{time} {level} node {node}, {rest}\n"),
+            _ => format!("node {node}, {line}\n"),
+        };
+        match self.append(line.as_bytes()) {
+            Ok(()) => self.is_failing = false,
+            Err(why) => {
+                self.file = None;
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    log::warn!(target: "cluster log", "{} can't be written: {why}", self.path.display());
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Some((_, bytes)) = &self.file
+            && *bytes > 0
+            && bytes + line.len() as u64 > BYTES_MAX
+        {
+            self.file = None;
+            self.rotate()?;
+        }
+        if self.file.is_none() {
+            let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+            let bytes = file.metadata()?.len();
+            self.file = Some((file, bytes));
+        }
+        let (file, bytes) = self.file.as_mut().expect("it has just been opened");
+        file.write_all(line)?;
+        *bytes += line.len() as u64;
+        Ok(())
+    }
+
+    /// Makes room for a new file.
+    fn rotate(&self) -> io::Result<()> {
+        let earlier = |number: u32| {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..FILES_MAX).rev() {
+            match fs::rename(earlier(number), earlier(number + 1)) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        fs::rename(&self.path, earlier(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_name_their_node_and_files_are_kept_for_some_time() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        let mut log = ClusterLog::in_folder(folder.path());
+        log.write(NodeId(2), "2026-03-01T12:00:00.123Z warning 2/Membership/0: it is late");
+        log.write(NodeId(3), "odd");
+        drop(log);
+        let expected = "2026-03-01T12:00:00.123Z warning node 2, 2/Membership/0: it is late\nnode 3, odd\n";
+        assert_eq!(read("cluster.log"), expected);
+        // Another start goes on behind it.
+        let mut log = ClusterLog::in_folder(folder.path());
+        let long = "x".repeat(300_000);
+        for number in 0..30 {
+            log.write(NodeId(1), &format!("time info {number} {long}"));
+        }
+        assert!(read("cluster.log").starts_with("time info node 1, 27 "), "{:.40}", read("cluster.log"));
+        assert!(read("cluster.log.6").starts_with("time info node 1, 9 "), "{:.40}", read("cluster.log.6"));
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 7);
+    }
+
+    #[test]
+    fn a_line_that_can_not_be_written_is_lost_and_the_next_one_is_tried() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let place = folder.path().join("not yet");
+        let mut log = ClusterLog::in_folder(&place);
+        log.write(NodeId(1), "a b c");
+        assert!(log.is_failing);
+        fs::create_dir(&place).expect("it is ours");
+        log.write(NodeId(1), "d e f");
+        assert!(!log.is_failing);
+        assert_eq!(fs::read_to_string(place.join("cluster.log")).expect("it was written"), "d e node 1, f\n");
+    }
+}
