@@ -103,7 +103,8 @@ fn a_pair_is_configured_by_its_management_node_and_starts_without_it() {
     Cluster::connect(&format!("127.0.0.1:{}", place.data_ports[0])).expect("it is ready");
     // The log of the cluster has what both have logged, in one file.
     let cluster_log = || fs::read_to_string(place.file("mgm/cluster.log")).unwrap_or_default();
-    let lines = [" info node 1, node: data node 1 is ready on ", " info node 2, node: data node 2 is ready on "];
+    let lines =
+        [" info node 1, node: data node 1 is ready on ", " info node 2, node: data node 2 is ready on "];
     while !lines.iter().all(|line| cluster_log().contains(line)) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

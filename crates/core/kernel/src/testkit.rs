@@ -31,8 +31,8 @@ use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
-    dictionary, epoch, file, formation, handshake, info, key, membership, parameter, redo, schema,
-    schema_round, start,
+    configuration, dictionary, epoch, file, formation, handshake, info, key, membership, parameter, redo,
+    schema, schema_round, start,
 };
 use zerocopy::IntoBytes;
 
