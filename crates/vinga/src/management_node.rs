@@ -5,6 +5,7 @@ use crate::data_node::{self, LOOK_PAUSE, Stopped};
 use crate::mgm;
 use crate::numbered;
 use std::io;
+use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -49,8 +50,17 @@ pub fn command(folder: &NodeFolder, file: &ClusterFile, node: u8) -> io::Result<
 /// Why there was no answer.
 pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
     let configuration = mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()))?;
-    let address = folder(cluster, node).address().ok_or("it has not said where it listens")?;
-    let address = address.parse().map_err(|_| format!("'{address}' is no address"))?;
+    let own = folder(cluster, node);
+    let address = if own.path().is_dir() {
+        let address = own.address().ok_or("it has not said where it listens")?;
+        address.parse().map_err(|_| format!("'{address}' is no address"))?
+    } else {
+        // It has been started in another way, perhaps on another machine.
+        let place = (configuration.own.host.as_str(), configuration.own.port);
+        let mut found =
+            place.to_socket_addrs().map_err(|error| format!("its HostName has no address: {error}"))?;
+        found.next().ok_or("its HostName has no address")?
+    };
     vinga_mgm::probe(&ManagementSettings::of(&configuration)?, address)
 }
 
