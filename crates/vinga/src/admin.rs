@@ -124,15 +124,15 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Create { table, columns } => Some(columns::parse(table, columns)?),
         _ => None,
     };
+    if let AdminCommand::Stop { node, force } = arguments.command {
+        return stop::run(&arguments.connect, node, force, json);
+    }
     let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
     let show = |table| output::ask(&cluster, table).map(|rows| output::print(&rows, json));
     let folder = || arguments.connect.is_by_folder().then(|| arguments.connect.folder());
     match &arguments.command {
         AdminCommand::Show => show::run(&cluster, folder().as_deref(), json),
-        AdminCommand::Stop { node, force } => {
-            let folder = folder().ok_or_else(|| stop::needs_folder(*node))?;
-            stop::run(&cluster, &folder, *node, *force, json)
-        }
+        AdminCommand::Stop { .. } => unreachable!("it was carried out above"),
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
         AdminCommand::Pools => show(InfoTable::Pools),

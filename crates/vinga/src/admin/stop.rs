@@ -2,37 +2,34 @@
 
 use super::output;
 use super::show::{Node, STARTED};
+use crate::arguments::ConnectArguments;
 use crate::data_node::{self, Stopped};
-use std::path::Path;
 use vinga::InfoTable;
 use vinga::blocking::Cluster;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
-/// That the node can't be stopped by its address.
-pub fn needs_folder(node: u8) -> String {
-    format!(
-        "data node {node}: this command stops data nodes of this machine, which it finds by the folder of their cluster \
-         (--folder); on other machines SIGTERM stops them in order"
-    )
-}
-
 /// Stops a data node in order, as `vinga down` stops all; the last one of its node group only if `force`.
 ///
 /// # Errors
 /// A text: there is no such data node here, the cluster can't go on without it, or it has not stopped.
-pub fn run(cluster: &Cluster, folder: &Path, node: u8, force: bool, json: bool) -> Result<(), String> {
+pub fn run(connect: &ConnectArguments, node: u8, force: bool, json: bool) -> Result<(), String> {
+    if !connect.is_by_folder() {
+        return Err(format!(
+            "data node {node}: this command stops data nodes of this machine, which it finds by the folder of their cluster \
+             (--folder); on other machines SIGTERM stops them in order"
+        ));
+    }
+    let folder = &connect.folder();
     let here = data_node::numbers(folder)
         .map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
     if !here.contains(&node) {
-        return Err(format!(
-            "data node {node}: {} has no such data node; it has {}",
-            folder.display(),
-            listed(&here)
-        ));
+        let (place, known) = (folder.display(), listed(&here));
+        return Err(format!("data node {node}: {place} has no such data node; it has {known}"));
     }
     if !force {
-        let nodes = output::ask(cluster, InfoTable::Nodes)?;
+        let cluster = Cluster::connect(&connect.address()?).map_err(|error| error.to_string())?;
+        let nodes = output::ask(&cluster, InfoTable::Nodes)?;
         check(node, &Node::all(&nodes).collect::<Vec<_>>())?;
     }
     match data_node::stop(folder, node)? {
