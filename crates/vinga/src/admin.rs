@@ -30,8 +30,9 @@ enum AdminCommand {
     Show,
     /// Stops a data node of this machine in order; the others go on without it
     ///
-    /// For clusters of a folder (--folder, or by default) only: data nodes of other machines are stopped there, by SIGTERM. In
-    /// this version a data node of several can't return into its cluster before the whole cluster is started again.
+    /// For clusters of a folder (--folder, or by default) only: data nodes of other machines are stopped there, by
+    /// SIGTERM. In this version a data node of several can't return into its cluster before the whole cluster is
+    /// started again.
     Stop {
         /// The data node's id, as 'vinga admin show' has it
         #[arg(value_name = "ID")]

@@ -148,7 +148,8 @@ fn one_that_does_not_answer_is_named() {
     kill_process(pid(&folder, 2), Signal::CONT).expect("it is there");
 }
 
-/// A command that reaches the first data node by its socket, and the second one, by TCP, only with the key that it has not.
+/// A command that reaches the first data node by its socket, and the second one, by TCP, only with the key that it has
+/// not.
 #[test]
 fn commands_name_on_standard_error_who_has_not_answered() {
     let folder = start(&PAIR);
@@ -179,8 +180,8 @@ fn commands_name_on_standard_error_who_has_not_answered() {
     assert!(shown.contains("2   started (does not answer)"), "{shown}");
 }
 
-/// One is killed while both are asked, again and again: each time all answers of the other one come, and in the end the view
-/// has one data node.
+/// One is killed while both are asked, again and again: each time all answers of the other one come, and in the end the
+/// view has one data node.
 #[test]
 fn one_that_is_killed_while_it_is_asked_keeps_nothing_from_the_other() {
     let folder = start(&PAIR);

@@ -252,7 +252,8 @@ fn a_sql_node_that_no_data_node_admits_is_told() {
     assert!(!ok && said.contains("data node 1 refuses clients: ") && !said.contains("not answer"), "{said}");
 }
 
-/// The information tables are of all data nodes. One that stands still is named by a warning, and keeps no rows from the others.
+/// The information tables are of all data nodes. One that stands still is named by a warning, and keeps no rows from
+/// the others.
 #[test]
 fn information_is_of_all_data_nodes() {
     let cluster = Cluster::new();
@@ -307,7 +308,8 @@ fn information_is_of_all_data_nodes() {
     );
     assert_eq!(own, [["1", "1"]]);
     let locks = ask(
-        "SELECT NODE_ID, TABLE_NAME, CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_LOCKS ORDER BY NODE_ID",
+        "SELECT NODE_ID, TABLE_NAME, CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_LOCKS \
+         ORDER BY NODE_ID",
     );
     assert_eq!(locks, [["1", "d.t", "1"], ["2", "d.t", "1"]]);
     ask("ROLLBACK");

@@ -540,8 +540,8 @@ impl Client {
         self.go_on_with_requests();
     }
 
-    /// Sends what waits for the president or another data node, and has the president's dictionary send events, if somebody
-    /// wants them and none does.
+    /// Sends what waits for the president or another data node, and has the president's dictionary send events, if
+    /// somebody wants them and none does.
     fn go_on_with_requests(&mut self) {
         self.requests.go_on(&mut self.net, &self.sessions);
         let president = self.president();
@@ -775,9 +775,9 @@ impl Client {
         self.scans.recycle(rows);
     }
 
-    /// Sends a request to the dictionary or for an information table. If the data node that leads the cluster was lost a
-    /// moment ago, it waits for that or the next one. A data node that is asked for its rows of a table is waited for only
-    /// while no other one is connected.
+    /// Sends a request to the dictionary or for an information table. If the data node that leads the cluster was lost
+    /// a moment ago, it waits for that or the next one. A data node that is asked for its rows of a table is waited for
+    /// only while no other one is connected.
     ///
     /// # Errors
     /// `ClusterFailure` if the data node is not connected to which it goes; `Overloaded`.

@@ -4,10 +4,11 @@
 //! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
 //! either: it is lifted as soon as it is there.
 //!
-//! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next one
-//! (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of other
-//! changes the outcome is unknown then. Rows of information tables are asked of one data node ([`Request::asked_node`]):
-//! whoever asks several of them gets the answers of those that are there, and an error at once for each other one.
+//! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next
+//! one (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of
+//! other changes the outcome is unknown then. Rows of information tables are asked of one data node
+//! ([`Request::asked_node`]): whoever asks several of them gets the answers of those that are there, and an error at
+//! once for each other one.
 
 mod succession;
 
@@ -210,8 +211,8 @@ impl Requests {
         Requests { pool: Pool::new(REQUESTS_MAX), unsent: 0 }
     }
 
-    /// Sends a request to a block of a node: the dictionary's, the one that is asked for what it has, or the data manager
-    /// of a backup. If there is no way it waits for one until then, at the latest.
+    /// Sends a request to a block of a node: the dictionary's, the one that is asked for what it has, or the data
+    /// manager of a backup. If there is no way it waits for one until then, at the latest.
     ///
     /// # Errors
     /// `ClusterFailure` if it is later already; `Overloaded`.

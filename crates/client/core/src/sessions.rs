@@ -572,8 +572,8 @@ impl Sessions {
         lost.filter_map(|session| session.lost_at).max().map_or(Tick(0), |at| at + patience)
     }
 
-    /// The way of a request that only this data node can answer, or the one that leads the cluster if none is named; and
-    /// until when a way may be hoped for, while there is none. One that is named is not waited for while others are
+    /// The way of a request that only this data node can answer, or the one that leads the cluster if none is named;
+    /// and until when a way may be hoped for, while there is none. One that is named is not waited for while others are
     /// connected: their answers are of use without its own.
     pub fn way(&self, net: &Net, node: Option<NodeId>) -> (Option<(Address, LinkId)>, Tick) {
         let Some(asked) = node.or(net.routes.view().president()) else { return (None, Tick(0)) };

@@ -124,8 +124,8 @@ fn one_that_is_silent_is_not_waited_for_longer_than_its_connection() {
     assert_eq!(end, Some(Err(ErrorCode::ConnectionLost)));
 }
 
-/// While no data node is connected each is waited for: that they are back in a moment is all that there is to hope for. The
-/// first that comes back answers; the other one is not waited for any more.
+/// While no data node is connected each is waited for: that they are back in a moment is all that there is to hope for.
+/// The first that comes back answers; the other one is not waited for any more.
 #[test]
 fn all_are_waited_for_while_none_is_connected() {
     let (mut rig, view) = pair();

@@ -1,7 +1,7 @@
 //! Information tables: each data node of the view is asked for its rows, and what they answer is one table.
 //!
-//! A data node knows of itself only, and of its clients. So all are asked at the same time, by the connections that there
-//! are, and a data node that does not answer keeps nothing from the others: it is named beside their rows
+//! A data node knows of itself only, and of its clients. So all are asked at the same time, by the connections that
+//! there are, and a data node that does not answer keeps nothing from the others: it is named beside their rows
 //! (`docs/decisions/0029-each-data-node-is-asked.md`).
 
 mod nodes;

@@ -16,8 +16,8 @@ use vinga_runtime::say;
 pub fn run(connect: &ConnectArguments, node: u8, force: bool, json: bool) -> Result<(), String> {
     if !connect.is_by_folder() {
         return Err(format!(
-            "data node {node}: this command stops data nodes of this machine, which it finds by the folder of their cluster \
-             (--folder); on other machines SIGTERM stops them in order"
+            "data node {node}: this command stops data nodes of this machine, which it finds by the folder of their \
+             cluster (--folder); on other machines SIGTERM stops them in order"
         ));
     }
     let folder = &connect.folder();
@@ -62,8 +62,8 @@ fn check(node: u8, nodes: &[Node]) -> Result<(), String> {
     }
     let group = own.group.unwrap_or(0);
     Err(format!(
-        "data node {node} is the last one of node group {group} that runs: the cluster can't go on without its rows, and would \
-         stop. 'vinga down' stops the whole cluster; --force stops this data node all the same"
+        "data node {node} is the last one of node group {group} that runs: the cluster can't go on without its rows, and \
+         would stop. 'vinga down' stops the whole cluster; --force stops this data node all the same"
     ))
 }
 

@@ -20,8 +20,8 @@ pub fn list(cluster: &Cluster) -> Result<InfoRows> {
     Ok(join(names, said))
 }
 
-/// Keeps the rows of one data node of each node group, without its id, and all notes. A note says if no data node of a group
-/// has answered that has all its rows.
+/// Keeps the rows of one data node of each node group, without its id, and all notes. A note says if no data node of a
+/// group has answered that has all its rows.
 fn choose(said: &mut InfoRows, nodes: &InfoRows) {
     let silent: BTreeSet<u64> = said.unanswered.iter().map(|one| u64::from(one.node.0)).collect();
     let mut chosen: BTreeMap<u64, Option<u64>> = BTreeMap::new();
@@ -30,7 +30,8 @@ fn choose(said: &mut InfoRows, nodes: &InfoRows) {
         let of_group = chosen.entry(node.group.unwrap_or(0)).or_default();
         *of_group = of_group.or(has_rows.then_some(node.id));
     }
-    let counts = |row: &[InfoValue]| matches!(row.first(), Some(InfoValue::Number(id)) if chosen.values().any(|one| *one == Some(*id)));
+    let is_chosen = |id: u64| chosen.values().any(|one| *one == Some(id));
+    let counts = |row: &[InfoValue]| matches!(row.first(), Some(InfoValue::Number(id)) if is_chosen(*id));
     said.rows.retain(|row| InfoRows::is_note(row) || counts(row));
     said.columns.remove(0);
     for row in said.rows.iter_mut().filter(|row| !InfoRows::is_note(row)) {

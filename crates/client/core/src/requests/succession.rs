@@ -59,8 +59,8 @@ impl Requests {
         }
     }
 
-    /// Sends what waits, if the president is connected, or the data node that is asked; else those get an error who have
-    /// waited for too long, or later than one may be hoped for.
+    /// Sends what waits, if the president is connected, or the data node that is asked; else those get an error who
+    /// have waited for too long, or later than one may be hoped for.
     pub fn go_on(&mut self, net: &mut Net, sessions: &Sessions) {
         if self.unsent == 0 {
             return;

@@ -1,4 +1,5 @@
-//! The nodes of a cluster: its data nodes as the view has them, and each API node once, though several data nodes know it.
+//! The nodes of a cluster: its data nodes as the view has them, and each API node once, though several data nodes know
+//! it.
 
 use super::{Answered, InfoRows, note_of};
 use std::collections::BTreeMap;
