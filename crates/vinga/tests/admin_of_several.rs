@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Output;
 use std::time::Instant;
 use support::HANG_GUARD;
-use support::folder::{Folder, said};
+use support::folder::{Folder, Suspended, said};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, InfoRows, InfoTable, NewTable, Record, Value as Cell};
 use vinga_runtime::node_folder::NodeFolder;
@@ -95,7 +95,9 @@ fn tables_are_of_all_data_nodes() {
 
     // A transaction is where its coordinator is, its locks where the rows are.
     let mut transaction = cluster.begin().expect("connected");
-    transaction.insert(&table, &Record::new([("id", Cell::from(1_000u64))])).expect("a good row");
+    for id in 1_000..1_050u64 {
+        transaction.insert(&table, &Record::new([("id", Cell::from(id))])).expect("a good row");
+    }
     transaction.execute().expect("there is no conflict");
     let (transactions, _) = json(&folder, &["transactions"]);
     assert_eq!((transactions.as_array().expect("rows").len(), nodes_of(&transactions).len()), (1, 1));
@@ -130,7 +132,7 @@ fn one_that_does_not_answer_is_named() {
     let cluster = Cluster::connect(&folder.addresses([1, 2])).expect("they admit us");
     let ask = || cluster.info(InfoTable::Pools).expect("one answers");
     assert!(ask().unanswered.is_empty());
-    kill_process(pid(&folder, 2), Signal::STOP).expect("it runs");
+    let suspended = Suspended::new(&folder.0, 2);
     let of = |rows: &InfoRows| {
         let unanswered: Vec<u8> = rows.unanswered.iter().map(|one| one.node.0).collect();
         let first = |row: &Vec<vinga::InfoValue>| row[0].clone();
@@ -145,7 +147,7 @@ fn one_that_does_not_answer_is_named() {
     let rows = ask();
     assert_eq!(of(&rows), [2]);
     assert!(rows.unanswered[0].to_string().contains("data node 2 (127.0.0.1:"), "{:?}", rows.unanswered);
-    kill_process(pid(&folder, 2), Signal::CONT).expect("it is there");
+    drop(suspended);
 }
 
 /// A command that reaches the first data node by its socket, and the second one, by TCP, only with the key that it has

@@ -297,29 +297,27 @@ fn information_is_of_all_data_nodes() {
     let own = ask("SELECT DISTINCT DATA_NODES FROM information_schema.VINGA_NODES WHERE KIND = 'SQL'");
     assert_eq!(own, [["1, 2"]]);
 
-    // A transaction is named with its coordinator's data node, a lock with that of each replica.
+    // A transaction is named with its coordinator's data node, a lock with that of its row.
     ask("CREATE DATABASE d");
-    ask("CREATE TABLE d.t (id INT PRIMARY KEY)");
-    ask("INSERT INTO d.t VALUES (1)");
+    ask("CREATE TABLE d.t (id INT PRIMARY KEY, v INT NOT NULL DEFAULT 0)");
+    ask("INSERT INTO d.t (id) SELECT seq FROM seq_1_to_50");
     ask("BEGIN");
-    ask("DELETE FROM d.t WHERE id = 1");
+    ask("UPDATE d.t SET v = 1");
     let own = ask(
         "SELECT NODE_ID IN (1, 2), CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_TRANSACTIONS",
     );
     assert_eq!(own, [["1", "1"]]);
     let locks = ask(
-        "SELECT NODE_ID, TABLE_NAME, CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_LOCKS \
+        "SELECT DISTINCT NODE_ID, TABLE_NAME, CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_LOCKS \
          ORDER BY NODE_ID",
     );
     assert_eq!(locks, [["1", "d.t", "1"], ["2", "d.t", "1"]]);
     ask("ROLLBACK");
 
-    let pid = NodeFolder::new(&cluster.folder, 2).running().expect("the folder is there").expect("it runs");
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is ours");
+    let suspended = support::folder::Suspended::new(&cluster.folder, 2);
     let nodes = ask("SELECT DISTINCT NODE_ID FROM information_schema.VINGA_POOLS");
     let warnings = ask("SHOW WARNINGS");
-    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is ours");
+    drop(suspended);
     assert_eq!(nodes, [["1"]]);
     assert_eq!((warnings.len(), warnings[0][0].as_str()), (1, "Warning"), "{warnings:?}");
     assert!(warnings[0][2].contains("data node 2 (127.0.0.1:"), "{warnings:?}");
