@@ -198,9 +198,13 @@ fn pools(cluster: &Cluster) -> Result<Vec<(String, String, u64)>> {
     let rows =
         cluster.info(InfoTable::Pools).context(|| "the node does not say what its pools hold".into())?;
     let pool = |row: &Vec<InfoValue>| match &row[..] {
-        [InfoValue::Text(block), InfoValue::Text(pool), InfoValue::Number(used), ..] => {
-            Ok((block.clone(), pool.clone(), *used))
-        }
+        [
+            InfoValue::Number(node),
+            InfoValue::Text(block),
+            InfoValue::Text(pool),
+            InfoValue::Number(used),
+            ..,
+        ] => Ok((format!("data node {node}, {block}"), pool.clone(), *used)),
         _ => Err(Failure::new("the list of pools has another form")),
     };
     rows.rows.iter().map(pool).collect()

@@ -140,7 +140,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Memory => &["block", "memory", "used_bytes", "total_bytes"],
             InfoTable::Pools => &["block", "pool", "used", "used_max", "capacity"],
             InfoTable::Blocks => &["block", "counter", "value"],
-            InfoTable::Nodes => &["node", "kind", "state", "version", "address", "since"],
+            InfoTable::Nodes => &["node", "kind", "state", "version", "address", "since", "connected"],
             InfoTable::Transactions => {
                 &["transaction", "coordinator", "api_node", "state", "age_ms", "idle_ms", "operations"]
             }
@@ -299,21 +299,23 @@ impl Source<'_> {
         }
     }
 
-    /// This node, and the API nodes that it knows.
+    /// This node, and the API nodes that it knows: whether each of these is connected with it, or only with others.
     fn nodes(&self, out: &mut Vec<Vec<InfoValue>>) {
         let Some(membership) = self.membership else { return };
-        let mut row = |node: NodeId, kind: &str, state: &str, version: &str, address, since: u64| {
-            out.push(vec![
-                InfoValue::Number(u64::from(node.0)),
-                text(kind),
-                text(state),
-                text(version),
-                InfoValue::Text(address),
-                InfoValue::Number(since),
-            ]);
-        };
+        let mut row =
+            |node: NodeId, kind: &str, state: &str, version: &str, address, since: u64, connected| {
+                out.push(vec![
+                    InfoValue::Number(u64::from(node.0)),
+                    text(kind),
+                    text(state),
+                    text(version),
+                    InfoValue::Text(address),
+                    InfoValue::Number(since),
+                    text(connected),
+                ]);
+            };
         let version = env!("CARGO_PKG_VERSION");
-        row(self.node, "data", "started", version, self.facts.own_address(), self.facts.started_at());
+        row(self.node, "data", "started", version, self.facts.own_address(), self.facts.started_at(), "");
         for (api, incarnation, phase) in membership.api_nodes() {
             let state = match phase {
                 Phase::Admitting => "connecting",
@@ -323,7 +325,8 @@ impl Source<'_> {
                 Phase::Closed => "may come back",
                 Phase::Failing => "failed",
             };
-            row(api, "API", state, "", self.facts.address_of(api), u64::from(incarnation.0));
+            let connected = if membership.has_connections_of(api) { "yes" } else { "no" };
+            row(api, "API", state, "", self.facts.address_of(api), u64::from(incarnation.0), connected);
         }
     }
 

@@ -1,5 +1,5 @@
 /* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS, _DISK_WRITE_SPEED_… and _REDO_LOGS:
-   the state of the data nodes, as they report it. */
+   the state of the data nodes, as each of them reports it. */
 #include "ha_vinga.h"
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -9,6 +9,7 @@
 namespace Show {
 
 static ST_FIELD_INFO threads[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("THREAD", Varchar(64), NOT_NULL), Column("NAME", Varchar(64), NOT_NULL), Column("HOSTS", Varchar(255), NOT_NULL),
   Column("USER_MS", ULonglong(), NOT_NULL), Column("SYSTEM_MS", ULonglong(), NOT_NULL),
   Column("BUSY_PERCENT", Varchar(32), NOT_NULL), Column("SPIN_PERCENT", Varchar(32), NOT_NULL),
@@ -18,29 +19,35 @@ static ST_FIELD_INFO threads[]= {
   Column("MISSED_WAKEUPS", ULonglong(), NOT_NULL), CEnd()};
 
 static ST_FIELD_INFO memory[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("BLOCK", Varchar(64), NOT_NULL), Column("MEMORY", Varchar(64), NOT_NULL),
   Column("USED_BYTES", ULonglong(), NOT_NULL), Column("TOTAL_BYTES", ULonglong(), NOT_NULL), CEnd()};
 
 static ST_FIELD_INFO pools[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("BLOCK", Varchar(64), NOT_NULL), Column("POOL", Varchar(64), NOT_NULL), Column("USED", ULonglong(), NOT_NULL),
   Column("USED_MAX", ULonglong(), NOT_NULL), Column("CAPACITY", ULonglong(), NOT_NULL), CEnd()};
 
 static ST_FIELD_INFO counters[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("BLOCK", Varchar(64), NOT_NULL), Column("COUNTER", Varchar(64), NOT_NULL),
   Column("VALUE", ULonglong(), NOT_NULL), CEnd()};
 
 static ST_FIELD_INFO nodes[]= {
   Column("NODE", ULonglong(), NOT_NULL), Column("KIND", Varchar(16), NOT_NULL), Column("STATE", Varchar(32), NOT_NULL),
   Column("VERSION", Varchar(32), NOT_NULL), Column("ADDRESS", Varchar(128), NOT_NULL),
-  Column("SINCE", Datetime(0), NULLABLE), CEnd()};
+  Column("SINCE", Datetime(0), NULLABLE), Column("NODE_GROUP", ULonglong(), NULLABLE),
+  Column("LEADS", Varchar(8), NULLABLE), Column("DATA_NODES", Varchar(1024), NULLABLE), CEnd()};
 
 static ST_FIELD_INFO transactions[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("TRANSACTION_ID", Varchar(64), NOT_NULL), Column("COORDINATOR", ULonglong(), NOT_NULL),
   Column("API_NODE", ULonglong(), NOT_NULL), Column("STATE", Varchar(32), NOT_NULL),
   Column("AGE_MS", ULonglong(), NOT_NULL), Column("IDLE_MS", ULonglong(), NULLABLE),
   Column("OPERATIONS", ULonglong(), NOT_NULL), Column("CONNECTION_ID", ULonglong(), NULLABLE), CEnd()};
 
 static ST_FIELD_INFO locks[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL),
   Column("TABLE_NAME", Varchar(255), NOT_NULL), Column("PARTITION_ID", ULonglong(), NOT_NULL),
   Column("PAGE", ULonglong(), NOT_NULL), Column("SLOT", ULonglong(), NOT_NULL),
   Column("MODE", Varchar(16), NOT_NULL), Column("STATE", Varchar(16), NOT_NULL),

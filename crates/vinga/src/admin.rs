@@ -1,17 +1,18 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod output;
 mod parameters;
 pub mod redo;
+mod show;
+mod stop;
 mod tables;
 
 use crate::arguments::ConnectArguments;
 use crate::backup::{self, BackupArguments, OWN_DATABASE};
 use crate::columns;
-use crate::table::{Table, grouped};
 use clap::{Args, Subcommand};
-use std::time::{Duration, UNIX_EPOCH};
+use vinga::InfoTable;
 use vinga::blocking::Cluster;
-use vinga::{InfoRows, InfoTable, InfoValue};
 use vinga_runtime::{console, say};
 
 /// `vinga admin …`.
@@ -25,6 +26,21 @@ pub struct AdminArguments {
 
 #[derive(Subcommand)]
 enum AdminCommand {
+    /// The cluster: data nodes by node group, which of them leads, management nodes, clients
+    Show,
+    /// Stops a data node of this machine in order; the others go on without it
+    ///
+    /// For clusters of a folder (--folder, or by default) only: data nodes of other machines are stopped there, by
+    /// SIGTERM. In this version a data node of several can't return into its cluster before the whole cluster is
+    /// started again.
+    Stop {
+        /// The data node's id, as 'vinga admin show' has it
+        #[arg(value_name = "ID")]
+        node: u8,
+        /// Also the last data node of its node group: the whole cluster stops with it
+        #[arg(long)]
+        force: bool,
+    },
     /// What runs where, and how busy it is
     Threads,
     /// Where memory goes
@@ -33,7 +49,7 @@ enum AdminCommand {
     Pools,
     /// Counters of each block
     Blocks,
-    /// Data nodes and clients
+    /// Data nodes and clients, each once, with the data nodes that a client is connected with
     Nodes,
     /// Open transactions
     Transactions,
@@ -109,13 +125,15 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Create { table, columns } => Some(columns::parse(table, columns)?),
         _ => None,
     };
+    if let AdminCommand::Stop { node, force } = arguments.command {
+        return stop::run(&arguments.connect, node, force, json);
+    }
     let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
-    let show = |table| {
-        let rows = cluster.info(table).map_err(|error| error.to_string())?;
-        console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
-        Ok(())
-    };
+    let show = |table| output::ask(&cluster, table).map(|rows| output::print(&rows, json));
+    let folder = || arguments.connect.is_by_folder().then(|| arguments.connect.folder());
     match &arguments.command {
+        AdminCommand::Show => show::run(&cluster, folder().as_deref(), json),
+        AdminCommand::Stop { .. } => unreachable!("it was carried out above"),
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
         AdminCommand::Pools => show(InfoTable::Pools),
@@ -126,12 +144,12 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::DiskWrites { seconds } => {
             let table =
                 if *seconds { InfoTable::DiskWriteSpeedBase } else { InfoTable::DiskWriteSpeedAggregate };
-            let ask = |table| cluster.info(table).map_err(|error| error.to_string());
-            let mut rows = ask(table)?;
-            if let Some(failure) = redo::failure(&ask(InfoTable::RedoLogs)?) {
-                add_note(&mut rows, format!("FAILING: {failure}"));
+            let mut rows = output::ask(&cluster, table)?;
+            let logs = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+            if let Some(failure) = redo::failure(&logs) {
+                rows.add_note(format!("FAILING: {failure}"));
             }
-            console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
+            output::print(&rows, json);
             Ok(())
         }
         AdminCommand::Parameters => show(InfoTable::Parameters),
@@ -141,7 +159,7 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             Ok(())
         }
         AdminCommand::Redo => {
-            let rows = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+            let rows = output::ask(&cluster, InfoTable::RedoLogs)?;
             console::print(format_args!(
                 "{}",
                 if json { redo::as_json(&rows) } else { redo::as_text(&rows) }
@@ -150,7 +168,7 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         }
         AdminCommand::Tables => {
             let rows = tables::list(&cluster).map_err(|error| error.to_string())?;
-            console::print(format_args!("{}", if json { as_json(&rows) } else { as_table(&rows) }));
+            output::print(&rows, json);
             Ok(())
         }
         AdminCommand::Describe { table } => {
@@ -168,10 +186,7 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             say_done(json, "created", table);
             Ok(())
         }
-        AdminCommand::Backup(wanted) => {
-            let folder = arguments.connect.is_by_folder().then(|| arguments.connect.folder());
-            backup::run(wanted, &cluster, folder.as_deref(), json)
-        }
+        AdminCommand::Backup(wanted) => backup::run(wanted, &cluster, folder().as_deref(), json),
         AdminCommand::Drop { table, force } => {
             if !force && table.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE) {
                 return Err(format!(
@@ -194,97 +209,9 @@ fn say_done(json: bool, what: &str, table: &str) {
     }
 }
 
-fn cell(column: &str, value: &InfoValue) -> String {
-    match value {
-        InfoValue::Text(text) => text.clone(),
-        // Seconds since 1970.
-        InfoValue::Number(number) if column == "since" => {
-            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*number)).to_string()
-        }
-        InfoValue::Number(number) => grouped(*number),
-        InfoValue::Real(real) => format!("{real:.1}"),
-    }
-}
-
-/// Whether a row is a note instead: a text in its first column, nothing in the others.
-fn is_note(row: &[InfoValue]) -> bool {
-    let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
-    row.len() > 1 && matches!(row[0], InfoValue::Text(_)) && row[1..].iter().all(is_empty)
-}
-
-/// Puts a note behind the rows.
-fn add_note(info: &mut InfoRows, note: String) {
-    let mut row = vec![InfoValue::Text(String::new()); info.columns.len()];
-    if let Some(first) = row.first_mut() {
-        *first = InfoValue::Text(note);
-    }
-    info.rows.push(row);
-}
-
-/// Aligned columns, numbers to the right, notes below.
-fn as_table(info: &InfoRows) -> String {
-    let mut table = Table::new(info.columns.iter().cloned());
-    for column in 0..info.columns.len() {
-        let is_number =
-            |row: &Vec<InfoValue>| matches!(row.get(column), Some(InfoValue::Number(_) | InfoValue::Real(_)));
-        if info.rows.iter().any(is_number) {
-            table.align_right(column);
-        }
-    }
-    let (notes, rows): (Vec<_>, Vec<_>) = info.rows.iter().partition(|row| is_note(row));
-    for row in rows {
-        table.row(info.columns.iter().zip(row).map(|(column, value)| cell(column, value)));
-    }
-    let mut text = table.to_string();
-    for note in notes {
-        text.push_str(&format!("{}\n", cell("", &note[0])));
-    }
-    text
-}
-
-fn as_json(info: &InfoRows) -> String {
-    let value = |value: &InfoValue| match value {
-        InfoValue::Text(text) => serde_json::Value::from(text.as_str()),
-        InfoValue::Number(number) => serde_json::Value::from(*number),
-        InfoValue::Real(real) => serde_json::Value::from(*real),
-    };
-    let rows: Vec<serde_json::Value> = info
-        .rows
-        .iter()
-        .map(|row| {
-            let fields = info.columns.iter().cloned().zip(row.iter().map(value));
-            serde_json::Value::Object(fields.collect())
-        })
-        .collect();
-    format!("{}\n", serde_json::Value::Array(rows))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_are_aligned() {
-        let info = InfoRows {
-            columns: vec!["name".into(), "bytes".into()],
-            rows: vec![
-                vec![InfoValue::Text("a".into()), InfoValue::Number(1_234_567)],
-                vec![InfoValue::Text("longer".into()), InfoValue::Number(7)],
-                vec![InfoValue::Text("some more were left out".into()), InfoValue::Text(String::new())],
-            ],
-        };
-        let moment =
-            InfoRows { columns: vec!["since".into()], rows: vec![vec![InfoValue::Number(1_795_352_338)]] };
-        assert_eq!(as_table(&moment), "               since\n2026-11-22T12:58:58Z\n");
-        assert_eq!(
-            as_table(&info),
-            "name        bytes\na       1 234 567\nlonger          7\nsome more were left out\n"
-        );
-        assert_eq!(
-            as_json(&InfoRows { rows: info.rows[..2].to_vec(), ..info }),
-            "[{\"bytes\":1234567,\"name\":\"a\"},{\"bytes\":7,\"name\":\"longer\"}]\n"
-        );
-    }
 
     #[test]
     fn a_table_is_named_with_its_database() {

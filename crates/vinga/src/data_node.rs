@@ -333,7 +333,7 @@ pub enum Sign {
 pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     let address =
         nearest_address(folder).ok_or("it has not said where it listens, as if it were still starting")?;
-    match Cluster::connect(&address).and_then(|cluster| cluster.info(InfoTable::Nodes)) {
+    match ask(&address, InfoTable::Nodes) {
         Ok(nodes) => Ok(Sign::Serves(nodes)),
         Err(error) if error.code() == ErrorCode::NoFreeNodeId => Ok(Sign::Refuses(error.to_string())),
         Err(error) => Err(error.to_string()),
@@ -342,8 +342,15 @@ pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
 
 /// That a data node which serves clients can't write checkpoints, as a sentence, if that is so and it says it.
 pub fn failure(folder: &NodeFolder) -> Option<String> {
-    let cluster = Cluster::connect(&nearest_address(folder)?).ok()?;
-    redo::failure(&cluster.info(InfoTable::RedoLogs).ok()?)
+    redo::failure(&ask(&nearest_address(folder)?, InfoTable::RedoLogs).ok()?)
+}
+
+/// What the data node at an address says of itself, and no other one.
+fn ask(address: &str, table: InfoTable) -> vinga::Result<InfoRows> {
+    let cluster = Cluster::connect(address)?;
+    // The cluster may have named further addresses, behind this one.
+    let node = cluster.endpoints().into_iter().next().and_then(|endpoint| endpoint.node);
+    cluster.info_of(table, node.ok_or(vinga::Error::new(ErrorCode::ClusterFailure))?)
 }
 
 /// How many clients a process has at the data node by the Unix socket, according to the data node.

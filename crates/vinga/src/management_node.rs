@@ -2,9 +2,10 @@
 
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{self, LOOK_PAUSE, Stopped};
+use crate::mgm;
 use crate::numbered;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
@@ -49,9 +50,15 @@ pub fn command(folder: &NodeFolder, file: &ClusterFile, node: u8) -> io::Result<
 /// # Errors
 /// Why there was no answer.
 pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
-    let folder = folder(cluster, node);
-    let address = folder.address().ok_or("it has not said where it listens")?;
-    let key = folder.last_start().and_then(|start| start.key);
+    let own = folder(cluster, node);
+    let (key, address) = if own.path().is_dir() {
+        let address = own.address().ok_or("it has not said where it listens")?;
+        (own.last_start().and_then(|start| start.key), address)
+    } else {
+        // It has been started in another way, perhaps on another machine.
+        let own = mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()))?.own;
+        (own.key_file.map(PathBuf::from), format!("{}:{}", own.host, own.port))
+    };
     let addresses = ManagementAddresses { key, addresses: vec![address] };
     match fetch(&addresses, ConfigurationReader::Onlooker) {
         Ok(fetched) if fetched.node == NodeId(node) => Ok(()),

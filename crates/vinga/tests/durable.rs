@@ -307,7 +307,7 @@ fn a_start_that_is_cut_off_loses_nothing() {
 fn logged(cluster: &Cluster) -> u64 {
     let info = cluster.info(vinga::InfoTable::Blocks).expect("it answers");
     let rows = info.rows.iter().filter_map(|row| match &row[..] {
-        [_, vinga::InfoValue::Text(counter), vinga::InfoValue::Number(value)]
+        [_, _, vinga::InfoValue::Text(counter), vinga::InfoValue::Number(value)]
             if counter == "bytes of records" =>
         {
             Some(*value)

@@ -251,3 +251,74 @@ fn a_sql_node_that_no_data_node_admits_is_told() {
     let (ok, said) = cluster.vinga(&["status"]);
     assert!(!ok && said.contains("data node 1 refuses clients: ") && !said.contains("not answer"), "{said}");
 }
+
+/// The information tables are of all data nodes. One that stands still is named by a warning, and keeps no rows from
+/// the others.
+#[test]
+fn information_is_of_all_data_nodes() {
+    let cluster = Cluster::new();
+    let sql_port = cluster.sql_port.to_string();
+    let two = [
+        "up",
+        "--data-nodes",
+        "2",
+        "--replicas",
+        "2",
+        "--port",
+        "0",
+        "--sql-nodes",
+        "1",
+        "--sql-port",
+        &sql_port,
+    ];
+    // Nobody is left out who stands still.
+    let patient = ["DataMemory=64M", "HeartbeatIntervalDbDb=60000", "HeartbeatIntervalDbApi=1000000"];
+    let patient = patient.iter().flat_map(|value| ["--set", value]);
+    let (ok, said) = cluster.vinga(&two.into_iter().chain(patient).collect::<Vec<_>>());
+    assert!(ok, "{said}");
+    let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
+    let mut ask = |statement: &str| session.rows(statement).expect("the SQL node answers");
+    for table in ["THREADS", "MEMORY", "POOLS", "COUNTERS"] {
+        let nodes =
+            ask(&format!("SELECT DISTINCT NODE_ID FROM information_schema.VINGA_{table} ORDER BY NODE_ID"));
+        assert_eq!(nodes, [["1"], ["2"]], "{table}");
+        assert!(ask("SHOW WARNINGS").is_empty());
+    }
+    let nodes = ask(
+        "SELECT NODE, STATE, NODE_GROUP FROM information_schema.VINGA_NODES WHERE KIND = 'data' ORDER BY NODE",
+    );
+    assert_eq!(nodes, [["1", "started", "0"], ["2", "started", "0"]]);
+    let leads = ask("SELECT COUNT(*) FROM information_schema.VINGA_NODES WHERE LEADS = 'yes'");
+    assert_eq!(leads, [["1"]]);
+    // Each of this SQL node's connections once, with both data nodes.
+    let own =
+        ask("SELECT COUNT(*) = COUNT(DISTINCT NODE) FROM information_schema.VINGA_NODES WHERE KIND = 'SQL'");
+    assert_eq!(own, [["1"]]);
+    let own = ask("SELECT DISTINCT DATA_NODES FROM information_schema.VINGA_NODES WHERE KIND = 'SQL'");
+    assert_eq!(own, [["1, 2"]]);
+
+    // A transaction is named with its coordinator's data node, a lock with that of its row.
+    ask("CREATE DATABASE d");
+    ask("CREATE TABLE d.t (id INT PRIMARY KEY, v INT NOT NULL DEFAULT 0)");
+    ask("INSERT INTO d.t (id) SELECT seq FROM seq_1_to_50");
+    ask("BEGIN");
+    ask("UPDATE d.t SET v = 1");
+    let own = ask(
+        "SELECT NODE_ID IN (1, 2), CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_TRANSACTIONS",
+    );
+    assert_eq!(own, [["1", "1"]]);
+    let locks = ask(
+        "SELECT DISTINCT NODE_ID, TABLE_NAME, CONNECTION_ID = CONNECTION_ID() FROM information_schema.VINGA_LOCKS \
+         ORDER BY NODE_ID",
+    );
+    assert_eq!(locks, [["1", "d.t", "1"], ["2", "d.t", "1"]]);
+    ask("ROLLBACK");
+
+    let suspended = support::folder::Suspended::new(&cluster.folder, 2);
+    let nodes = ask("SELECT DISTINCT NODE_ID FROM information_schema.VINGA_POOLS");
+    let warnings = ask("SHOW WARNINGS");
+    drop(suspended);
+    assert_eq!(nodes, [["1"]]);
+    assert_eq!((warnings.len(), warnings[0][0].as_str()), (1, "Warning"), "{warnings:?}");
+    assert!(warnings[0][2].contains("data node 2 (127.0.0.1:"), "{warnings:?}");
+}

@@ -173,6 +173,11 @@ impl Membership {
         let is_registrar = self.api_nodes.iter().next().is_some();
         self.api_nodes.iter().chain(self.sessions.iter().filter(move |_| !is_registrar))
     }
+
+    /// Whether an API node has connections to this data node that are not being closed.
+    pub fn has_connections_of(&self, api: NodeId) -> bool {
+        self.host.all_connected().any(|connected| connected == api)
+    }
 }
 
 impl Block for Membership {

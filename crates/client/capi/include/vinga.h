@@ -817,7 +817,11 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 /** Log streams: size, what is in use, where head and tail are, what is logged, how large the log should be. */
 #define VINGA_INFO_REDO_LOGS 7
 
-/** Rows of an information table, VINGA_INFO_*, of a data node. */
+/**
+ * Rows of an information table, VINGA_INFO_*, of all data nodes; the first column is the data node's id. What is
+ * missing is said by rows with a sentence in their first column and empty text in the others: also that a data node has
+ * not answered. An error if none has.
+ */
 VINGA_API int vinga_info(vinga_cluster *cluster, int which, vinga_result **result);
 /** Non-blocking form of vinga_info(): begins. */
 VINGA_API int vinga_info_start(int *ret, vinga_cluster *cluster, int which, vinga_result **result);

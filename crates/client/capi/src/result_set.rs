@@ -41,8 +41,11 @@ impl Kind for ResultSet {
 }
 
 impl ResultSet {
-    /// Rows of an information table.
-    pub fn info(info: InfoRows) -> Self {
+    /// Rows of an information table; a note for each data node that has not answered.
+    pub fn info(mut info: InfoRows) -> Self {
+        for unanswered in std::mem::take(&mut info.unanswered) {
+            info.add_note(unanswered.to_string());
+        }
         let rows = info.rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect());
         ResultSet { columns: info.columns.iter().map(|name| c_text(name)).collect(), rows: rows.collect() }
     }

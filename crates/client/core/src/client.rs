@@ -28,7 +28,7 @@ use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::take_over::OutcomesReleasedOrder;
 use vinga_wire::transaction::{OutcomeConfirm, OutcomesSeenOrder, TransactionAnswer};
 use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// How often it is looked whether what waits for a way or a coordinator can go on, or has waited for too long.
 const HELD_CHECK: Span = CHECK_INTERVAL;
@@ -144,7 +144,7 @@ impl Client {
         self.transactions.go_on(&mut self.net);
         self.scans.go_on(&mut self.net);
         self.scans.resend(&mut self.net);
-        self.ask_president();
+        self.go_on_with_requests();
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -439,7 +439,7 @@ impl Client {
             | SignalNumber::BackupNextConfirm
             | SignalNumber::BackupNextRefuse) => {
                 self.requests.on_answer(net, signal, frame)?;
-                self.ask_president();
+                self.go_on_with_requests();
                 Some(())
             }
             SignalNumber::SchemaEventsConfirm => {
@@ -476,7 +476,7 @@ impl Client {
         self.net.turnovers.note(endpoint);
         self.rebuild_routes();
         self.ask(|coordinator| coordinator.is_reached_by(endpoint));
-        self.ask_president();
+        self.go_on_with_requests();
     }
 
     /// Asks for the outcomes that are not known, of transactions of these coordinators.
@@ -537,14 +537,14 @@ impl Client {
         }
         self.rebuild_routes();
         self.transactions.finish_without_rows(&mut self.net);
-        self.ask_president();
+        self.go_on_with_requests();
     }
 
-    /// Sends what waits for the president, and has its dictionary send events, if somebody wants them and none does.
-    fn ask_president(&mut self) {
+    /// Sends what waits for the president or another data node, and has the president's dictionary send events, if
+    /// somebody wants them and none does.
+    fn go_on_with_requests(&mut self) {
+        self.requests.go_on(&mut self.net, &self.sessions);
         let president = self.president();
-        let awaited_until = self.sessions.president_awaited_until(&self.net);
-        self.requests.go_on(&mut self.net, president, awaited_until);
         self.schema_events.subscribe(&mut self.net, president);
     }
 
@@ -589,7 +589,7 @@ impl Client {
         self.transactions.go_on(net);
         self.scans.go_on(net);
         self.transactions.finish_without_rows(net);
-        self.ask_president();
+        self.go_on_with_requests();
     }
 }
 
@@ -775,8 +775,9 @@ impl Client {
         self.scans.recycle(rows);
     }
 
-    /// Sends a request to the dictionary or for an information table. If the data node that leads the cluster was lost a
-    /// moment ago, it waits for that or the next one.
+    /// Sends a request to the dictionary or for an information table. If the data node that leads the cluster was lost
+    /// a moment ago, it waits for that or the next one. A data node that is asked for its rows of a table is waited for
+    /// only while no other one is connected.
     ///
     /// # Errors
     /// `ClusterFailure` if the data node is not connected to which it goes; `Overloaded`.
@@ -785,12 +786,7 @@ impl Client {
             Request::BackupOpen(partition) | Request::BackupNext { partition, .. } => {
                 (self.net.routes.way(*partition).map(|(link, data_manager)| (data_manager, link)), Tick(0))
             }
-            _ => {
-                let president = self.president();
-                let dictionary = |node| Address::new(node, BlockNumber::Dictionary, 0);
-                let way = president.map(|(node, link)| (dictionary(node), link));
-                (way, self.sessions.president_awaited_until(&self.net))
-            }
+            _ => self.sessions.way(&self.net, request.asked_node()),
         };
         let handle = self.requests.submit(&mut self.net, request, way, awaited_until)?;
         Ok(Token { kind: TokenKind::Request, handle })
@@ -848,7 +844,7 @@ impl Client {
             TokenKind::Scan => self.scans.cancel(&mut self.net, token.handle),
             TokenKind::Request => {
                 self.requests.cancel(&mut self.net, token.handle);
-                self.ask_president();
+                self.go_on_with_requests();
             }
             TokenKind::Statistics => self.statistics.cancel(token.handle),
             TokenKind::SchemaEvents => self.schema_events.cancel(&mut self.net, token.handle),

@@ -4,9 +4,11 @@
 //! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
 //! either: it is lifted as soon as it is there.
 //!
-//! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next one
-//! (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of other
-//! changes the outcome is unknown then.
+//! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next
+//! one (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of
+//! other changes the outcome is unknown then. Rows of information tables are asked of one data node
+//! ([`Request::asked_node`]): whoever asks several of them gets the answers of those that are there, and an error at
+//! once for each other one.
 
 mod succession;
 
@@ -62,8 +64,9 @@ pub enum Request {
         /// How long to wait, at most.
         wait: Span,
     },
-    /// Rows of an information table.
-    Info(InfoTable),
+    /// Rows of an information table that this data node has. It is the only one that can answer: while another one is
+    /// connected, this is not waited for.
+    Info(InfoTable, NodeId),
     /// Another value of a parameter, in its unit, at all data nodes.
     SetParameter(LiveParameter, u64),
     /// A backup of a partition, of all tables; changes are noted from the answer on.
@@ -75,6 +78,16 @@ pub enum Request {
         /// The epoch of which is asked whether all its changes were sent; 0 for none.
         until: Epoch,
     },
+}
+
+impl Request {
+    /// The only data node that can answer; `None` if it is the one that leads.
+    pub(crate) fn asked_node(&self) -> Option<NodeId> {
+        match self {
+            Request::Info(_, node) => Some(*node),
+            _ => None,
+        }
+    }
 }
 
 /// A piece of a backup of a partition.
@@ -198,8 +211,8 @@ impl Requests {
         Requests { pool: Pool::new(REQUESTS_MAX), unsent: 0 }
     }
 
-    /// Sends a request to a block of a node: the dictionary's, or the data manager of a backup. If there is no way it
-    /// waits for one to the president until then, at the latest.
+    /// Sends a request to a block of a node: the dictionary's, the one that is asked for what it has, or the data
+    /// manager of a backup. If there is no way it waits for one until then, at the latest.
     ///
     /// # Errors
     /// `ClusterFailure` if it is later already; `Overloaded`.
@@ -293,7 +306,7 @@ impl Requests {
                 let body = SchemaLockRequest { request: request_tag, purpose: purpose.clone(), wait_millis };
                 cold::write(&mut net.frame(link, SignalNumber::SchemaLockRequest, dictionary), &body);
             }
-            Request::Info(table) => {
+            Request::Info(table, _) => {
                 let body = InfoRequest { request: request_tag, table: *table };
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::InfoRequest, info), &body);
@@ -482,7 +495,7 @@ fn may_be_repeated(request: &Request) -> bool {
         | Request::ListTables(_)
         | Request::DescribeDatabase(_)
         | Request::ListDatabases(_)
-        | Request::Info(_)
+        | Request::Info(..)
         | Request::ChangeSchema(SchemaChange::FenceTable { .. } | SchemaChange::LiftFence { .. }) => true,
         Request::CreateTable(_)
         | Request::DropTable(_)
@@ -512,7 +525,7 @@ fn check_length(request: &Request) -> Result<()> {
         | Request::ListDatabases(name)
         | Request::Lock { purpose: name, .. } => name.len(),
         Request::ListTables(_)
-        | Request::Info(_)
+        | Request::Info(..)
         | Request::SetParameter(..)
         | Request::BackupOpen(_)
         | Request::BackupNext { .. } => 0,

@@ -572,10 +572,15 @@ impl Sessions {
         lost.filter_map(|session| session.lost_at).max().map_or(Tick(0), |at| at + patience)
     }
 
-    /// The same for the data node that leads the cluster.
-    pub fn president_awaited_until(&self, net: &Net) -> Tick {
-        let president = net.routes.view().president();
-        president.map_or(Tick(0), |president| self.awaited_until(president, net.settings.way_patience))
+    /// The way of a request that only this data node can answer, or the one that leads the cluster if none is named;
+    /// and until when a way may be hoped for, while there is none. One that is named is not waited for while others are
+    /// connected: their answers are of use without its own.
+    pub fn way(&self, net: &Net, node: Option<NodeId>) -> (Option<(Address, LinkId)>, Tick) {
+        let Some(asked) = node.or(net.routes.view().president()) else { return (None, Tick(0)) };
+        let way = self.link(asked, 0).map(|link| (Address::new(asked, BlockNumber::Dictionary, 0), link));
+        let is_awaited = node.is_none() || !self.list.iter().any(Session::is_ready);
+        let awaited_until = self.awaited_until(asked, net.settings.way_patience);
+        (way, if is_awaited { awaited_until } else { Tick(0) })
     }
 
     /// The address of an endpoint.

@@ -202,9 +202,14 @@ impl Cluster {
         self.block_on(self.inner.tables())
     }
 
-    /// Rows of an information table of a data node.
+    /// Rows of an information table, of all data nodes; see [`crate::Cluster::info`].
     pub fn info(&self, table: InfoTable) -> Result<InfoRows> {
         self.block_on(self.inner.info(table))
+    }
+
+    /// Rows of an information table of one data node; see [`crate::Cluster::info_of`].
+    pub fn info_of(&self, table: InfoTable, node: NodeId) -> Result<InfoRows> {
+        self.block_on(self.inner.info_of(table, node))
     }
 
     /// See [`crate::Cluster::set_parameter`].

@@ -24,7 +24,6 @@ use vinga_client_core::{
 };
 use vinga_key::ClusterKey;
 use vinga_wire::ErrorCode;
-use vinga_wire::info::{InfoTable, InfoValue};
 use vinga_wire::operation::OperationKind;
 
 /// How to connect.
@@ -103,15 +102,6 @@ pub const PORT: u16 = 2202;
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) handle: Arc<Handle>,
-}
-
-/// Rows of an information table.
-#[derive(Clone, PartialEq, Debug)]
-pub struct InfoRows {
-    /// Names of the columns.
-    pub columns: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<InfoValue>>,
 }
 
 impl Cluster {
@@ -252,19 +242,8 @@ impl Cluster {
         }
     }
 
-    /// Rows of an information table of a data node.
-    ///
-    /// # Errors
-    /// If the cluster can't be asked.
-    pub async fn info(&self, table: InfoTable) -> Result<InfoRows> {
-        match self.request(Request::Info(table)).await? {
-            Answer::Info(info) => Ok(InfoRows { columns: info.columns, rows: info.rows }),
-            _ => Err(mixed_up()),
-        }
-    }
-
     /// Gives a parameter another value, in its unit, at all data nodes, until they are started again: what they then begin
-    /// with is what their configuration says. [`InfoTable::Parameters`] has the present values.
+    /// with is what their configuration says. [`crate::InfoTable::Parameters`] has the present values.
     ///
     /// # Errors
     /// `BadParameter` with the reason if it can't have this value; or if the cluster can't be asked. It may have the new
@@ -564,7 +543,7 @@ fn write_row<R>(
     })
 }
 
-fn take_answer(client: &mut Client, token: Token) -> Option<Result<Answer>> {
+pub(crate) fn take_answer(client: &mut Client, token: Token) -> Option<Result<Answer>> {
     client.take_answer(token)
 }
 

@@ -333,6 +333,7 @@ pub mod blocking;
 mod cluster;
 mod engine;
 mod event_loop;
+mod information;
 mod lock;
 mod locking_scan;
 mod new_table;
@@ -352,7 +353,8 @@ mod unique;
 
 pub use backup::{PartitionBackup, PieceTicket};
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
-pub use cluster::{Cluster, ConnectOptions, InfoRows, PORT};
+pub use cluster::{Cluster, ConnectOptions, PORT};
+pub use information::{InfoRows, Unanswered};
 pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
 pub use new_table::{IntoDefinition, NewTable};

@@ -73,7 +73,7 @@ fn is_free(cluster: &Cluster, table: &Table<Job>, id: u64, lock: Lock) -> bool {
 /// A counter of all blocks of the node together.
 fn counter(cluster: &Cluster, name: &str) -> u64 {
     let rows = cluster.info(InfoTable::Blocks).unwrap().rows;
-    let of_row = |row: &Vec<InfoValue>| match (&row[1], &row[2]) {
+    let of_row = |row: &Vec<InfoValue>| match (&row[2], &row[3]) {
         (InfoValue::Text(counter), InfoValue::Number(value)) if counter == name => *value,
         _ => 0,
     };

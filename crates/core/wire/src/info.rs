@@ -23,7 +23,7 @@ pub enum InfoTable {
     Pools,
     /// Counters of each block instance.
     Blocks,
-    /// The nodes of the cluster, as the requested node sees them.
+    /// The requested node, and the API nodes that it knows.
     Nodes,
     /// Open transactions.
     Transactions,

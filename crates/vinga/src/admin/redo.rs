@@ -251,7 +251,8 @@ mod tests {
             values.push(InfoValue::Text(String::new()));
             values
         };
-        InfoRows { columns: COLUMNS.map(str::to_owned).to_vec(), rows: rows.iter().map(row).collect() }
+        let rows = rows.iter().map(row).collect();
+        InfoRows { columns: COLUMNS.map(str::to_owned).to_vec(), rows, ..InfoRows::default() }
     }
 
     const FILE: u64 = 16 << 20;
@@ -300,7 +301,8 @@ mod tests {
         let columns = ["stream", "lcps_given_up"].map(str::to_owned).to_vec();
         let rows = |given_up: &[u64]| {
             let row = |(stream, &tries): (u64, &u64)| [stream, tries].map(InfoValue::Number).to_vec();
-            InfoRows { columns: columns.clone(), rows: (0..).zip(given_up).map(row).collect() }
+            let rows = (0..).zip(given_up).map(row).collect();
+            InfoRows { columns: columns.clone(), rows, ..InfoRows::default() }
         };
         assert_eq!((failure(&rows(&[])), failure(&rows(&[0, 0]))), (None, None));
         let found = rows(&[0, 3, 1]);

@@ -1,5 +1,6 @@
 //! A cluster's folder as `vinga up` makes it.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,6 +67,34 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = self.command("down").output();
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A data node that stands still, until this is dropped.
+pub struct Suspended(Pid);
+
+impl Suspended {
+    /// Suspends a data node of a cluster's folder; returns when all its threads have stopped, one after the other.
+    pub fn new(cluster: &Path, node: u8) -> Self {
+        let pid = NodeFolder::new(cluster, node).running().expect("the folder is there").expect("it runs");
+        let suspended = Suspended(Pid::from_raw(pid).expect("a process"));
+        kill_process(suspended.0, Signal::STOP).expect("it runs");
+        let runs = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).expect("it has not ended");
+            let (_, behind_name) = stat.rsplit_once(") ").expect("a name in parentheses");
+            !behind_name.starts_with('T')
+        };
+        let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it has not ended").flatten();
+        while tasks().any(runs) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        suspended
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of requests when the president is lost: its dictionary is the one that answers.
+//! What becomes of requests when the data node is lost that is to answer, mostly the president: its dictionary answers.
 //!
 //! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is connected
 //! again; what may be carried out once only has an unknown outcome. After a while without a president whoever waits gets
@@ -13,14 +13,13 @@
 
 use super::{Answer, Fence, Lock, Request, Requests, lifts_fence};
 use crate::error::{Error, Result};
-use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
+use crate::sessions::Sessions;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
 use vinga_base::pool::Handle;
 use vinga_base::time::{Span, Tick};
+use vinga_wire::ErrorCode;
 use vinga_wire::schema::SchemaChange;
-use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// How often it is looked whether somebody has waited for too long.
 const CHECK: Span = Span::from_millis(50);
@@ -60,13 +59,12 @@ impl Requests {
         }
     }
 
-    /// Sends what waits, if the president is connected; else those get an error who have waited for too long, or later than
-    /// one may be hoped for.
-    pub fn go_on(&mut self, net: &mut Net, president: Option<(NodeId, LinkId)>, awaited_until: Tick) {
+    /// Sends what waits, if the president is connected, or the data node that is asked; else those get an error who
+    /// have waited for too long, or later than one may be hoped for.
+    pub fn go_on(&mut self, net: &mut Net, sessions: &Sessions) {
         if self.unsent == 0 {
             return;
         }
-        let way = president.map(|(node, link)| (Address::new(node, BlockNumber::Dictionary, 0), link));
         for handle in self.handles() {
             let waiting = &self.pool[handle];
             if waiting.is_sent || waiting.answer.is_some() && !waiting.goes_on {
@@ -75,6 +73,8 @@ impl Requests {
             if net.now < waiting.not_before {
                 continue;
             }
+            let node = waiting.request.as_ref().and_then(Request::asked_node);
+            let (way, awaited_until) = sessions.way(net, node);
             if let Some(way) = way {
                 self.send(net, handle, way);
             } else if net.now >= waiting.until.min(awaited_until) {

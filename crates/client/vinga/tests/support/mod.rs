@@ -49,9 +49,9 @@ pub fn left_behind(observer: &Cluster) -> BTreeMap<String, u64> {
             other => panic!("{other:?} is no row of this table"),
         })
     };
-    let pools = rows(InfoTable::Pools, 0, 1, 2);
+    let pools = rows(InfoTable::Pools, 1, 2, 3);
     let outcomes =
-        rows(InfoTable::Blocks, 0, 1, 2).filter(|(what, _)| what.ends_with("unconfirmed outcomes"));
+        rows(InfoTable::Blocks, 1, 2, 3).filter(|(what, _)| what.ends_with("unconfirmed outcomes"));
     pools.chain(outcomes).filter(|(_, used)| *used > 0).collect()
 }
 

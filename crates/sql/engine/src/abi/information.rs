@@ -33,12 +33,6 @@ fn text_of(value: &InfoValue) -> String {
     }
 }
 
-/// Whether a row is a note about missing information: a sentence in its first column, and nothing in the others.
-fn is_note(row: &[InfoValue]) -> bool {
-    let is_empty = |value: &InfoValue| matches!(value, InfoValue::Text(text) if text.is_empty());
-    row.len() > 1 && row[1..].iter().all(is_empty)
-}
-
 /// Names the connections of this SQL node. Data nodes do not know which of their clients are SQL nodes.
 fn name_own(node: &Node, info: &mut InfoRows) {
     for row in &mut info.rows {
@@ -62,9 +56,11 @@ fn nothing() -> InfoValue {
 /// Fills in connection numbers for the transactions of this SQL node's sessions; those of other nodes get none.
 fn add_connections(node: &Node, info: &mut InfoRows) {
     let connections = node.connections_of_transactions();
-    for row in info.rows.iter_mut().filter(|row| !is_note(row)) {
-        let connection = connection_of(&connections, &row[0]);
-        row.push(connection);
+    for row in info.rows.iter_mut().filter(|row| !InfoRows::is_note(row)) {
+        if let [_, transaction, ..] = row.as_slice() {
+            let connection = connection_of(&connections, transaction);
+            row.push(connection);
+        }
     }
 }
 
@@ -73,8 +69,8 @@ fn add_connections(node: &Node, info: &mut InfoRows) {
 fn add_holders(session: &mut Session, info: &mut InfoRows) {
     let connections = session.node().connections_of_transactions();
     let mut names: HashMap<(String, u64), String> = HashMap::new();
-    for row in info.rows.iter_mut().filter(|row| !is_note(row)) {
-        let [InfoValue::Text(table), .., transaction, _, _, blocker, index] = row.as_mut_slice() else {
+    for row in info.rows.iter_mut().filter(|row| !InfoRows::is_note(row)) {
+        let [_, InfoValue::Text(table), .., transaction, _, _, blocker, index] = row.as_mut_slice() else {
             continue;
         };
         if let &mut InfoValue::Number(id) = index {
@@ -123,9 +119,13 @@ entries! {
             | InfoTable::RedoLogs
             | InfoTable::Parameters => {}
         }
+        // One that has not answered is a warning, as is what its answer has no room for.
+        for unanswered in std::mem::take(&mut info.unanswered) {
+            info.add_note(unanswered.to_string());
+        }
         for row in &info.rows {
             let texts: Vec<String> = row.iter().map(text_of).collect();
-            let count = if is_note(row) { 1 } else { texts.len() };
+            let count = if InfoRows::is_note(row) { 1 } else { texts.len() };
             let slices: Vec<Slice> = texts[..count].iter().map(|text| Slice::of(text.as_bytes())).collect();
             if take.take(context, &slices) != 0 {
                 break;
