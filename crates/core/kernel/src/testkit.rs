@@ -511,7 +511,6 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::NodeHelloRefuse
         | S::ArbitratorHelloRefuse
         | S::ConfigurationRefuse
-        | S::ConfigurationRefuse
         | S::KeyChallengeRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse

@@ -56,7 +56,8 @@ impl Lines {
             waiting.lines.pop_front();
             waiting.left_out += 1;
         }
-        let end = line.floor_char_boundary(LINE_BYTES_MAX);
+        let longest = line.len().min(LINE_BYTES_MAX);
+        let end = (0..=longest).rev().find(|&end| line.is_char_boundary(end)).expect("0 is one");
         waiting.lines.push_back(line[..end].to_owned());
         drop(waiting);
         self.arrived.notify_one();
