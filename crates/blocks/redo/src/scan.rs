@@ -17,7 +17,7 @@ use vinga_format::block::{Block, BlockError, Origin, read_block};
 use vinga_format::checksum::Checksum;
 use vinga_format::redo::{Segment, entries, needed_from, records};
 use vinga_kernel::Context;
-use vinga_kernel::files::FileName;
+use vinga_kernel::files::{FileKind, FileName};
 use vinga_wire::start::LogIncarnation;
 
 use crate::reader::{FoundSegment, LogReader, Place, Progress};
@@ -132,7 +132,7 @@ impl Scan {
     /// All heads are known: begins to read. False if no segment was ever begun.
     ///
     /// # Errors
-    /// A needed segment is missing.
+    /// A needed segment is missing, or is there twice.
     pub fn begin_reading(&mut self) -> Result<bool, String> {
         let key = |found: &FoundSegment| {
             let block = read_block(&found.head, self.checksum).expect("it was read before");
@@ -141,9 +141,12 @@ impl Scan {
         self.found.segments.sort_by_key(key);
         // Of two with the same number that of the later incarnation counts: the other one was dead when it was begun.
         let mut segments: Vec<FoundSegment> = Vec::new();
+        let mut copies = Vec::new();
         for found in self.found.segments.drain(..) {
-            if segments.last().is_some_and(|last| last.number == found.number) {
-                segments.pop();
+            if let Some(last) = segments.pop_if(|last| last.number == found.number)
+                && key(&last) == key(&found)
+            {
+                copies.push((found.number, last.file, found.file));
             }
             segments.push(found);
         }
@@ -176,6 +179,19 @@ impl Scan {
             ));
         }
         let newest = newest.number;
+        // A segment is begun once in an incarnation. Which of the two is the one that was written to can't be known; and once
+        // that is, the other one would be taken for it at some later start.
+        if let Some((number, one, other)) =
+            copies.into_iter().find(|(number, ..)| (tail..=newest).contains(number))
+        {
+            let path =
+                |file: u32| FileName::new(FileKind::Redo, self.origin.owner.into(), file.into()).path();
+            return Err(format!(
+                "{} and {} both hold segment {number} of the log: one of them is a copy, and does not belong there",
+                path(one),
+                path(other)
+            ));
+        }
         segments.retain(|found| found.number >= tail);
         let missing = (tail..=newest).find(|&number| segments.iter().all(|found| found.number != number));
         // Of an incarnation that has ended, segments behind the restore point are dead; their files may have been used

@@ -79,6 +79,24 @@ fn a_file_that_is_cut_off_is_refused() {
     assert!(why.contains("redo/000-00000000.redo has only 100 bytes") && why.contains("no segment"), "{why}");
 }
 
+/// Somebody has copied a file with a needed segment over another one. The node could start from either now; but it would write
+/// to one of them only, and might take the other one for it at the next start.
+#[test]
+fn a_segment_that_is_in_two_files_is_refused() {
+    let mut log = with_one_segment();
+    log.copy_file(0, 2);
+    let why = log.scan(&[(1, None)], 10).expect_err("it is there twice");
+    assert!(
+        why.contains("redo/000-00000000.redo and redo/000-00000002.redo both hold segment 1")
+            && why.contains("copy"),
+        "{why}"
+    );
+    // Without the copy all is well: its file is made again.
+    log.remove_file(2);
+    log.scan(&[(1, None)], 10).expect("it is there once");
+    log.replay(10, &[(0, 1)]).expect("it is whole");
+}
+
 /// A data manager whose checkpoint has all that it has ever logged has nothing in the log any more. An older checkpoint
 /// of it that appears again would be taken for the newest one.
 #[test]

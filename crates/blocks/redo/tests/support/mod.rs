@@ -671,6 +671,18 @@ impl Log {
         self.files.get_mut(&name).expect("it is there").disk.truncate(bytes);
     }
 
+    /// Copies a file over another one.
+    pub fn copy_file(&mut self, file: u32, over: u32) {
+        let name = |file: u32| FileName::new(FileKind::Redo, 0, file.into());
+        let disk = self.files[&name(file)].disk.clone();
+        self.files.insert(name(over), File { disk, unflushed: Vec::new() });
+    }
+
+    /// Removes a file.
+    pub fn remove_file(&mut self, file: u32) {
+        self.files.remove(&FileName::new(FileKind::Redo, 0, file.into())).expect("it is there");
+    }
+
     /// Exchanges the contents of two files.
     pub fn swap_files(&mut self, one: u32, other: u32) {
         let name = |file: u32| FileName::new(FileKind::Redo, 0, file.into());
