@@ -299,6 +299,7 @@ fn information_is_of_all_data_nodes() {
 
     // A transaction is named with its coordinator's data node, a lock with that of its row.
     ask("CREATE DATABASE d");
+    ask("USE d");
     ask("CREATE TABLE d.t (id INT PRIMARY KEY, v INT NOT NULL DEFAULT 0)");
     ask("INSERT INTO d.t (id) SELECT seq FROM seq_1_to_50");
     ask("BEGIN");
