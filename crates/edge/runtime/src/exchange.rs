@@ -53,6 +53,7 @@ pub fn first_frame(bytes: &[u8]) -> io::Result<Option<Frame<'_>>> {
 }
 
 /// A connection of which one thread waits for frames.
+#[derive(Debug)]
 pub struct Exchange {
     stream: TcpStream,
     /// What was read and not taken yet.

@@ -17,6 +17,7 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A configuration that was handed out.
+#[derive(Debug)]
 pub struct Fetched {
     /// Which one it is.
     pub stamp: ConfigurationStamp,

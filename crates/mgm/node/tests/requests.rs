@@ -199,14 +199,14 @@ fn the_configuration_is_handed_out() {
     let node = start();
     let addresses = addresses(&node);
     let get = |reader| fetch(&addresses, reader);
-    let one = get(ConfigurationReader::AnyDataNode).ok().expect("one is free");
+    let one = get(ConfigurationReader::AnyDataNode).expect("one is free");
     assert_eq!(
         (one.node, one.stamp, one.text.as_str()),
         (NodeId(1), ConfigurationStamp { generation: 5, digest: 7 }, TEXT)
     );
-    let two = get(ConfigurationReader::DataNode(NodeId(2))).ok().expect("it is configured");
+    let two = get(ConfigurationReader::DataNode(NodeId(2))).expect("it is configured");
     assert_eq!(two.node, NodeId(2));
-    let onlooker = get(ConfigurationReader::Onlooker).ok().expect("whoever looks is nobody");
+    let onlooker = get(ConfigurationReader::Onlooker).expect("whoever looks is nobody");
     assert_eq!(onlooker.node, ARBITRATOR);
     let Err(NotFetched::Refused(why)) = get(ConfigurationReader::AnyDataNode) else {
         panic!("both have ids")
