@@ -39,10 +39,10 @@ impl Folder {
     }
 
     /// The process id of the data node.
-    pub fn pid(&self) -> rustix::process::Pid {
+    pub fn pid(&self) -> Pid {
         let text = std::fs::read_to_string(self.0.join("node-1/vinga.pid")).expect("it was started");
         let pid = text.lines().next().and_then(|line| line.parse().ok()).expect("a number");
-        rustix::process::Pid::from_raw(pid).expect("a process")
+        Pid::from_raw(pid).expect("a process")
     }
 
     /// The addresses of these data nodes by TCP, as clients give them: with the cluster's key.
@@ -54,7 +54,7 @@ impl Folder {
 
     /// Ends the data node as a power failure would.
     pub fn kill(&self) {
-        rustix::process::kill_process(self.pid(), rustix::process::Signal::KILL).expect("it runs");
+        kill_process(self.pid(), Signal::KILL).expect("it runs");
     }
 
     /// The port that the data node has announced.
