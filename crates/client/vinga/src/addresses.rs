@@ -3,6 +3,7 @@
 
 use crate::PORT;
 use std::path::PathBuf;
+use vinga_base::host_port;
 use vinga_client_core::{Error, Result};
 use vinga_wire::ErrorCode;
 
@@ -49,30 +50,12 @@ fn bad(detail: String) -> Error {
 }
 
 fn parse_one(address: &str) -> Result<String> {
-    let wrong = |what: &str| Err(bad(format!("'{address}': {what}")));
-    if let Some(path) = address.strip_prefix("unix:") {
-        return if path.is_empty() { wrong("the path is missing") } else { Ok(address.to_owned()) };
+    match address.strip_prefix("unix:") {
+        Some("") => return Err(bad(format!("'{address}': the path is missing"))),
+        Some(_) => return Ok(address.to_owned()),
+        None => {}
     }
-    if address.contains(char::is_whitespace) || address.contains('/') {
-        return wrong("no host has such a name");
-    }
-    // The colons inside of brackets belong to an IPv6 address.
-    let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (address, None),
-    };
-    let is_bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.contains(':') && !is_bracketed {
-        return wrong("an IPv6 address stands in brackets: [::1]:2202");
-    }
-    if host.is_empty() || host == "[]" {
-        return wrong("the host is missing");
-    }
-    match port.map(str::parse::<u16>) {
-        None => Ok(format!("{host}:{PORT}")),
-        Some(Ok(1..)) => Ok(address.to_owned()),
-        Some(Ok(0) | Err(_)) => wrong("a port is a number from 1 to 65535"),
-    }
+    host_port::with_port(address, PORT).map_err(bad)
 }
 
 #[cfg(test)]

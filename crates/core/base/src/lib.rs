@@ -12,6 +12,7 @@ extern crate std;
 pub mod aligned;
 pub mod definition_error;
 pub mod hash;
+pub mod host_port;
 pub mod id_map;
 pub mod ids;
 pub mod live_parameter;

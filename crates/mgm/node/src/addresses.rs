@@ -2,6 +2,7 @@
 //! before: `key=/path/cluster.key,host:port`.
 
 use std::path::PathBuf;
+use vinga_base::host_port;
 
 /// The port of a management node, if none is written: that of NDB's.
 pub const PORT: u16 = 1186;
@@ -30,7 +31,7 @@ impl ManagementAddresses {
                 Some("") => return Err(format!("'{piece}': the path of the key's file is missing")),
                 Some(path) if read.key.is_none() => read.key = Some(PathBuf::from(path)),
                 Some(_) => return Err("two keys are given, a cluster has one".to_owned()),
-                None => read.addresses.push(with_port(piece)?),
+                None => read.addresses.push(host_port::with_port(piece, PORT)?),
             }
         }
         if read.addresses.is_empty() {
@@ -40,30 +41,6 @@ impl ManagementAddresses {
             );
         }
         Ok(read)
-    }
-}
-
-fn with_port(address: &str) -> Result<String, String> {
-    let wrong = |what: &str| Err(format!("'{address}': {what}"));
-    if address.contains(char::is_whitespace) || address.contains('/') {
-        return wrong("no host has such a name");
-    }
-    // The colons inside of brackets belong to an IPv6 address.
-    let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (address, None),
-    };
-    let is_bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.contains(':') && !is_bracketed {
-        return wrong("an IPv6 address stands in brackets: [::1]:1186");
-    }
-    if host.is_empty() || host == "[]" {
-        return wrong("the host is missing");
-    }
-    match port.map(str::parse::<u16>) {
-        None => Ok(format!("{host}:{PORT}")),
-        Some(Ok(1..)) => Ok(address.to_owned()),
-        Some(Ok(0) | Err(_)) => wrong("a port is a number from 1 to 65535"),
     }
 }
 
