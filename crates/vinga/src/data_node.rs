@@ -253,19 +253,19 @@ pub fn why_ended(folder: &NodeFolder, log_bytes: u64, status: ExitStatus) -> Str
 /// One with a disk restores what is on it first. That takes as long as it takes: it is waited for as long as it runs.
 fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) -> Result<String, String> {
     let begun = Instant::now();
-    let mut is_told = false;
+    let mut is_announced = false;
     loop {
         if begun.elapsed() >= PATIENCE {
             // It has announced where it listens when it is started.
             if !has_disk || folder.address().is_some() {
                 break;
             }
-            if !is_told {
+            if !is_announced {
                 say!(
                     "data node 1 is still restoring what is on its disk; its log: {}",
                     folder.log().display()
                 );
-                is_told = true;
+                is_announced = true;
             }
         }
         if let Some(address) = folder.address()

@@ -2,7 +2,7 @@
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
-//! | `ConfigurationRequest` | data node that starts, management node | management node | the first frame of a connection: give me the configuration |
+//! | `ConfigurationRequest` | data node that starts, whoever looks whether it is alive | management node | the first frame of a connection: give me the configuration |
 //! | `ConfigurationConfirm` | management node | whoever has asked | here it is, and that is who you are |
 //! | `ConfigurationRefuse` | management node | whoever has asked | not for you, with an error; the connection is closed after it |
 //! | `ClusterLogReport` | data node that has its configuration | management node | a line of my log |
@@ -35,7 +35,7 @@ pub enum ConfigurationReader {
     /// A data node that is given an id by the address it comes from: one that is configured for that address, and that no
     /// open connection was given.
     AnyDataNode,
-    /// The other management node, or a person: it becomes nobody.
+    /// Whoever looks whether the management node is alive: it is given no id.
     Onlooker,
 }
 

@@ -109,7 +109,7 @@ impl Assembly {
         self
     }
 
-    /// The configuration was handed out by a management node, and not read from a file.
+    /// Which configuration a management node has handed out; the default if it was read from a file.
     #[must_use]
     pub fn configured_as(mut self, configuration: ConfigurationStamp) -> Self {
         self.edge.configuration = configuration;

@@ -15,6 +15,7 @@ use vinga_node::log_streams;
 use vinga_node::{DiskSettings, NodeSettings, ThreadHosting};
 use vinga_runtime::files::FileSettings;
 use vinga_runtime::settings as edge;
+use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
 
@@ -172,7 +173,8 @@ pub fn edge_settings(
         arbitrators: arbitrators(configuration, listen)?,
         arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         heartbeat_interval: Duration::from_millis(integer(Parameter::HeartbeatIntervalDbDb)),
-        configuration: vinga_wire::configuration::ConfigurationStamp::default(),
+        // `Assembly::configured_as` has another one.
+        configuration: ConfigurationStamp::default(),
         peers: Arc::default(),
         bug: None,
     })

@@ -10,7 +10,7 @@ use vinga_wire::view::NO_TICKET;
 /// The members that a first view would have.
 type Members = Vec<(NodeId, Incarnation)>;
 
-/// What is known of the ticket. One request is under way at a time: the arbitrator must not mistake an earlier one for the
+/// What is known of the ticket. One request is under way at a time: the arbitrator must not take an earlier one for the
 /// latest.
 pub(super) struct FirstTicket {
     arbitrators: Option<Arbitrators>,
