@@ -5,7 +5,7 @@
 //! management node.
 
 use crate::addresses::ManagementAddresses;
-use crate::fetch::{Fetched, fetch};
+use crate::fetch::{Fetched, NotFetched, fetch};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,9 @@ const LINE_BYTES_MAX: usize = 4_000;
 
 /// Pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Pause behind a refusal, which only another configuration ends.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// How often a connection on which nothing is sent is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -135,11 +138,16 @@ fn send(addresses: &ManagementAddresses, lines: &Lines, node: NodeId, running: C
                 }
                 while send_next(&mut connection, lines, node).is_ok() {}
             }
-            Err(why) if is_reached => {
+            Err(why) => {
+                if is_reached {
+                    log::info!(target: "reports", "no management node takes the log: {why}");
+                }
                 is_reached = false;
-                log::info!(target: "reports", "no management node takes the log: {why}");
+                // It logs each refusal.
+                if let NotFetched::Refused(_) = why {
+                    thread::sleep(REFUSED_PAUSE);
+                }
             }
-            Err(_) => {}
         }
         thread::sleep(PAUSE);
     }
