@@ -16,12 +16,12 @@
 //!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
-//! This is what the *registrar* knows, the membership of the president: `api_nodes` is its table of ids, `connect` decides
-//! who may connect, `closing` holds the way down from *Connected*. Each membership is the *host* of the connections to its
-//! own node: `host` asks the registrar on behalf of the drivers and closes what is to be closed, `sessions` notifies the
-//! blocks of its node of each session's stage, `heartbeat` notices silence. The two parts only exchange signals, also where
-//! they are one block. The signals are described in `vinga_wire::membership`, the protocol in
-//! `docs/protocols/membership.md`.
+//! This is what the *registrar* knows, the membership of the president: `api_nodes` is its table of ids, `connect`
+//! decides who may connect, `closing` holds the way down from *Connected*. Each membership is the *host* of the
+//! connections to its own node: `host` asks the registrar on behalf of the drivers and closes what is to be closed,
+//! `sessions` notifies the blocks of its node of each session's stage, `heartbeat` notices silence. The two parts only
+//! exchange signals, also where they are one block. The signals are described in `vinga_wire::membership`, the protocol
+//! in `docs/protocols/membership.md`.
 //!
 //! Nobody waits for ever: data nodes that fail are no longer waited for, nor are drivers that don't report within a
 //! heartbeat period; blocks of live nodes answer because they end every transaction by themselves.

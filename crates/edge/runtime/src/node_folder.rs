@@ -177,8 +177,8 @@ impl NodeFolder {
         Ok(Some(file))
     }
 
-    /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of the
-    /// cluster's key, as the node has it in its configuration.
+    /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of
+    /// the cluster's key, as the node has it in its configuration.
     ///
     /// # Errors
     /// The file system's.
