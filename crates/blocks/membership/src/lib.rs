@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods
-//!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   all its connections are being closed
+//!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   its connections are closed
 //!    ▲                    ▲                                            │ every data node has reported
 //!    │                    │                                            ▼
-//!    │                    │ the same session was waiting               Closing     blocks end what can't go on without it
-//!    │                    ├────────────────────────────────────────────┤ every block has confirmed
-//!    │                    │ the same session comes back                   ▼
+//!    │                    │ the same session was waiting               Closing   blocks end what can't go on
+//!    │                    ├────────────────────────────────────────────┤ without it; all have confirmed
+//!    │                    │ the same session comes back                ▼
 //!    │                    └──────────────────────────────────────── Closed      the grace time runs
 //!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
