@@ -19,8 +19,10 @@
 //! once); or it is given up, because the disk is full. Then the round counts for nothing and is made again after a
 //! pause, which doubles each time: a disk does not get emptier by being asked.
 //!
-//! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`): its part of what
-//! [`WriteSpeed`] says for the whole node. Timers run only meanwhile: a stream at rest does nothing.
+//! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`). Of what [`WriteSpeed`]
+//! says for the whole node the stream has a part, as many of the node's data managers log to it; those that are still
+//! writing share that part, so that one that has most of the data is not slowed down by those that have none. Timers run
+//! only meanwhile: a stream at rest does nothing.
 
 use crate::Redo;
 use crate::samples::{Sample, Written};
@@ -224,12 +226,12 @@ impl Checkpoints {
         }
     }
 
-    /// The part of a node's speed that one of its data managers has for some time, in bytes.
-    fn quota(&self, time: Span) -> u64 {
-        match self.speed.target() {
-            Some(speed) => (speed * time.0 / 1_000_000).div_ceil(u64::from(self.data_managers)),
-            None => u64::MAX,
-        }
+    /// What each of so many data managers that are writing may write in some time, in bytes.
+    fn quota(&self, time: Span, writing: usize) -> u64 {
+        let Some(speed) = self.speed.target() else { return u64::MAX };
+        let node = u128::from(speed) * u128::from(time.0) / 1_000_000;
+        let stream = node * u128::from(self.participants) / u128::from(self.data_managers);
+        u64::try_from(stream.div_ceil(writing.max(1) as u128)).unwrap_or(u64::MAX)
     }
 }
 
@@ -355,9 +357,10 @@ impl Redo {
     /// Gives each data manager that is writing its quota for some time, and comes back when it is over.
     fn give_quotas(&mut self, cx: &mut Context<'_>, time: Span) {
         let checkpoints = &mut self.checkpoints;
-        let bytes = checkpoints.quota(time);
         let round = checkpoints.round.as_ref().expect("quotas are for a round");
-        for (&instance, _) in round.awaited.iter().filter(|(_, is_writing)| **is_writing) {
+        let writing = || round.awaited.iter().filter(|(_, is_writing)| **is_writing);
+        let bytes = checkpoints.quota(time, writing().count());
+        for (&instance, _) in writing() {
             let receiver = data_manager(cx, instance);
             cx.frame(SignalNumber::CheckpointQuotaOrder, receiver).put(&QuotaBody { bytes: U64::new(bytes) });
         }

@@ -102,7 +102,7 @@ impl Reason {
         match self {
             Reason::NoCheckpoint => "no checkpoint is being written",
             Reason::NotOverloaded => "not overloaded",
-            Reason::Recovering => "rising after an overload",
+            Reason::Recovering => "rising after an overload, or since the greatest speed was raised",
             Reason::BusyThread => "thread is busy",
             Reason::RedoLag => "redo log waits for the disk",
             Reason::LittleRoom => "redo log has little room",

@@ -209,15 +209,34 @@ fn quotas_add_up_to_the_speed_of_the_node() {
         let given: u64 = quotas(&orders, instance).iter().sum();
         assert_eq!((given, quotas(&orders, instance).len()), (2 * 100 * M, 20), "400 MiB/s for two seconds");
     }
-    // Who has written everything gets nothing more; nobody else gets more for it.
+    // The three others share what one has no more use for.
     log.report(2, Written, 1000);
     log.report(3, Writing, 1000);
     log.stall(Span::from_millis(250));
     let late = log.orders();
     assert_eq!(quotas(&late, 2), []);
-    assert_eq!(quotas(&late, 3), [30 * M], "the time since the last quota");
+    assert_eq!(quotas(&late, 3), [40 * M], "the time since the last quota");
     log.stall(Span::from_millis(5000));
-    assert_eq!(quotas(&log.orders(), 3), [100 * M], "a second at most");
+    assert_eq!(quotas(&log.orders(), 3), [(400 * M).div_ceil(3)], "a second at most");
+}
+
+/// One table may be all that is to be written.
+#[test]
+fn one_that_writes_alone_has_the_whole_part_of_its_stream() {
+    let mut log = Log::with(Settings { data_managers: 8, ..with_bytes_between(settings(4), 10_000) });
+    log.make(1);
+    log.node_started();
+    log_bytes(&mut log, 0, 20_000);
+    assert_eq!(
+        quotas(&log.orders(), 0),
+        [5 * M],
+        "a tenth of a second: 40 MiB, of which the stream has half"
+    );
+    for instance in 1..4 {
+        log.report(instance, Usable, 0);
+    }
+    log.advance(TENTH);
+    assert_eq!(quotas(&log.orders(), 0), [20 * M]);
 }
 
 #[test]
