@@ -12,7 +12,7 @@ use vinga_base::Epoch;
 use vinga_base::aligned::AlignedBuffer;
 use vinga_format::block::{Block, BlockSearch, Head, read_block};
 use vinga_format::checksum::Checksum;
-use vinga_format::log_cursor::{LogCursor, LogEnd, NotEntered, Verdict};
+use vinga_format::log_cursor::{LogCursor, LogDamage, LogEnd, NotEntered, Verdict};
 use vinga_format::redo::SEGMENT_HEAD_BYTES;
 use vinga_kernel::Context;
 use vinga_kernel::file_stream::FileStream;
@@ -77,6 +77,8 @@ pub enum Progress {
     Ended(Place),
     /// The files can't be what was written.
     Damaged(String),
+    /// A newer program has written a block: what this one does not understand, and where.
+    NotUnderstood(String),
 }
 
 /// What the user of a reader says to a block.
@@ -205,11 +207,11 @@ impl LogReader {
                     Err(reason) => return Progress::Damaged(reason),
                 },
                 Verdict::Damaged(why) => {
-                    return Progress::Damaged(format!(
-                        "{}, offset {}: {why}",
-                        self.path(),
-                        self.file.offset()
-                    ));
+                    let reason = format!("{}, offset {}: {why}", self.path(), self.file.offset());
+                    return match why {
+                        LogDamage::Block(_) => Progress::NotUnderstood(reason),
+                        _ => Progress::Damaged(reason),
+                    };
                 }
             }
         }

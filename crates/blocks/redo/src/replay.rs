@@ -116,7 +116,7 @@ impl Replay {
                     place.block
                 ));
             }
-            (Progress::Damaged(reason), None) => return Err(reason),
+            (Progress::Damaged(reason) | Progress::NotUnderstood(reason), None) => return Err(reason),
         }
         Ok(())
     }

@@ -22,6 +22,16 @@ use vinga_wire::start::LogIncarnation;
 
 use crate::reader::{FoundSegment, LogReader, Place, Progress};
 
+/// How far a scan is.
+pub enum Advanced {
+    /// More of the files has to arrive.
+    Reading,
+    /// The stream has ended, and no read is under way.
+    Ended,
+    /// A newer program has written a block: what this one does not understand, and where.
+    NotUnderstood(String),
+}
+
 /// What was found in a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
@@ -233,11 +243,11 @@ impl Scan {
         self.reader.as_mut().expect("a reader has begun the read").on_read(count, data, bytes)
     }
 
-    /// Goes on with what has arrived. Returns whether the stream has ended and no read is under way.
+    /// Goes on with what has arrived.
     ///
     /// # Errors
     /// The log is damaged.
-    pub fn advance(&mut self, cx: &mut Context<'_>) -> Result<bool, String> {
+    pub fn advance(&mut self, cx: &mut Context<'_>) -> Result<Advanced, String> {
         let Scan { reader, found, batches, participants, incarnations, .. } = self;
         let reader = reader.as_mut().expect("the scan has begun to read");
         let mut malformed = None;
@@ -249,9 +259,11 @@ impl Scan {
             ControlFlow::Continue(())
         });
         match progress {
-            Progress::Reading | Progress::Paused => Ok(false),
+            Progress::Reading | Progress::Paused => Ok(Advanced::Reading),
             Progress::Stopped => Err(format!("{}, {}", reader.path(), malformed.unwrap_or_default())),
-            Progress::Ended(_) => Ok(!reader.has_reads()),
+            Progress::Ended(_) if reader.has_reads() => Ok(Advanced::Reading),
+            Progress::Ended(_) => Ok(Advanced::Ended),
+            Progress::NotUnderstood(reason) => Ok(Advanced::NotUnderstood(reason)),
             Progress::Damaged(reason) => Err(match self.missing {
                 Some(segment) => format!("{reason}; {}", self.describe_missing(segment)),
                 None => reason,

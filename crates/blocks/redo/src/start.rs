@@ -16,7 +16,7 @@
 use crate::Redo;
 use crate::reader::{LogReader, Place};
 use crate::replay::Replay;
-use crate::scan::{EndMark, Found, Scan};
+use crate::scan::{Advanced, EndMark, Found, Scan};
 use crate::task::Task;
 use crate::writer::Writer;
 use alloc::collections::VecDeque;
@@ -202,8 +202,7 @@ impl Redo {
         let (name, file_bytes) = (self.file(file), self.segments.file_bytes(file));
         let Some(scan) = &mut self.start.scan else { return Ok(()) };
         if let Some(why) = scan.not_understood(&head) {
-            let reason = format!("{}, offset 0: {why}; {}", name.path(), USE_NEWER_PROGRAM);
-            self.start.refuse_for(cx, ErrorCode::NewerFiles, reason);
+            self.refuse_newer(cx, &format!("{}, offset 0: {why}", name.path()));
             return Ok(());
         }
         let segment = scan.segment_in(&head);
@@ -225,6 +224,11 @@ impl Redo {
         if scan.on_head(file, file_bytes, head) { self.scan_blocks(cx) } else { Ok(()) }
     }
 
+    /// The node can't start with a file that a newer program has written.
+    fn refuse_newer(&mut self, cx: &mut Context<'_>, what: &str) {
+        self.start.refuse_for(cx, ErrorCode::NewerFiles, format!("{what}; {USE_NEWER_PROGRAM}"));
+    }
+
     fn scan_blocks(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
         let scan = self.start.scan.as_mut().expect("a scan has begun");
         if scan.begin_reading()? { self.go_on_with_scan(cx) } else { self.end_scan(cx) }
@@ -232,7 +236,14 @@ impl Redo {
 
     fn go_on_with_scan(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
         let scan = self.start.scan.as_mut().expect("a scan has begun");
-        if scan.advance(cx)? { self.end_scan(cx) } else { Ok(()) }
+        match scan.advance(cx)? {
+            Advanced::Reading => Ok(()),
+            Advanced::Ended => self.end_scan(cx),
+            Advanced::NotUnderstood(reason) => {
+                self.refuse_newer(cx, &reason);
+                Ok(())
+            }
+        }
     }
 
     fn end_scan(&mut self, cx: &mut Context<'_>) -> Result<(), String> {

@@ -208,7 +208,7 @@ fn a_segment_of_a_newer_program_is_refused() {
     }
     log.end_epoch(11);
     log.crash(|_| true);
-    log.make_newer(1);
+    log.make_newer(1, 0);
     for durable in [10, 11] {
         let why = log.scan(&[(1, None)], durable).expect_err("the segment is not understood");
         let parts = [
@@ -220,6 +220,23 @@ fn a_segment_of_a_newer_program_is_refused() {
         assert!(parts.iter().all(|part| why.contains(part)), "{why}");
         log.crash(|_| true);
     }
+}
+
+/// A newer program goes on in the segment that it finds.
+#[test]
+fn a_block_of_a_newer_program_is_refused() {
+    let mut log = Log::new(1);
+    log.make(1);
+    for epoch in 10..14 {
+        log.append(0, &batch(&[(1, epoch)]));
+        log.end_epoch(epoch);
+    }
+    log.crash(|_| true);
+    log.make_newer(0, 2);
+    let why = log.scan(&[(1, None)], 10).expect_err("the block is not understood");
+    let parts =
+        ["redo/000-00000000.redo, offset", "format version 99", "use the program that has written it"];
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
 }
 
 /// Nobody logs anything, but epochs with changes end: those of tables that are not logged, or of other streams.

@@ -707,10 +707,16 @@ impl Log {
     }
 
     /// Makes the head of the segment in a file look as a newer program writes it.
-    pub fn make_newer(&mut self, file: u32) {
+    pub fn make_newer(&mut self, file: u32, block: usize) {
         let name = FileName::new(FileKind::Redo, 0, file.into());
-        let disk = &mut self.files.get_mut(&name).expect("it is there").disk;
-        let length = u32::from_le_bytes(disk[8..12].try_into().expect("four bytes")) as usize;
+        let mut disk = &mut self.files.get_mut(&name).expect("it is there").disk[..];
+        let length_in =
+            |disk: &[u8]| u32::from_le_bytes(disk[8..12].try_into().expect("four bytes")) as usize;
+        for _ in 0..block {
+            let padded = length_in(disk).next_multiple_of(SECTOR_BYTES);
+            disk = &mut disk[padded..];
+        }
+        let length = length_in(disk);
         disk[12..14].copy_from_slice(&99_u16.to_le_bytes());
         let checksum = Checksum::SOFTWARE.of(&disk[8..length]);
         disk[4..8].copy_from_slice(&checksum.to_le_bytes());
