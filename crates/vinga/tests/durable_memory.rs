@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use support::durable::{DurableNode, Row, row, table_of};
+use support::durable::{DurableNode, Row, make_table, row, table_of};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, Table};
 
@@ -74,4 +74,22 @@ fn a_node_that_was_full_starts_again_with_the_same_settings() {
     // It goes on: rows can be deleted, and when enough were, inserted.
     remove(&cluster, &table, first..first + (next - first) / 2);
     assert!(fill(&cluster, &table, next) > next, "there is room again");
+}
+
+#[test]
+fn less_memory_is_warned_of_or_refused_with_numbers() {
+    let mut node = DurableNode::new(&["DataMemory=48M", "NoOfFragmentLogParts=4", "NoOfFragmentLogFiles=16"]);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    let rows = fill(&cluster, &table, 0);
+    drop((table, cluster));
+    node.stop();
+    node.parameters[0] = "DataMemory=16M".into();
+    let why = node.refusal();
+    let parts = ["error 827", "DataMemory, which is 16777216 bytes", "33554432 bytes"];
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+    node.parameters[0] = "DataMemory=32M".into();
+    let cluster = node.start();
+    assert_eq!(cluster.count(&table_of(&cluster), |request| request).expect("it can be read"), rows);
+    assert!(node.log().contains("which is more than DataMemory, 33554432 bytes"), "{}", node.log());
 }

@@ -24,7 +24,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
-use vinga_base::page_pool::{OutOfPages, Purpose};
+use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
 use vinga_base::schema::IndexKind;
 use vinga_base::{Epoch, PartitionId, RowId};
 use vinga_format::block::BlockError;
@@ -35,7 +35,7 @@ use vinga_fragment::row::{OperationRef, RowFlags, RowHeader};
 use vinga_fragment::row_store::PlaceError;
 use vinga_kernel::file_stream::FileStream;
 use vinga_kernel::files::{FileData, FileKind, FileName, FileTask};
-use vinga_kernel::{AskedTask, Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug, LogLevel, USE_NEWER_PROGRAM};
 use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead};
 use vinga_wire::start::{LogIncarnation, StartResult, StartTask};
@@ -96,6 +96,8 @@ enum Fault {
     Damaged(String),
     /// The newest checkpoint has no end: the node has stopped while it was written.
     Unfinished(String),
+    /// A newer program has written a file: file, place, what this program does not understand.
+    NotUnderstood(String),
     /// The rows do not fit into the memory that a restart may use.
     NoMemory,
 }
@@ -134,13 +136,20 @@ enum Step {
 
 impl Restore {
     /// The present task can't be done.
-    fn refuse(&mut self, cx: &mut Context<'_>, fault: Fault) {
+    fn refuse(&mut self, cx: &mut Context<'_>, pages: &PagePool, fault: Fault) {
         match fault {
             Fault::Damaged(reason) | Fault::Unfinished(reason) => self.asked.refuse(cx, reason),
+            Fault::NotUnderstood(what) => {
+                self.asked.refuse_for(cx, ErrorCode::NewerFiles, format!("{what}; {USE_NEWER_PROGRAM}"));
+            }
             Fault::NoMemory => {
-                let reason = "the rows do not fit into DataMemory, nor into as much again, which a restart may use: raise \
-                              DataMemory";
-                self.asked.refuse_for(cx, ErrorCode::DataMemoryFull, reason.to_string());
+                let limit = u64::from(pages.usage().1) * PAGE_BYTES as u64;
+                let reason = format!(
+                    "the rows do not fit into DataMemory, which is {limit} bytes, nor into the {} bytes that a restart may \
+                     use: raise DataMemory",
+                    2 * limit
+                );
+                self.asked.refuse_for(cx, ErrorCode::DataMemoryFull, reason);
             }
         }
     }
@@ -183,6 +192,7 @@ impl DataManager {
                 for number in core::mem::take(&mut self.restore.surplus) {
                     cx.file(self.checkpoint_file(number), Task::Remove.token(), FileTask::Remove);
                 }
+                self.warn_of_memory(cx);
                 self.restore.asked.confirm(cx, StartResult::Done);
                 self.restore = Restore::default();
             }
@@ -193,6 +203,23 @@ impl DataManager {
             | StartTask::OpenLog { .. } => return None,
         }
         Some(())
+    }
+
+    /// A restart may use more memory than the node has afterwards; one of its data managers says so.
+    fn warn_of_memory(&self, cx: &mut Context<'_>) {
+        let (used, all) = self.store.pages.usage();
+        if used > all && cx.own().instance() == 0 {
+            let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
+            cx.log(
+                LogLevel::Warning,
+                format_args!(
+                    "the rows take {} bytes, which is more than DataMemory, {} bytes: nothing can be inserted or made longer \
+                     until enough is deleted, or the node is started again with more",
+                    bytes(used),
+                    bytes(all)
+                ),
+            );
+        }
     }
 
     fn checkpoint_file(&self, number: u64) -> FileName {
@@ -332,10 +359,10 @@ impl DataManager {
                     self.restore.unfinished = newest.map(|number| (number, reason));
                     return self.give_up_loading(cx);
                 }
-                // An older one would need as much.
-                Err(Fault::NoMemory) => {
+                // An older one would need as much, or lacks what the newer program has written.
+                Err(fault @ (Fault::NoMemory | Fault::NotUnderstood(_))) => {
                     self.restore.loading = None;
-                    return self.restore.refuse(cx, Fault::NoMemory);
+                    return self.restore.refuse(cx, &self.store.pages, fault);
                 }
             }
         }
@@ -355,6 +382,9 @@ impl DataManager {
             Err(ImageError::Block(BlockError::NeedsMore(_))) if !stream.has_arrived() => return Ok(None),
             Err(ImageError::Block(why)) if is_newest && why.is_unwritten(stream.bytes()) => {
                 return Err(Fault::Unfinished(format!("{place}: nothing was written here")));
+            }
+            Err(ImageError::Block(why)) if why.is_of_writer() => {
+                return Err(Fault::NotUnderstood(format!("{place}: {why}")));
             }
             Err(why) => return Err(wrong(&why)),
         };
@@ -545,7 +575,7 @@ impl DataManager {
     /// No more records come: builds the ordered indexes.
     fn end_restore(&mut self, cx: &mut Context<'_>) {
         if let Some(fault) = self.restore.failed_replay.take() {
-            return self.restore.refuse(cx, fault);
+            return self.restore.refuse(cx, &self.store.pages, fault);
         }
         self.restore.building = 0;
         let tables: Vec<u32> = self.store.tables.iter().map(|(id, _)| id).collect();
@@ -569,7 +599,7 @@ impl DataManager {
             if built.result.is_err() {
                 // The node stops: what else is built does not matter.
                 self.restore.building = 0;
-                self.restore.refuse(cx, Fault::NoMemory);
+                self.restore.refuse(cx, &self.store.pages, Fault::NoMemory);
                 return;
             }
         }
