@@ -26,6 +26,7 @@ use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
+use vinga_runtime::termination::Termination;
 use vinga_wire::start::Restored;
 
 /// The configuration of a data node.
@@ -285,6 +286,8 @@ fn run_node(
     source: Source,
     handed_out: Option<&HandedOut>,
 ) -> Result<ExitCode, String> {
+    // Before the log, the crash reports and the reports to management nodes, which have threads.
+    let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
     let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");
@@ -343,7 +346,7 @@ fn run_node(
     }
     let announced = folder.clone();
     let key = key.as_deref();
-    let cause = assembly.run(|process| {
+    let cause = assembly.run(termination, |process| {
         let data = match has_disk {
             true => KeptData::OnDisk { restored: process.restored().map(in_words) },
             false => KeptData::InMemory,

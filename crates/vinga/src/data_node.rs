@@ -377,6 +377,9 @@ pub enum Stopped {
     Before,
     /// It has ended in order.
     InOrder,
+    /// It has ended because it could not go on without another data node that was stopped, as its log says. It had
+    /// nothing that was to be brought to a disk.
+    LeftAlone,
     /// It has ended, but not in order: the text says what that means for its data.
     Otherwise(String),
 }
@@ -406,6 +409,7 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
             // One that has stopped in order withdraws its address.
             return Ok(match folder.address() {
                 None => Stopped::InOrder,
+                Some(_) if could_not_go_on(folder) => Stopped::LeftAlone,
                 Some(_) => Stopped::Otherwise(not_in_order(name, folder)),
             });
         }
@@ -422,6 +426,14 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
         STOP_PATIENCE.as_secs(),
         folder.log().display()
     ))
+}
+
+/// Whether the node's log says that it could not go on, since it was started last.
+fn could_not_go_on(folder: &NodeFolder) -> bool {
+    let log = std::fs::read(folder.log()).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let since_start = log.rsplit_once(" node: Vinga ").map_or("", |(_, since)| since);
+    since_start.contains(": the node can't go on: ")
 }
 
 /// The node has ended without having brought everything to its disk.

@@ -107,7 +107,7 @@ pub fn down(cluster: &Path) -> Result<bool, String> {
             Stopped::Before => continue,
             Stopped::InOrder => {}
             // There is nothing that it could have brought to disk.
-            Stopped::Otherwise(_) => folder.withdraw(),
+            Stopped::LeftAlone | Stopped::Otherwise(_) => folder.withdraw(),
         }
         was_running = true;
         say!("{} has stopped", name(node));

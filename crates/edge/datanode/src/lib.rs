@@ -34,6 +34,7 @@ use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::node_process::{self, NodeProcess, Statistics};
 use vinga_runtime::settings as edge;
 use vinga_runtime::stop_request::StopCause;
+pub use vinga_runtime::termination::Termination;
 use vinga_wire::configuration::ConfigurationStamp;
 
 /// A node whose memory is mapped and which can be started.
@@ -147,9 +148,13 @@ impl Assembly {
     ///
     /// # Errors
     /// A text that says why it could not start.
-    pub fn run(self, ready: impl FnOnce(&NodeProcess)) -> Result<StopCause, String> {
+    pub fn run(
+        self,
+        termination: Termination,
+        ready: impl FnOnce(&NodeProcess),
+    ) -> Result<StopCause, String> {
         let (edge, make_host) = self.into_parts();
-        node_process::run(edge, make_host, ready)
+        node_process::run(edge, make_host, termination, ready)
     }
 
     /// Starts the node in this process; see [`NodeProcess::start`].

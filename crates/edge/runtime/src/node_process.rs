@@ -81,21 +81,21 @@ pub struct NodeProcess {
     watchdog: JoinHandle<()>,
 }
 
-/// Runs a node until the process is asked to stop (`SIGTERM`, `SIGINT`) or a block orders it; returns which of both.
-/// `ready` is called when it accepts connections. To be called by a process's `main` before it has started threads.
+/// Runs a node until the process is asked to stop (`termination`) or a block orders it; returns which of both. `ready` is
+/// called when it accepts connections.
 ///
 /// # Errors
 /// As [`NodeProcess::start`].
 pub fn run<H, F>(
     settings: ProcessSettings,
     make_host: F,
+    termination: Termination,
     ready: impl FnOnce(&NodeProcess),
 ) -> Result<StopCause, String>
 where
     H: Host + Send + 'static,
     F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
 {
-    let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
     let request = Arc::new(StopRequest::default());
     // It ends with the process.
     spawn("signals", {

@@ -1,5 +1,6 @@
-//! Being asked to stop: `SIGTERM`, or `SIGINT` from a terminal.
+//! Being asked to stop: `SIGTERM`, or `SIGINT` from a terminal, or `SIGHUP` because that is gone.
 
+use std::fs;
 use std::io;
 use std::mem;
 use std::ptr;
@@ -10,12 +11,17 @@ pub struct Termination {
 }
 
 impl Termination {
-    /// From now on these signals do not end the process, if the calling thread has not started others before: threads
-    /// started later inherit this.
+    /// From now on these signals do not end the process: threads that are started later inherit this. To be called
+    /// before any is, as a thread without it would have the process ended.
     ///
     /// # Errors
     /// The system refuses.
+    ///
+    /// # Panics
+    /// The process has other threads.
     pub fn prepare() -> io::Result<Self> {
+        let threads = fs::read_dir("/proc/self/task")?.count();
+        assert!(threads == 1, "the process has {threads} threads, which do not wait for signals");
         // SAFETY: an all-zero set is valid memory for `sigemptyset`, and all calls only touch that set and the calling
         // thread's mask.
         unsafe {
@@ -23,6 +29,7 @@ impl Termination {
             libc::sigemptyset(&raw mut signals);
             libc::sigaddset(&raw mut signals, libc::SIGTERM);
             libc::sigaddset(&raw mut signals, libc::SIGINT);
+            libc::sigaddset(&raw mut signals, libc::SIGHUP);
             match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, ptr::null_mut()) {
                 0 => Ok(Termination { signals }),
                 why => Err(io::Error::from_raw_os_error(why)),
@@ -36,6 +43,10 @@ impl Termination {
         // SAFETY: the call only reads the set and writes the number.
         let result = unsafe { libc::sigwait(&raw const self.signals, &raw mut signal) };
         assert!(result == 0, "a valid set of signals can be waited for");
-        if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" }
+        match signal {
+            libc::SIGINT => "SIGINT",
+            libc::SIGHUP => "SIGHUP",
+            _ => "SIGTERM",
+        }
     }
 }

@@ -14,6 +14,7 @@ use vinga_runtime::crash::{self, CrashSettings, EXIT_CRASHED};
 use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process::{self, EXIT_CANNOT_GO_ON};
 use vinga_runtime::stop_request::StopCause;
+use vinga_runtime::termination::Termination;
 use vinga_wire::{ErrorCode, SignalNumber};
 
 const CHILD: &str = "VINGA_TEST_NODE_FOLDER";
@@ -44,6 +45,7 @@ fn main() {
 
 /// The body of the processes that the tests start.
 fn run_node(folder: &Path) {
+    let termination = Termination::prepare().unwrap();
     vinga_runtime::log::begin(&LogSettings {
         level: log::LevelFilter::Info,
         file: Some(folder.join("log")),
@@ -62,7 +64,8 @@ fn run_node(folder: &Path) {
     }
     let ready = |node: &node_process::NodeProcess| println!("ready on {}", node.address());
     let records = Arc::new(Records::default());
-    let cause = node_process::run(settings, move |_, _| EchoHost::new(records.clone()), ready).unwrap();
+    let cause =
+        node_process::run(settings, move |_, _| EchoHost::new(records.clone()), termination, ready).unwrap();
     if let StopCause::CannotGoOn(_) = cause {
         std::process::exit(i32::from(EXIT_CANNOT_GO_ON));
     }

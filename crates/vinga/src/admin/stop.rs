@@ -35,8 +35,7 @@ pub fn run(connect: &ConnectArguments, node: u8, force: bool, json: bool) -> Res
     match data_node::stop(folder, node)? {
         Stopped::Before => return Err(format!("data node {node} does not run")),
         Stopped::InOrder => {}
-        // One that is left alone may say that it can't go on. There is nothing that it could have brought to disk.
-        Stopped::Otherwise(_) if here.len() > 1 => NodeFolder::new(folder, node).withdraw(),
+        Stopped::LeftAlone => NodeFolder::new(folder, node).withdraw(),
         Stopped::Otherwise(why) => return Err(why),
     }
     if json {

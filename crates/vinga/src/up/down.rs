@@ -35,6 +35,8 @@ fn down_one(cluster: &Path) -> Result<bool, String> {
     match data_node::stop(cluster, 1)? {
         Stopped::Before => return Ok(false),
         Stopped::InOrder => {}
+        // It has no others.
+        Stopped::LeftAlone => return Err("data node 1 could not go on; its log says why".into()),
         Stopped::Otherwise(why) => return Err(why),
     }
     match data {
@@ -60,15 +62,14 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
     for (node, end) in ends {
         match end {
             Ok(Stopped::Before) => {}
-            Ok(stopped) => {
-                // One that is left alone may say that it can't go on. There is nothing that it could have brought to disk.
-                if matches!(stopped, Stopped::Otherwise(_)) {
+            Ok(Stopped::Otherwise(why)) | Err(why) => result = Err(why),
+            Ok(stopped @ (Stopped::InOrder | Stopped::LeftAlone)) => {
+                if matches!(stopped, Stopped::LeftAlone) {
                     NodeFolder::new(cluster, node).withdraw();
                 }
                 was_running = true;
                 say!("data node {node} has stopped");
             }
-            Err(why) => result = Err(why),
         }
     }
     result?;

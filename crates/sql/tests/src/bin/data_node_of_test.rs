@@ -7,9 +7,10 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::{Assembly, this_machine};
+use vinga_datanode::{Assembly, Termination, this_machine};
 
 fn main() -> Result<(), String> {
+    let termination = Termination::prepare().map_err(|error| error.to_string())?;
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (socket, parameters) = arguments.split_first().ok_or("the path of a socket is missing")?;
@@ -23,5 +24,5 @@ fn main() -> Result<(), String> {
         None => Assembly::new(&configuration)?,
     };
     let assembly = assembly.listening_at(PathBuf::from(socket));
-    assembly.run(|process| println!("{}", process.address())).map(|_| ())
+    assembly.run(termination, |process| println!("{}", process.address())).map(|_| ())
 }
