@@ -33,8 +33,17 @@ const HOST: &str = "127.0.0.1";
 /// there.
 ///
 /// # Errors
-/// A text: the file can't be made.
+/// A text: the file can't be made, or the folder's name is none for addresses.
 pub fn cluster_key(cluster: &Path) -> Result<PathBuf, String> {
+    let folder =
+        cluster.canonicalize().map_err(|error| format!("cannot find {}: {error}", cluster.display()))?;
+    if let Some(bad) = folder.to_string_lossy().chars().find(|character| ",#;\"\n".contains(*character)) {
+        return Err(format!(
+            "{}: the path of a cluster's folder may not have {bad:?}, as it stands in addresses and in config.ini, where \
+             that has a meaning: take another folder",
+            folder.display()
+        ));
+    }
     let file = cluster.join("cluster.key");
     let made = match ClusterKey::make(&file) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),

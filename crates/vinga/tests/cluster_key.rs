@@ -36,6 +36,24 @@ fn node_with(key: &Path) -> Node {
 }
 
 #[test]
+fn a_folder_that_addresses_can_not_name_is_refused() {
+    let place = tempfile::tempdir().expect("a folder can be made");
+    for name in ["a,b", "c #d"] {
+        for size in ["1", "2"] {
+            let mut up = vinga();
+            up.arg("up").arg("--folder").arg(place.path().join(name)).args([
+                "--data-nodes",
+                size,
+                "--port",
+                "0",
+            ]);
+            let (ok, text) = said(up.output());
+            assert!(!ok && text.contains("may not have") && text.contains(name), "{text}");
+        }
+    }
+}
+
+#[test]
 fn clients_prove_the_key_by_tcp() {
     let keys = Keys::new();
     let (key, other) = (keys.make("cluster.key"), keys.make("other.key"));
