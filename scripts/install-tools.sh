@@ -10,6 +10,8 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v g++ >/dev/null || missing+=(g++)
 # Programs find the C library by it.
 command -v pkg-config >/dev/null || missing+=(pkgconf)
+# Tests make hosts in network namespaces with it.
+command -v ip >/dev/null || missing+=(iproute2)
 if ! command -v cargo >/dev/null; then
     # Debian's own toolchain, as recent as its browsers need it.
     missing+=(cargo-web rustc-web)

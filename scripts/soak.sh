@@ -67,12 +67,14 @@ durability() {
     unset VINGA_SEED
 }
 
-# Data nodes of clusters are killed while clients work.
+# Data nodes of clusters are killed, and networks between them fail, while clients work.
 clusters() {
     local seed
     seed=$(date +%s)
     echo "data nodes are killed: VINGA_SEED=$seed"
     VINGA_SEED=$seed VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test cluster_kills -- --nocapture || return 1
+    echo "networks fail: VINGA_SEED=$seed"
+    VINGA_SEED=$seed VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test networks -- --nocapture || return 1
 }
 
 check_simulator || exit 1

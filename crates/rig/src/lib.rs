@@ -1,5 +1,6 @@
 //! What tests of data nodes, and the hostile load of `vinga bench`, are made with: a client that sends any bytes
-//! ([`raw`]), and data nodes as processes ([`process`]).
+//! ([`raw`]), data nodes as processes ([`process`]), and hosts with a network between them that fails ([`network`]).
 
+pub mod network;
 pub mod process;
 pub mod raw;

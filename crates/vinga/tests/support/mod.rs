@@ -1,6 +1,7 @@
 //! A real data node process for tests, and a client that can send arbitrary bytes.
 
 pub mod backups;
+pub mod bank;
 pub mod durable;
 pub mod folder;
 pub mod image;
