@@ -1,13 +1,13 @@
 //! One connection: a greeting, then requests, each of which is answered once; or a request for the configuration.
 
 use crate::handout::Handout;
+use crate::pending::Proven;
 use crate::server::Shared;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
-use vinga_key::NotProven;
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
@@ -23,7 +23,7 @@ use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 /// How long a greeting may take, a request after it, and each answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const WHO: &str = "arbitrator";
+pub(crate) const WHO: &str = "arbitrator";
 
 /// Why a connection is closed with a sentence, and by which signal.
 type Refused = (SignalNumber, ErrorCode, String);
@@ -36,22 +36,12 @@ enum Greeting {
     Reader(ConfigurationReader),
 }
 
-/// Serves a connection until the other side closes it, is silent for long, or sends what it may not.
-pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &Shared) {
+/// Serves a connection whose other side has proven the key, until that closes it, is silent for long, or sends what it
+/// may not.
+pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
+    let Proven { stream, from, bytes } = connection;
     // A connection that fails concerns nobody: a data node asks again by another one.
-    let Ok(mut exchange) = Exchange::over(stream) else { return };
-    match exchange.pass(shared.key.as_deref(), shared.hello.node, Instant::now() + PATIENCE) {
-        Ok(Ok(())) => {}
-        Ok(Err(NotProven { code, detail, refusal: Some(refusal) })) => {
-            log::warn!(target: WHO, "{from} is refused: {code} {detail}");
-            let _ = exchange.send(&refusal, Instant::now() + PATIENCE);
-            return;
-        }
-        Ok(Err(NotProven { code, detail, refusal: None })) => {
-            return refuse(&mut exchange, from, shared, (SignalNumber::ArbitratorHelloRefuse, code, detail));
-        }
-        Err(_) => return,
-    }
+    let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
     let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
         Ok(Greeting::Reader(reader)) => hand_out(&mut exchange, reader, from, number, shared),
@@ -60,7 +50,7 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &S
     match result {
         Ok(Err(refused)) => refuse(&mut exchange, from, shared, refused),
         Err(why) if why.kind() == io::ErrorKind::InvalidData => {
-            log::warn!(target: WHO, "{from} is closed: {why}");
+            shared.warn(format_args!("{from} is closed: {why}"));
         }
         Ok(Ok(())) | Err(_) => {}
     }
@@ -68,7 +58,7 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &S
 
 fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (signal, code, detail): Refused) {
     let detail = shown(&detail);
-    log::warn!(target: WHO, "{from} is refused: {code} {detail}");
+    shared.warn(format_args!("{from} is refused: {code} {detail}"));
     let refusal = Refusal { request: 0, code: code as u16, detail };
     let _ = send(exchange, shared, signal, |writer| {
         cold::write(writer, &refusal);
