@@ -26,6 +26,7 @@ use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
+use vinga_wire::configuration::RunningConfiguration;
 use vinga_wire::start::Restored;
 
 /// The configuration of a data node.
@@ -301,7 +302,9 @@ fn run_node(
     }
     let stamp = handed_out.map(|handed_out| handed_out.stamp).unwrap_or_default();
     let node = NodeId(configuration.parameters.integer(Parameter::NodeId) as u8);
-    reports.start(node, stamp).map_err(|why| format!("no thread for reports: {why}"))?;
+    let cluster = configuration.parameters.text(Parameter::Name).unwrap_or_default().to_owned();
+    let running = RunningConfiguration { cluster, stamp };
+    reports.start(node, &running).map_err(|why| format!("no thread for reports: {why}"))?;
     if let Some(handed_out) = handed_out {
         ::log::info!(target: "configuration", "data node {node}: {}", handed_out.describe());
         if let Some(why) = &handed_out.why_cached {

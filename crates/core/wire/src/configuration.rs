@@ -48,12 +48,23 @@ pub struct ConfigurationRequest {
     pub version: u16,
     /// Who asks.
     pub reader: ConfigurationReader,
+    /// The name of its cluster, and the configuration with which it runs, if it has read one: a data node that reports.
+    pub running: Option<RunningConfiguration>,
+}
+
+/// What a data node runs with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunningConfiguration {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Which configuration it was handed out.
+    pub stamp: ConfigurationStamp,
 }
 
 impl ConfigurationRequest {
-    /// One of this version.
+    /// One of this version, of whoever has no configuration yet.
     pub fn new(reader: ConfigurationReader) -> Self {
-        ConfigurationRequest { magic: MAGIC, version: PROTOCOL_VERSION, reader }
+        ConfigurationRequest { magic: MAGIC, version: PROTOCOL_VERSION, reader, running: None }
     }
 }
 

@@ -154,6 +154,14 @@ impl Exchange {
         }
     }
 
+    /// Has the connection fail when the other side's machine answers nothing for some seconds.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch_silence(&self) -> io::Result<()> {
+        silence::watch(&self.stream)
+    }
+
     /// Whether the other side, which sends nothing, has not closed the connection. Does not wait.
     ///
     /// # Errors

@@ -14,7 +14,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
+    ClusterLogReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
+    RunningConfiguration,
 };
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
@@ -33,7 +34,7 @@ enum Greeting {
     /// This data node may ask the arbitrator.
     Node(NodeId),
     /// The configuration is asked for.
-    Reader(ConfigurationReader),
+    Reader(ConfigurationRequest),
 }
 
 /// Serves a connection whose other side has proven the key, until that closes it, is silent for long, or sends what it
@@ -44,7 +45,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
     let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
     let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
-        Ok(Greeting::Reader(reader)) => hand_out(&mut exchange, reader, from, number, shared),
+        Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
@@ -80,7 +81,7 @@ fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting
     let bytes = exchange.receive(Instant::now() + PATIENCE)?;
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
     if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
-        return Ok(read_request(&greeting).map(Greeting::Reader));
+        return Ok(read_request(&greeting, &shared.hello.cluster).map(Greeting::Reader));
     }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
@@ -108,24 +109,30 @@ fn unreadable() -> Refused {
     (SignalNumber::ArbitratorHelloRefuse, ErrorCode::BadHandshake, "what came can't be read".to_string())
 }
 
-/// Who asks for the configuration.
-fn read_request(request: &Frame<'_>) -> Result<ConfigurationReader, Refused> {
+/// Who asks for the configuration of this cluster.
+fn read_request(request: &Frame<'_>, cluster: &str) -> Result<ConfigurationRequest, Refused> {
     let refused = |(code, detail)| (SignalNumber::ConfigurationRefuse, code, detail);
     check_protocol(request).map_err(refused)?;
     let request: ConfigurationRequest = cold::read(request)
         .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))?;
-    Ok(request.reader)
+    match &request.running {
+        Some(running) if running.cluster != cluster => {
+            let detail = format!("this is cluster {cluster:?}, the data node's is {:?}", running.cluster);
+            Err(refused((ErrorCode::WrongCluster, detail)))
+        }
+        Some(_) | None => Ok(request),
+    }
 }
 
 /// Hands out the configuration. A data node keeps the connection open as long as it runs, and reports what it logs.
 fn hand_out(
     exchange: &mut Exchange,
-    reader: ConfigurationReader,
+    request: &ConfigurationRequest,
     from: SocketAddr,
     number: u64,
     shared: &Shared,
 ) -> io::Result<Result<(), Refused>> {
-    let wanted = match reader {
+    let wanted = match request.reader {
         ConfigurationReader::DataNode(node) => Some(node),
         ConfigurationReader::AnyDataNode => None,
         ConfigurationReader::Onlooker => {
@@ -138,9 +145,8 @@ fn hand_out(
         Err((code, detail)) => return Ok(Err((SignalNumber::ConfigurationRefuse, code, detail))),
     };
     confirm(exchange, given.node(), shared)?;
-    let generation = shared.handout.stamp.generation;
-    log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {}", given.node());
     let node = given.node();
+    log_reader(from, node, request.running.as_ref(), shared.handout.stamp);
     loop {
         let bytes = exchange.receive_some_day()?;
         let report = Frame::first(&bytes).ok().flatten();
@@ -149,6 +155,28 @@ fn hand_out(
             return Ok(Err((SignalNumber::ConfigurationRefuse, ErrorCode::BadHandshake, unreadable().2)));
         };
         shared.write_to_cluster_log(node, &report);
+    }
+}
+
+fn log_reader(
+    from: SocketAddr,
+    node: NodeId,
+    running: Option<&RunningConfiguration>,
+    own: ConfigurationStamp,
+) {
+    match running.map(|running| running.stamp) {
+        None => {
+            let generation = own.generation;
+            log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {node}");
+        }
+        Some(stamp) if stamp.generation != 0 && stamp.digest != own.digest => log::warn!(
+            target: WHO,
+            "data node {node} ({from}) reports, and runs with another configuration, generation {}, until it is started \
+             again: generation {} is handed out here",
+            stamp.generation,
+            own.generation
+        ),
+        Some(_) => log::info!(target: WHO, "data node {node} ({from}) reports"),
     }
 }
 

@@ -5,7 +5,7 @@
 //! management node.
 
 use crate::addresses::ManagementAddresses;
-use crate::fetch::{Fetched, NotFetched, fetch};
+use crate::fetch::{Fetched, NotFetched, Unanswered, send_request};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use vinga_base::NodeId;
 use vinga_runtime::exchange::{Exchange, frame};
 use vinga_runtime::log::LogCopy;
-use vinga_wire::configuration::{ClusterLogReport, ConfigurationReader, ConfigurationStamp};
+use vinga_wire::configuration::{
+    ClusterLogReport, ConfigurationReader, ConfigurationRequest, RunningConfiguration,
+};
 use vinga_wire::{SignalNumber, cold};
 
 /// Lines that wait, at most.
@@ -26,8 +28,12 @@ const LINE_BYTES_MAX: usize = 4_000;
 /// Pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Pause behind a refusal, which only another configuration ends.
+/// Pause behind a refusal of a management node, which only another configuration ends.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pause behind a refusal of somebody who has not proven the cluster's key: nobody knows whether it is a management node,
+/// which may be back soon, and then has lines to get.
+const UNPROVEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often a connection on which nothing is sent is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -107,11 +113,13 @@ impl Reports {
     }
 
     /// Sends what is logged, for as long as the process runs. `node` is this data node, which runs with this configuration.
+    /// A management node of another cluster takes nothing.
     ///
     /// # Errors
     /// The system has no threads left.
-    pub fn start(self, node: NodeId, running: ConfigurationStamp) -> io::Result<()> {
+    pub fn start(self, node: NodeId, running: &RunningConfiguration) -> io::Result<()> {
         for (addresses, lines) in self.to {
+            let running = running.clone();
             thread::Builder::new()
                 .name("reports".to_owned())
                 .spawn(move || send(&addresses, &lines, node, running))?;
@@ -120,11 +128,16 @@ impl Reports {
     }
 }
 
-fn send(addresses: &ManagementAddresses, lines: &Lines, node: NodeId, running: ConfigurationStamp) -> ! {
+fn send(addresses: &ManagementAddresses, lines: &Lines, node: NodeId, running: RunningConfiguration) -> ! {
+    let request = ConfigurationRequest {
+        running: Some(running.clone()),
+        ..ConfigurationRequest::new(ConfigurationReader::DataNode(node))
+    };
+    let running = running.stamp;
     let mut noticed = running;
     let mut is_reached = true;
     loop {
-        match fetch(addresses, ConfigurationReader::DataNode(node)) {
+        match send_request(addresses, &request) {
             Ok(Fetched { stamp, mut connection, from, .. }) => {
                 is_reached = true;
                 if running.generation != 0 && stamp.digest != noticed.digest {
@@ -136,16 +149,19 @@ fn send(addresses: &ManagementAddresses, lines: &Lines, node: NodeId, running: C
                         stamp.generation, running.generation
                     );
                 }
-                while send_next(&mut connection, lines, node).is_ok() {}
+                // Else one whose machine has vanished is noticed only when the next line is sent, and that line is lost.
+                if connection.watch_silence().is_ok() {
+                    while send_next(&mut connection, lines, node).is_ok() {}
+                }
             }
-            Err(why) => {
+            Err(Unanswered { why, is_proven }) => {
                 if is_reached {
                     log::info!(target: "reports", "no management node takes the log: {why}");
                 }
                 is_reached = false;
                 // It logs each refusal.
                 if let NotFetched::Refused(_) = why {
-                    thread::sleep(REFUSED_PAUSE);
+                    thread::sleep(if is_proven { REFUSED_PAUSE } else { UNPROVEN_PAUSE });
                 }
             }
         }

@@ -15,7 +15,9 @@ use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRe
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
-use vinga_wire::configuration::{ConfigurationReader, ConfigurationStamp};
+use vinga_wire::configuration::{
+    ClusterLogReport, ConfigurationReader, ConfigurationRequest, ConfigurationStamp, RunningConfiguration,
+};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Frame, SignalNumber, cold};
 
@@ -296,5 +298,46 @@ fn the_largest_cluster_has_places() {
     let answer = greet(&mut asking, &own);
     assert_eq!(Frame::first(&answer).unwrap().unwrap().signal(), Some(SignalNumber::ArbitratorHelloConfirm));
     drop(held);
+    node.stop();
+}
+
+/// A data node that has read another cluster's file wrote into this one's log, and had one of its ids.
+#[test]
+fn a_data_node_of_another_cluster_does_not_report_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_with(|settings| settings.folder = Some(folder.path().to_owned()));
+    let begin = |cluster: &str| {
+        let running = RunningConfiguration { cluster: cluster.to_string(), stamp: Default::default() };
+        let request = ConfigurationRequest {
+            running: Some(running),
+            ..ConfigurationRequest::new(ConfigurationReader::DataNode(NodeId(1)))
+        };
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let request = frame(SignalNumber::ConfigurationRequest, NodeId(1), |w| cold::write(w, &request));
+        exchange.send(&request, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        (exchange, answer)
+    };
+    let (mut exchange, answer) = begin("other");
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationRefuse));
+    let refusal: Refusal = cold::read(&answer).unwrap();
+    assert_eq!(refusal.code, 20002);
+    assert!(refusal.detail.contains("\"test\"") && refusal.detail.contains("\"other\""), "{}", refusal.detail);
+    assert!(exchange.receive(until()).is_err(), "it is closed");
+    let any = fetch(&addresses(&node), ConfigurationReader::AnyDataNode).expect("both ids are free");
+    assert_eq!(any.node, NodeId(1));
+
+    let (mut exchange, answer) = begin("test");
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationConfirm));
+    let report = ClusterLogReport { line: "time info source: text".to_string(), left_out: 0 };
+    let report = frame(SignalNumber::ClusterLogReport, NodeId(1), |w| cold::write(w, &report));
+    exchange.send(&report, until()).unwrap();
+    let log = || std::fs::read_to_string(folder.path().join("cluster.log")).unwrap_or_default();
+    while !log().ends_with('\n') {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(log(), "time info node 1, source: text\n");
     node.stop();
 }
