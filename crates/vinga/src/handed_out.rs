@@ -140,7 +140,10 @@ fn read_copy(folder: &NodeFolder) -> Result<Option<HandedOut>, String> {
     let from = field("from").ok_or_else(bad)?.to_owned();
     // Data nodes compare digests only: with another text behind this one they would begin together nevertheless.
     if text_digest(configuration) != digest {
-        return Err(damaged(&file, "its text has another digest than its first line: it was changed or cut off"));
+        return Err(damaged(
+            &file,
+            "its text has another digest than its first line: it was changed or cut off",
+        ));
     }
     Ok(Some(HandedOut {
         node: Some(node),
@@ -182,8 +185,10 @@ impl HandedOut {
         let Some(node) = self.node.filter(|_| self.why_cached.is_none()) else { return Ok(()) };
         let ConfigurationStamp { generation, digest } = self.stamp;
         let file = copy_of(folder);
-        let text =
-            format!("# generation={generation} digest={digest:016x} node={node} from={}\n{}", self.from, self.text);
+        let text = format!(
+            "# generation={generation} digest={digest:016x} node={node} from={}\n{}",
+            self.from, self.text
+        );
         replace_durably(&file, &text).map_err(|why| format!("cannot write {}: {why}", file.display()))
     }
 }
@@ -232,7 +237,9 @@ mod tests {
         handed_out().keep_copy(&folder).expect("it can be written");
         let good = fs::read_to_string(copy_of(&folder)).expect("it was written");
         let mut bad: Vec<Vec<u8>> = (0..good.len()).map(|end| good.as_bytes()[..end].to_vec()).collect();
-        bad.extend(["[data]\n", "# generation=1\n", "# generation=x digest=1 node=1 from=a:1\n"].map(Into::into));
+        bad.extend(
+            ["[data]\n", "# generation=1\n", "# generation=x digest=1 node=1 from=a:1\n"].map(Into::into),
+        );
         bad.push(good.replace("NodeId=2", "NodeId=1").into());
         bad.push(vec![0; good.len()]);
         bad.push(vec![0xff; good.len()]);

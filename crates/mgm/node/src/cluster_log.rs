@@ -104,11 +104,7 @@ impl ClusterLog {
 
 /// Has something written at the end of a file that has so many bytes: all of it or nothing, or the next line would go on in
 /// the middle of this one.
-fn write_whole(
-    file: &File,
-    bytes: u64,
-    write: impl FnOnce(&File) -> io::Result<()>,
-) -> io::Result<()> {
+fn write_whole(file: &File, bytes: u64, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     write(file).inspect_err(|_| {
         // If that fails, too, there is nothing left to do.
         let _ = file.set_len(bytes);

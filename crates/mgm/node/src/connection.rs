@@ -14,8 +14,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
-    RunningConfiguration,
+    ClusterLogReport, ClusterLogTakenReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
+    ConfigurationStamp, RunningConfiguration,
 };
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
@@ -147,6 +147,7 @@ fn hand_out(
     confirm(exchange, given.node(), shared)?;
     let node = given.node();
     log_reader(from, node, request.running.as_ref(), shared.handout.stamp);
+    let mut lines = 0;
     loop {
         let bytes = exchange.receive_some_day()?;
         let report = Frame::first(&bytes).ok().flatten();
@@ -155,6 +156,10 @@ fn hand_out(
             return Ok(Err((SignalNumber::ConfigurationRefuse, ErrorCode::BadHandshake, unreadable().2)));
         };
         shared.write_to_cluster_log(node, &report);
+        lines += 1;
+        send(exchange, shared, SignalNumber::ClusterLogTakenReport, |writer| {
+            cold::write(writer, &ClusterLogTakenReport { lines });
+        })?;
     }
 }
 

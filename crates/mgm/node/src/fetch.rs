@@ -198,7 +198,8 @@ mod tests {
         drop(closed);
         let (_listener, somebody) = listener();
         let until = Instant::now() + Duration::from_secs(180);
-        let opened = open_one_of(&[nobody, somebody], None, NodeId(1), until).expect("the second one listens");
+        let opened =
+            open_one_of(&[nobody, somebody], None, NodeId(1), until).expect("the second one listens");
         assert_eq!(opened.stream().peer_addr().ok(), Some(somebody));
         let why = open_one_of(&[nobody, nobody], None, NodeId(1), until).expect_err("nobody listens");
         assert!(why.to_string().matches("Connection refused").count() == 2, "{why}");

@@ -129,7 +129,11 @@ impl PendingConnections {
                 Outcome::Passed(bytes) => match stream.set_nonblocking(false) {
                     Ok(()) => passed.push(Proven { stream, from, bytes }),
                     Err(why) => {
-                        self.lines.write(log::Level::Warn, WHO, format_args!("{from} can't be served: {why}"));
+                        self.lines.write(
+                            log::Level::Warn,
+                            WHO,
+                            format_args!("{from} can't be served: {why}"),
+                        );
                     }
                 },
                 Outcome::Over => {}

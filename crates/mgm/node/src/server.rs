@@ -207,10 +207,9 @@ fn listen_for_nodes(socket: &TcpListener, stopped: &UnixStream, shared: &Arc<Sha
     loop {
         let mut watched = vec![PollFd::new(socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
         watched.extend(pending.watched());
-        let left = pending.time_left(Instant::now()).map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
+        let left = pending
+            .time_left(Instant::now())
+            .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         match poll(&mut watched, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(why) => {

@@ -16,7 +16,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ConfigurationReader, ConfigurationRequest, ConfigurationStamp, RunningConfiguration,
+    ClusterLogReport, ClusterLogTakenReport, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
+    RunningConfiguration,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Frame, SignalNumber, cold};
@@ -274,7 +275,8 @@ fn silent_connections_take_no_place_from_those_that_have_the_key() {
             ClusterKey::make(other).unwrap();
         }
         let addresses = ManagementAddresses { key: other, ..addresses.clone() };
-        let why = fetch(&addresses, ConfigurationReader::Onlooker).expect_err("it is not the key").to_string();
+        let why =
+            fetch(&addresses, ConfigurationReader::Onlooker).expect_err("it is not the key").to_string();
         assert!(why.contains("20032") || why.contains("20033"), "{why}");
     }
     node.stop();
@@ -323,7 +325,11 @@ fn a_data_node_of_another_cluster_does_not_report_here() {
     assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationRefuse));
     let refusal: Refusal = cold::read(&answer).unwrap();
     assert_eq!(refusal.code, 20002);
-    assert!(refusal.detail.contains("\"test\"") && refusal.detail.contains("\"other\""), "{}", refusal.detail);
+    assert!(
+        refusal.detail.contains("\"test\"") && refusal.detail.contains("\"other\""),
+        "{}",
+        refusal.detail
+    );
     assert!(exchange.receive(until()).is_err(), "it is closed");
     let any = fetch(&addresses(&node), ConfigurationReader::AnyDataNode).expect("both ids are free");
     assert_eq!(any.node, NodeId(1));
@@ -333,11 +339,14 @@ fn a_data_node_of_another_cluster_does_not_report_here() {
     assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationConfirm));
     let report = ClusterLogReport { line: "time info source: text".to_string(), left_out: 0 };
     let report = frame(SignalNumber::ClusterLogReport, NodeId(1), |w| cold::write(w, &report));
-    exchange.send(&report, until()).unwrap();
-    let log = || std::fs::read_to_string(folder.path().join("cluster.log")).unwrap_or_default();
-    while !log().ends_with('\n') {
-        thread::sleep(Duration::from_millis(1));
+    for lines in 1..=2 {
+        exchange.send(&report, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        assert_eq!(answer.signal(), Some(SignalNumber::ClusterLogTakenReport));
+        assert_eq!(cold::read(&answer), Some(ClusterLogTakenReport { lines }));
+        let log = std::fs::read_to_string(folder.path().join("cluster.log")).unwrap();
+        assert_eq!(log, "time info node 1, source: text\n".repeat(lines as usize));
     }
-    assert_eq!(log(), "time info node 1, source: text\n");
     node.stop();
 }
