@@ -1,7 +1,7 @@
 //! `vinga data`: a data node.
 
 use crate::arguments::name_and_value;
-use crate::handed_out::{self, HandedOut};
+use crate::handed_out::{self, HandedOut, Purpose};
 use crate::version::VERSION;
 use clap::Args;
 use std::fs::File;
@@ -27,6 +27,7 @@ use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
 use vinga_runtime::termination::Termination;
+use vinga_wire::configuration::RunningConfiguration;
 use vinga_wire::start::Restored;
 
 /// The configuration of a data node.
@@ -176,10 +177,11 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     let mut parameters = arguments.parameters.flags();
     let handed_out = arguments.mgm.as_ref().map(|addresses| {
         let folder = arguments.folder.clone().map(NodeFolder::at);
-        handed_out::get(addresses, arguments.node, folder.as_ref())
+        let purpose = if arguments.show { Purpose::Show } else { Purpose::Run };
+        handed_out::get(addresses, arguments.node, folder.as_ref(), purpose)
     });
     let handed_out = handed_out.transpose()?;
-    if let Some(node) = handed_out.as_ref().map(|handed_out| handed_out.node).or(arguments.node) {
+    if let Some(node) = handed_out.as_ref().map_or(arguments.node, |handed_out| handed_out.node) {
         parameters.push((Parameter::NodeId.name().to_owned(), node.to_string()));
     }
     if let Some(port) = arguments.port {
@@ -303,14 +305,16 @@ fn run_node(
     }
     let stamp = handed_out.map(|handed_out| handed_out.stamp).unwrap_or_default();
     let node = NodeId(configuration.parameters.integer(Parameter::NodeId) as u8);
-    reports.start(node, stamp).map_err(|why| format!("no thread for reports: {why}"))?;
+    let cluster = configuration.parameters.text(Parameter::Name).unwrap_or_default().to_owned();
+    let running = RunningConfiguration { cluster, stamp };
+    reports.start(node, &running).map_err(|why| format!("no thread for reports: {why}"))?;
     if let Some(handed_out) = handed_out {
-        ::log::info!(target: "configuration", "data node {}: {}", handed_out.node, handed_out.describe());
+        ::log::info!(target: "configuration", "data node {node}: {}", handed_out.describe());
         if let Some(why) = &handed_out.why_cached {
             ::log::warn!(target: "configuration", "that is the copy of an earlier start, as no management node answers: {why}");
         }
-        if let Some(folder) = &folder {
-            handed_out.keep_copy(folder)?;
+        if let Some(warning) = &handed_out.warning {
+            ::log::warn!(target: "configuration", "{warning}");
         }
     }
     let key = configuration.parameters.text(Parameter::ClusterKeyFile).map(PathBuf::from);
@@ -351,6 +355,12 @@ fn run_node(
             true => KeptData::OnDisk { restored: process.restored().map(in_words) },
             false => KeptData::InMemory,
         };
+        // Not before: one that can't listen here, or is refused by the others, is not that data node.
+        if let (Some(folder), Some(handed_out)) = (&announced, handed_out)
+            && let Err(why) = handed_out.keep_copy(folder)
+        {
+            ::log::error!(target: "configuration", "the configuration has no copy: {why}");
+        }
         if let Some(folder) = &announced
             && let Err(error) = folder.announce(&process.address().to_string(), VERSION, key, Some(&data))
         {

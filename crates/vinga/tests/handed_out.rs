@@ -173,6 +173,58 @@ fn the_log_of_the_cluster_goes_on_when_its_management_node_starts_again() {
     }
 }
 
+/// Nobody is a data node that only shows its configuration, or can't listen.
+#[test]
+fn a_data_node_that_does_not_run_has_no_id_and_keeps_no_copy() {
+    let place = Place::new();
+    let _management = place.management();
+    let mgm = format!("127.0.0.1:{}", place.management_port);
+    let (ok, text) = said(vinga().args(["data", "--mgm", &mgm, "--node", "1", "--show"]).output());
+    assert!(ok && text.contains("DataMemory"), "{text}");
+    let management_log = log(&place.file("mgm"));
+    assert!(!management_log.contains("has got generation"), "{management_log}");
+    let copy = |name: &str| place.file(name).join("configuration.cached");
+    let held = TcpListener::bind(("127.0.0.1", place.data_ports[0])).expect("it is free");
+    let folder = place.file("a");
+    let (ok, text) = said(vinga().args(["data", "--mgm", &mgm, "--folder"]).arg(&folder).output());
+    assert!(!ok && text.contains("in use"), "{text}");
+    assert!(!copy("a").exists());
+    drop(held);
+    let (mut one, mut two) = (place.data("a", &["--node", "1"]), place.data("b", &["--node", "2"]));
+    place.wait(&mut one, "a");
+    place.wait(&mut two, "b");
+    assert!(copy("a").exists() && copy("b").exists());
+}
+
+/// The copy is cut off, as by a full disk: the node would begin with the rest of it.
+#[test]
+fn a_damaged_copy_is_refused_and_replaced() {
+    let place = Place::new();
+    let management = place.management();
+    let start = || {
+        let (mut one, mut two) = (place.data("a", &["--node", "1"]), place.data("b", &["--node", "2"]));
+        place.wait(&mut one, "a");
+        place.wait(&mut two, "b");
+        drop((one, two));
+        for name in ["a", "b"] {
+            fs::remove_file(place.file(name).join("vinga.address")).expect("it was killed");
+        }
+    };
+    start();
+    let copy = place.file("a").join("configuration.cached");
+    let good = fs::read_to_string(&copy).expect("it was written");
+    let rest = good.rfind("[ndb_mgmd]").expect("the file has that section");
+    fs::write(&copy, &good[..rest]).expect("it is ours");
+    drop(management);
+    fs::remove_file(place.file("mgm/vinga.address")).expect("it was killed");
+    let mgm = format!("127.0.0.1:{}", place.management_port);
+    let (ok, text) = said(vinga().args(["data", "--mgm", &mgm, "--folder"]).arg(place.file("a")).output());
+    assert!(!ok && text.contains("error 20055") && text.contains("another digest"), "{text}");
+    let _management = place.management();
+    start();
+    assert_eq!(fs::read_to_string(&copy).expect("it was written"), good);
+}
+
 #[test]
 fn what_is_no_management_node_is_named() {
     let place = Place::new();

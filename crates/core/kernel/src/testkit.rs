@@ -412,6 +412,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ConfigurationRequest => cold!(configuration::ConfigurationRequest),
         S::ConfigurationConfirm => cold!(configuration::ConfigurationConfirm),
         S::ClusterLogReport => cold!(configuration::ClusterLogReport),
+        S::ClusterLogTakenReport => cold!(configuration::ClusterLogTakenReport),
         S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),

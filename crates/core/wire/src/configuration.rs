@@ -6,6 +6,7 @@
 //! | `ConfigurationConfirm` | management node | whoever has asked | here it is, and that is who you are |
 //! | `ConfigurationRefuse` | management node | whoever has asked | not for you, with an error; the connection is closed after it |
 //! | `ClusterLogReport` | data node that has its configuration | management node | a line of my log |
+//! | `ClusterLogTakenReport` | management node | data node | I have written so many lines of this connection |
 //!
 //! The protocol is described in `docs/protocols/configuration.md`.
 
@@ -48,12 +49,23 @@ pub struct ConfigurationRequest {
     pub version: u16,
     /// Who asks.
     pub reader: ConfigurationReader,
+    /// The name of its cluster, and the configuration with which it runs, if it has read one: a data node that reports.
+    pub running: Option<RunningConfiguration>,
+}
+
+/// What a data node runs with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunningConfiguration {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Which configuration it was handed out.
+    pub stamp: ConfigurationStamp,
 }
 
 impl ConfigurationRequest {
-    /// One of this version.
+    /// One of this version, of whoever has no configuration yet.
     pub fn new(reader: ConfigurationReader) -> Self {
-        ConfigurationRequest { magic: MAGIC, version: PROTOCOL_VERSION, reader }
+        ConfigurationRequest { magic: MAGIC, version: PROTOCOL_VERSION, reader, running: None }
     }
 }
 
@@ -75,4 +87,12 @@ pub struct ClusterLogReport {
     pub line: String,
     /// How many lines before it are missing, as there were too many to wait.
     pub left_out: u64,
+}
+
+/// Body of `ClusterLogTakenReport` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterLogTakenReport {
+    /// Lines that have come by this connection and were written, or given up because that failed: the data node needs
+    /// not keep them.
+    pub lines: u64,
 }

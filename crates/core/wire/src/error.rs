@@ -198,6 +198,8 @@ errors! {
         "A file was written by a newer program: use that one, or a newer one.";
     NoDatabase = 20054, Usage,
         "The data node's folder has no database, though it should: mount its disk, bring back its files, or begin anew with --initial.";
+    DamagedConfiguration = 20055, Usage,
+        "The data node's copy of its configuration is damaged: start a management node that hands it out, or remove the copy.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,

@@ -72,6 +72,7 @@ signals! {
     ConfigurationConfirm = 275, Driver;
     ConfigurationRefuse = 276, Driver;
     ClusterLogReport = 277, Driver;
+    ClusterLogTakenReport = 290, Driver;
     // formation.rs: data nodes that start
     NodeHelloRequest = 4, Driver;
     NodeHelloConfirm = 5, Driver;

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{ClusterKey, Gate, NotAccepted, NotProven, Step};
+use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
 /// Bytes of a frame, at most: a view of the largest cluster fits.
@@ -75,8 +75,16 @@ impl Exchange {
     /// # Errors
     /// The system's.
     pub fn over(stream: TcpStream) -> io::Result<Self> {
+        Self::behind(stream, Vec::new())
+    }
+
+    /// A connection that was accepted, of which these bytes were read already.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn behind(stream: TcpStream, bytes: Vec<u8>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Exchange { stream, bytes: Vec::new() })
+        Ok(Exchange { stream, bytes })
     }
 
     /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the
@@ -88,28 +96,6 @@ impl Exchange {
         self.stream.set_write_timeout(Some(left(until)?))?;
         self.stream.set_read_timeout(Some(left(until)?))?;
         vinga_key::prove(&mut self.stream, key, Address::new(node, BlockNumber::Driver, 0))
-    }
-
-    /// Has a connection that was accepted pass its gate, before anything else is received. `node` is the receiver.
-    ///
-    /// # Errors
-    /// The connection has failed, or nothing comes until then; or the key is not proven.
-    pub fn pass(
-        &mut self,
-        key: Option<&ClusterKey>,
-        node: NodeId,
-        until: Instant,
-    ) -> io::Result<Result<(), NotProven>> {
-        let driver = Address::new(node, BlockNumber::Driver, 0);
-        let mut gate = Gate::closed();
-        loop {
-            match gate.advance(key, driver, &mut self.bytes) {
-                Ok(Step::Passed) => return Ok(Ok(())),
-                Ok(Step::Answer(answer)) => self.send(&answer, until)?,
-                Ok(Step::More) => self.read_some(until)?,
-                Err(why) => return Ok(Err(why)),
-            }
-        }
     }
 
     /// Sends frames.
@@ -166,6 +152,14 @@ impl Exchange {
                 received => return received,
             }
         }
+    }
+
+    /// Has the connection fail when the other side's machine answers nothing for some seconds.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch_silence(&self) -> io::Result<()> {
+        silence::watch(&self.stream)
     }
 
     /// Whether the other side, which sends nothing, has not closed the connection. Does not wait.

@@ -95,8 +95,9 @@ pub(crate) fn write_entries(entries: &[LogEntry]) {
     }
 }
 
-/// Keeps unauthenticated peers from filling the log: some lines a second of each level, then how many were left out.
-pub(crate) struct RateLimit {
+/// Keeps peers that are not authenticated from filling the log: some lines a second of each level, then how many were
+/// left out.
+pub struct RateLimit {
     per_second: u32,
     /// By level.
     budgets: [Budget; log::Level::Trace as usize + 1],
@@ -110,6 +111,7 @@ struct Budget {
 }
 
 impl RateLimit {
+    /// One that lets so many lines of each level pass in a second.
     pub fn new(per_second: u32) -> Self {
         let full = Budget { begin: Instant::now(), written: 0, left_out: 0 };
         RateLimit { per_second, budgets: [full; log::Level::Trace as usize + 1] }

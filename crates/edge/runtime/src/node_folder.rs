@@ -28,6 +28,24 @@ use std::time::{Duration, SystemTime};
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
+/// Writes a file that is complete whenever it exists, and is on disk when this returns: after a power cut, too, there is
+/// the one before or this one.
+///
+/// # Errors
+/// The file system's.
+pub fn replace_durably(file: &Path, text: &str) -> io::Result<()> {
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".new");
+    let mut written = File::create(&unfinished)?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()?;
+    fs::rename(unfinished, file)?;
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+        Some(_) | None => File::open(".")?.sync_all(),
+    }
+}
+
 /// A node's folder.
 #[derive(Clone, Debug)]
 pub struct NodeFolder {

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
 
@@ -50,6 +51,7 @@ impl ClusterLog {
     }
 
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        self.leave_a_moved_file();
         if let Some((_, bytes)) = &self.file
             && *bytes > 0
             && bytes + line.len() as u64 > BYTES_MAX
@@ -63,9 +65,24 @@ impl ClusterLog {
             self.file = Some((file, bytes));
         }
         let (file, bytes) = self.file.as_mut().expect("it has just been opened");
-        file.write_all(line)?;
+        write_whole(file, *bytes, |mut file| file.write_all(line))?;
         *bytes += line.len() as u64;
         Ok(())
+    }
+
+    /// Somebody may have moved or removed the file: what is written into it then is not found by anybody, and its room on
+    /// the disk is not free.
+    fn leave_a_moved_file(&mut self) {
+        let identity = |about: fs::Metadata| (about.dev(), about.ino());
+        if let Some((file, _)) = &self.file {
+            let is_there = match (file.metadata(), fs::metadata(&self.path)) {
+                (Ok(own), Ok(there)) => identity(own) == identity(there),
+                (Err(_), _) | (_, Err(_)) => false,
+            };
+            if !is_there {
+                self.file = None;
+            }
+        }
     }
 
     /// Makes room for a new file.
@@ -83,6 +100,15 @@ impl ClusterLog {
         }
         fs::rename(&self.path, earlier(1))
     }
+}
+
+/// Has something written at the end of a file that has so many bytes: all of it or nothing, or the next line would go on in
+/// the middle of this one.
+fn write_whole(file: &File, bytes: u64, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    write(file).inspect_err(|_| {
+        // If that fails, too, there is nothing left to do.
+        let _ = file.set_len(bytes);
+    })
 }
 
 #[cfg(test)]
@@ -121,5 +147,40 @@ mod tests {
         log.write(NodeId(1), "d e f");
         assert!(!log.is_failing);
         assert_eq!(fs::read_to_string(place.join("cluster.log")).expect("it was written"), "d e node 1, f\n");
+    }
+
+    /// A full disk took a part of a line, and the next one followed it without an end of line between.
+    #[test]
+    fn of_a_line_that_does_not_fit_nothing_stays() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut log = ClusterLog::in_folder(folder.path());
+        log.write(NodeId(1), "a b c");
+        let (file, bytes) = log.file.as_ref().expect("it is open");
+        let fails = |mut file: &File| {
+            file.write_all(b"d e no").expect("there is room");
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        write_whole(file, *bytes, fails).expect_err("it is said");
+        log.write(NodeId(1), "g h i");
+        let text = fs::read_to_string(folder.path().join("cluster.log")).expect("it is there");
+        assert_eq!(text, "a b node 1, c\ng h node 1, i\n");
+    }
+
+    #[test]
+    fn a_file_that_was_moved_or_removed_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (path, moved) = (folder.path().join("cluster.log"), folder.path().join("moved"));
+        let mut log = ClusterLog::in_folder(folder.path());
+        log.write(NodeId(1), "a b c");
+        fs::rename(&path, &moved).expect("it is ours");
+        log.write(NodeId(1), "d e f");
+        fs::remove_file(&path).expect("it is ours");
+        log.write(NodeId(1), "g h i");
+        fs::copy(&moved, folder.path().join("other")).expect("it is ours");
+        fs::rename(folder.path().join("other"), &path).expect("it is ours");
+        log.write(NodeId(1), "j k l");
+        let read = |path| fs::read_to_string(path).expect("it is there");
+        assert_eq!(read(&moved), "a b node 1, c\n");
+        assert_eq!(read(&path), "a b node 1, c\nj k node 1, l\n");
     }
 }

@@ -1,20 +1,21 @@
 //! One connection: a greeting, then requests, each of which is answered once; or a request for the configuration.
 
 use crate::handout::Handout;
+use crate::pending::Proven;
 use crate::server::Shared;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
-use vinga_key::NotProven;
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
+    ClusterLogReport, ClusterLogTakenReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
+    ConfigurationStamp, RunningConfiguration,
 };
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
@@ -23,7 +24,7 @@ use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 /// How long a greeting may take, a request after it, and each answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const WHO: &str = "arbitrator";
+pub(crate) const WHO: &str = "arbitrator";
 
 /// Why a connection is closed with a sentence, and by which signal.
 type Refused = (SignalNumber, ErrorCode, String);
@@ -33,34 +34,24 @@ enum Greeting {
     /// This data node may ask the arbitrator.
     Node(NodeId),
     /// The configuration is asked for.
-    Reader(ConfigurationReader),
+    Reader(ConfigurationRequest),
 }
 
-/// Serves a connection until the other side closes it, is silent for long, or sends what it may not.
-pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &Shared) {
+/// Serves a connection whose other side has proven the key, until that closes it, is silent for long, or sends what it
+/// may not.
+pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
+    let Proven { stream, from, bytes } = connection;
     // A connection that fails concerns nobody: a data node asks again by another one.
-    let Ok(mut exchange) = Exchange::over(stream) else { return };
-    match exchange.pass(shared.key.as_deref(), shared.hello.node, Instant::now() + PATIENCE) {
-        Ok(Ok(())) => {}
-        Ok(Err(NotProven { code, detail, refusal: Some(refusal) })) => {
-            log::warn!(target: WHO, "{from} is refused: {code} {detail}");
-            let _ = exchange.send(&refusal, Instant::now() + PATIENCE);
-            return;
-        }
-        Ok(Err(NotProven { code, detail, refusal: None })) => {
-            return refuse(&mut exchange, from, shared, (SignalNumber::ArbitratorHelloRefuse, code, detail));
-        }
-        Err(_) => return,
-    }
+    let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
     let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
-        Ok(Greeting::Reader(reader)) => hand_out(&mut exchange, reader, from, number, shared),
+        Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
         Ok(Err(refused)) => refuse(&mut exchange, from, shared, refused),
         Err(why) if why.kind() == io::ErrorKind::InvalidData => {
-            log::warn!(target: WHO, "{from} is closed: {why}");
+            shared.warn(format_args!("{from} is closed: {why}"));
         }
         Ok(Ok(())) | Err(_) => {}
     }
@@ -68,7 +59,7 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &S
 
 fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (signal, code, detail): Refused) {
     let detail = shown(&detail);
-    log::warn!(target: WHO, "{from} is refused: {code} {detail}");
+    shared.warn(format_args!("{from} is refused: {code} {detail}"));
     let refusal = Refusal { request: 0, code: code as u16, detail };
     let _ = send(exchange, shared, signal, |writer| {
         cold::write(writer, &refusal);
@@ -90,7 +81,7 @@ fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting
     let bytes = exchange.receive(Instant::now() + PATIENCE)?;
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
     if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
-        return Ok(read_request(&greeting).map(Greeting::Reader));
+        return Ok(read_request(&greeting, &shared.hello.cluster).map(Greeting::Reader));
     }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
@@ -118,24 +109,30 @@ fn unreadable() -> Refused {
     (SignalNumber::ArbitratorHelloRefuse, ErrorCode::BadHandshake, "what came can't be read".to_string())
 }
 
-/// Who asks for the configuration.
-fn read_request(request: &Frame<'_>) -> Result<ConfigurationReader, Refused> {
+/// Who asks for the configuration of this cluster.
+fn read_request(request: &Frame<'_>, cluster: &str) -> Result<ConfigurationRequest, Refused> {
     let refused = |(code, detail)| (SignalNumber::ConfigurationRefuse, code, detail);
     check_protocol(request).map_err(refused)?;
     let request: ConfigurationRequest = cold::read(request)
         .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))?;
-    Ok(request.reader)
+    match &request.running {
+        Some(running) if running.cluster != cluster => {
+            let detail = format!("this is cluster {cluster:?}, the data node's is {:?}", running.cluster);
+            Err(refused((ErrorCode::WrongCluster, detail)))
+        }
+        Some(_) | None => Ok(request),
+    }
 }
 
 /// Hands out the configuration. A data node keeps the connection open as long as it runs, and reports what it logs.
 fn hand_out(
     exchange: &mut Exchange,
-    reader: ConfigurationReader,
+    request: &ConfigurationRequest,
     from: SocketAddr,
     number: u64,
     shared: &Shared,
 ) -> io::Result<Result<(), Refused>> {
-    let wanted = match reader {
+    let wanted = match request.reader {
         ConfigurationReader::DataNode(node) => Some(node),
         ConfigurationReader::AnyDataNode => None,
         ConfigurationReader::Onlooker => {
@@ -148,9 +145,9 @@ fn hand_out(
         Err((code, detail)) => return Ok(Err((SignalNumber::ConfigurationRefuse, code, detail))),
     };
     confirm(exchange, given.node(), shared)?;
-    let generation = shared.handout.stamp.generation;
-    log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {}", given.node());
     let node = given.node();
+    log_reader(from, node, request.running.as_ref(), shared.handout.stamp);
+    let mut lines = 0;
     loop {
         let bytes = exchange.receive_some_day()?;
         let report = Frame::first(&bytes).ok().flatten();
@@ -159,6 +156,32 @@ fn hand_out(
             return Ok(Err((SignalNumber::ConfigurationRefuse, ErrorCode::BadHandshake, unreadable().2)));
         };
         shared.write_to_cluster_log(node, &report);
+        lines += 1;
+        send(exchange, shared, SignalNumber::ClusterLogTakenReport, |writer| {
+            cold::write(writer, &ClusterLogTakenReport { lines });
+        })?;
+    }
+}
+
+fn log_reader(
+    from: SocketAddr,
+    node: NodeId,
+    running: Option<&RunningConfiguration>,
+    own: ConfigurationStamp,
+) {
+    match running.map(|running| running.stamp) {
+        None => {
+            let generation = own.generation;
+            log::info!(target: WHO, "{from} has got generation {generation} of the configuration, as data node {node}");
+        }
+        Some(stamp) if stamp.generation != 0 && stamp.digest != own.digest => log::warn!(
+            target: WHO,
+            "data node {node} ({from}) reports, and runs with another configuration, generation {}, until it is started \
+             again: generation {} is handed out here",
+            stamp.generation,
+            own.generation
+        ),
+        Some(_) => log::info!(target: WHO, "data node {node} ({from}) reports"),
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use vinga_base::hash::text_digest;
+use vinga_runtime::node_folder::replace_durably;
 use vinga_wire::configuration::ConfigurationStamp;
 
 const FILE: &str = "configuration.generation";
@@ -35,10 +36,9 @@ pub fn stamp(folder: Option<&Path>, text: &str) -> Result<ConfigurationStamp, St
         return Ok(last);
     }
     let stamp = ConfigurationStamp { generation: last.generation + 1, digest };
-    let unfinished = file.with_extension("new");
+    // A generation that was handed out must not be counted again for another text.
     let text = format!("generation={}\ndigest={digest:016x}\n", stamp.generation);
-    let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &file));
-    written.map_err(|why| format!("cannot write {name}: {why}"))?;
+    replace_durably(&file, &text).map_err(|why| format!("cannot write {name}: {why}"))?;
     Ok(stamp)
 }
 

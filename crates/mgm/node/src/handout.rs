@@ -4,7 +4,8 @@
 //! knows which ids are given, as far as it has not been started again meanwhile; whether two processes have one id is decided
 //! where the cluster forms (`docs/protocols/formation.md`), not here.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vinga_base::NodeId;
@@ -22,13 +23,13 @@ pub struct Handout {
     pub hosts: Vec<(NodeId, String)>,
 }
 
-/// Ids that open connections have, with the number of each connection.
+/// Ids that open connections have, with the numbers of these connections: a data node has several.
 #[derive(Default)]
 pub(crate) struct Given {
-    nodes: Mutex<BTreeMap<NodeId, u64>>,
+    nodes: Mutex<BTreeMap<NodeId, BTreeSet<u64>>>,
 }
 
-/// A data node whose connection is open. The id is free again when this is dropped.
+/// A data node whose connection is open. The id is free again when this is dropped, unless another connection has it, too.
 pub(crate) struct GivenId<'a> {
     given: &'a Given,
     node: NodeId,
@@ -37,7 +38,8 @@ pub(crate) struct GivenId<'a> {
 
 impl Given {
     /// Chooses who a data node is that has connected from this address: the one that it says, or one that is configured for
-    /// the address and that no open connection was given. `connection` is the number of its connection.
+    /// the address and that no open connection was given. `connection` is the number of its connection. Names of hosts may
+    /// be looked up, which takes as long as a name server likes.
     ///
     /// # Errors
     /// The error to refuse it with, and details: it is not configured, or no id is free.
@@ -48,27 +50,35 @@ impl Given {
         from: IpAddr,
         connection: u64,
     ) -> Result<GivenId<'_>, (ErrorCode, String)> {
-        let mut nodes = self.lock();
-        let node = match wanted {
-            Some(node) if handout.hosts.iter().any(|(other, _)| *other == node) => node,
-            Some(node) => {
-                let detail =
-                    format!("data node {node} is not configured; there are {}", list(&handout.hosts));
-                return Err((ErrorCode::OtherConfiguration, detail));
+        let refused = |detail| Err((ErrorCode::OtherConfiguration, detail));
+        if let Some(node) = wanted {
+            if !handout.hosts.iter().any(|(other, _)| *other == node) {
+                let hosts = list(&handout.hosts);
+                return refused(format!("data node {node} is not configured; there are {hosts}"));
             }
-            None => {
-                let is_free = |node: &NodeId| !nodes.contains_key(node);
-                let mut there =
-                    handout.hosts.iter().filter(|(_, host)| is_at(host, from)).map(|(node, _)| *node);
-                there.find(is_free).ok_or_else(|| (ErrorCode::OtherConfiguration, none_for(handout, from)))?
+            // Another process may say the same: the cluster refuses one of both.
+            self.lock().entry(node).or_default().insert(connection);
+            return Ok(GivenId { given: self, node, connection });
+        }
+        let mut looked_up = BTreeMap::new();
+        for (node, host) in &handout.hosts {
+            if self.lock().contains_key(node) {
+                continue;
             }
-        };
-        // The one that was given it last has it: the other process has ended, or the cluster refuses one of both.
-        nodes.insert(node, connection);
-        Ok(GivenId { given: self, node, connection })
+            // Nobody has to wait for a name server but this data node.
+            if !*looked_up.entry(host).or_insert_with(|| is_at(host, from)) {
+                continue;
+            }
+            // It may have been given meanwhile.
+            if let Entry::Vacant(free) = self.lock().entry(*node) {
+                free.insert(BTreeSet::from([connection]));
+                return Ok(GivenId { given: self, node: *node, connection });
+            }
+        }
+        refused(none_for(handout, from))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, BTreeSet<u64>>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,14 +93,20 @@ impl GivenId<'_> {
 impl Drop for GivenId<'_> {
     fn drop(&mut self) {
         let mut nodes = self.given.lock();
-        if nodes.get(&self.node) == Some(&self.connection) {
-            nodes.remove(&self.node);
+        if let Entry::Occupied(mut connections) = nodes.entry(self.node) {
+            connections.get_mut().remove(&self.connection);
+            if connections.get().is_empty() {
+                connections.remove();
+            }
         }
     }
 }
 
 /// Whether a host has this address.
 fn is_at(host: &str, address: IpAddr) -> bool {
+    if let Ok(host) = host.parse::<IpAddr>() {
+        return host.to_canonical() == address.to_canonical();
+    }
     let found = (host, 0).to_socket_addrs();
     found.is_ok_and(|mut found| found.any(|one| one.ip().to_canonical() == address.to_canonical()))
 }
@@ -143,14 +159,29 @@ mod tests {
         let before = give(3, 1).map_err(|(_, why)| why).expect("it is configured");
         let after = give(3, 2).map_err(|(_, why)| why).expect("the cluster decides about two processes");
         assert_eq!((before.node(), after.node()), (NodeId(3), NodeId(3)));
-        drop(before);
-        assert!(given.lock().contains_key(&NodeId(3)), "the later one has it");
-        drop(after);
+        drop((before, after));
         assert!(given.lock().is_empty());
         let (code, why) = give(4, 3).err().expect("it is not configured");
         assert!(
             code == ErrorCode::OtherConfiguration && why.contains("data node 4 is not configured"),
             "{why}"
         );
+    }
+
+    /// The id of a data node that ran was free when one of its two connections had ended, whichever it was.
+    #[test]
+    fn an_id_is_given_until_no_connection_has_it() {
+        let (given, handout) = (Given::default(), handout());
+        let there: IpAddr = "127.0.0.9".parse().expect("an address");
+        let give = |wanted, connection| given.give(&handout, wanted, there, connection);
+        for ends_first in [0, 1] {
+            let first = give(None, 1).map_err(|(_, why)| why).expect("it is free");
+            let second = give(Some(NodeId(3)), 2).map_err(|(_, why)| why).expect("it is configured");
+            let mut both = vec![first, second];
+            drop(both.remove(ends_first));
+            assert!(give(None, 3).is_err(), "the other connection has it");
+            drop(both);
+            assert_eq!(give(None, 4).map_err(|(_, why)| why).expect("it is free").node(), NodeId(3));
+        }
     }
 }

@@ -13,6 +13,7 @@ mod connection;
 mod fetch;
 mod generation;
 mod handout;
+mod pending;
 mod report;
 mod server;
 
@@ -22,12 +23,14 @@ pub use handout::Handout;
 pub use report::Reports;
 pub use server::{ManagementNode, ManagementSettings};
 
+use rustix::process::Resource;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_config::ManagementConfiguration;
 use vinga_key::key_of_node;
+use vinga_runtime::memory::raise_to_hard_limit;
 use vinga_runtime::termination::Termination;
 use vinga_wire::configuration::CONFIGURATION_BYTES_MAX;
 
@@ -81,6 +84,8 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
 /// A text: it can't listen.
 pub fn run(settings: ManagementSettings, ready: impl FnOnce(&ManagementNode)) -> Result<(), String> {
     let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
+    // A data node has several connections, and nobody is to be refused for want of descriptors.
+    raise_to_hard_limit(Resource::Nofile);
     let node = ManagementNode::start(settings)?;
     ready(&node);
     let signal = termination.wait();

@@ -1,9 +1,10 @@
 //! The node itself: it listens, and has a thread for each connection.
 
 use crate::cluster_log::ClusterLog;
-use crate::connection;
+use crate::connection::{self, WHO};
 use crate::handout::{Given, Handout};
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::pending::{PendingConnections, Proven};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,21 +12,31 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vinga_agreement::Arbitrator;
 use vinga_base::NodeId;
 use vinga_key::ClusterKey;
+use vinga_runtime::log::RateLimit;
 use vinga_wire::arbitration::ArbitratorHello;
 use vinga_wire::configuration::ClusterLogReport;
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 
-/// Connections at a time, at most: data nodes have one when they ask something.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections of a data node that are expected at a time: that by which it has its configuration, that of its reports,
+/// and one by which it asks the arbitrator.
+const CONNECTIONS_EACH: usize = 3;
+
+/// Connections beyond those: of whoever looks, and of data nodes whose earlier connections have not ended yet.
+const CONNECTIONS_RESERVED: usize = 32;
+
+/// Connections that are accepted before those that are waiting are looked at again: so these are read in time, however
+/// many come.
+const ACCEPTS_MAX: usize = 16;
+
+/// Lines of a level about refused connections in a second, at most.
+const LINES_PER_SECOND: u32 = 10;
 
 /// How long to wait when the system has no descriptor for a connection.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
-
-const WHO: &str = "arbitrator";
 
 /// What a management node is configured with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,8 +94,10 @@ pub(crate) struct Shared {
     /// One request after the other.
     arbitrator: Mutex<Arbitrator>,
     connections: Mutex<Connections>,
+    lines: Mutex<RateLimit>,
 }
 
+/// Those whose other side has proven the key.
 #[derive(Default)]
 struct Connections {
     next: u64,
@@ -99,6 +112,16 @@ struct Connection {
 impl Shared {
     pub fn arbitrator(&self) -> MutexGuard<'_, Arbitrator> {
         lock(&self.arbitrator)
+    }
+
+    /// Warns of what another process has done, unless there are many such lines.
+    pub fn warn(&self, text: std::fmt::Arguments<'_>) {
+        lock(&self.lines).write(log::Level::Warn, WHO, text);
+    }
+
+    /// Proven connections at a time, at most.
+    fn connections_max(&self) -> usize {
+        self.hello.data_nodes.len() * CONNECTIONS_EACH + CONNECTIONS_RESERVED
     }
 
     /// Writes what a data node has logged.
@@ -140,6 +163,7 @@ impl ManagementNode {
             cluster_log: settings.folder.as_deref().map(|folder| Mutex::new(ClusterLog::in_folder(folder))),
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
+            lines: Mutex::new(RateLimit::new(LINES_PER_SECOND)),
         });
         let listener = thread::Builder::new().name("listener".to_string()).spawn({
             let shared = shared.clone();
@@ -177,43 +201,65 @@ impl ManagementNode {
     }
 }
 
-/// Accepts connections until the other end of `stopped` is gone.
+/// Accepts connections until the other end of `stopped` is gone, and has those served whose other side has the key.
 fn listen_for_nodes(socket: &TcpListener, stopped: &UnixStream, shared: &Arc<Shared>) {
+    let mut pending = PendingConnections::new();
     loop {
-        let mut watched = [PollFd::new(socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-        match poll(&mut watched, None) {
+        let mut watched = vec![PollFd::new(socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        watched.extend(pending.watched());
+        let left = pending
+            .time_left(Instant::now())
+            .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut watched, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(why) => {
-                log::error!(target: WHO, "can't wait for connections: {why}");
+                shared.warn(format_args!("can't wait for connections: {why}"));
                 thread::sleep(SHORTAGE_PAUSE);
             }
         }
-        if !watched[1].revents().is_empty() {
+        let ready: Vec<bool> = watched.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(watched);
+        if ready[1] {
             return;
         }
+        // Before others come and take their places.
+        let passed = pending.read(&ready[2..], shared.key.as_deref(), shared.hello.node, Instant::now());
+        for connection in passed {
+            serve(connection, shared);
+        }
+        if ready[0] {
+            accept(socket, &mut pending, shared);
+        }
+    }
+}
+
+fn accept(socket: &TcpListener, pending: &mut PendingConnections, shared: &Shared) {
+    for _ in 0..ACCEPTS_MAX {
         match socket.accept() {
-            Ok((stream, from)) => serve(stream, from, shared),
-            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Ok((stream, from)) => pending.add(stream, from, Instant::now()),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => return,
+            Err(why) if matches!(why.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
             Err(why) => {
-                log::error!(target: WHO, "a connection can't be accepted: {why}");
-                thread::sleep(SHORTAGE_PAUSE);
+                shared.warn(format_args!("a connection can't be accepted: {why}"));
+                return thread::sleep(SHORTAGE_PAUSE);
             }
         }
     }
 }
 
 /// Has a thread of its own serve a connection.
-fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
+fn serve(connection: Proven, shared: &Arc<Shared>) {
+    let from = connection.from;
     let mut connections = lock(&shared.connections);
-    if connections.open.len() >= CONNECTIONS_MAX {
-        log::warn!(target: WHO, "{from} is closed: there are {CONNECTIONS_MAX} connections");
-        return;
+    let most = shared.connections_max();
+    if connections.open.len() >= most {
+        return shared.warn(format_args!("{from} is closed: there are {most} connections"));
     }
     let number = connections.next;
-    let begun = stream.set_nonblocking(false).and_then(|()| stream.try_clone()).and_then(|kept| {
+    let begun = connection.stream.try_clone().and_then(|kept| {
         let shared = shared.clone();
         let thread = thread::Builder::new().name("connection".to_string()).spawn(move || {
-            connection::serve(stream, from, number, &shared);
+            connection::serve(connection, number, &shared);
             lock(&shared.connections).open.remove(&number);
         })?;
         Ok(Connection { stream: kept, thread: Some(thread) })
@@ -223,7 +269,7 @@ fn serve(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) {
             connections.next += 1;
             connections.open.insert(number, connection);
         }
-        Err(why) => log::error!(target: WHO, "{from} can't be served: {why}"),
+        Err(why) => shared.warn(format_args!("{from} can't be served: {why}")),
     }
 }
 

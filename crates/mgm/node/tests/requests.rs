@@ -1,17 +1,24 @@
 //! A management node is asked by data nodes, by those of other clusters, and by what is no node at all.
 
+use rustix::process::Resource;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
+use vinga_key::ClusterKey;
 use vinga_mgm::{Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch};
 use vinga_runtime::exchange::{Exchange, frame};
+use vinga_runtime::memory::raise_to_hard_limit;
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
-use vinga_wire::configuration::{ConfigurationReader, ConfigurationStamp};
+use vinga_wire::configuration::{
+    ClusterLogReport, ClusterLogTakenReport, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
+    RunningConfiguration,
+};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Frame, SignalNumber, cold};
 
@@ -27,7 +34,13 @@ fn data_nodes() -> Vec<(NodeId, u16)> {
 }
 
 fn start() -> ManagementNode {
-    let settings = ManagementSettings {
+    start_with(|_| ())
+}
+
+fn start_with(change: impl FnOnce(&mut ManagementSettings)) -> ManagementNode {
+    // Tests have both ends of all connections.
+    raise_to_hard_limit(Resource::Nofile);
+    let mut settings = ManagementSettings {
         node: ARBITRATOR,
         cluster: "test".to_string(),
         key: None,
@@ -40,6 +53,7 @@ fn start() -> ManagementNode {
         },
         listen: "127.0.0.1:0".parse().unwrap(),
     };
+    change(&mut settings);
     ManagementNode::start(settings).expect("there is a free port")
 }
 
@@ -235,4 +249,104 @@ fn the_configuration_is_handed_out() {
         panic!("it is gone")
     };
     assert!(why.contains("Connection refused"), "{why}");
+}
+
+/// Whoever reaches the port could fill all places with connections on which it said nothing.
+#[test]
+fn silent_connections_take_no_place_from_those_that_have_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.key");
+    let key = Arc::new(ClusterKey::make(&file).unwrap());
+    let node = start_with(|settings| settings.key = Some(key.clone()));
+    let addresses = ManagementAddresses { key: Some(file), ..addresses(&node) };
+    let mut before = fetch(&addresses, ConfigurationReader::DataNode(NodeId(1))).expect("it has the key");
+    let mut silent: Vec<_> = (0..600).map(|_| TcpStream::connect(node.address()).unwrap()).collect();
+    // The first ones have made room for the last ones.
+    assert_eq!(silent[0].read(&mut [0; 1]).unwrap(), 0);
+    fetch(&addresses, ConfigurationReader::DataNode(NodeId(2))).expect("it has the key");
+    let mut asking = Exchange::connect(node.address(), until()).unwrap();
+    asking.prove(&key, NodeId(2), until()).unwrap();
+    let answer = greet(&mut asking, &hello(2));
+    assert_eq!(Frame::first(&answer).unwrap().unwrap().signal(), Some(SignalNumber::ArbitratorHelloConfirm));
+    before.connection.check_open().expect("those that have proven the key stay");
+    // Whoever has another key, or none, learns that.
+    for other in [Some(folder.path().join("other.key")), None] {
+        if let Some(other) = &other {
+            ClusterKey::make(other).unwrap();
+        }
+        let addresses = ManagementAddresses { key: other, ..addresses.clone() };
+        let why =
+            fetch(&addresses, ConfigurationReader::Onlooker).expect_err("it is not the key").to_string();
+        assert!(why.contains("20032") || why.contains("20033"), "{why}");
+    }
+    node.stop();
+}
+
+/// Each data node keeps two connections: that by which it has its configuration, and that of its reports.
+#[test]
+fn the_largest_cluster_has_places() {
+    let all: Vec<_> = (1..=144).map(NodeId).collect();
+    let node = start_with(|settings| {
+        settings.data_nodes = all.iter().map(|&node| (node, 0)).collect();
+        settings.handout.hosts = all.iter().map(|&node| (node, "127.0.0.1".to_string())).collect();
+    });
+    let addresses = addresses(&node);
+    let twice = all.iter().chain(&all);
+    let held: Vec<_> = twice
+        .map(|&node| fetch(&addresses, ConfigurationReader::DataNode(node)).expect("there is a place"))
+        .collect();
+    let mut asking = Exchange::connect(node.address(), until()).unwrap();
+    let own = ArbitratorHello { data_nodes: all.iter().map(|&node| (node, 0)).collect(), ..hello(1) };
+    let answer = greet(&mut asking, &own);
+    assert_eq!(Frame::first(&answer).unwrap().unwrap().signal(), Some(SignalNumber::ArbitratorHelloConfirm));
+    drop(held);
+    node.stop();
+}
+
+/// A data node that has read another cluster's file wrote into this one's log, and had one of its ids.
+#[test]
+fn a_data_node_of_another_cluster_does_not_report_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_with(|settings| settings.folder = Some(folder.path().to_owned()));
+    let begin = |cluster: &str| {
+        let running = RunningConfiguration { cluster: cluster.to_string(), stamp: Default::default() };
+        let request = ConfigurationRequest {
+            running: Some(running),
+            ..ConfigurationRequest::new(ConfigurationReader::DataNode(NodeId(1)))
+        };
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let request = frame(SignalNumber::ConfigurationRequest, NodeId(1), |w| cold::write(w, &request));
+        exchange.send(&request, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        (exchange, answer)
+    };
+    let (mut exchange, answer) = begin("other");
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationRefuse));
+    let refusal: Refusal = cold::read(&answer).unwrap();
+    assert_eq!(refusal.code, 20002);
+    assert!(
+        refusal.detail.contains("\"test\"") && refusal.detail.contains("\"other\""),
+        "{}",
+        refusal.detail
+    );
+    assert!(exchange.receive(until()).is_err(), "it is closed");
+    let any = fetch(&addresses(&node), ConfigurationReader::AnyDataNode).expect("both ids are free");
+    assert_eq!(any.node, NodeId(1));
+
+    let (mut exchange, answer) = begin("test");
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    assert_eq!(answer.signal(), Some(SignalNumber::ConfigurationConfirm));
+    let report = ClusterLogReport { line: "time info source: text".to_string(), left_out: 0 };
+    let report = frame(SignalNumber::ClusterLogReport, NodeId(1), |w| cold::write(w, &report));
+    for lines in 1..=2 {
+        exchange.send(&report, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        assert_eq!(answer.signal(), Some(SignalNumber::ClusterLogTakenReport));
+        assert_eq!(cold::read(&answer), Some(ClusterLogTakenReport { lines }));
+        let log = std::fs::read_to_string(folder.path().join("cluster.log")).unwrap();
+        assert_eq!(log, "time info node 1, source: text\n".repeat(lines as usize));
+    }
+    node.stop();
 }

@@ -1,0 +1,216 @@
+//! Connections whose other side has not proven the cluster's key yet. Whoever reaches the port can open as many as it
+//! likes, so they take nothing from those that have proven it: they have a number of places of their own, and no thread.
+//!
+//! If all places are taken, a new connection gets that of another one: of one that was refused, else of the one that has
+//! been silent for longest, else of the one that was challenged longest ago. It is closed without a word, which whoever
+//! has the key takes for a failed connection, and tries again: a refusal would count.
+
+use rustix::event::{PollFd, PollFlags};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use vinga_base::NodeId;
+use vinga_key::{ClusterKey, Gate, NotProven, Step};
+use vinga_runtime::exchange::{frame, shown};
+use vinga_runtime::log::RateLimit;
+use vinga_wire::handshake::Refusal;
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+
+/// Places. One that has the key needs its place for two round trips.
+const PENDING_MAX: usize = 256;
+
+/// How long a connection may take to prove the key.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one that was refused may take to read that.
+const LEAVING_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes that are read of a connection at a time.
+const READ_BYTES: usize = 1_024;
+
+/// Lines of a level that unproven connections cause in a second, at most.
+const LINES_PER_SECOND: u32 = 10;
+
+const WHO: &str = "listener";
+
+/// The connections, in the order in which they have come.
+pub(crate) struct PendingConnections {
+    open: Vec<Pending>,
+    lines: RateLimit,
+}
+
+struct Pending {
+    stream: TcpStream,
+    from: SocketAddr,
+    since: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Its proof is awaited.
+    Proving { gate: Gate, bytes: Vec<u8>, is_challenged: bool },
+    /// It was refused.
+    Leaving { since: Instant },
+}
+
+/// A connection whose other side has proven the key.
+pub(crate) struct Proven {
+    /// The connection, which blocks.
+    pub stream: TcpStream,
+    /// Where it comes from.
+    pub from: SocketAddr,
+    /// What was read behind the proof.
+    pub bytes: Vec<u8>,
+}
+
+/// What reading a connection has led to.
+enum Outcome {
+    Stays(Stage),
+    Passed(Vec<u8>),
+    /// It is closed, or has failed.
+    Over,
+}
+
+impl PendingConnections {
+    pub fn new() -> Self {
+        PendingConnections { open: Vec::with_capacity(PENDING_MAX), lines: RateLimit::new(LINES_PER_SECOND) }
+    }
+
+    /// What has to be watched: one for each connection, in their order.
+    pub fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.open.iter().map(|pending| PollFd::new(&pending.stream, PollFlags::IN))
+    }
+
+    /// How long it is until one of them has taken too long.
+    pub fn time_left(&self, now: Instant) -> Option<Duration> {
+        self.open.iter().map(|pending| pending.until().saturating_duration_since(now)).min()
+    }
+
+    /// Takes a connection that was accepted.
+    pub fn add(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
+        if self.open.len() == PENDING_MAX {
+            let evicted = self.open.iter().enumerate().min_by_key(|(at, pending)| (pending.rank(), *at));
+            let (at, _) = evicted.expect("all places are taken");
+            let Pending { from, .. } = self.open.remove(at);
+            let why = "others are waiting, and it has not proven the cluster's key";
+            self.lines.write(log::Level::Warn, WHO, format_args!("{from} is closed: {why}"));
+        }
+        if let Err(why) = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)) {
+            self.lines.write(log::Level::Warn, WHO, format_args!("{from} can't be served: {why}"));
+            return;
+        }
+        let stage = Stage::Proving { gate: Gate::closed(), bytes: Vec::new(), is_challenged: false };
+        self.open.push(Pending { stream, from, since: now, stage });
+    }
+
+    /// Reads those of which something has come, `ready` in their order, and closes those that have taken too long; returns
+    /// those that have passed. `node` is this node.
+    pub fn read(
+        &mut self,
+        ready: &[bool],
+        key: Option<&ClusterKey>,
+        node: NodeId,
+        now: Instant,
+    ) -> Vec<Proven> {
+        let mut passed = Vec::new();
+        for (at, pending) in std::mem::take(&mut self.open).into_iter().enumerate() {
+            let Pending { stream, from, since, stage } = pending;
+            let outcome = match ready.get(at) {
+                Some(true) => self.advance(&stream, from, stage, key, node),
+                Some(false) | None => Outcome::Stays(stage),
+            };
+            match outcome {
+                Outcome::Stays(stage) => {
+                    let pending = Pending { stream, from, since, stage };
+                    if pending.until() > now {
+                        self.open.push(pending);
+                    }
+                }
+                Outcome::Passed(bytes) => match stream.set_nonblocking(false) {
+                    Ok(()) => passed.push(Proven { stream, from, bytes }),
+                    Err(why) => {
+                        self.lines.write(
+                            log::Level::Warn,
+                            WHO,
+                            format_args!("{from} can't be served: {why}"),
+                        );
+                    }
+                },
+                Outcome::Over => {}
+            }
+        }
+        passed
+    }
+
+    fn advance(
+        &mut self,
+        mut stream: &TcpStream,
+        from: SocketAddr,
+        stage: Stage,
+        key: Option<&ClusterKey>,
+        node: NodeId,
+    ) -> Outcome {
+        let mut buffer = [0; READ_BYTES];
+        let read = match stream.read(&mut buffer) {
+            Ok(0) => return Outcome::Over,
+            Ok(count) => &buffer[..count],
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Outcome::Stays(stage);
+            }
+            Err(_) => return Outcome::Over,
+        };
+        let Stage::Proving { mut gate, mut bytes, mut is_challenged } = stage else {
+            return Outcome::Stays(stage);
+        };
+        bytes.extend_from_slice(read);
+        loop {
+            match gate.advance(key, Address::new(node, BlockNumber::Driver, 0), &mut bytes) {
+                Ok(Step::Passed) => return Outcome::Passed(bytes),
+                Ok(Step::More) => return Outcome::Stays(Stage::Proving { gate, bytes, is_challenged }),
+                Ok(Step::Answer(answer)) => {
+                    if write_at_once(stream, &answer).is_err() {
+                        return Outcome::Over;
+                    }
+                    is_challenged = true;
+                }
+                Err(why) => return self.refuse(stream, from, node, why),
+            }
+        }
+    }
+
+    fn refuse(&mut self, stream: &TcpStream, from: SocketAddr, node: NodeId, why: NotProven) -> Outcome {
+        let NotProven { code, detail, refusal } = why;
+        let detail = shown(&detail);
+        self.lines.write(log::Level::Warn, WHO, format_args!("{from} is refused: {code} {detail}"));
+        let refusal = refusal.unwrap_or_else(|| {
+            let body = Refusal { request: 0, code: code as u16, detail };
+            frame(SignalNumber::ArbitratorHelloRefuse, node, |writer| cold::write(writer, &body))
+        });
+        let sent = write_at_once(stream, &refusal).and_then(|()| stream.shutdown(Shutdown::Write));
+        if sent.is_ok() { Outcome::Stays(Stage::Leaving { since: Instant::now() }) } else { Outcome::Over }
+    }
+}
+
+impl Pending {
+    /// When it is closed.
+    fn until(&self) -> Instant {
+        match self.stage {
+            Stage::Proving { .. } => self.since + PATIENCE,
+            Stage::Leaving { since } => since + LEAVING_MAX,
+        }
+    }
+
+    /// Which one goes first if there is no place.
+    fn rank(&self) -> u8 {
+        match self.stage {
+            Stage::Leaving { .. } => 0,
+            Stage::Proving { is_challenged: false, .. } => 1,
+            Stage::Proving { is_challenged: true, .. } => 2,
+        }
+    }
+}
+
+/// Writes what is so short that it fits an empty buffer.
+fn write_at_once(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
+    stream.write_all(frame)
+}
