@@ -326,6 +326,10 @@ impl DataManager {
             self.versions.attach(handle, state);
             match self.lock(cx, handle, state, mode)? {
                 Locked::Granted => {}
+                Locked::Queued if self.passes_lock(cx, handle) => {
+                    self.send_visible(cx, handle, operation, row)?;
+                    return Ok(Executed::Done(OPERATION_SENT_ROW));
+                }
                 Locked::Queued => {
                     self.wait(cx, handle, raw)?;
                     return Ok(Executed::Waiting);
@@ -334,6 +338,17 @@ impl DataManager {
             }
         }
         self.execute_locked(cx, handle, operation)
+    }
+
+    /// Whether an operation does not wait for a lock though it should: a deliberate bug.
+    fn passes_lock(&self, cx: &Context<'_>, handle: Handle) -> bool {
+        cx.has_bug(InjectedBug::ChangerReadsPastLock)
+            && self.versions.operations[handle].kind == OperationKind::ReadShared
+            && self
+                .versions
+                .operations_of(self.versions.operations[handle].transaction)
+                .iter()
+                .any(|&other| self.versions.operations[other].change != Change::None)
     }
 
     /// Others have locked the row, and the operation may not wait.
