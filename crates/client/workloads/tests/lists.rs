@@ -77,7 +77,7 @@ fn transaction(id: u64, (begun, ended): (u64, u64), ops: &[Op]) -> Transaction {
 /// Two lists of one element each, then these transactions.
 fn history(transactions: &[Transaction]) -> History {
     let loader = transaction(1, (0, 9), &[Op::Append(1, 100, 0), Op::Append(2, 200, 0)]);
-    History { transactions: [&[loader], transactions].concat(), lists: [TABLE].into(), ..History::default() }
+    History { transactions: [&[loader][..], transactions].concat(), lists: [TABLE].into(), ..History::default() }
 }
 
 fn verdict_with(history: &History, contents: &Contents) -> String {
@@ -239,6 +239,15 @@ fn a_place_that_nobody_saw_is_passed_over() {
         transaction(4, (10, 60), &[Op::Read(2, 201, 1), Op::Read(1, 100, 0)]),
     ]);
     assert_eq!(cycle(&history), "transactions have no order: T145.0.3 -wr-> T145.0.4 -rw-> T145.0.3");
+}
+
+#[test]
+fn what_a_transaction_has_undone_is_nobody_elses() {
+    let mut one = transaction(2, (10, 40), &[Op::Add(1, 101), Op::Read(1, 101, 1), Op::Append(2, 201, 1)]);
+    one.events.insert(2, Event::RollbackTo(1));
+    // The position goes to another's element, which the first one has not seen.
+    let history = history(&[one, transaction(3, (10, 50), &[Op::Read(2, 201, 1), Op::Append(1, 102, 1)])]);
+    assert_eq!(verdict(&history), "in order");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Transactions on lists have one order: that in which each of them saw all that came before it, and nothing else.
 //!
-//! The order of the appends of a list is known ([`crate::list_append`]), and so is what each transaction saw under locks.
-//! From these follow the edges of a graph of transactions that are committed:
+//! The order of the appends of a list is known ([`crate::list_append`]), and so is what each transaction saw under
+//! locks. From these follow the edges of a graph of transactions that are committed:
 //! - *ww*: this one appended the next element behind that one's;
 //! - *wr*: this one saw the other's element as the last one;
 //! - *rw*: this one saw the last element before the other's: it did not see the other's append;
@@ -12,9 +12,9 @@
 //! Anomalies from Experimental Observations, VLDB 2020).
 //!
 //! Reads without locks, and those whose lock was let go by an unlock, see what is committed at their moment, which may
-//! fit no order: they say where elements stand, and make no edges. Neither do reads that found no list, since nothing is
-//! locked where there is no row. A position of which nobody knows whose element stands there is passed over: the edges
-//! from and to the next known ones follow from those that it would have.
+//! fit no order: they say where elements stand, and make no edges. Neither do reads that found no list, since nothing
+//! is locked where there is no row. A position of which nobody knows whose element stands there is passed over: the
+//! edges from and to the next known ones follow from those that it would have.
 
 mod order;
 
@@ -178,10 +178,10 @@ impl Lists<'_> {
         for (&reader, &at) in &node_of {
             for (row, seen) in self.locked_sights(reader) {
                 let Some(elements) = positions.get(&row) else { continue };
-                // It appended this itself, and comes where its append does.
-                let Some(&(writer, _)) = elements.get(&seen).filter(|(writer, _)| *writer != reader) else {
-                    continue;
-                };
+                // What it has appended itself, and perhaps undone since, says nothing of others.
+                let is_others = |&&(writer, value): &&(usize, u64)| writer != reader && value == seen.value;
+                let Some(&(writer, _)) = elements.get(&seen.count).filter(is_others) else { continue };
+                let seen = seen.count;
                 let edge = Edge { kind: Kind::WriteRead, row, positions: (seen, seen) };
                 graph.add(node_of[&writer], at, edge);
                 let behind = (Bound::Excluded(seen), Bound::Unbounded);
@@ -194,8 +194,8 @@ impl Lists<'_> {
         (nodes, graph)
     }
 
-    /// The positions that a transaction saw under locks which it kept to its end.
-    fn locked_sights(&self, transaction: usize) -> Vec<(RowName, u64)> {
+    /// What a transaction saw under locks which it kept to its end.
+    fn locked_sights(&self, transaction: usize) -> Vec<(RowName, Value)> {
         let record = &self.history.transactions[transaction];
         if !self.history.trusts(record) {
             return Vec::new();
@@ -215,7 +215,7 @@ impl Lists<'_> {
             (OperationKind::ReadShared | OperationKind::ReadExclusive, OperationResult::Row(Some(value)))
                 if !unlocked.contains(&record.operation.number) =>
             {
-                Some((record.row(), value.count))
+                Some((record.row(), value))
             }
             _ => None,
         };

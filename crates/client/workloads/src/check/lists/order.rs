@@ -115,7 +115,7 @@ impl<E: Copy> Graph<E> {
             let first = by_begin.partition_point(|&node| self.spans[node].begun <= ended);
             let by_edges = self.edges[from]
                 .iter()
-                .filter(|(to, _)| left.contains(to))
+                .filter(|(to, _)| left.contains(*to))
                 .map(|(&to, &edge)| (to, Some(edge)));
             let by_time = by_begin[first.min(all_from)..all_from].iter().map(|&to| (to, None));
             all_from = all_from.min(first);
