@@ -156,6 +156,7 @@ impl Appender {
             return self.look(random);
         }
         self.number = 0;
+        self.reads.clear();
         self.known.clear();
         self.state = State::Open;
         self.appends = random.u8(..4) > 0;

@@ -77,7 +77,11 @@ fn transaction(id: u64, (begun, ended): (u64, u64), ops: &[Op]) -> Transaction {
 /// Two lists of one element each, then these transactions.
 fn history(transactions: &[Transaction]) -> History {
     let loader = transaction(1, (0, 9), &[Op::Append(1, 100, 0), Op::Append(2, 200, 0)]);
-    History { transactions: [&[loader][..], transactions].concat(), lists: [TABLE].into(), ..History::default() }
+    History {
+        transactions: [&[loader][..], transactions].concat(),
+        lists: [TABLE].into(),
+        ..History::default()
+    }
 }
 
 fn verdict_with(history: &History, contents: &Contents) -> String {
