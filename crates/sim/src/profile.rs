@@ -183,6 +183,8 @@ pub enum Load {
     UniqueReading,
     /// [`vinga_workloads::picking`].
     Picking,
+    /// [`vinga_workloads::list_append`].
+    ListAppend,
 }
 
 impl Load {
@@ -442,6 +444,9 @@ impl Profile {
         }
         if Rng::with_seed(seed.wrapping_mul(13)).u8(..4) == 0 {
             loads.push(Load::Picking);
+        }
+        if Rng::with_seed(seed.wrapping_mul(71)).u8(..5) == 0 {
+            loads.push(Load::ListAppend);
         }
         if loads.is_empty() {
             loads.push(Load::KeyValue);

@@ -28,6 +28,7 @@ use vinga_workloads::bank::{self, Bank};
 use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::History;
 use vinga_workloads::key_value::{self, KeyValue};
+use vinga_workloads::list_append::{self, ListAppend};
 use vinga_workloads::picking::{self, Picking};
 use vinga_workloads::range_scanning::{self, RangeScanning};
 use vinga_workloads::scan_ahead::{self, ScanAhead};
@@ -292,6 +293,11 @@ impl World {
                     // Shorter and longer than the usual wait.
                     wait_max: (self.profile.lock_timeout / 500) as u32,
                 })),
+                Load::ListAppend => Box::new(ListAppend::new(list_append::Settings {
+                    lists: (keys / 3).clamp(3, 12),
+                    transactions,
+                    pause,
+                })),
                 Load::SchemaChurn => Box::new(SchemaChurn::new(schema_churn::Settings {
                     rounds: self.random.u32(1..6),
                     transactions,
@@ -300,7 +306,10 @@ impl World {
                 })),
             };
             let first = TableRef(self.shapes.len() as u16);
-            self.shapes.extend(workload.tables());
+            let tables = workload.tables();
+            let lists = tables.iter().zip(first.0..).filter(|(shape, _)| shape.is_list());
+            self.history.lists.extend(lists.map(|(_, table)| TableRef(table)));
+            self.shapes.extend(tables);
             self.running.push(Running { workload, first });
         }
     }

@@ -286,7 +286,9 @@ fn the_document_of_the_simulator_names_every_injected_bug() {
 #[test]
 fn the_hazards_of_the_commit_protocol_have_their_tests() {
     let text = fs::read_to_string(root().join("docs/protocols/commit.md")).expect("the document is there");
-    let tests = fs::read_to_string(root().join("crates/node/tests/hazards.rs")).expect("the tests are there");
+    let read =
+        |name| fs::read_to_string(root().join("crates/node/tests").join(name)).expect("the tests are there");
+    let tests = read("hazards.rs") + &read("serialisability.rs");
     let reported: BTreeSet<&str> = tests
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once('('))

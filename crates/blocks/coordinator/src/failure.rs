@@ -131,7 +131,14 @@ impl Coordinator {
                 | State::Preparing { .. } => {}
             }
         }
+        let lost_nothing_but_reads = || {
+            let mut lost =
+                self.participants.of(transaction.participants).filter(|p| has_lost_replica(p, change));
+            lost.all(|participant| !participant.changes)
+        };
         match transaction.state {
+            State::Open { .. }
+                if cx.has_bug(InjectedBug::LostReadLocksIgnored) && lost_nothing_but_reads() => {}
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }

@@ -28,9 +28,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
-use vinga_kernel::Context;
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{self, Chain, PrepareHead};
-use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
+use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationKind};
 use vinga_wire::view::{Partition, ReplicaGroup};
 use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
 
@@ -114,9 +114,18 @@ impl<'a> Routed<'a> {
         self.operation.kind().is_some_and(OperationKind::is_change)
     }
 
-    fn write(&self, writer: &mut FrameWriter<'_>) {
+    /// `locks_nothing`: a deliberate bug, a shared read is sent as one without a lock.
+    #[inline]
+    fn write(&self, writer: &mut FrameWriter<'_>, locks_nothing: bool) {
         let mut head = *self.operation.head;
         head.hash = U64::new(self.hash.0);
+        if locks_nothing
+            && self.operation.kind() == Some(OperationKind::ReadShared)
+            && head.wait() == LockWait::Default
+            && self.operation.filter.is_empty()
+        {
+            head.kind = OperationKind::ReadCommitted as u8;
+        }
         writer.put(&head).bytes(self.operation.key).bytes(self.operation.body);
         for column in self.operation.selection {
             writer.put(column);
@@ -235,6 +244,9 @@ impl Coordinator {
         if count > together {
             cx.mark("share of a data manager goes as several signals");
         }
+        let locks_nothing = cx.has_bug(InjectedBug::LastReadsTakeNoLock)
+            && matches!(self.transactions[handle].state, State::Preparing { commit: true, .. })
+            && stage.iter().any(Routed::is_change);
         let mut left = count;
         while left > 0 {
             let some = left.min(together);
@@ -245,7 +257,7 @@ impl Coordinator {
                 return false;
             };
             for one in share.by_ref().take(some) {
-                one.write(&mut writer);
+                one.write(&mut writer, locks_nothing);
             }
             left -= some;
         }

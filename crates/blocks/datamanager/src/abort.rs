@@ -56,8 +56,9 @@ impl DataManager {
                     if self.versions.operations[handle].change != Change::None {
                         self.undo_change(cx, handle);
                     }
-                    let keeps_lock =
-                        from != WHOLE_TRANSACTION && self.versions.operations[handle].lock.is_some();
+                    let keeps_lock = from != WHOLE_TRANSACTION
+                        && self.versions.operations[handle].lock.is_some()
+                        && !cx.has_bug(InjectedBug::PartialRollbackLetsGo);
                     if keeps_lock {
                         cx.mark("partial rollback keeps the lock");
                         self.versions.operations[handle].kind = OperationKind::ReadExclusive;

@@ -5,13 +5,15 @@
 //! - [`scans`]: a scan meets what is there all the time exactly once, and of its own transaction what it may;
 //! - [`finds`]: a search by unique index gives a row that had the value, and misses none that had it all the time;
 //! - [`epochs`]: no transaction has an older epoch than one that it follows;
-//! - [`waits`]: who waited for a lock until the time-out was in somebody's way.
+//! - [`waits`]: who waited for a lock until the time-out was in somebody's way;
+//! - [`lists`]: transactions on lists have one order, over all rows.
 
 pub mod actions;
 pub mod atomic;
 pub mod epochs;
 pub mod finds;
 pub mod linear;
+pub mod lists;
 pub mod scans;
 pub mod waits;
 
@@ -53,6 +55,7 @@ pub fn check(
     finds::check(history, &actions)?;
     epochs::check(history, &writers)?;
     waits::check(history, end, lock_timeout)?;
+    lists::check(history, contents, &writers, &proven)?;
     Ok(summary)
 }
 

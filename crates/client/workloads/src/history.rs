@@ -2,7 +2,7 @@
 
 use crate::shape::Value;
 use crate::step::{Body, Condition, Fate, Operation, Scan, TableRef};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_wire::ErrorCode;
@@ -38,6 +38,8 @@ pub struct History {
     /// In which epoch each transaction was decided, by [`Transaction::id`], as far as the runner could look inside: says
     /// what became of those that were in doubt when the cluster died.
     pub epochs: BTreeMap<u64, Decided>,
+    /// Tables whose rows are lists that only grow ([`crate::list_append`]).
+    pub lists: BTreeSet<TableRef>,
     /// When the cluster died the last time: of what was under way then only the commits may have happened, and nothing of
     /// it is in anybody's way any more.
     pub died_at: Time,

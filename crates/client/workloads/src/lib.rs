@@ -19,6 +19,7 @@ pub mod check;
 pub mod counter;
 pub mod history;
 pub mod key_value;
+pub mod list_append;
 pub mod picking;
 pub mod range_scanning;
 pub mod scan_ahead;

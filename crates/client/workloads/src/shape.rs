@@ -51,6 +51,8 @@ pub struct Shape {
     holds_places: bool,
     /// It is being filled with rows of another table.
     is_copy: bool,
+    /// Its rows are lists that only grow.
+    is_list: bool,
 }
 
 const ID: ColumnId = ColumnId(0);
@@ -105,7 +107,7 @@ impl Shape {
             ..TableDefinition::default()
         };
         let layout = RowLayout::new(&definition);
-        Shape { definition, layout, key_form, noted, holds_places: false, is_copy: false }
+        Shape { definition, layout, key_form, noted, holds_places: false, is_copy: false, is_list: false }
     }
 
     /// The same with unique indexes: on the count, and if it is noted on the note.
@@ -158,7 +160,7 @@ impl Shape {
         let definition = self.definition.unique_table(0, index);
         let layout = RowLayout::new(&definition);
         let (key_form, noted) = (KeyForm::Number, false);
-        Shape { definition, layout, key_form, noted, holds_places: true, is_copy: false }
+        Shape { definition, layout, key_form, noted, holds_places: true, is_copy: false, is_list: false }
     }
 
     /// The same as the name of copies until they are complete: nobody but who makes one writes or reads its rows.
@@ -171,6 +173,18 @@ impl Shape {
     /// Whether it is such a name.
     pub fn is_copy(&self) -> bool {
         self.is_copy
+    }
+
+    /// The same with rows that are lists: the value is the last element, the count its position ([`crate::list_append`]).
+    #[must_use]
+    pub fn list(mut self) -> Self {
+        self.is_list = true;
+        self
+    }
+
+    /// Whether its rows are lists.
+    pub fn is_list(&self) -> bool {
+        self.is_list
     }
 
     /// Whether histories say what its rows are: those of hidden tables and of incomplete copies follow from others.

@@ -63,6 +63,14 @@ injected_bugs! {
     SharedDoesNotBlockExclusive = "shared-does-not-block-exclusive";
     /// A partial rollback does not undo the last of its operations.
     PartialRollbackKeepsLast = "partial-rollback-keeps-last";
+    /// A partial rollback releases the locks of what it undoes.
+    PartialRollbackLetsGo = "partial-rollback-lets-go";
+    /// Shared reads of a transaction's last batch take no locks if the batch changes something.
+    LastReadsTakeNoLock = "last-reads-take-no-lock";
+    /// A shared read of a transaction that has changed something passes a lock that it should wait for.
+    ChangerReadsPastLock = "changer-reads-past-lock";
+    /// A transaction goes on although a node has failed at which it held nothing but read locks.
+    LostReadLocksIgnored = "lost-read-locks-ignored";
     /// The outcome of a transaction is forgotten as soon as it is sent.
     OutcomeForgottenWhenSent = "outcome-forgotten-when-sent";
     /// A coordinator assigns its own epoch without regard to those of the operations.
