@@ -11,7 +11,8 @@
 //! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
 //! 10. *durable*: nodes with a disk: rates, commits beside InnoDB's, restarts, checkpoints;
 //! 11. *hostile*: a well-behaved client beside others that are hostile;
-//! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their starts;
+//! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their
+//!    starts;
 //! 13. *failover*: two data nodes, one of which is killed or stands still.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.

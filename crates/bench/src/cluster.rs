@@ -107,8 +107,8 @@ impl RunningCluster {
         self.ready_after
     }
 
-    /// Stops the nodes that are left, and removes the cluster's folder. One that is only dropped leaves it: the logs are
-    /// in it.
+    /// Stops the nodes that are left, and removes the cluster's folder. One that is only dropped leaves it: the logs
+    /// are in it.
     ///
     /// # Errors
     /// One of them does not stop.

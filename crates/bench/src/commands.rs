@@ -149,8 +149,8 @@ impl BenchCommand {
     }
 
     /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` returns the
-    /// addresses of the nodes in a folder. Of several data nodes no process id is known, so that none of them is measured
-    /// as if it were all.
+    /// addresses of the nodes in a folder. Of several data nodes no process id is known, so that none of them is
+    /// measured as if it were all.
     ///
     /// # Errors
     /// A text: nothing runs there.

@@ -1,8 +1,8 @@
 //! How long a cluster does not answer when a data node fails, and what clients see of that.
 //!
-//! Each repetition starts two data nodes with two replicas of each row, as processes. Clients send one request after the
-//! other, each as soon as the one before is answered; after a second something happens to one of the nodes, in turn to
-//! the first one, which leads the cluster, and to the second one; the requests go on for some seconds more:
+//! Each repetition starts two data nodes with two replicas of each row, as processes. Clients send one request after
+//! the other, each as soon as the one before is answered; after a second something happens to one of the nodes, in turn
+//! to the first one, which leads the cluster, and to the second one; the requests go on for some seconds more:
 //!
 //! - [`kill`]: it is killed (`kill -9`) while threads of one client update rows;
 //! - [`freeze`]: it stands still (`SIGSTOP`), as a machine does that is suspended;

@@ -1,16 +1,17 @@
 //! What a second replica of each row costs: two data nodes that both have all rows, beside one that has them alone.
 //!
-//! Client and nodes share the CPUs of the machine. All servers run throughout; each round measures, one after the other,
-//! when everything is idle:
+//! Client and nodes share the CPUs of the machine. All servers run throughout; each round measures, one after the
+//! other, when everything is idle:
 //!
 //! 1. flexAsynch on the one node, with batches of [`BATCH`];
-//! 2. flexAsynch on the two nodes, with batches twice as large: the client sends each operation to the node that has the
-//!    row's primary replica, so each of two nodes gets half of a batch, and here as many operations in a message as the
-//!    one node gets. Most of what a message costs does not depend on the operations in it (`docs/performance.md` has the
-//!    cost by batch size), so otherwise it would be messages of two sizes that are compared, not replicas;
-//! 3. the same with batches of [`BATCH`], as a client sends them that does not know how many nodes there are: the figures
-//!    `….same_batch`;
-//! 4. SET on a Redis server with one replica ([`crate::redis::Replicated`]), with as many operations under way as in 1 and 3;
+//! 2. flexAsynch on the two nodes, with batches twice as large: the client sends each operation to the node that has
+//!    the row's primary replica, so each of two nodes gets half of a batch, and here as many operations in a message as
+//!    the one node gets. Most of what a message costs does not depend on the operations in it (`docs/performance.md`
+//!    has the cost by batch size), so otherwise it would be messages of two sizes that are compared, not replicas;
+//! 3. the same with batches of [`BATCH`], as a client sends them that does not know how many nodes there are: the
+//!    figures `….same_batch`;
+//! 4. SET on a Redis server with one replica ([`crate::redis::Replicated`]), with as many operations under way as in 1
+//!    and 3;
 //! 5. updates of one row by one client, one after the other, on the one node and on the two ([`round_trip`]).
 //!
 //! CPU time is that of all data nodes together, for an operation of the client. Cold starts of such a cluster are

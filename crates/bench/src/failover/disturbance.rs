@@ -48,9 +48,9 @@ struct Shared {
     ends: AtomicBool,
 }
 
-/// Runs the requests of all sessions, each in a thread of its own; after [`BEFORE`] `strike` is called, and the requests
-/// go on for the time `after`, and longer if nothing is acknowledged at its end: no gap is cut off. A session is called
-/// with the number of its request, and returns why the request failed, if it did.
+/// Runs the requests of all sessions, each in a thread of its own; after [`BEFORE`] `strike` is called, and the
+/// requests go on for the time `after`, and longer if nothing is acknowledged at its end: no gap is cut off. A session
+/// is called with the number of its request, and returns why the request failed, if it did.
 ///
 /// # Errors
 /// That of `strike`, or of a session, or that nothing was acknowledged any more.

@@ -1,9 +1,9 @@
 //! A data node stands still (`SIGSTOP`) while rows are updated, with default parameters.
 //!
 //! Its process exists and its connections stay open, so only time says that it has failed: the other node suspects it
-//! after four intervals of `HeartbeatIntervalDbDb`, and then has to know that this one does not go on without it. So the
-//! cluster has a management node that arbitrates, as `vinga up` makes one where there are several replicas. The node is
-//! killed at the end: if it ran again it would stop by itself.
+//! after four intervals of `HeartbeatIntervalDbDb`, and then has to know that this one does not go on without it. So
+//! the cluster has a management node that arbitrates, as `vinga up` makes one where there are several replicas. The
+//! node is killed at the end: if it ran again it would stop by itself.
 
 use super::FailoverOptions;
 use super::outage::{self, Outage};

@@ -1,7 +1,7 @@
 //! A data node is killed (`kill -9`) below a SQL node whose sessions read and update rows.
 //!
-//! The SQL node runs on, and so do its sessions. Each has a row of its own, and in turn selects it by its key and adds 1
-//! to it, each statement a transaction of its own (autocommit). A statement that is under way when the node dies may
+//! The SQL node runs on, and so do its sessions. Each has a row of its own, and in turn selects it by its key and adds
+//! 1 to it, each statement a transaction of its own (autocommit). A statement that is under way when the node dies may
 //! fail: nobody knows then whether an update was committed. None that is sent afterwards may, however early. What is
 //! selected is checked: every update that was acknowledged is in it, and no other but those of unknown outcome.
 

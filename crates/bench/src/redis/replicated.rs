@@ -1,7 +1,7 @@
 //! Two servers, one of which has all keys of the other (`replicaof`).
 //!
-//! Redis acknowledges a change before the replica has it. A measurement ends when the replica has everything, so what it
-//! has to do for a change is in the CPU time; the rate is that of the acknowledgements.
+//! Redis acknowledges a change before the replica has it. A measurement ends when the replica has everything, so what
+//! it has to do for a change is in the CPU time; the rate is that of the acknowledgements.
 
 use super::{Keeping, Redis, RedisOptions, RedisTest, START_PATIENCE};
 use crate::cpu_time::{CpuTime, CpuUse};

@@ -1,7 +1,7 @@
 //! Cold starts of two data nodes with two replicas: from nothing to a cluster that serves.
 //!
-//! Folders are empty, and parameters are the defaults. The time runs from before the processes are made until both nodes
-//! have announced their addresses; then a client connects, to verify that they serve.
+//! Folders are empty, and parameters are the defaults. The time runs from before the processes are made until both
+//! nodes have announced their addresses; then a client connects, to verify that they serve.
 
 use crate::cluster::ClusterProgram;
 use crate::failure::Result;
