@@ -2,8 +2,8 @@
 //! gone nothing of it is left.
 //!
 //! The input is cut into frames: signal number (index into those that an API node may send), instance of the receiver,
-//! length of the body, body. Bodies that begin with the flag byte's lowest bit get the test table's id and version where
-//! reads and scans have them, so that the fuzzer gets past the first check.
+//! length of the body, body. Bodies that begin with the flag byte's lowest bit get the test table's id and version
+//! where reads and scans have them, so that the fuzzer gets past the first check.
 
 #![no_main]
 

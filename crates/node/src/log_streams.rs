@@ -1,9 +1,9 @@
 //! Which data managers log to which stream, and which thread hosts it.
 //!
 //! At the first start of a node each thread that hosts data managers gets a stream for them
-//! (docs/decisions/0021-log-streams-and-direct-io.md). The log keeps these streams: which data managers write to which one
-//! depends on the numbers of both only, not on the threads that there are at a later start. A stream is hosted with the
-//! first of its data managers.
+//! (docs/decisions/0021-log-streams-and-direct-io.md). The log keeps these streams: which data managers write to which
+//! one depends on the numbers of both only, not on the threads that there are at a later start. A stream is hosted with
+//! the first of its data managers.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -165,8 +165,8 @@ fn what_is_written_is_shown_to_people() {
     assert!((number(&row[21]) as f64 - needed).abs() <= needed / 100.0 + 16.0, "{needed}: {row:?}");
 }
 
-/// The disk has no room for checkpoints for some time, so that the log fills up; then it has. Returns whether changes go
-/// on by themselves.
+/// The disk has no room for checkpoints for some time, so that the log fills up; then it has. Returns whether changes
+/// go on by themselves.
 fn goes_on_after_a_full_disk(bug: Option<InjectedBug>) -> bool {
     let mut writing = Writing::new(1, bug);
     assert!(writing.change());

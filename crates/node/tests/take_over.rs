@@ -11,8 +11,8 @@ use vinga_wire::SignalNumber;
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::transaction::FLAG_START;
 
-/// Nodes that hold all rows and have coordinators. With three, rows with their primary at node 2 have the chain 2, 3, 1;
-/// with four 2, 3, 4, 1.
+/// Nodes that hold all rows and have coordinators. With three, rows with their primary at node 2 have the chain 2, 3,
+/// 1; with four 2, 3, 4, 1.
 fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
     Cluster::with(&Setup { nodes, coordinators: nodes, bug, ..Setup::default() })
 }
@@ -129,7 +129,8 @@ mod scenarios {
         let mut c = cluster(3, bug);
         let (key, other) = (key_at(&c, 2), key_at(&c, 1));
         assert_eq!(c.at_once(&[Op::Insert(row(key, 1))]), [committed(1)]);
-        // Committed at node 1, the last replica; what it passes on is lost with node 2, which is the coordinator's, too.
+        // Committed at node 1, the last replica; what it passes on is lost with node 2, which is the coordinator's,
+        // too.
         c.hold(dm(1, 1), dm(3, 1));
         let id = c.begin();
         c.batch_at(tc(2), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
@@ -190,8 +191,8 @@ mod scenarios {
         c.hold(dm(4, 0), dm(2, 0));
         c.release(dm(1, 0), tc(4));
         let seen = c.read(&[key], None);
-        // The successor dies, with the replica that has committed, and so does the primary, before its coordinator knows
-        // what node 2 has.
+        // The successor dies, with the replica that has committed, and so does the primary, before its coordinator
+        // knows what node 2 has.
         c.hold(TC, dm(2, 0));
         c.kill(4);
         c.kill(1);

@@ -5,8 +5,8 @@
 //! before the others have received that view, another of the same set may ask with the old ticket once more; only
 //! they may.
 //!
-//! A cluster that begins hands over the ticket of its first view. From then on that of an earlier cluster counts no more:
-//! what is left of that one is refused, and so is whatever it has sent before and that comes late.
+//! A cluster that begins hands over the ticket of its first view. From then on that of an earlier cluster counts no
+//! more: what is left of that one is refused, and so is whatever it has sent before and that comes late.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
@@ -16,8 +16,8 @@ use vinga_wire::agreement::ArbitrationRequest;
 use vinga_wire::arbitration::ArbitrationBeginRequest;
 use vinga_wire::view::NO_TICKET;
 
-/// Incarnations of clusters of which it is known that later ones have begun, at most: many more than can have something on
-/// its way.
+/// Incarnations of clusters of which it is known that later ones have begun, at most: many more than can have something
+/// on its way.
 const EARLIER_MAX: usize = 64;
 
 /// What the arbitrator answers.

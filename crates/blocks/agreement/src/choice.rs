@@ -17,8 +17,8 @@ const QUIET_INTERVALS: u64 = 2;
 /// Heartbeat intervals for which a report counts; it is repeated in each.
 const REPORT_INTERVALS: u64 = 3;
 
-/// Heartbeat intervals for which a choice must stand before it is acted on, if not all of the set have found that they do not
-/// reach the others: two members may find out about the same failure more than one interval apart.
+/// Heartbeat intervals for which a choice must stand before it is acted on, if not all of the set have found that they
+/// do not reach the others: two members may find out about the same failure more than one interval apart.
 const CHOICE_INTERVALS: u64 = 2;
 
 /// Heartbeat intervals that each older member has to begin a round, if it does not choose as this node expects.
@@ -130,7 +130,8 @@ impl Agreement {
         }
     }
 
-    /// Others could go on, without this node or led by an older one. If they do not, this node leads those that are younger.
+    /// Others could go on, without this node or led by an older one. If they do not, this node leads those that are
+    /// younger.
     fn lead_in_doubt(
         &mut self,
         cx: &mut Context<'_>,

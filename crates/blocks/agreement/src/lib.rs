@@ -2,10 +2,10 @@
 //!
 //! Each data node sends heartbeats to all others. A member that does not reach another one, because its connections are
 //! closed or nothing comes from it, reports that to all. So each has a picture of who reaches whom, and finds which
-//! members are to go on: as many as possible that all reach each other. The oldest one of them *leads*. It runs a round:
-//! every member that is left *gives up* the others, for good, and confirms which ones it has given up. When all have
-//! given up the same set, and nobody else can go on without them (the check against a split), the next view is made and
-//! sent to all; the driver has every thread adopt it.
+//! members are to go on: as many as possible that all reach each other. The oldest one of them *leads*. It runs a
+//! round: every member that is left *gives up* the others, for good, and confirms which ones it has given up. When all
+//! have given up the same set, and nobody else can go on without them (the check against a split), the next view is
+//! made and sent to all; the driver has every thread adopt it.
 //!
 //! ```text
 //!   suspicion        all have given up the same      the check is passed          leases are over
@@ -15,8 +15,9 @@
 //!                                                 this node stops
 //! ```
 //! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
-//! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in `picture`,
-//! what follows from it in `choice`; the arbitrator's part in `arbitrator`. The signals are described in `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
+//! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in
+//! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`. The signals are described in
+//! `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
 #![no_std]
 
 extern crate alloc;
@@ -55,8 +56,8 @@ pub struct Settings {
     pub node: NodeId,
     /// `HeartbeatIntervalDbDb`: how often each data node sends a heartbeat to each other one.
     pub heartbeat_interval: Span,
-    /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited. Whether there is an arbitrator is in the view: it
-    /// has a ticket then.
+    /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited. Whether there is an arbitrator is in the
+    /// view: it has a ticket then.
     pub arbitration_timeout: Span,
     /// The drivers of this node's threads that serve API nodes: they are the ones that obey the lease.
     pub drivers: Vec<Address>,

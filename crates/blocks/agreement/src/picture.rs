@@ -97,13 +97,13 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The members of a set that are to go on: all reach each other, they can be a cluster by themselves, they are as many
-    /// as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the result.
-    /// `None` if no such set is found.
+    /// The members of a set that are to go on: all reach each other, they can be a cluster by themselves, they are as
+    /// many as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the
+    /// result. `None` if no such set is found.
     ///
     /// Leaves out one after the other: always the one that reaches the fewest, the youngest of several, but never the
-    /// last one of a node group, or with coordinators. That may miss the largest set if links fail all over the place, but
-    /// it takes the same decision wherever the same is known.
+    /// last one of a node group, or with coordinators. That may miss the largest set if links fail all over the place,
+    /// but it takes the same decision wherever the same is known.
     pub(crate) fn best(&self, candidates: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut left = candidates.to_vec();
         loop {

@@ -47,8 +47,8 @@ pub(crate) struct Round {
     /// Those that have not confirmed yet.
     awaited: BTreeSet<NodeId>,
     losses: BTreeMap<NodeId, Loss>,
-    /// What was learned in this turn: who was last answered how long ago. When that was by this node's clock is not known
-    /// before the next turn, as the thread may have stood still since this one began.
+    /// What was learned in this turn: who was last answered how long ago. When that was by this node's clock is not
+    /// known before the next turn, as the thread may have stood still since this one began.
     learned: Vec<(NodeId, Span)>,
     begun: Tick,
     stage: Stage,

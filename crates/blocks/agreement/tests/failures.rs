@@ -19,7 +19,8 @@ fn cluster(seed: u64, groups: &[u16], has_arbitrator: bool) -> Network {
     network
 }
 
-/// A lease says that others can't have gone on. Before anybody has answered, a node that has just started knows nothing.
+/// A lease says that others can't have gone on. Before anybody has answered, a node that has just started knows
+/// nothing.
 #[test]
 fn nobody_has_a_lease_before_others_have_answered() {
     let network = Network::new(1, &[0, 0], true);
@@ -197,9 +198,9 @@ fn whoever_leads_fails_at_any_moment() {
     }
 }
 
-/// Node 2 stands still. The arbitrator lets node 1 go on alone, which ends a while later. Node 2 runs again, reads that its
-/// connection was closed, and finds that node 1's process has ended: that does not prove that node 1 has not gone on
-/// without it before.
+/// Node 2 stands still. The arbitrator lets node 1 go on alone, which ends a while later. Node 2 runs again, reads that
+/// its connection was closed, and finds that node 1's process has ended: that does not prove that node 1 has not gone
+/// on without it before.
 #[test]
 fn a_process_that_has_ended_may_have_gone_on_before() {
     let mut network = cluster(1, &[0, 0], true);
@@ -227,9 +228,9 @@ fn two_processes_that_have_ended_may_have_gone_on_before() {
     assert!(network.alive().is_empty(), "{:?} lack what 1 and 3 have committed", network.alive());
 }
 
-/// A thread takes the time when its turn begins, and reads its sockets afterwards. Node 1 stands still in between. It counts
-/// the heartbeats that it answers then as answered before it stood still, and so does not wait for the lease that its
-/// answer gives.
+/// A thread takes the time when its turn begins, and reads its sockets afterwards. Node 1 stands still in between. It
+/// counts the heartbeats that it answers then as answered before it stood still, and so does not wait for the lease
+/// that its answer gives.
 #[test]
 fn an_answer_given_late_in_a_turn_counts_from_then_on() {
     for seed in 0..40 {

@@ -112,8 +112,8 @@ fn a_deaf_node_costs_one() {
     }
 }
 
-/// Several links fail at the same time. As many go on as possible, or one less if there were three: what is chosen is not
-/// always the largest set then.
+/// Several links fail at the same time. As many go on as possible, or one less if there were three: what is chosen is
+/// not always the largest set then.
 #[test]
 fn as_many_as_possible_go_on_if_several_links_fail() {
     for seed in 0..runs(500) {

@@ -150,8 +150,8 @@ impl Client {
     }
 
     /// Notes that a transaction with this number begins. False if its number does not lie ahead of that of the one that
-    /// began before it: then it was used already. (An API node sends what it has for a coordinator on one connection, and
-    /// numbers it in that order.) Numbers may wrap.
+    /// began before it: then it was used already. (An API node sends what it has for a coordinator on one connection,
+    /// and numbers it in that order.) Numbers may wrap.
     #[inline]
     pub fn begin(&mut self, id: TransactionId) -> bool {
         const HALF: u64 = 1 << (TransactionId::NUMBER_BITS - 1);

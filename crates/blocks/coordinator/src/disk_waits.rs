@@ -1,13 +1,14 @@
 //! Commits that are answered when their epoch is on disk, and how many of them share a global checkpoint.
 //!
-//! The president makes a global checkpoint as soon as it is asked (`docs/protocols/durability.md`). If each commit asked
-//! at once, a checkpoint would serve the few that were committed while the one before was made, and with many writers most
-//! of the work would be that of checkpoints: a write and a flush of the log, signals, threads that are woken. So commits
-//! gather: the coordinator asks when more than seven eighths as many wait as were answered together the last time, or when
-//! the first of them has waited for [`GATHER_MAX`]. A writer that is alone has been answered alone, and asks at once.
+//! The president makes a global checkpoint as soon as it is asked (`docs/protocols/durability.md`). If each commit
+//! asked at once, a checkpoint would serve the few that were committed while the one before was made, and with many
+//! writers most of the work would be that of checkpoints: a write and a flush of the log, signals, threads that are
+//! woken. So commits gather: the coordinator asks when more than seven eighths as many wait as were answered together
+//! the last time, or when the first of them has waited for [`GATHER_MAX`]. A writer that is alone has been answered
+//! alone, and asks at once.
 //!
-//! So groups of many writers grow to some eight times as many as come along between the request and the end of the epoch.
-//! They do not grow to all writers, so that some work while others wait.
+//! So groups of many writers grow to some eight times as many as come along between the request and the end of the
+//! epoch. They do not grow to all writers, so that some work while others wait.
 
 use crate::Coordinator;
 use alloc::vec::Vec;

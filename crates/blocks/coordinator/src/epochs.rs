@@ -7,9 +7,10 @@
 //! committed and logged it.
 //!
 //! The coordinator reports each closed epoch to the president, which needs these reports for a global checkpoint
-//! (`docs/protocols/durability.md`). It may have to use an epoch above those that it was given: that of a commit that its
-//! transaction follows, or that its API node says to have seen. It adopts that epoch and reports it, so that the president
-//! goes on above it; else everything in it would wait for a global checkpoint until the president had counted so far.
+//! (`docs/protocols/durability.md`). It may have to use an epoch above those that it was given: that of a commit that
+//! its transaction follows, or that its API node says to have seen. It adopts that epoch and reports it, so that the
+//! president goes on above it; else everything in it would wait for a global checkpoint until the president had counted
+//! so far.
 
 use crate::Coordinator;
 use crate::disk_waits::president;
@@ -69,8 +70,8 @@ impl Epochs {
         }
     }
 
-    /// A transaction that has entered this epoch is committed, or will not commit in it after all. Returns whether that may
-    /// have closed an epoch.
+    /// A transaction that has entered this epoch is committed, or will not commit in it after all. Returns whether that
+    /// may have closed an epoch.
     #[inline]
     pub fn leave(&mut self, epoch: Epoch) -> bool {
         let at = self.committing.iter().rposition(|&(other, _)| other == epoch);
@@ -151,7 +152,8 @@ impl Coordinator {
         }
     }
 
-    /// Gives out a later epoch from now on, which a data manager or an API node has seen, and reports it to the president.
+    /// Gives out a later epoch from now on, which a data manager or an API node has seen, and reports it to the
+    /// president.
     #[cold]
     pub(crate) fn adopt_epoch(&mut self, cx: &mut Context<'_>, epoch: Epoch) {
         cx.mark("coordinator adopts an epoch before it is announced to it");

@@ -95,8 +95,8 @@ impl Coordinator {
         }
     }
 
-    /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided ones
-    /// are ended without it.
+    /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided
+    /// ones are ended without it.
     pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.lazy_orders.forget_lost(change);
         let touched: Vec<Handle> = self

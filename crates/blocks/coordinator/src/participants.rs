@@ -159,8 +159,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Has a participant commit: begins at its last replica. `marker` is the number of the operation that leaves a marker, 0
-    /// for none.
+    /// Has a participant commit: begins at its last replica. `marker` is the number of the operation that leaves a
+    /// marker, 0 for none.
     pub fn commit(self, cx: &mut Context<'_>, participant: &Participant, epoch: Epoch, marker: u32) {
         let replicas = participant.replicas(cx.view());
         self.commit_at(cx, participant.owner, replicas, epoch, marker);

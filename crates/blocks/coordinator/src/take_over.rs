@@ -12,8 +12,8 @@
 //!     have reported            at every replica group
 //! ```
 //!
-//! Outcomes are kept until their API node *releases* the dead coordinator: it does so when it has nothing (more) to ask.
-//! Until the take-over is done, questions wait. Both may arrive before this thread has adopted the view from which
+//! Outcomes are kept until their API node *releases* the dead coordinator: it does so when it has nothing (more) to
+//! ask. Until the take-over is done, questions wait. Both may arrive before this thread has adopted the view from which
 //! they follow.
 
 use crate::clients::send_outcome;
@@ -447,7 +447,8 @@ impl Coordinator {
     }
 }
 
-/// Has a replica group commit its part of an inherited transaction, the primary last, or roll it back, the primary first.
+/// Has a replica group commit its part of an inherited transaction, the primary last, or roll it back, the primary
+/// first.
 fn order_end(cx: &mut Context<'_>, orders: Orders, inherited: &Inherited, group: ReplicaGroup) {
     let replicas = cx.view().owned_by(group).replicas();
     if inherited.epoch == Epoch(0) {

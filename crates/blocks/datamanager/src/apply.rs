@@ -59,8 +59,8 @@ pub enum RowEvent<'a> {
     VersionAdded,
     /// Its newest version is given up.
     VersionDropped,
-    /// Its newest version is committed in this epoch, and not in the slot yet: fixed and variable part, or none if it is
-    /// deleted.
+    /// Its newest version is committed in this epoch, and not in the slot yet: fixed and variable part, or none if it
+    /// is deleted.
     Committed(Epoch, Option<(&'a [u8], &'a [u8])>),
     /// What was `Committed` is in the slot now, or the slot is free.
     Shown,
@@ -325,8 +325,8 @@ impl<L: RowListener> Store<L> {
         fragment.key_hash(pages, chunks, place.row)
     }
 
-    /// Removes a row that has one version, and a key with this hash: a pending one, or a committed one that is deleted in
-    /// an epoch.
+    /// Removes a row that has one version, and a key with this hash: a pending one, or a committed one that is deleted
+    /// in an epoch.
     pub fn remove(&mut self, versions: &Versions, place: RowPlace, hash: KeyHash, epoch: Option<Epoch>) {
         self.notify_before(place);
         if let Some(mut entries) = self.entries(versions, place.table, place.partition) {

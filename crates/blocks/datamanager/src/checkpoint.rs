@@ -7,16 +7,17 @@
 //!              given up
 //! ```
 //! The scan goes page by page while operations go on, in slices and within a quota. What it writes of a row is the
-//! committed version at the moment when it is there, also at a backup that does not show it yet. Changes that are logged
-//! from the beginning of the scan on are replayed on top, so it does not matter which of them the scan has met.
+//! committed version at the moment when it is there, also at a backup that does not show it yet. Changes that are
+//! logged from the beginning of the scan on are replayed on top, so it does not matter which of them the scan has met.
 //!
-//! A file contains all pages, or those that have changed since the file before, on which it builds then. A page counts as
-//! changed from its first change after it was visited; the mark is taken when it is visited.
+//! A file contains all pages, or those that have changed since the file before, on which it builds then. A page counts
+//! as changed from its first change after it was visited; the mark is taken when it is visited.
 //!
-//! The trailer has the newest epoch of *any* change here until the scan ended. It may be that of a delete, or of a table
-//! that was dropped, which leaves nothing in the file that would show it. When any restart restores that epoch, the file
-//! is usable: files that it does not build on are removed, and the log may forget batches before the first one that the
-//! file does not contain. Epochs of commits that have changed nothing don't count: they need no end record in the log.
+//! The trailer has the newest epoch of *any* change here until the scan ended. It may be that of a delete, or of a
+//! table that was dropped, which leaves nothing in the file that would show it. When any restart restores that epoch,
+//! the file is usable: files that it does not build on are removed, and the log may forget batches before the first one
+//! that the file does not contain. Epochs of commits that have changed nothing don't count: they need no end record in
+//! the log.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -36,8 +37,8 @@ use vinga_wire::file::{FileErrorKind, FileRefuse};
 use vinga_wire::redo::BatchBody;
 use vinga_wire::{Frame, SignalNumber, U32, U64};
 
-/// Bytes that are on their way to the disk, at most; then the scan waits. So two blocks are under way: with more, a fast
-/// disk's io threads take a fifth more of the disk, but also the CPU time of those who wait for answers.
+/// Bytes that are on their way to the disk, at most; then the scan waits. So two blocks are under way: with more, a
+/// fast disk's io threads take a fifth more of the disk, but also the CPU time of those who wait for answers.
 const ON_THE_WAY_MAX: u64 = 1 << 18;
 /// Files that build on each other, at most.
 const CHAIN_MAX: usize = 8;
@@ -152,8 +153,8 @@ impl Task {
         }
     }
 
-    /// As a token of a task of the checkpoint with this number. Another one may be under way when it is answered: what is
-    /// left to do for one that was given up is answered, too.
+    /// As a token of a task of the checkpoint with this number. Another one may be under way when it is answered: what
+    /// is left to do for one that was given up is answered, too.
     fn token_of(self, checkpoint: u64) -> u64 {
         self.token() | checkpoint << 40
     }

@@ -16,8 +16,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Whether what an API node has sent is carried out: it is admitted, and `within` is none or a transaction of it. If
-    /// not, it is closed, or is so already: then the request had been read before, and nobody waits for an answer.
+    /// Whether what an API node has sent is carried out: it is admitted, and `within` is none or a transaction of it.
+    /// If not, it is closed, or is so already: then the request had been read before, and nobody waits for an answer.
     pub(crate) fn may_ask(&self, cx: &mut Context<'_>, frame: &Frame<'_>, within: TransactionId) -> bool {
         let api = frame.sender().node();
         if !self.admitted.has(api) {
@@ -31,8 +31,8 @@ impl DataManager {
         true
     }
 
-    /// The API node's connections are closed: nobody waits for its scans any more, and none is opened until it is admitted
-    /// again.
+    /// The API node's connections are closed: nobody waits for its scans any more, and none is opened until it is
+    /// admitted again.
     pub(crate) fn on_api_connection_closed_order(
         &mut self,
         cx: &mut Context<'_>,

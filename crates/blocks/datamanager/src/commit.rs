@@ -41,8 +41,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Shows the new versions and lets the locks go. What a successor of the coordinator may need to know stays until the
-    /// transaction is complete; nothing stays where coordinators have no successors.
+    /// Shows the new versions and lets the locks go. What a successor of the coordinator may need to know stays until
+    /// the transaction is complete; nothing stays where coordinators have no successors.
     pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
         let has_successors = cx.view().is_replicated();

@@ -182,8 +182,8 @@ impl DataManager {
         }
     }
 
-    /// Refuses an operation whose transaction has the id of another coordinator's, as an API node can name any of its ids
-    /// to any coordinator.
+    /// Refuses an operation whose transaction has the id of another coordinator's, as an API node can name any of its
+    /// ids to any coordinator.
     pub(crate) fn check_coordinator(&self, known: Handle, actor: &Actor) -> Result<(), ErrorCode> {
         match self.versions.transactions[known].actor.has_same_coordinator(actor) {
             true => Ok(()),
@@ -505,8 +505,8 @@ impl DataManager {
         }
     }
 
-    /// Reserves room in the log for the change that an operation is going to make. What is reserved is given back with the
-    /// operation.
+    /// Reserves room in the log for the change that an operation is going to make. What is reserved is given back with
+    /// the operation.
     pub(crate) fn reserve(&mut self, handle: Handle, image_bytes: usize) -> Result<(), ErrorCode> {
         let record = &mut self.versions.operations[handle];
         let is_logged = self.store.tables.current(record.table).is_logged;

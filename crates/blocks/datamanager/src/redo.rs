@@ -1,15 +1,15 @@
 //! The data manager's part of the redo log: what it has to log, and how much it may.
 //!
-//! Committed changes of logged tables are gathered as records (whole after-images, so that replaying them means "make it
-//! so") and sent to the log stream of this thread once a turn, as a batch. Batches are numbered; the number goes on over
-//! restarts, so that a checkpoint can name the first batch that it does not contain.
+//! Committed changes of logged tables are gathered as records (whole after-images, so that replaying them means "make
+//! it so") and sent to the log stream of this thread once a turn, as a batch. Batches are numbered; the number goes on
+//! over restarts, so that a checkpoint can name the first batch that it does not contain.
 //!
 //! A change must never fail at its commit for want of room in the log. So the log gives *credit*: a data manager
 //! *reserves* the room of a record when it prepares the change, and refuses the change, before anything is done, if it
 //! has not enough. An operation gives its reservation back when it ends, whichever way; what was logged stays taken.
 //! Credit is asked for when less than half of the usual amount is left, or when a change was refused. How much is given
-//! out altogether is the log's business, which knows how full it is; if it gives less than the usual amount, it gives the
-//! rest by itself as soon as it has room.
+//! out altogether is the log's business, which knows how full it is; if it gives less than the usual amount, it gives
+//! the rest by itself as soon as it has room.
 
 use crate::DataManager;
 use crate::apply::{RowEvent, RowListener, Rows};
@@ -44,8 +44,8 @@ pub struct RedoLog {
     has_asked: bool,
     /// A change was refused since.
     has_refused: bool,
-    /// The newest epoch of any change that is logged, or of a table that has gone: commits that have changed nothing don't
-    /// count, as no restart goes back to one.
+    /// The newest epoch of any change that is logged, or of a table that has gone: commits that have changed nothing
+    /// don't count, as no restart goes back to one.
     newest: Epoch,
     /// What a backup notes, while one is being made.
     notes: Option<Box<ChangeNotes>>,
@@ -69,8 +69,8 @@ impl RedoLog {
         }
     }
 
-    /// Reserves the room of a record with an image of this length, for a table that is logged or not. Returns how much was
-    /// reserved, which the caller gives back by [`RedoLog::release`].
+    /// Reserves the room of a record with an image of this length, for a table that is logged or not. Returns how much
+    /// was reserved, which the caller gives back by [`RedoLog::release`].
     ///
     /// # Errors
     /// There is no room now.

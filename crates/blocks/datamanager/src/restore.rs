@@ -1,21 +1,21 @@
 //! A data manager's part in the start: its rows come from a checkpoint, then from the log.
 //!
-//! 1. `LoadCheckpoint`: the newest checkpoint is tried first. It counts if it is whole, and if nothing in it is newer than
-//!    the restore point; that is only known at its end, so what was loaded of one that does not count is removed again.
-//!    A checkpoint that builds on earlier files is loaded from the newest to the oldest: a page is taken from the newest
-//!    file that has it.
-//! 2. `RedoReplayRequest`: each record says what its row is after the change. Records beyond the last epoch that counts are
-//!    dead.
+//! 1. `LoadCheckpoint`: the newest checkpoint is tried first. It counts if it is whole, and if nothing in it is newer
+//!    than the restore point; that is only known at its end, so what was loaded of one that does not count is removed
+//!    again. A checkpoint that builds on earlier files is loaded from the newest to the oldest: a page is taken from
+//!    the newest file that has it.
+//! 2. `RedoReplayRequest`: each record says what its row is after the change. Records beyond the last epoch that counts
+//!    are dead.
 //! 3. `EndRestore`: ordered indexes are built; no key may have two rows now.
 //!
-//! Until the replay has ended two rows may have the same key: a row that was deleted and inserted again elsewhere, while
-//! the scan was between the two places. The hash index finds a row by its place, too, so this does no harm.
+//! Until the replay has ended two rows may have the same key: a row that was deleted and inserted again elsewhere,
+//! while the scan was between the two places. The hash index finds a row by its place, too, so this does no harm.
 //!
 //! Rows of tables that there are not (any more), and of tables that are not logged, are skipped.
 //!
-//! All of this may take more pages than the node had in use before (`vinga_base::page_pool` has the reasons), so it takes
-//! them from those that are there for restarts, too. If even these do not suffice, the start is refused for want of memory:
-//! that says nothing against the files.
+//! All of this may take more pages than the node had in use before (`vinga_base::page_pool` has the reasons), so it
+//! takes them from those that are there for restarts, too. If even these do not suffice, the start is refused for want
+//! of memory: that says nothing against the files.
 
 use crate::DataManager;
 use crate::checkpoint::Task;

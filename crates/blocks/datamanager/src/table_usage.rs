@@ -50,8 +50,8 @@ impl DataManager {
         tables
     }
 
-    /// Bytes of the rows of tables that are logged: what a checkpoint with all pages contains, with an estimate of their
-    /// variable parts.
+    /// Bytes of the rows of tables that are logged: what a checkpoint with all pages contains, with an estimate of
+    /// their variable parts.
     pub fn logged_bytes(&self) -> u64 {
         let mut sum = TableUsage::default();
         let logged = self.store.tables.iter().filter(|(_, table)| table.is_logged && !table.is_gone);

@@ -48,8 +48,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows; `is_here` says for each of the cluster's partitions whether replicas of it are here. If its
-    /// rows are still to come, its ordered indexes are built behind them.
+    /// A table without rows; `is_here` says for each of the cluster's partitions whether replicas of it are here. If
+    /// its rows are still to come, its ordered indexes are built behind them.
     pub fn new(record: &TableRecord, is_here: impl Iterator<Item = bool>, rows: RowsOfTable) -> Self {
         let layout = RowLayout::new(&record.definition);
         let ordered = || record.definition.indexes.iter().filter(|index| index.kind == IndexKind::Ordered);

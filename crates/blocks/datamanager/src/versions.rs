@@ -95,8 +95,8 @@ impl Versions {
         }
     }
 
-    /// Adds an operation to a transaction. `None` if the pool is empty; then a transaction that has no operation is gone,
-    /// too.
+    /// Adds an operation to a transaction. `None` if the pool is empty; then a transaction that has no operation is
+    /// gone, too.
     #[inline]
     pub fn add_operation(&mut self, transaction: Handle, mut record: OperationRecord) -> Option<Handle> {
         record.next = self.transactions[transaction].operations;

@@ -279,7 +279,8 @@ fn a_flush_behind_a_failed_write_makes_no_checkpoint() {
     assert_eq!(node.trimmed, 1, "nobody knows what is on disk");
 }
 
-/// The disk is full in the middle of a checkpoint, and the next one begins before the last task of this one is answered.
+/// The disk is full in the middle of a checkpoint, and the next one begins before the last task of this one is
+/// answered.
 #[test]
 fn answers_for_a_checkpoint_that_was_given_up_mean_nothing_for_the_next() {
     let mut node = Node::new(table(false));

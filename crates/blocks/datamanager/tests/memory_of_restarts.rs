@@ -1,4 +1,5 @@
-//! A restart with as much memory as before: it may need more for a moment, and must never go on with less than all rows.
+//! A restart with as much memory as before: it may need more for a moment, and must never go on with less than all
+//! rows.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -54,8 +55,8 @@ fn half_long(memory: (u32, u32)) -> Node {
     node
 }
 
-/// Long values move from rows that the scan has passed to rows that it has not, in the same memory: the checkpoint has them
-/// twice.
+/// Long values move from rows that the scan has passed to rows that it has not, in the same memory: the checkpoint has
+/// them twice.
 #[test]
 fn a_checkpoint_that_has_met_the_same_memory_twice_can_be_loaded() {
     let (needed, _) = half_long(MUCH).harness.block().pages();

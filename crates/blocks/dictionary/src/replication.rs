@@ -1,9 +1,9 @@
 //! The dictionaries of the other data nodes: they have the definitions of the president's, and know what it is doing.
 //!
-//! Before anything is done for a change all others have noted it (`Note`), and before it is published all know that it is
-//! decided (`Decide`): they list the new definitions before the president does. At the end they are sent `End`. So if the
-//! president fails, and any dictionary knows the change as decided, somebody may have used the new definitions, and the
-//! change is finished; if none does, nobody has, and it is undone (`succession`).
+//! Before anything is done for a change all others have noted it (`Note`), and before it is published all know that it
+//! is decided (`Decide`): they list the new definitions before the president does. At the end they are sent `End`. So
+//! if the president fails, and any dictionary knows the change as decided, somebody may have used the new definitions,
+//! and the change is finished; if none does, nobody has, and it is undone (`succession`).
 //!
 //! Ids and versions that a change takes are noted with it: no other change gets them, whoever is president.
 

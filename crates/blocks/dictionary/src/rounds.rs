@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   (Note) ─▶ Prepare ─▶ Switch ─▶ Build ─▶ Fence ─▶ (Record) ─▶ (Decide) ══decision══▶ Publish ─▶ Complete
-//!      │ somebody refuses, or the requester goes              │          ─▶ Remove ─▶ (Durability) ─▶ Events ─▶ (answer)
+//!      │ somebody refuses, or the requester goes              │    ─▶ Remove ─▶ (Durability) ─▶ Events ─▶ (answer)
 //!      └──────────────┬───────────────────────────────────────┘
 //!                     ▼
 //!                  Restore ─▶ Forget ─▶ Discard ─▶ (refused)

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   append:   Allocate ─▶ (the caller goes on or gives up) ─▶ Write, Flush ─▶ appended
-//!   rewrite:  Remove what is left of an earlier attempt, Allocate ─▶ Write…, Flush ─▶ rewritten ─▶ Remove the older file
+//!   rewrite:  Remove what is left of an earlier attempt, Allocate ─▶ Write…, Flush ─▶ rewritten
+//!             ─▶ Remove the older file
 //! ```
 //! Only `Allocate` may find the disk full: nothing was written then. A failed write or flush stops the node.
 

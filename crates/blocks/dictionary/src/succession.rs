@@ -1,8 +1,8 @@
 //! A new president goes on with what its predecessor's dictionary was doing.
 //!
 //! It asks the dictionaries of all other members what they know (`SchemaStateRequest`). Changes are numbered, one is
-//! carried out at a time, and each is noted by all before anything is done for it (`replication`). So of the newest change
-//! that anybody knows, with number n:
+//! carried out at a time, and each is noted by all before anything is done for it (`replication`). So of the newest
+//! change that anybody knows, with number n:
 //!
 //! - this dictionary has noted it, and anybody knows that it is decided: it is finished, beginning with `Decide`;
 //! - this dictionary has noted it, and nobody knows that: it is undone, beginning with `Restore`;
@@ -16,8 +16,8 @@
 //! The requester is not answered: it has lost the node that it asked, and knows that the outcome is unknown.
 //!
 //! Write fences are among the definitions. Those whose owners' connections were closed are lifted, and all coordinators
-//! receive which there are: the predecessor may have lifted one at some of them only, and in some dictionaries only. The
-//! other dictionaries receive it, too.
+//! receive which there are: the predecessor may have lifted one at some of them only, and in some dictionaries only.
+//! The other dictionaries receive it, too.
 
 use crate::Dictionary;
 use crate::plan::Refused;

@@ -1,9 +1,9 @@
 //! Random interleavings: API nodes ask and die, blocks answer late or refuse, a data node fails, subscribers are late.
 //! A table is never half made: what can be described everybody accepts, what a requester was answered is the only thing
 //! that anybody accepts, and at rest everybody has exactly what the dictionary has. No lock and no write fence outlives
-//! its owner. All of it with and without a disk: with one, a restart has exactly what the dictionary had. The dictionary
-//! of the second data node is a real one, too: at rest it has the same definitions. Without a disk the first node may
-//! fail at any time, and the second one leads from then on.
+//! its owner. All of it with and without a disk: with one, a restart has exactly what the dictionary had. The
+//! dictionary of the second data node is a real one, too: at rest it has the same definitions. Without a disk the first
+//! node may fail at any time, and the second one leads from then on.
 
 mod common;
 #[allow(dead_code, reason = "the files and a restart are all that is used")]

@@ -16,8 +16,9 @@
 //!
 //! Nothing is written for epochs without changes: they are durable as soon as they are closed. A restart goes back to
 //! the newest end record all the same, so whoever has changed definitions in an epoch asks for an end record
-//! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one. For the same reason data managers
-//! learn of end records only: a checkpoint that counts up to an epoch without one would not count after a restart.
+//! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one. For the same reason data
+//! managers learn of end records only: a checkpoint that counts up to an epoch without one would not count after a
+//! restart.
 
 use crate::Distribution;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -113,8 +114,8 @@ impl Distribution {
         Some(())
     }
 
-    /// A data manager wants to know when everything up to an epoch is committed at all replicas. It asks for one epoch at
-    /// a time.
+    /// A data manager wants to know when everything up to an epoch is committed at all replicas. It asks for one epoch
+    /// at a time.
     pub(crate) fn on_epoch_closed_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (request, _) = frame.head::<EpochBody>()?;
         let (sender, epoch) = (frame.sender(), request.epoch());
@@ -222,8 +223,8 @@ impl Distribution {
         Some(())
     }
 
-    /// The newest epoch that all coordinators have closed; 0 as long as some are being taken over, whose transactions may
-    /// be committed in any epoch that was open when they failed.
+    /// The newest epoch that all coordinators have closed; 0 as long as some are being taken over, whose transactions
+    /// may be committed in any epoch that was open when they failed.
     fn closed(&self, cx: &Context<'_>) -> Epoch {
         if !self.take_overs.is_empty() && !cx.has_bug(InjectedBug::EpochClosesBeforeTakeOver) {
             return Epoch(0);

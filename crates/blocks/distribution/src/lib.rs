@@ -7,8 +7,8 @@
 //! the other nodes follow, so that the next president goes on from the highest epoch that it has received. A
 //! coordinator that has not received it yet gives out the older epoch a little longer, which does no harm: an epoch
 //! only has to be at least that of everything that a transaction saw, and answers carry that. A coordinator that has to
-//! use a later epoch reports it (`EpochClaimReport`), and the president goes on above it. Such a report may be the first
-//! that the president learns of an epoch which a client has invented elsewhere, so nobody is blamed for it here.
+//! use a later epoch reports it (`EpochClaimReport`), and the president goes on above it. Such a report may be the
+//! first that the president learns of an epoch which a client has invented elsewhere, so nobody is blamed for it here.
 //!
 //! **Global checkpoints** are described in `global_checkpoint`.
 #![no_std]
@@ -193,8 +193,8 @@ impl Distribution {
         Some(())
     }
 
-    /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, lifecycles, the distributions of
-    /// the other nodes.
+    /// Sends the epoch to everybody who uses it: coordinators, memberships, dictionaries, lifecycles, the distributions
+    /// of the other nodes.
     fn announce(&self, cx: &mut Context<'_>) {
         if !Self::is_president(cx) {
             return;

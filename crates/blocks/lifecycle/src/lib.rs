@@ -2,7 +2,8 @@
 //!
 //! A node without a disk has nothing to restore: it is started at once. One with files goes through the phases of
 //! `docs/protocols/durability.md`; in each of them all blocks that take part are asked, and only when all have answered
-//! does the next one begin. A block that can't do its part with these files refuses, and the node stops with the reason.
+//! does the next one begin. A block that can't do its part with these files refuses, and the node stops with the
+//! reason.
 //!
 //! ```text
 //!   initial start:   MakeFiles ─▶ (system file) ─▶ OpenLog ─▶ Begin ─▶ started
@@ -66,12 +67,12 @@ pub struct Disk {
     pub time_of_day: u64,
 }
 
-/// Epochs that are reserved at a time: the shortest ones there are use up half of them in two hours, so that nobody waits
-/// until the disk allows more, and 48 bits last for some ten million starts.
+/// Epochs that are reserved at a time: the shortest ones there are use up half of them in two hours, so that nobody
+/// waits until the disk allows more, and 48 bits last for some ten million starts.
 pub const EPOCH_RESERVE: u64 = 1 << 24;
 
-/// Earlier incarnations of the cluster that the system file lists: a node with files of one before them has another future
-/// for all that is known.
+/// Earlier incarnations of the cluster that the system file lists: a node with files of one before them has another
+/// future for all that is known.
 const EARLIER_MAX: usize = 4096;
 
 /// The lifecycle block.
@@ -163,7 +164,8 @@ impl Lifecycle {
         self.phase
     }
 
-    /// The restore point: the epoch up to which everything was restored. 0 before it is known, and if there was nothing.
+    /// The restore point: the epoch up to which everything was restored. 0 before it is known, and if there was
+    /// nothing.
     pub fn restored(&self) -> Epoch {
         self.restored
     }

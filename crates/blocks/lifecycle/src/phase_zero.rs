@@ -1,7 +1,7 @@
 //! Phase 0 of a start, before any thread runs: whose files these are, and what the start begins from.
 //!
-//! The driver reads the two copies of the system file and lists the others. Nothing of a node's files is touched before it
-//! is certain that they are this node's, of this cluster, and that the configuration fits them.
+//! The driver reads the two copies of the system file and lists the others. Nothing of a node's files is touched before
+//! it is certain that they are this node's, of this cluster, and that the configuration fits them.
 
 use crate::{Disk, EPOCH_RESERVE};
 use alloc::string::String;

@@ -1,11 +1,11 @@
 //! The stop of a node in order: everything that was committed is brought to disk before the node ends.
 //!
-//! The driver asks for it when no client can send anything any more and the threads have done what was sent before. What
-//! is committed by then is in the present epoch at the latest, and the present epoch gets an end record. That is done twice:
-//! a transaction that was being committed when the first round began may have got the next epoch.
+//! The driver asks for it when no client can send anything any more and the threads have done what was sent before.
+//! What is committed by then is in the present epoch at the latest, and the present epoch gets an end record. That is
+//! done twice: a transaction that was being committed when the first round began may have got the next epoch.
 //!
-//! Then the system file notes that the node has stopped in order. A node that is killed instead loses what was committed
-//! since the last global checkpoint, and nothing else.
+//! Then the system file notes that the node has stopped in order. A node that is killed instead loses what was
+//! committed since the last global checkpoint, and nothing else.
 
 use crate::{Lifecycle, Phase};
 use vinga_base::Epoch;

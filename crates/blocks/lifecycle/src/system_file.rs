@@ -1,17 +1,17 @@
 //! The system file of a node while it runs: what it says, and which copy is written next.
 //!
-//! It is written alternately into two files, so that one of them is whole whatever happens. When an incarnation begins both
-//! are written, and flushed, before anything relies on it: from then on one copy alone is enough.
+//! It is written alternately into two files, so that one of them is whole whatever happens. When an incarnation begins
+//! both are written, and flushed, before anything relies on it: from then on one copy alone is enough.
 //!
 //! A copy gets its room on the disk with the first write of this process, and when it grows by a sector. All other
 //! writes go into that room, and the file system has nothing to note of them: the flush of the log would have to wait
 //! for the file system's journal.
 //!
-//! Epochs are reserved in both copies before the first of them is given out: a copy that is damaged later must not take the
-//! reservation with it.
+//! Epochs are reserved in both copies before the first of them is given out: a copy that is damaged later must not take
+//! the reservation with it.
 //!
-//! Which epoch is durable is written now and then only ([`DURABLE_NOTE_INTERVAL`]): the log says it, too, and a disk that
-//! flushes the system file lets the log wait, whose flush commits wait for.
+//! Which epoch is durable is written now and then only ([`DURABLE_NOTE_INTERVAL`]): the log says it, too, and a disk
+//! that flushes the system file lets the log wait, whose flush commits wait for.
 
 use crate::Disk;
 use alloc::collections::VecDeque;
@@ -168,8 +168,8 @@ impl SystemFile {
         self.write_if_changed(cx);
     }
 
-    /// Epochs up to this one may be given out: both copies say so, and a restart begins above it, also if one of them is
-    /// damaged then.
+    /// Epochs up to this one may be given out: both copies say so, and a restart begins above it, also if one of them
+    /// is damaged then.
     pub fn epoch_limit(&self) -> Epoch {
         let [first, second] = self.limits_on_disk;
         first.min(second)

@@ -12,7 +12,8 @@ use vinga_wire::membership::ApiAdmissionRequest;
 pub struct Session {
     /// Which one: greater than that of any earlier session with this id.
     pub incarnation: Incarnation,
-    /// What its greeting asked for. Of two starts of a process the later asks for a greater one, whatever the first one got.
+    /// What its greeting asked for. Of two starts of a process the later asks for a greater one, whatever the first one
+    /// got.
     pub requested: Incarnation,
     /// What its further connections must know. Never 0.
     pub ticket: u64,
@@ -41,8 +42,8 @@ impl Candidate {
         is_same && self.request.ticket == session.ticket
     }
 
-    /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost of an
-    /// earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
+    /// Whether the session has lost connections to one of these data nodes, which don't know it yet. What it has lost
+    /// of an earlier admission is closed everywhere: its API node has not learned of the present one when it greeted.
     pub fn comes_back(&self, session: &Session, hosts: &BTreeSet<Address>) -> bool {
         let has_lost = hosts.iter().any(|host| self.request.lost.contains(&host.node().0));
         has_lost && self.request.admission == session.admission
@@ -235,13 +236,13 @@ impl ApiNodes {
     }
 
     /// The incarnation of a session that begins with this id: that after the one before, whatever it asks for. Ids of
-    /// transactions have its low 16 bits, and replicas may have records of an earlier session's transactions still when all
-    /// else of it is forgotten. So these bits come again after 65,535 other sessions of this id, each of which all blocks
-    /// have forgotten; if clients chose, they could come again at once.
+    /// transactions have its low 16 bits, and replicas may have records of an earlier session's transactions still when
+    /// all else of it is forgotten. So these bits come again after 65,535 other sessions of this id, each of which all
+    /// blocks have forgotten; if clients chose, they could come again at once.
     ///
-    /// The first one gets what it asks for, which is its clock's: so the sessions before a restart of the cluster have had
-    /// others, if not very many of them came one after the other. Without the highest bit, so that there are enough above
-    /// it. `None` when these are used up.
+    /// The first one gets what it asks for, which is its clock's: so the sessions before a restart of the cluster have
+    /// had others, if not very many of them came one after the other. Without the highest bit, so that there are enough
+    /// above it. `None` when these are used up.
     pub fn next_incarnation(&mut self, id: NodeId, requested: Incarnation) -> Option<Incarnation> {
         let at = self.index(id).expect("it is the id of an API node");
         let newest = &mut self.newest[at];

@@ -1,5 +1,5 @@
-//! The registrar: the way down from *Connected*: connections are closed, blocks end what can't go on, the grace time runs,
-//! the session is declared failed and forgotten.
+//! The registrar: the way down from *Connected*: connections are closed, blocks end what can't go on, the grace time
+//! runs, the session is declared failed and forgotten.
 
 use crate::api_nodes::{Candidate, Next, Session, State};
 use crate::{Membership, Timer};
@@ -117,8 +117,8 @@ impl Membership {
         }
     }
 
-    /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on; except through drivers
-    /// that are late. What still comes through these is not carried out any more.
+    /// From *Disconnecting*: nothing more comes from the API node, and what has come was passed on; except through
+    /// drivers that are late. What still comes through these is not carried out any more.
     pub(crate) fn enter_closing(&mut self, cx: &mut Context<'_>, api: NodeId) {
         let State::Disconnecting { session, next, .. } = self.api_nodes.take(api) else {
             unreachable!("connections are closed before blocks are notified")

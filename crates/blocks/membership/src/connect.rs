@@ -34,9 +34,9 @@ impl Membership {
         Some(())
     }
 
-    /// A greeting for which an earlier registrar has begun a session goes on with that one, since nobody has been confirmed.
-    /// Gives it back if there is none. (Its host asks before it says what it knows; so no such session is further than
-    /// *Closing*, and nobody else waits for its id.)
+    /// A greeting for which an earlier registrar has begun a session goes on with that one, since nobody has been
+    /// confirmed. Gives it back if there is none. (Its host asks before it says what it knows; so no such session is
+    /// further than *Closing*, and nobody else waits for its id.)
     fn resume_session(&mut self, cx: &mut Context<'_>, candidate: Candidate) -> Option<Candidate> {
         let Some(api) = self.api_nodes.with_ticket(candidate.request.ticket) else { return Some(candidate) };
         match self.api_nodes.get_mut(api).expect("it is the id of an API node") {
@@ -171,8 +171,8 @@ impl Membership {
     }
 
     /// Notifies the blocks that a session is admitted, for the first time or again; these connections of it, one at
-    /// least, are confirmed when all blocks have confirmed. Requests may come to a block by way of any thread, so that an
-    /// order which is only on its way could be overtaken.
+    /// least, are confirmed when all blocks have confirmed. Requests may come to a block by way of any thread, so that
+    /// an order which is only on its way could be overtaken.
     fn enter_admitting(
         &mut self,
         cx: &mut Context<'_>,
@@ -271,10 +271,10 @@ impl Next {
     }
 }
 
-/// Of the connections of a session that wait at a data node, there is one of each index: a later one takes its place. An
-/// API node opens connection 0 to a data node first, and the others when that one is confirmed; so of connections that wait
-/// while connection 0 does, it has given up all others, which came before by another thread or come late. If these were
-/// confirmed, they would be found broken, and the session closed by that as soon as it is back.
+/// Of the connections of a session that wait at a data node, there is one of each index: a later one takes its place.
+/// An API node opens connection 0 to a data node first, and the others when that one is confirmed; so of connections
+/// that wait while connection 0 does, it has given up all others, which came before by another thread or come late. If
+/// these were confirmed, they would be found broken, and the session closed by that as soon as it is back.
 ///
 /// This says whether a connection takes the place of one that waits.
 pub(crate) fn takes_place(later: u16, earlier: u16) -> bool {

@@ -1,8 +1,8 @@
 //! API nodes that fall silent.
 //!
-//! Each sends a heartbeat every `HeartbeatIntervalDbApi` to each data node that it is connected to; four periods without
-//! one close it. A node that was itself not running for a while suspects nobody for that time: the heartbeats may lie
-//! unread in its sockets.
+//! Each sends a heartbeat every `HeartbeatIntervalDbApi` to each data node that it is connected to; four periods
+//! without one close it. A node that was itself not running for a while suspects nobody for that time: the heartbeats
+//! may lie unread in its sockets.
 
 use crate::closing::close_order;
 use crate::host::Closing;

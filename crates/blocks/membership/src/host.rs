@@ -5,10 +5,11 @@
 //! these breaks, the drivers of this node close all of them; when the last has reported, nothing more can arrive here
 //! from the session, and the registrar receives `ApiConnectionsClosedReport`.
 //!
-//! From the first broken connection to that report (and to those of late drivers) greetings of the session are held back:
-//! the registrar does not know yet that the session is being closed, and would confirm them. Those that it had received
-//! before get other numbers, so that its answers count for nothing. Behind the report all of them are sent. So each
-//! greeting is answered once, and a session that comes back is not admitted before everything that it has sent is finished.
+//! From the first broken connection to that report (and to those of late drivers) greetings of the session are held
+//! back: the registrar does not know yet that the session is being closed, and would confirm them. Those that it had
+//! received before get other numbers, so that its answers count for nothing. Behind the report all of them are sent. So
+//! each greeting is answered once, and a session that comes back is not admitted before everything that it has sent is
+//! finished.
 
 use crate::Membership;
 use crate::closing::close_order;
@@ -126,8 +127,8 @@ impl Host {
         late.map(|served| served.drivers.clone()).unwrap_or_default()
     }
 
-    /// Whether the connections of an API node to this data node are open, or only late drivers have some; `None` if there
-    /// are none.
+    /// Whether the connections of an API node to this data node are open, or only late drivers have some; `None` if
+    /// there are none.
     pub fn has_open_connections(&self, api: NodeId) -> Option<bool> {
         self.served.get(&api).map(|served| served.closing != Closing::WithoutLate)
     }
@@ -147,8 +148,8 @@ fn registrar(cx: &Context<'_>) -> Address {
     Address::new(president, BlockNumber::Membership, 0)
 }
 
-/// A ticket for a new session. It has the node's id, so that no two hosts draw the same one, whatever their random numbers
-/// begin with.
+/// A ticket for a new session. It has the node's id, so that no two hosts draw the same one, whatever their random
+/// numbers begin with.
 fn draw_ticket(cx: &mut Context<'_>) -> u64 {
     let own = cx.own().node();
     cx.random().u64(..) << 8 | u64::from(own.0)
@@ -313,8 +314,8 @@ impl Membership {
         Some(())
     }
 
-    /// Orders every driver of this node to close what it has of this API node. (Some may not have received the confirm of
-    /// their connection yet.)
+    /// Orders every driver of this node to close what it has of this API node. (Some may not have received the confirm
+    /// of their connection yet.)
     fn close_connections(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) {
         let api = NodeId(order.api);
         let served = self.host.connected(api).expect("what is closed once is connected");
@@ -334,8 +335,8 @@ impl Membership {
         self.ask_again_about(cx, api, incarnation);
     }
 
-    /// A block, a driver or the registrar wants the connections of an API node closed. The report about that is to come,
-    /// unless this returns false: there are none, or none but those of late drivers.
+    /// A block, a driver or the registrar wants the connections of an API node closed. The report about that is to
+    /// come, unless this returns false: there are none, or none but those of late drivers.
     pub(crate) fn close_api_node(&mut self, cx: &mut Context<'_>, order: &CloseConnectionOrder) -> bool {
         match self.host.served.get(&NodeId(order.api)).map(|served| served.closing) {
             None | Some(Closing::WithoutLate) => return false,

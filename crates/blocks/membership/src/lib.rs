@@ -6,22 +6,22 @@
 //!
 //! ```text
 //!          admitted             a connection broke, or four silent heartbeat periods
-//!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   all its connections are being closed
+//!   Free ───────────▶ Connected ──────────────────────────────▶ Disconnecting   its connections are closed
 //!    ▲                    ▲                                            │ every data node has reported
 //!    │                    │                                            ▼
-//!    │                    │ the same session was waiting               Closing     blocks end what can't go on without it
-//!    │                    ├────────────────────────────────────────────┤ every block has confirmed
-//!    │                    │ the same session comes back                   ▼
+//!    │                    │ the same session was waiting               Closing   blocks end what can't go on
+//!    │                    ├────────────────────────────────────────────┤ without it; all have confirmed
+//!    │                    │ the same session comes back                ▼
 //!    │                    └──────────────────────────────────────── Closed      the grace time runs
 //!    │ every block has confirmed                                       │ it is over, or a newer session wants the id,
 //!    └───────────────────────── Failing ◀──────────────────────────────┘ or it has disconnected
 //! ```
-//! This is what the *registrar* knows, the membership of the president: `api_nodes` is its table of ids, `connect` decides
-//! who may connect, `closing` holds the way down from *Connected*. Each membership is the *host* of the connections to its
-//! own node: `host` asks the registrar on behalf of the drivers and closes what is to be closed, `sessions` notifies the
-//! blocks of its node of each session's stage, `heartbeat` notices silence. The two parts only exchange signals, also where
-//! they are one block. The signals are described in `vinga_wire::membership`, the protocol in
-//! `docs/protocols/membership.md`.
+//! This is what the *registrar* knows, the membership of the president: `api_nodes` is its table of ids, `connect`
+//! decides who may connect, `closing` holds the way down from *Connected*. Each membership is the *host* of the
+//! connections to its own node: `host` asks the registrar on behalf of the drivers and closes what is to be closed,
+//! `sessions` notifies the blocks of its node of each session's stage, `heartbeat` notices silence. The two parts only
+//! exchange signals, also where they are one block. The signals are described in `vinga_wire::membership`, the protocol
+//! in `docs/protocols/membership.md`.
 //!
 //! Nobody waits for ever: data nodes that fail are no longer waited for, nor are drivers that don't report within a
 //! heartbeat period; blocks of live nodes answer because they end every transaction by themselves.

@@ -27,8 +27,8 @@ struct Record {
     has_closed: bool,
     /// What the next registrar asks for before that.
     next: Option<(ApiSessionRequest, Address)>,
-    /// A block of this node, which has no connection of it, wants it closed. Kept until that is done: the registrar which
-    /// has received this may fail.
+    /// A block of this node, which has no connection of it, wants it closed. Kept until that is done: the registrar
+    /// which has received this may fail.
     unwanted: Option<CloseSessionOrder>,
 }
 
@@ -130,8 +130,8 @@ impl Membership {
         Some(())
     }
 
-    /// Notifies the blocks of this node of a session's stage. The next registrar may ask for what was done already, or is
-    /// being done.
+    /// Notifies the blocks of this node of a session's stage. The next registrar may ask for what was done already, or
+    /// is being done.
     fn enter_stage(&mut self, cx: &mut Context<'_>, described: ApiSessionRequest, requester: Address) {
         let ApiSessionRequest { api, incarnation, stage, .. } = described;
         let is_same = |known: &ApiSessionRequest| (known.incarnation, known.stage) == (incarnation, stage);
@@ -190,8 +190,8 @@ impl Membership {
     ) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         let is_meant = |described: &ApiSessionRequest| {
-            // A coordinator knows of an incarnation what stands in transaction ids: its low 16 bits. That is enough, for
-            // each order is confirmed by all blocks before the next one about the same id is sent.
+            // A coordinator knows of an incarnation what stands in transaction ids: its low 16 bits. That is enough,
+            // for each order is confirmed by all blocks before the next one about the same id is sent.
             described.stage == stage && described.incarnation as u16 == body.incarnation.get() as u16
         };
         let api = NodeId(body.api);

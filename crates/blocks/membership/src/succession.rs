@@ -1,12 +1,12 @@
 //! The next registrar: it takes over when the president fails.
 //!
-//! Every host knows the sessions as the registrar has last described them, and which of them have connections to its own
-//! node. The next registrar asks all of them (`ApiNodesRequest`). A host receives that when it has adopted the view in
-//! which the sender is the president; from then on it sends what it has to report there, and asks once more about each
-//! greeting that was not answered. What arrives before all hosts have answered waits.
+//! Every host knows the sessions as the registrar has last described them, and which of them have connections to its
+//! own node. The next registrar asks all of them (`ApiNodesRequest`). A host receives that when it has adopted the view
+//! in which the sender is the president; from then on it sends what it has to report there, and asks once more about
+//! each greeting that was not answered. What arrives before all hosts have answered waits.
 //!
-//! The registrar asks for a session's next stage only when all hosts have confirmed the one before. So hosts that know a
-//! session differ by one stage at most, and what they know of it says how far it had come:
+//! The registrar asks for a session's next stage only when all hosts have confirmed the one before. So hosts that know
+//! a session differ by one stage at most, and what they know of it says how far it had come:
 //!
 //! | stages at hosts | what was under way | it goes on as |
 //! |---|---|---|
@@ -16,9 +16,9 @@
 //! | *admitted* at all, without connections or with closed ones; *closed* at some or all | it was being closed, or came back | *Disconnecting* or *Closing*, then *Closed*, with the whole grace time |
 //!
 //! A greeting that is asked about once more has the ticket which its host has drawn: so the session is found that the
-//! registrar before has begun for it, however far its admission had come, and goes on. What a block wants closed is asked
-//! for once more, too. A stage that a host has reached already is confirmed without the blocks. A disconnect notice may be
-//! lost with the president: that costs the grace time.
+//! registrar before has begun for it, however far its admission had come, and goes on. What a block wants closed is
+//! asked for once more, too. A stage that a host has reached already is confirmed without the blocks. A disconnect
+//! notice may be lost with the president: that costs the grace time.
 
 use crate::Membership;
 use crate::api_nodes::{Next, Session, State};

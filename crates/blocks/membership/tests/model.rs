@@ -1,5 +1,5 @@
-//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by; data
-//! nodes fail, the president too.
+//! Random interleavings: API nodes connect, break, come back and die; drivers and blocks answer late; time goes by;
+//! data nodes fail, the president too.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod cluster;

@@ -1,5 +1,5 @@
-//! Random courses that are denser than those of `model.rs`: few clients, that mostly want the same ids; six data nodes in
-//! two groups, of which up to four fail, mostly the president.
+//! Random courses that are denser than those of `model.rs`: few clients, that mostly want the same ids; six data nodes
+//! in two groups, of which up to four fail, mostly the president.
 
 #[allow(dead_code, reason = "this file needs only some of it")]
 mod cluster;

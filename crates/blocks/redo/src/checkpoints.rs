@@ -7,11 +7,12 @@
 //! ```
 //! A *round* is a checkpoint of each data manager of the stream, all at the same time (`CheckpointOrder`). When all of
 //! them are usable, the log needs nothing of what came before the round. It begins when
-//! - so much was logged since the last round began as the node is configured for, or a quarter of what the log can hold;
+//! - so much was logged since the last round began as the node is configured for, or a quarter of what the log can
+//!   hold;
 //! - or at once when a data manager got less credit than it wanted, because the log is full.
 //!
-//! It does not begin before the node is started (`NodeStartedOrder`), nor when nothing was logged since the last one: that
-//! would free nothing. What is in the log when it is opened counts as logged.
+//! It does not begin before the node is started (`NodeStartedOrder`), nor when nothing was logged since the last one:
+//! that would free nothing. What is in the log when it is opened counts as logged.
 //!
 //! One round is made at a time. Each ends: a data manager's checkpoint is usable when a global checkpoint covers it,
 //! which the next one does, and those go on when nobody commits anything (while room is short, one is asked for at
@@ -37,8 +38,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 const QUOTA_INTERVAL: Span = Span::from_millis(100);
 /// The time that a quota is for, at most: a thread that was held up does not write everything at once.
 const QUOTA_SPAN_MAX: Span = Span::from_millis(1000);
-/// The log lags when something was handed to the disk so long ago and is not written: a quarter of the usual time between
-/// global checkpoints, and a hundred times what a disk needs that is not overloaded.
+/// The log lags when something was handed to the disk so long ago and is not written: a quarter of the usual time
+/// between global checkpoints, and a hundred times what a disk needs that is not overloaded.
 const LAG_MAX: Span = Span::from_millis(500);
 /// How long a round is put off that was given up, first and at most.
 const BACKOFF_MIN: Span = Span::from_millis(1000);

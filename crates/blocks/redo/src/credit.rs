@@ -1,12 +1,12 @@
 //! How much each data manager of the stream may log: see `vinga_datamanager`'s part of the log.
 //!
-//! What is given out altogether never exceeds the room that the log has, less a margin for what belongs to nobody: heads of
-//! blocks and segments, end records, and the rests of sectors behind them.
+//! What is given out altogether never exceeds the room that the log has, less a margin for what belongs to nobody:
+//! heads of blocks and segments, end records, and the rests of sectors behind them.
 //!
-//! Each global checkpoint takes a sector of the margin, and a commit that waits for the disk brings one about, however few
-//! bytes it has logged. So credit that was given out may cost the log many times as much. When half of the margin is used
-//! up (`is_nearly_full`), data managers have to give back what they have not reserved (`RedoCreditReturnRequest`). What is
-//! left then is the room of changes that are prepared, and each of them ends once.
+//! Each global checkpoint takes a sector of the margin, and a commit that waits for the disk brings one about, however
+//! few bytes it has logged. So credit that was given out may cost the log many times as much. When half of the margin
+//! is used up (`is_nearly_full`), data managers have to give back what they have not reserved
+//! (`RedoCreditReturnRequest`). What is left then is the room of changes that are prepared, and each of them ends once.
 //!
 //! Who gets less than the usual amount need not ask again: it gets the rest as soon as there is room (`give_rest`).
 

@@ -1,10 +1,10 @@
 //! The redo log of a data node: one stream for the data managers of a thread.
 //!
-//! Data managers send their records as batches (`RedoAppendOrder`), within the credit that they were given (`credit`). The
-//! stream puts them into blocks (`writer`) in files that are used again and again (`segments`). When an epoch ends it has
-//! everything of that epoch sent, writes an end record, flushes, and confirms. At a start it finds out how far the log
-//! reaches (`scan`) and has the data managers apply it (`replay`). It decides when they make checkpoints, so that it can
-//! forget old records, and how fast (`checkpoints`, `write_speed`).
+//! Data managers send their records as batches (`RedoAppendOrder`), within the credit that they were given (`credit`).
+//! The stream puts them into blocks (`writer`) in files that are used again and again (`segments`). When an epoch ends
+//! it has everything of that epoch sent, writes an end record, flushes, and confirms. At a start it finds out how far
+//! the log reaches (`scan`) and has the data managers apply it (`replay`). It decides when they make checkpoints, so
+//! that it can forget old records, and how fast (`checkpoints`, `write_speed`).
 //!
 //! `docs/protocols/durability.md` describes the protocol, `docs/formats/redo.md` the files.
 //!

@@ -1,7 +1,7 @@
 //! Reads a stream from its files, block by block, across segments.
 //!
-//! The reader keeps some reads under way and judges what has arrived. It ends where the stream ends, and stops where its
-//! user has enough for the moment.
+//! The reader keeps some reads under way and judges what has arrived. It ends where the stream ends, and stops where
+//! its user has enough for the moment.
 
 use alloc::collections::VecDeque;
 use alloc::format;

@@ -1,7 +1,7 @@
 //! Replay: the stream's data managers apply what their checkpoints do not contain, up to the restore point.
 //!
-//! Each batch is sent to its data manager with the last epoch that counts in it: records of later ones are dead. Batches
-//! of a data manager are consecutive; a gap means that a part of the log, or a checkpoint, is missing.
+//! Each batch is sent to its data manager with the last epoch that counts in it: records of later ones are dead.
+//! Batches of a data manager are consecutive; a gap means that a part of the log, or a checkpoint, is missing.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,8 +1,8 @@
 //! What was written in each of the last seconds.
 //!
-//! A sample is a second that begins with the first byte that is written, or where the sample before it ends. Nothing has
-//! to happen when it ends: who writes or looks later finds it ended. Seconds in which nothing was written have no sample,
-//! so an idle stream needs no timer.
+//! A sample is a second that begins with the first byte that is written, or where the sample before it ends. Nothing
+//! has to happen when it ends: who writes or looks later finds it ended. Seconds in which nothing was written have no
+//! sample, so an idle stream needs no timer.
 
 use alloc::collections::VecDeque;
 use vinga_kernel::{Span, Tick};
@@ -34,8 +34,8 @@ pub struct Sample {
     pub length: Span,
     /// What was written.
     pub written: Written,
-    /// Bytes a second of checkpoints that the stream's data managers were to write together; `None`: as fast as the disk
-    /// allows.
+    /// Bytes a second of checkpoints that the stream's data managers were to write together; `None`: as fast as the
+    /// disk allows.
     pub target: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! What is in the stream's files: the first steps of a start.
 //!
 //! 1. The files are listed, and the head of the segment in each is read.
-//! 2. The needed segments are found: the newest segment says which was the oldest needed one when it was begun. All from
-//!    that one on must be there.
+//! 2. The needed segments are found: the newest segment says which was the oldest needed one when it was begun. All
+//!    from that one on must be there.
 //! 3. They are read to the end of the stream. What is found is the end records, and which batches are in which segment.
 
 use alloc::collections::BTreeSet;
@@ -34,8 +34,8 @@ pub struct Found {
     pub greatest: Epoch,
     /// The log incarnations that have written the blocks.
     pub incarnations: BTreeSet<u32>,
-    /// By data manager of the stream: the first batch that was still needed when the newest segment was begun. Earlier ones
-    /// are perhaps not there any more. Empty if an older program has written the segment.
+    /// By data manager of the stream: the first batch that was still needed when the newest segment was begun. Earlier
+    /// ones are perhaps not there any more. Empty if an older program has written the segment.
     pub needed_from: Vec<u64>,
 }
 
@@ -103,15 +103,15 @@ impl Scan {
         self.unfinished.push(format!("{} has only {bytes} bytes", name.path()));
     }
 
-    /// The segment of this stream that begins with this sector. A file that holds none was not used yet, or is damaged: then
-    /// its segment will be missed.
+    /// The segment of this stream that begins with this sector. A file that holds none was not used yet, or is damaged:
+    /// then its segment will be missed.
     pub fn segment_in(&self, head: &[u8]) -> Option<Segment> {
         let block = read_block(head, self.checksum).ok()?;
         Segment::read(&block).ok().filter(|_| self.is_of_stream(block.head.origin))
     }
 
-    /// Why this program can't tell what is in a file that begins with this sector, though it is what somebody has written. The
-    /// log must not seem to end before it.
+    /// Why this program can't tell what is in a file that begins with this sector, though it is what somebody has
+    /// written. The log must not seem to end before it.
     pub fn not_understood(&self, head: &[u8]) -> Option<BlockError> {
         read_block(head, self.checksum).err().filter(BlockError::is_of_writer)
     }
@@ -179,8 +179,8 @@ impl Scan {
             ));
         }
         let newest = newest.number;
-        // A segment is begun once in an incarnation. Which of the two is the one that was written to can't be known; and once
-        // that is, the other one would be taken for it at some later start.
+        // A segment is begun once in an incarnation. Which of the two is the one that was written to can't be known;
+        // and once that is, the other one would be taken for it at some later start.
         if let Some((number, one, other)) =
             copies.into_iter().find(|(number, ..)| (tail..=newest).contains(number))
         {
@@ -195,7 +195,8 @@ impl Scan {
         segments.retain(|found| found.number >= tail);
         let missing = (tail..=newest).find(|&number| segments.iter().all(|found| found.number != number));
         // Of an incarnation that has ended, segments behind the restore point are dead; their files may have been used
-        // again, or removed, in any order. If one is missing that is not dead, the end record of the restore point is, too.
+        // again, or removed, in any order. If one is missing that is not dead, the end record of the restore point is,
+        // too.
         let has_ended = self.incarnations.iter().any(|one| one.number > incarnation);
         // Of the present one, the head of a segment may have come to the disk before that of the one before it: the log
         // ends in front of the gap, if what stands behind does not prove that there was more.

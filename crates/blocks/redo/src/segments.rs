@@ -1,7 +1,7 @@
 //! Which file of the stream holds which segment, and which segments are still needed.
 //!
-//! A segment is needed as long as a data manager has a batch in it that is in no usable checkpoint. The segment with the
-//! end record of the restore point, and all behind it, are needed in any case: replay has to meet that record.
+//! A segment is needed as long as a data manager has a batch in it that is in no usable checkpoint. The segment with
+//! the end record of the restore point, and all behind it, are needed in any case: replay has to meet that record.
 
 use alloc::collections::VecDeque;
 use alloc::vec;

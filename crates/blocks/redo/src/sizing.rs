@@ -1,9 +1,9 @@
 //! How large a stream's log is, what is in use of it, and how large it should be.
 //!
 //! A log has room enough if it takes up what is logged while two checkpoints are made, twice: what came before a
-//! checkpoint is needed until it is usable, and the next one may begin right then. So the log should have
-//! bytes logged a second × seconds of a checkpoint × 4. A checkpoint takes as long as the data takes at its speed, and at
-//! least as long as the last one did, the wait for its global checkpoint included.
+//! checkpoint is needed until it is usable, and the next one may begin right then. So the log should have bytes logged
+//! a second × seconds of a checkpoint × 4. A checkpoint takes as long as the data takes at its speed, and at least as
+//! long as the last one did, the wait for its global checkpoint included.
 
 use crate::Redo;
 use crate::credit::Room;

@@ -7,9 +7,9 @@
 //! | `ReplayLog` | see `replay` |
 //! | `OpenLog` | missing files are made; the log goes on behind the end record of the restore point |
 //!
-//! A file that was being made when the machine stopped may have a part of its room, or none. It holds no segment, so nothing
-//! is lost: it is made again. A file that holds a segment has the size that its head says, or it was cut off, and the start
-//! is refused.
+//! A file that was being made when the machine stopped may have a part of its room, or none. It holds no segment, so
+//! nothing is lost: it is made again. A file that holds a segment has the size that its head says, or it was cut off,
+//! and the start is refused.
 //!
 //! Once the log is open, files that were never written to are filled with zeros, one after the other.
 
@@ -264,8 +264,8 @@ impl Redo {
         }
     }
 
-    /// The replay up to the end record of an epoch; `None` if nothing was ever logged, or nothing that counts: the first
-    /// global checkpoint has not come to its end, and other streams do not reach it.
+    /// The replay up to the end record of an epoch; `None` if nothing was ever logged, or nothing that counts: the
+    /// first global checkpoint has not come to its end, and other streams do not reach it.
     fn make_replay(&mut self, epoch: Epoch, next: Vec<u64>) -> Result<Option<Replay>, String> {
         let Some(at) = self.start.found.ends.iter().rposition(|end| end.epoch == epoch) else {
             let reason = || format!("stream {} has no end record of epoch {epoch}", self.settings.stream);

@@ -3,8 +3,8 @@
 //!
 //! The speed is that of the whole node, in bytes a second. It stays between the least and the greatest that are
 //! configured; which greatest one applies depends on who is restarting. Once a second it is adapted: a thread without
-//! time to spare, or a log that waits for the disk, halves it; otherwise it rises by a twentieth of its range. So it falls
-//! within five seconds from 200 to 10 MB/s, and takes twenty to rise again.
+//! time to spare, or a log that waits for the disk, halves it; otherwise it rises by a twentieth of its range. So it
+//! falls within five seconds from 200 to 10 MB/s, and takes twenty to rise again.
 //!
 //! When room in the log is short, that is worse than anything that a checkpoint does to the node: then it is written as
 //! fast as is allowed at all, and without any limit when changes are about to be refused.

@@ -1,7 +1,7 @@
 //! The end of the log: the block that is being filled, what is on its way to the disk, and what has arrived there.
 //!
-//! Blocks are written in order, each once. A block is written when it is full, or when an epoch ends: then the files that
-//! were written to since the last flush are flushed, and the epoch is on disk when all of them have confirmed.
+//! Blocks are written in order, each once. A block is written when it is full, or when an epoch ends: then the files
+//! that were written to since the last flush are flushed, and the epoch is on disk when all of them have confirmed.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use vinga_base::Epoch;

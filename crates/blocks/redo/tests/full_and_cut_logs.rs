@@ -36,8 +36,8 @@ fn with_one_segment() -> Log {
     log
 }
 
-/// A node was started with more files of the log, or for the first time, and the machine stopped when a file had been made
-/// and had a part of its room, or none.
+/// A node was started with more files of the log, or for the first time, and the machine stopped when a file had been
+/// made and had a part of its room, or none.
 #[test]
 fn a_file_that_has_a_part_of_its_room_is_made_again() {
     let files = settings(1).files;
@@ -79,8 +79,8 @@ fn a_file_that_is_cut_off_is_refused() {
     assert!(why.contains("redo/000-00000000.redo has only 100 bytes") && why.contains("no segment"), "{why}");
 }
 
-/// Somebody has copied a file with a needed segment over another one. The node could start from either now; but it would write
-/// to one of them only, and might take the other one for it at the next start.
+/// Somebody has copied a file with a needed segment over another one. The node could start from either now; but it
+/// would write to one of them only, and might take the other one for it at the next start.
 #[test]
 fn a_segment_that_is_in_two_files_is_refused() {
     let mut log = with_one_segment();
@@ -143,8 +143,8 @@ fn a_checkpoint_that_is_older_than_the_log_is_refused() {
     assert!(why.contains("batch 3 on"), "{why}");
 }
 
-/// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files that
-/// are not.
+/// Dead segments behind the restore point are in files that are removed, because fewer are configured, and in files
+/// that are not.
 #[test]
 fn dead_segments_in_files_that_are_removed_are_not_missed() {
     let mut log = Log::new(1);

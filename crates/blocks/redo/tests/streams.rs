@@ -280,8 +280,8 @@ fn any_part_of_segments_may_be_lost_that_are_begun_in_used_files() {
             log.append(0, &large_batch(60_000, 10));
         }
         log.end_epoch(10);
-        // The head of the newest segment says that the log begins with segment 1; now nothing before the third is needed,
-        // and the next segments are begun in the files of the first two.
+        // The head of the newest segment says that the log begins with segment 1; now nothing before the third is
+        // needed, and the next segments are begun in the files of the first two.
         let from = log.next_batch(0);
         log.trim(0, from);
         log.hold_writes(true);

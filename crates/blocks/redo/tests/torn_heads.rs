@@ -1,5 +1,5 @@
-//! The power fails while the head of a segment is written over that of a segment which the newest head on the disk still
-//! names as needed. The disk writes 512 bytes as a whole.
+//! The power fails while the head of a segment is written over that of a segment which the newest head on the disk
+//! still names as needed. The disk writes 512 bytes as a whole.
 
 mod support;
 

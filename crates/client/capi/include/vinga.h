@@ -6,21 +6,22 @@
  *
  * Conventions
  *
- * Results. Functions return 0 or an error number, VINGA_ERROR_*. vinga_errno(), vinga_error(), vinga_error_class() and so on
- * tell of the last call with a handle that failed; a successful call clears them. Results go to places that the caller
- * gives; a place that may be NULL says so. After an error nothing has been written to them.
+ * Results. Functions return 0 or an error number, VINGA_ERROR_*. vinga_errno(), vinga_error(), vinga_error_class() and
+ * so on tell of the last call with a handle that failed; a successful call clears them. Results go to places that the
+ * caller gives; a place that may be NULL says so. After an error nothing has been written to them.
  *
  * Handles. Objects are opaque handles. Who gets one closes it with the function of its kind ending in _close; NULL is
- * nothing to close. Handles may be closed in any order: a transaction lives on when its cluster handle is closed, and the
- * connections are closed when the last handle of them is. NULL, a closed handle or one of another kind is answered with
- * VINGA_ERROR_BAD_HANDLE. (A handle that was closed long ago may be another one by then; a pointer that was never a handle
- * can't be recognised.)
+ * nothing to close. Handles may be closed in any order: a transaction lives on when its cluster handle is closed, and
+ * the connections are closed when the last handle of them is. NULL, a closed handle or one of another kind is answered
+ * with VINGA_ERROR_BAD_HANDLE. (A handle that was closed long ago may be another one by then; a pointer that was never
+ * a handle can't be recognised.)
  *
- * Texts are UTF-8 and end with a NUL unless a length stands beside them. Arguments are copied: they may go when the function
- * has returned, that of a _start, too. Only places for results, and rows that a call fills, must stay until it has ended.
+ * Texts are UTF-8 and end with a NUL unless a length stands beside them. Arguments are copied: they may go when the
+ * function has returned, that of a _start, too. Only places for results, and rows that a call fills, must stay until it
+ * has ended.
  *
- * Threads. A handle is used by one thread at a time, not always the same. Table handles never change: threads share them.
- * To use one connection from several threads, or for several calls at the same time, give each its own handle
+ * Threads. A handle is used by one thread at a time, not always the same. Table handles never change: threads share
+ * them. To use one connection from several threads, or for several calls at the same time, give each its own handle
  * (vinga_cluster_clone(), transactions, scans, batches); they share the batches that travel.
  *
  * Waiting. Every call that may wait for the cluster has three forms:
@@ -33,15 +34,15 @@
  *         wait = vinga_tx_commit_cont(&error, tx, ready);     never waits
  *     }
  *
- * _start and _cont return what to wait for, a sum of VINGA_WAIT_*, or 0 when the call has ended; then `error` is what the
- * blocking form would have returned (`ret` may be NULL: vinga_errno() knows it, too). Wait for vinga_get_socket() to be
- * ready as the mask says, or for vinga_get_timeout_value_ms() milliseconds if the mask has VINGA_WAIT_TIMEOUT, then call
- * _cont with what has happened (VINGA_WAIT_READ and so on, VINGA_WAIT_TIMEOUT if it was the time). This is the convention
- * of MariaDB's non-blocking client library.
+ * _start and _cont return what to wait for, a sum of VINGA_WAIT_*, or 0 when the call has ended; then `error` is what
+ * the blocking form would have returned (`ret` may be NULL: vinga_errno() knows it, too). Wait for vinga_get_socket()
+ * to be ready as the mask says, or for vinga_get_timeout_value_ms() milliseconds if the mask has VINGA_WAIT_TIMEOUT,
+ * then call _cont with what has happened (VINGA_WAIT_READ and so on, VINGA_WAIT_TIMEOUT if it was the time). This is
+ * the convention of MariaDB's non-blocking client library.
  *
- * While a call waits, its handle answers every other function with VINGA_ERROR_BUSY; closing it gives the call up. A _cont
- * without its _start returns 0 with VINGA_ERROR_NOT_STARTED. Calls on other handles may be under way at the same time, as
- * many as one likes; they all wait for the same socket: when it is readable, continue all of them, or ask
+ * While a call waits, its handle answers every other function with VINGA_ERROR_BUSY; closing it gives the call up. A
+ * _cont without its _start returns 0 with VINGA_ERROR_NOT_STARTED. Calls on other handles may be under way at the same
+ * time, as many as one likes; they all wait for the same socket: when it is readable, continue all of them, or ask
  * vinga_next_ready() which.
  *
  * After fork() a child process must not use handles of its parent.
@@ -373,8 +374,8 @@ VINGA_API int vinga_cluster_set_node_id(vinga_cluster *cluster, unsigned node);
  * time of waking up where a processor can be spared for it; 0, as without it, for not at all. */
 VINGA_API int vinga_cluster_set_spin(vinga_cluster *cluster, unsigned microseconds);
 /** Connects to the data nodes at these addresses, separated by commas: host:port, or host for the port 2202. If the cluster has
- * a key, key=FILE stands before them, the file of the key. Lost connections are opened again later by themselves. Having
- * failed, it may be called again. */
+ * a key, key=FILE stands before them, the file of the key. Lost connections are opened again later by themselves.
+ * Having failed, it may be called again. */
 VINGA_API int vinga_connect(vinga_cluster *cluster, const char *addresses);
 /** Non-blocking form of vinga_connect(): begins. */
 VINGA_API int vinga_connect_start(int *ret, vinga_cluster *cluster, const char *addresses);
@@ -500,8 +501,8 @@ typedef struct vinga_column {
 } vinga_column;
 
 /** Looks a table up by its name, "database.table". The handle stays bound to the definition that it was made from: when
- * the table is dropped or changed, operations fail with VINGA_ERROR_STALE_TABLE or VINGA_ERROR_NO_SUCH_TABLE, and it has to
- * be looked up again. */
+ * the table is dropped or changed, operations fail with VINGA_ERROR_STALE_TABLE or VINGA_ERROR_NO_SUCH_TABLE, and it
+ * has to be looked up again. */
 VINGA_API int vinga_table_open(vinga_cluster *cluster, const char *name, vinga_table **table);
 /** Non-blocking form of vinga_table_open(): begins. */
 VINGA_API int vinga_table_open_start(int *ret, vinga_cluster *cluster, const char *name, vinga_table **table);
@@ -618,9 +619,9 @@ VINGA_API int vinga_definition_attachment(vinga_definition *definition, const vo
 /* ---- The schema: tables are created, dropped, changed ---- */
 
 /* Each change is carried out whole or not at all, and at once for everybody: who comes with the definition that was gets
- * VINGA_ERROR_STALE_TABLE. When one returns, every client that watches the schema (vinga_schema_events_new()) has acted on
- * it. While one is under way, operations on its table may meet VINGA_ERROR_SCHEMA_BUSY; single operations try again by
- * themselves. Where a call gives a table handle for what the table is now, the place for it may be NULL. */
+ * VINGA_ERROR_STALE_TABLE. When one returns, every client that watches the schema (vinga_schema_events_new()) has acted
+ * on it. While one is under way, operations on its table may meet VINGA_ERROR_SCHEMA_BUSY; single operations try again
+ * by themselves. Where a call gives a table handle for what the table is now, the place for it may be NULL. */
 
 /** Creates a table, and its database if there is none of that name. */
 VINGA_API int vinga_table_create(vinga_cluster *cluster, const vinga_definition *definition, vinga_table **table);
@@ -629,8 +630,8 @@ VINGA_API int vinga_table_create_start(int *ret, vinga_cluster *cluster, const v
 /** Non-blocking form of vinga_table_create(): continues. */
 VINGA_API int vinga_table_create_cont(int *ret, vinga_cluster *cluster, int ready);
 /** Gives a table another definition with the same columns: other indexes, another attachment, other names. `table` is what it
- * is thought to be; if it is no longer that, the error is VINGA_ERROR_STALE_TABLE. What needs the rows to be copied, a new
- * unique index of a table with rows among it, is VINGA_ERROR_NOT_SUPPORTED_YET. */
+ * is thought to be; if it is no longer that, the error is VINGA_ERROR_STALE_TABLE. What needs the rows to be copied, a
+ * new unique index of a table with rows among it, is VINGA_ERROR_NOT_SUPPORTED_YET. */
 VINGA_API int vinga_table_alter(vinga_cluster *cluster, const vinga_table *table, const vinga_definition *definition, vinga_table **altered);
 /** Non-blocking form of vinga_table_alter(): begins. */
 VINGA_API int vinga_table_alter_start(int *ret, vinga_cluster *cluster, const vinga_table *table, const vinga_definition *definition, vinga_table **altered);
@@ -662,8 +663,8 @@ VINGA_API int vinga_table_list_start(int *ret, vinga_cluster *cluster, vinga_res
 VINGA_API int vinga_table_list_cont(int *ret, vinga_cluster *cluster, int ready);
 
 /** From now on only this client may change rows of the table, until the write fence is lifted or closed, or this client is gone.
- * Others get VINGA_ERROR_SCHEMA_BUSY; they may read. What others have changed before is committed or rolled back. The write fence
- * stays when the table is renamed or altered, and goes with its rows. */
+ * Others get VINGA_ERROR_SCHEMA_BUSY; they may read. What others have changed before is committed or rolled back. The
+ * write fence stays when the table is renamed or altered, and goes with its rows. */
 VINGA_API int vinga_table_fence(vinga_cluster *cluster, const vinga_table *table, vinga_fence **fence);
 /** Non-blocking form of vinga_table_fence(): begins. */
 VINGA_API int vinga_table_fence_start(int *ret, vinga_cluster *cluster, const vinga_table *table, vinga_fence **fence);
@@ -715,8 +716,8 @@ VINGA_API int vinga_database_list_cont(int *ret, vinga_cluster *cluster, int rea
 /* ---- The schema lock ---- */
 
 /** Waits at most so many milliseconds for the schema lock, which one client of the cluster has at a time. It binds only those
- * who ask for it. It is let go when it is closed and when this client's connection is lost. `purpose` is for people: the
- * error of those who wait too long, VINGA_ERROR_SCHEMA_LOCK_TIMEOUT, names who has it and what for. */
+ * who ask for it. It is let go when it is closed and when this client's connection is lost. `purpose` is for people:
+ * the error of those who wait too long, VINGA_ERROR_SCHEMA_LOCK_TIMEOUT, names who has it and what for. */
 VINGA_API int vinga_schema_lock_take(vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
 /** Non-blocking form of vinga_schema_lock_take(): begins. */
 VINGA_API int vinga_schema_lock_take_start(int *ret, vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
@@ -730,8 +731,8 @@ VINGA_API int vinga_schema_lock_close(vinga_schema_lock *lock);
 /* ---- News of schema changes ---- */
 
 /* News come in the order in which the changes were carried out. Who changes the schema waits until all others have confirmed
- * its event (somebody who does not confirm for ten seconds is not waited for any more until it does). So whoever has these
- * must read them and confirm each. */
+ * its event (somebody who does not confirm for ten seconds is not waited for any more until it does). So whoever has
+ * these must read them and confirm each. */
 
 /** No news have come in time. */
 #define VINGA_SCHEMA_NOTHING 0
@@ -1032,8 +1033,8 @@ VINGA_API int vinga_write_batch_result(vinga_write_batch *batch, size_t index);
 
 /** Begins a transaction. Nothing is sent yet.
  *
- * Operations are defined (nothing is sent) and then executed together in one round trip, by vinga_tx_execute(), or with the
- * commit. The first error rolls the whole transaction back, unless it is lenient. */
+ * Operations are defined (nothing is sent) and then executed together in one round trip, by vinga_tx_execute(), or with
+ * the commit. The first error rolls the whole transaction back, unless it is lenient. */
 VINGA_API int vinga_tx_begin(vinga_cluster *cluster, vinga_tx **tx);
 /** Closes a transaction; one that is open is rolled back. A commit that waits is given up, but not undone: the data nodes
  * decide it, and this program does not learn how. Never waits. */
@@ -1042,17 +1043,18 @@ VINGA_API int vinga_tx_close(vinga_tx *tx);
  * transaction goes on. */
 VINGA_API int vinga_tx_set_lenient(vinga_tx *tx, int is_lenient);
 /** Whether its commit returns when the changes are on disk on all replicas, not as soon as they are in the memory of all
- * replicas: what was committed so is there after any crash. Fails then with VINGA_ERROR_NO_DISK where nothing is kept on disk
- * (Diskless). */
+ * replicas: what was committed so is there after any crash. Fails then with VINGA_ERROR_NO_DISK where nothing is kept
+ * on disk (Diskless). */
 VINGA_API int vinga_tx_set_durable(vinga_tx *tx, int is_durable);
 /** How long operations that are defined from now on wait for the locks of their rows, unless they say so themselves: so many
- * milliseconds, at most 49 days, and then they fail with VINGA_ERROR_LOCK_TIMEOUT; 0 for not at all, so that they fail with
- * VINGA_ERROR_ROW_LOCKED; or VINGA_LOCK_WAIT_*. Changes of unique indexes wait as long as the operation that they follow. Reads
- * without a lock don't wait. Data nodes look every 20 ms whether a wait is over. */
+ * milliseconds, at most 49 days, and then they fail with VINGA_ERROR_LOCK_TIMEOUT; 0 for not at all, so that they fail
+ * with VINGA_ERROR_ROW_LOCKED; or VINGA_LOCK_WAIT_*. Changes of unique indexes wait as long as the operation that they
+ * follow. Reads without a lock don't wait. Data nodes look every 20 ms whether a wait is over. */
 VINGA_API int vinga_tx_set_lock_wait(vinga_tx *tx, int64_t wait);
 /** Lets go of the lock that an operation has taken which reads a row: one that was defined, that of the row that was read last
- * (vinga_tx_locked_by()), or that of a row of a scan (vinga_scan_row_operation()). Nothing is sent for it: it travels with the
- * operations that are defined next. A row that other operations of the transaction have locked or changed stays locked. */
+ * (vinga_tx_locked_by()), or that of a row of a scan (vinga_scan_row_operation()). Nothing is sent for it: it travels
+ * with the operations that are defined next. A row that other operations of the transaction have locked or changed
+ * stays locked. */
 VINGA_API int vinga_tx_unlock(vinga_tx *tx, uint32_t operation);
 /** The operation that has locked the row that vinga_tx_read() or vinga_tx_get_by() gave last. VINGA_ERROR_NOT_FOUND if it gave
  * none, or took no lock. */
@@ -1074,7 +1076,8 @@ VINGA_API int vinga_tx_define_read(vinga_tx *tx, const vinga_table *table, const
  * read's. */
 VINGA_API int vinga_tx_row(vinga_tx *tx, uint32_t operation, vinga_row *row);
 /** Copies the committed version of the row of a read with VINGA_LOCK_ELSE_COMMITTED into `row`, if others have the row locked, as
- * long as nothing was defined after it was executed. VINGA_ERROR_NO_SUCH_TRANSACTION if the read has ended otherwise. */
+ * long as nothing was defined after it was executed. VINGA_ERROR_NO_SUCH_TRANSACTION if the read has ended otherwise.
+ * */
 VINGA_API int vinga_tx_committed_row(vinga_tx *tx, uint32_t operation, vinga_row *row);
 /** How an operation has ended that has been executed, as long as nothing was defined after that. */
 VINGA_API int vinga_tx_result(vinga_tx *tx, uint32_t operation);
@@ -1118,8 +1121,9 @@ VINGA_API int vinga_tx_scan_start(int *ret, vinga_tx *tx, vinga_scan *request);
 /** Non-blocking form of vinga_tx_scan(): continues. */
 VINGA_API int vinga_tx_scan_cont(int *ret, vinga_tx *tx, int ready);
 /** Begins a scan as vinga_tx_scan(), whose rows are locked when they are given, VINGA_LOCK_SHARED or VINGA_LOCK_EXCLUSIVE: they
- * are as they were read when they are changed. The rows come from vinga_tx_scan_next(). They are locked a batch at a time, so
- * some may be locked that are never looked at. Nothing keeps others from adding rows: the same scan done again may find more. */
+ * are as they were read when they are changed. The rows come from vinga_tx_scan_next(). They are locked a batch at a
+ * time, so some may be locked that are never looked at. Nothing keeps others from adding rows: the same scan done again
+ * may find more. */
 VINGA_API int vinga_tx_scan_locked(vinga_tx *tx, vinga_scan *request, int lock);
 /** Non-blocking form of vinga_tx_scan_locked(): begins. */
 VINGA_API int vinga_tx_scan_locked_start(int *ret, vinga_tx *tx, vinga_scan *request, int lock);
@@ -1133,8 +1137,8 @@ VINGA_API int vinga_tx_scan_next_start(int *ret, vinga_tx *tx, vinga_scan *scan,
 /** Non-blocking form of vinga_tx_scan_next(): continues. */
 VINGA_API int vinga_tx_scan_next_cont(int *ret, vinga_tx *tx, int ready);
 /** Executes what was defined and commits. When it succeeds, the changes are in the memory of all replicas; when it fails
- * nothing was changed, unless the error is of class VINGA_CLASS_UNKNOWN. `epoch` (may be NULL) is the group of transactions
- * that it becomes durable with, 0 if it did nothing. */
+ * nothing was changed, unless the error is of class VINGA_CLASS_UNKNOWN. `epoch` (may be NULL) is the group of
+ * transactions that it becomes durable with, 0 if it did nothing. */
 VINGA_API int vinga_tx_commit(vinga_tx *tx, uint64_t *epoch);
 /** Non-blocking form of vinga_tx_commit(): begins. */
 VINGA_API int vinga_tx_commit_start(int *ret, vinga_tx *tx, uint64_t *epoch);
@@ -1150,8 +1154,8 @@ VINGA_API int vinga_tx_rollback_cont(int *ret, vinga_tx *tx, int ready);
 /* ---- Filters ---- */
 
 /* Expressions. Functions take over the expressions that they are given, also when they fail: those handles are closed. What
- * is wrong is reported when the filter is used. A filter that was used is closed, too. Integers are exact from -2^63 to 2^64-1;
- * beyond that, and divided by zero, they are NULL. */
+ * is wrong is reported when the filter is used. A filter that was used is closed, too. Integers are exact from -2^63 to
+ * 2^64-1; beyond that, and divided by zero, they are NULL. */
 
 /** Closes a filter that was not used. */
 VINGA_API int vinga_filter_close(vinga_filter *filter);

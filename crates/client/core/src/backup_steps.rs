@@ -1,9 +1,9 @@
 //! An on-line backup as a machine: what is to be asked of whom, and of which epoch the backup is.
 //!
-//! The protocol is that of `docs/protocols/backup.md`. This machine knows nothing of connections, files and threads: its
-//! driver does what [`Backup::task`] says, has pieces of all partitions under way as [`Backup::next_piece`] allows, keeps
-//! the rows and changes that come, and reports each of these as done. The first error ends a backup; then the driver
-//! forgets the machine, and closes the backup at the data managers by [`crate::Client::close_backup`].
+//! The protocol is that of `docs/protocols/backup.md`. This machine knows nothing of connections, files and threads:
+//! its driver does what [`Backup::task`] says, has pieces of all partitions under way as [`Backup::next_piece`] allows,
+//! keeps the rows and changes that come, and reports each of these as done. The first error ends a backup; then the
+//! driver forgets the machine, and closes the backup at the data managers by [`crate::Client::close_backup`].
 
 mod definitions;
 

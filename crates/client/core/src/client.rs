@@ -275,8 +275,8 @@ impl Client {
         self.sessions.address(endpoint)
     }
 
-    /// How it stands with each address of a data node: those that were given in their order, then those of members of the
-    /// cluster to which none of these leads.
+    /// How it stands with each address of a data node: those that were given in their order, then those of members of
+    /// the cluster to which none of these leads.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.sessions.endpoints(self.net.routes.view())
     }
@@ -330,8 +330,8 @@ impl Client {
         self.sessions.cluster_incarnation()
     }
 
-    /// The random number of the database that this client is connected to: data nodes that keep it on disk have the same one
-    /// over restarts. 0 before the first connection.
+    /// The random number of the database that this client is connected to: data nodes that keep it on disk have the
+    /// same one over restarts. 0 before the first connection.
     pub fn database(&self) -> u64 {
         self.sessions.database()
     }
@@ -701,8 +701,8 @@ impl Client {
         Ok(Token { kind: TokenKind::Transaction, handle })
     }
 
-    /// From the next batch on: whether the commit of a transaction is answered when it is on disk, not as soon as it is in
-    /// the memory of all replicas. Where nothing is kept on disk, it is rolled back with `NoDisk`.
+    /// From the next batch on: whether the commit of a transaction is answered when it is on disk, not as soon as it is
+    /// in the memory of all replicas. Where nothing is kept on disk, it is rolled back with `NoDisk`.
     pub fn set_durable(&mut self, transaction: Token, is_durable: bool) {
         debug_assert_eq!(transaction.kind, TokenKind::Transaction);
         self.transactions.set_durable(transaction.handle, is_durable);
@@ -792,7 +792,8 @@ impl Client {
         Ok(Token { kind: TokenKind::Request, handle })
     }
 
-    /// Nothing more is wanted of a backup of a partition. (Data managers end it by themselves when this client is gone.)
+    /// Nothing more is wanted of a backup of a partition. (Data managers end it by themselves when this client is
+    /// gone.)
     pub fn close_backup(&mut self, partition: PartitionId) {
         if let Some((link, data_manager)) = self.net.routes.way(partition) {
             self.net.frame(link, SignalNumber::BackupCloseOrder, data_manager);

@@ -5,15 +5,15 @@
 //! long as no answer is lost.
 //!
 //! Answers that are lost with a connection are asked for on the next one. These *questions* are answered in any order:
-//! that of the questions is not that of the numbers, and a transaction that is still under way is answered when it ends,
-//! behind later outcomes. So while a question is open, no more is reported as seen than was known when the first one
-//! arose: the coordinator would forget an outcome of which nothing is known here. When all are answered, everything up
-//! to the greatest number is known again.
+//! that of the questions is not that of the numbers, and a transaction that is still under way is answered when it
+//! ends, behind later outcomes. So while a question is open, no more is reported as seen than was known when the first
+//! one arose: the coordinator would forget an outcome of which nothing is known here. When all are answered, everything
+//! up to the greatest number is known again.
 //!
 //! The number goes with each batch; when there are none, an `OutcomesSeenOrder` goes after a while.
 //!
-//! A question that nobody waits for any more is *unanswered*: it is asked all the same when its coordinator is connected
-//! again, so that this can forget the outcome.
+//! A question that nobody waits for any more is *unanswered*: it is asked all the same when its coordinator is
+//! connected again, so that this can forget the outcome.
 //!
 //! A coordinator whose node has failed has a *successor*, which the view names: questions go there. When all are
 //! answered the client *releases* the dead coordinator: it says that it will ask nothing more of it, so that the

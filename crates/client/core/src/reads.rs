@@ -7,13 +7,13 @@
 //! still travel together. A frame remembers for each of its keys which batch it belongs to. A batch that was cancelled
 //! leaves its keys where they are; their answers find nobody.
 //!
-//! Whose connection is lost is *parked*, and so is a key to whose row no way leads at the moment, if one may be hoped for:
-//! the data node comes back, or another one owns the row in the next view. Reading has no effects, so it is done again. The
-//! reads of transactions are not parked: with the connection, or its data node, the transaction may be over.
+//! Whose connection is lost is *parked*, and so is a key to whose row no way leads at the moment, if one may be hoped
+//! for: the data node comes back, or another one owns the row in the next view. Reading has no effects, so it is done
+//! again. The reads of transactions are not parked: with the connection, or its data node, the transaction may be over.
 //!
 //! A data node for which too many answers wait to be sent refuses reads, ours or, where connections share a way inside
-//! the node, those of others. Such keys are sent again after a pause, until a batch has had no success for some seconds;
-//! the reads of transactions are not, because what they see belongs to their moment.
+//! the node, those of others. Such keys are sent again after a pause, until a batch has had no success for some
+//! seconds; the reads of transactions are not, because what they see belongs to their moment.
 //!
 //! A key's tag on the wire is the place of its frame and its position in the frame.
 
@@ -461,8 +461,8 @@ impl Reads {
         }
     }
 
-    /// All connections to an endpoint are gone: what was sent there, or was to be, is parked until [`Reads::go_on`]; that
-    /// of transactions fails. What it had refused may go to another.
+    /// All connections to an endpoint are gone: what was sent there, or was to be, is parked until [`Reads::go_on`];
+    /// that of transactions fails. What it had refused may go to another.
     pub fn on_lost(&mut self, net: &mut Net, endpoint: u16) {
         let is_lost = |link: LinkId| link.endpoint() == endpoint;
         for at in 0..self.sent.frames.len() {

@@ -1,8 +1,8 @@
 //! Questions to the dictionary, for information tables and about parameters: one frame there, one back.
 //!
 //! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none behind,
-//! either: it is lifted as soon as it is there.
+//! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none
+//! behind, either: it is lifted as soon as it is there.
 //!
 //! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next
 //! one (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of
@@ -487,8 +487,8 @@ impl Requests {
     }
 }
 
-/// Whether it may be carried out twice: what has no effect, and write fences. (One that this client has already is refused,
-/// and lifted then; `succession`.)
+/// Whether it may be carried out twice: what has no effect, and write fences. (One that this client has already is
+/// refused, and lifted then; `succession`.)
 fn may_be_repeated(request: &Request) -> bool {
     match request {
         Request::DescribeTable(_)

@@ -50,8 +50,8 @@ impl PartitionRoutes {
         self.view = ClusterView::default();
     }
 
-    /// Finds all ways again. `link` says which connection leads to a thread of a node, `awaited` until when one to a node
-    /// may be hoped for, `coordinator` the index of a coordinator that is reached by it.
+    /// Finds all ways again. `link` says which connection leads to a thread of a node, `awaited` until when one to a
+    /// node may be hoped for, `coordinator` the index of a coordinator that is reached by it.
     pub fn rebuild(
         &mut self,
         mut link: impl FnMut(NodeId, u16) -> Option<LinkId>,

@@ -12,8 +12,8 @@
 //! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
 //! along an index they do not.
 //!
-//! So does a part go on whose connection is lost, as soon as there is a way to its partition, if one may be hoped for: rows
-//! have the same numbers at all replicas.
+//! So does a part go on whose connection is lost, as soon as there is a way to its partition, if one may be hoped for:
+//! rows have the same numbers at all replicas.
 //!
 //! Rows that a scan of a transaction gives are worth what the transaction is: one that data nodes have rolled back,
 //! because it was idle for too long, say, has lost its changes, and word of that may come after the last rows. The end
@@ -63,7 +63,8 @@ enum PartState {
     Paused,
     /// It was refused for want of room and will be opened again.
     Refused,
-    /// There is no way to the partition; it is opened, or opened again, when there is one. What it ends with if there is none.
+    /// There is no way to the partition; it is opened, or opened again, when there is one. What it ends with if there
+    /// is none.
     Lost(ErrorCode),
     Done,
 }
@@ -363,8 +364,8 @@ impl Scans {
         }
     }
 
-    /// There is no way to the partition of a part that is not open. It waits for one, if one may be hoped for and it can go
-    /// on where it came to; else the scan ends with this error.
+    /// There is no way to the partition of a part that is not open. It waits for one, if one may be hoped for and it
+    /// can go on where it came to; else the scan ends with this error.
     fn await_way(&mut self, net: &mut Net, handle: Handle, at: usize, code: ErrorCode) {
         let scan = &mut self.pool[handle];
         let counts_along_index = scan.spec.counts && scan.spec.ranges.is_some();

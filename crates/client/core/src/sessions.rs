@@ -8,24 +8,26 @@
 //! A client is one session for the whole cluster: the first data node that admits it gives it a node id and a ticket,
 //! with which it greets on all further connections, to that node and to the others, and comes back after connections
 //! broke. So without a ticket one data node is greeted at a time. An address where nobody lets the client connect for a
-//! while does not keep it from trying the others beside it; the one that opens first is greeted. The confirm of a node's first connection says how
-//! many connections the node would like; if one of these breaks all of them are closed.
+//! while does not keep it from trying the others beside it; the one that opens first is greeted. The confirm of a
+//! node's first connection says how many connections the node would like; if one of these breaks all of them are
+//! closed.
 //!
-//! Two addresses may lead to the same data node, as nobody knows before it has answered. A greeting names the data nodes
-//! that are connected by other addresses; one of these refuses it. Of addresses that are known to lead to the same node
-//! one is used at a time, another one when that does not answer.
+//! Two addresses may lead to the same data node, as nobody knows before it has answered. A greeting names the data
+//! nodes that are connected by other addresses; one of these refuses it. Of addresses that are known to lead to the
+//! same node one is used at a time, another one when that does not answer.
 //!
-//! Members of the view to which none of the given addresses leads are reached by the address that the view has, once all
-//! given ones were tried: one of these may lead to the same node by a better way.
+//! Members of the view to which none of the given addresses leads are reached by the address that the view has, once
+//! all given ones were tried: one of these may lead to the same node by a better way.
 //!
 //! When a node says that it does not know the ticket any more, the client has been declared failed: a new incarnation
 //! begins, without a ticket, and what was being asked for is unknown for ever.
 //!
-//! A greeting names the data nodes whose connections were lost and not opened again: what was sent there is finished before
-//! the session is admitted elsewhere.
+//! A greeting names the data nodes whose connections were lost and not opened again: what was sent there is finished
+//! before the session is admitted elsewhere.
 //!
-//! If a connection breaks before a greeting without a ticket is answered, the cluster may have begun a session nevertheless,
-//! which nobody knows. The next greeting asks for a newer one, so that it need not wait until that may come back no more.
+//! If a connection breaks before a greeting without a ticket is answered, the cluster may have begun a session
+//! nevertheless, which nobody knows. The next greeting asks for a newer one, so that it need not wait until that may
+//! come back no more.
 //!
 //! A client that leaves disconnects as the last thing on each connection, so that its node id is free at once. A node
 //! that is being greeted then gets the notice when it has answered: its answer may give an id away already.
@@ -136,8 +138,8 @@ pub struct EndpointState {
     pub node: Option<NodeId>,
     /// Whether it is connected now.
     pub is_connected: bool,
-    /// Whether it need not be connected: its data node is connected by another address, or it is none of those that were
-    /// given, and no member of the cluster is there.
+    /// Whether it need not be connected: its data node is connected by another address, or it is none of those that
+    /// were given, and no member of the cluster is there.
     pub is_spare: bool,
     /// How often it has been connected.
     pub connects: u32,
@@ -254,14 +256,14 @@ impl Sessions {
             || net.routes.view().members().iter().any(is_address)
     }
 
-    /// Adds endpoints for the members of the view to which none is known to lead. They wait until all that there are were
-    /// tried, for a while at least, and one that has led to the member before was tried some times again.
+    /// Adds endpoints for the members of the view to which none is known to lead. They wait until all that there are
+    /// were tried, for a while at least, and one that has led to the member before was tried some times again.
     pub fn add_members(&mut self, net: &mut Net) {
         if self.is_leaving || self.list.iter().any(|session| !session.is_tried && !session.is_slow) {
             return;
         }
-        // While nobody answers, those that are known may come back, by the addresses that were given for good reasons: on the
-        // same machine that is shared memory.
+        // While nobody answers, those that are known may come back, by the addresses that were given for good reasons:
+        // on the same machine that is shared memory.
         if !self.list.iter().any(Session::is_ready) {
             return;
         }
@@ -294,9 +296,9 @@ impl Sessions {
         }
     }
 
-    /// As long as the client has no ticket only one data node is greeted, and each by one address at a time: the one that
-    /// has waited longest, so that each is tried, however long others don't answer. One whose connection does not open for
-    /// some time keeps nobody.
+    /// As long as the client has no ticket only one data node is greeted, and each by one address at a time: the one
+    /// that has waited longest, so that each is tried, however long others don't answer. One whose connection does not
+    /// open for some time keeps nobody.
     fn may_open(&self, endpoint: u16, since: Tick, now: Tick) -> bool {
         let node = self.get(endpoint).node;
         let is_rival = |session: &Session| {
@@ -388,8 +390,8 @@ impl Sessions {
         cold::write(&mut net.frame(link, SignalNumber::HelloRequest, driver), &hello);
     }
 
-    /// A connection has opened while another data node is asked for a session: this one is greeted when there is a ticket,
-    /// or nobody else is asked.
+    /// A connection has opened while another data node is asked for a session: this one is greeted when there is a
+    /// ticket, or nobody else is asked.
     fn put_off(&mut self, net: &mut Net, endpoint: u16) {
         let pause = net.settings.reconnect_pause.0;
         let session = self.get_mut(endpoint);
@@ -404,7 +406,8 @@ impl Sessions {
         answered.filter_map(|session| Some(session.node?.0)).collect()
     }
 
-    /// The data nodes to which connections of the newest admission were lost. Those of earlier ones are closed everywhere.
+    /// The data nodes to which connections of the newest admission were lost. Those of earlier ones are closed
+    /// everywhere.
     fn lost_nodes(&self) -> Vec<u8> {
         let lost =
             self.list.iter().filter(|session| session.lost_in != 0 && session.lost_in == self.admission);
@@ -640,7 +643,8 @@ impl Sessions {
         self.list.iter().map(state).collect()
     }
 
-    /// Whether the client can be used. If all members of the view are connected, attempts that last long are not waited for.
+    /// Whether the client can be used. If all members of the view are connected, attempts that last long are not waited
+    /// for.
     pub fn readiness(&self, view: &ClusterView) -> Readiness {
         let is_reached = |m: &Member| self.list.iter().any(|s| s.node == Some(m.node) && s.is_ready());
         let is_complete = !view.members().is_empty() && view.members().iter().all(is_reached);

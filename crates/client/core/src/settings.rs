@@ -9,15 +9,16 @@ use vinga_base::time::Span;
 /// Settings of one client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where data nodes are expected: endpoints are numbered from 0 in this order. What an address means only the driver
-    /// knows. Members of the cluster to which none of them leads get further endpoints, with the addresses that the view
-    /// has.
+    /// Where data nodes are expected: endpoints are numbered from 0 in this order. What an address means only the
+    /// driver knows. Members of the cluster to which none of them leads get further endpoints, with the addresses that
+    /// the view has.
     pub addresses: Vec<String>,
     /// Name of the cluster, empty for any.
     pub cluster: String,
     /// Node id that is wanted, 0 for any free one.
     pub node: u8,
-    /// Greater than what any earlier start of this API node has asked for, from a clock. The cluster gives one of its own.
+    /// Greater than what any earlier start of this API node has asked for, from a clock. The cluster gives one of its
+    /// own.
     pub incarnation: Incarnation,
     /// How often a data node gets word that this client is alive. It gives a client up after four of its own intervals
     /// (of 1.5 s by default).
@@ -26,8 +27,8 @@ pub struct Settings {
     pub silence_max: Span,
     /// Opening and greeting all connections to a data node takes at most so long.
     pub greeting_timeout: Span,
-    /// An attempt to connect that has not succeeded for so long goes on, but nothing waits for it any more: other addresses
-    /// are tried beside it.
+    /// An attempt to connect that has not succeeded for so long goes on, but nothing waits for it any more: other
+    /// addresses are tried beside it.
     pub attempt_patience: Span,
     /// First and greatest pause before a connection is tried again; it doubles from one to the other.
     pub reconnect_pause: (Span, Span),

@@ -14,8 +14,8 @@
 //! waited for; their reads have failed, whatever becomes of the transaction.
 //!
 //! Of the first batch of a transaction nobody has seen anything before it is over. So it is *begun again*, as another
-//! transaction, if it was rolled back because a data node has failed, or if nothing has come of a commit whose connection
-//! was lost; and it waits if no coordinator is connected, but one may be hoped for.
+//! transaction, if it was rolled back because a data node has failed, or if nothing has come of a commit whose
+//! connection was lost; and it waits if no coordinator is connected, but one may be hoped for.
 //!
 //! A transaction that its owner abandons is rolled back at once. A batch under way is given up with that, so that what
 //! it waits for does not keep the locks, unless it is a commit: that is left to the data nodes. Who wants to know what
@@ -236,8 +236,8 @@ impl Transactions {
         self.begin_held(net, handle);
     }
 
-    /// Begins a transaction whose first batch is held, if there is a coordinator; or ends it, if that has been so for too
-    /// long.
+    /// Begins a transaction whose first batch is held, if there is a coordinator; or ends it, if that has been so for
+    /// too long.
     fn begin_held(&mut self, net: &mut Net, handle: Handle) {
         let transaction = &mut self.pool[handle];
         let State::Held { batch, .. } = &transaction.state else {
@@ -266,8 +266,8 @@ impl Transactions {
         self.send_share(net, handle, FLAG_START);
     }
 
-    /// What was to be done in the first batch of a transaction has not been done: it is begun again as another one. At once
-    /// the first time; then after a pause, so that data nodes have the time to adopt the next view.
+    /// What was to be done in the first batch of a transaction has not been done: it is begun again as another one. At
+    /// once the first time; then after a pause, so that data nodes have the time to adopt the next view.
     fn begin_again(
         &mut self,
         net: &mut Net,

@@ -1,9 +1,9 @@
 //! Operations that are transactions by themselves.
 //!
 //! Each is one batch that starts and commits. When a connection is lost, those that were on their way are asked for
-//! once it is back; an operation that was cancelled is not. One of which nothing has come, or that was rolled back because a
-//! data node has failed, is begun again as another transaction; and it is *held* while no coordinator is connected, but
-//! one may be hoped for.
+//! once it is back; an operation that was cancelled is not. One of which nothing has come, or that was rolled back
+//! because a data node has failed, is begun again as another transaction; and it is *held* while no coordinator is
+//! connected, but one may be hoped for.
 
 use crate::error::Result;
 use crate::net::{Net, TokenKind};

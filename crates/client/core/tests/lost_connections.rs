@@ -204,8 +204,8 @@ fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
     assert_eq!(lost_of(&mut rig), [(first, vec![1])]);
 }
 
-/// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must not
-/// count as the older one. A refusal leaves nothing behind.
+/// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must
+/// not count as the older one. A refusal leaves nothing behind.
 #[test]
 fn who_asks_for_a_session_once_more_asks_for_a_newer_one() {
     let view = first_view(&[0]);
@@ -340,8 +340,8 @@ fn a_scan_goes_on_when_a_view_loses_two_data_nodes() {
     assert!(matches!(rig.client.next_rows(scan), ScanProgress::Ended(Ok(()))));
 }
 
-/// The node that has sent schema events fails. The client learns that another one leads before its connection breaks, or
-/// after.
+/// The node that has sent schema events fails. The client learns that another one leads before its connection breaks,
+/// or after.
 #[test]
 fn schema_events_come_from_the_next_president() {
     for breaks_first in [false, true] {

@@ -1,5 +1,5 @@
-//! What becomes of each kind of request when one of two data nodes dies, with frames written by hand: which are asked for
-//! again, which end with an error, and which notice nothing.
+//! What becomes of each kind of request when one of two data nodes dies, with frames written by hand: which are asked
+//! for again, which end with an error, and which notice nothing.
 
 mod rig;
 
@@ -137,7 +137,8 @@ fn a_read_is_repeated_at_the_next_owner() {
     assert!(rig.client.is_at_rest());
 }
 
-/// If nobody goes on with the rows of the dead one, whoever reads them gets an error after a while; from then on at once.
+/// If nobody goes on with the rows of the dead one, whoever reads them gets an error after a while; from then on at
+/// once.
 #[test]
 fn a_read_does_not_wait_for_ever() {
     let (mut rig, view) = pair();
@@ -210,8 +211,8 @@ fn answer_batch(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), err
     });
 }
 
-/// An operation that commits by itself, and a transaction of one batch: begun after the death of a data node, before the
-/// others know of it. The coordinator finds out, and rolls them back. They are done again.
+/// An operation that commits by itself, and a transaction of one batch: begun after the death of a data node, before
+/// the others know of it. The coordinator finds out, and rolls them back. They are done again.
 #[test]
 fn what_was_rolled_back_with_a_data_node_is_done_again() {
     let (mut rig, view) = pair();
@@ -248,8 +249,8 @@ fn what_was_rolled_back_with_a_data_node_is_done_again() {
     assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
 }
 
-/// A later batch of a transaction can't be repeated: its owner has seen what the earlier ones gave. Nor can it if its owner
-/// has given it up, or if it failed by itself.
+/// A later batch of a transaction can't be repeated: its owner has seen what the earlier ones gave. Nor can it if its
+/// owner has given it up, or if it failed by itself.
 #[test]
 fn only_a_first_batch_is_done_again() {
     let (mut rig, view) = pair();
@@ -358,8 +359,8 @@ fn lift() -> SchemaChange {
     SchemaChange::LiftFence { table: 7 }
 }
 
-/// The president dies while a write fence is lifted: the next one is asked to lift it, whether anybody waits for that or
-/// not.
+/// The president dies while a write fence is lifted: the next one is asked to lift it, whether anybody waits for that
+/// or not.
 #[test]
 fn a_write_fence_is_lifted_at_the_next_president() {
     for is_awaited in [true, false] {
@@ -448,8 +449,8 @@ fn a_write_fence_is_lifted_though_nobody_waits_any_more() {
     assert!(rig.client.is_at_rest());
 }
 
-/// The president dies while a table is fenced: the next one finishes that, or undoes it. If it was finished the same request
-/// is refused, and the write fence that nobody was given is lifted. If it was undone, it is done now.
+/// The president dies while a table is fenced: the next one finishes that, or undoes it. If it was finished the same
+/// request is refused, and the write fence that nobody was given is lifted. If it was undone, it is done now.
 #[test]
 fn a_write_fence_is_asked_for_again_at_the_next_president() {
     for was_finished in [true, false] {

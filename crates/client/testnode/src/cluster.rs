@@ -1,4 +1,5 @@
-//! Scripted nodes behind sockets of this machine: members of one view, of which a test kills some, or holds answers back.
+//! Scripted nodes behind sockets of this machine: members of one view, of which a test kills some, or holds answers
+//! back.
 //!
 //! All are of one node group and have the same rows. The test says when the others go on without one that was killed.
 

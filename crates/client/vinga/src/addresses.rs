@@ -1,5 +1,5 @@
-//! Addresses of data nodes as a person writes them: `host:port,host2` or `unix:/path/vinga.sock`; perhaps with the file of
-//! the cluster's key before: `key=/path/cluster.key,host:port`.
+//! Addresses of data nodes as a person writes them: `host:port,host2` or `unix:/path/vinga.sock`; perhaps with the file
+//! of the cluster's key before: `key=/path/cluster.key,host:port`.
 
 use crate::PORT;
 use std::path::PathBuf;

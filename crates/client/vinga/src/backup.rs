@@ -1,5 +1,5 @@
-//! Pieces of an on-line backup and the definitions of all tables, for the program that writes it (`vinga admin backup`).
-//! Which of them are wanted when is said by [`crate::backup_steps`].
+//! Pieces of an on-line backup and the definitions of all tables, for the program that writes it (`vinga admin
+//! backup`). Which of them are wanted when is said by [`crate::backup_steps`].
 
 use crate::Cluster;
 use crate::cluster::mixed_up;

@@ -363,7 +363,8 @@ impl Cluster {
     /// }
     ///
     /// let taken: Result<(), Refusal> = cluster.try_run(|tx| {
-    ///     let account = tx.read_locked(&accounts, 1, Lock::Exclusive)?.ok_or(vinga::Error::from(vinga::ErrorCode::NoSuchRow))?;
+    ///     let account = tx.read_locked(&accounts, 1, Lock::Exclusive)?;
+    ///     let account = account.ok_or(vinga::Error::from(vinga::ErrorCode::NoSuchRow))?;
     ///     if account.balance < 100 {
     ///         return Err(Refusal::TooLittle { there_is: account.balance });
     ///     }

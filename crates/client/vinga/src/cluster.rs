@@ -107,8 +107,8 @@ pub struct Cluster {
 impl Cluster {
     /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A
     /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`. One that
-    /// answers is enough: the cluster gives the addresses of the data nodes that are not listed. If the cluster has a key, its
-    /// file stands before them: `key=/path/cluster.key,host:port`.
+    /// answers is enough: the cluster gives the addresses of the data nodes that are not listed. If the cluster has a
+    /// key, its file stands before them: `key=/path/cluster.key,host:port`.
     ///
     /// # Errors
     /// Why none of them could be connected.
@@ -242,12 +242,12 @@ impl Cluster {
         }
     }
 
-    /// Gives a parameter another value, in its unit, at all data nodes, until they are started again: what they then begin
-    /// with is what their configuration says. [`crate::InfoTable::Parameters`] has the present values.
+    /// Gives a parameter another value, in its unit, at all data nodes, until they are started again: what they then
+    /// begin with is what their configuration says. [`crate::InfoTable::Parameters`] has the present values.
     ///
     /// # Errors
-    /// `BadParameter` with the reason if it can't have this value; or if the cluster can't be asked. It may have the new
-    /// value although the connection was lost.
+    /// `BadParameter` with the reason if it can't have this value; or if the cluster can't be asked. It may have the
+    /// new value although the connection was lost.
     pub async fn set_parameter(&self, parameter: LiveParameter, value: u64) -> Result<()> {
         match self.request(Request::SetParameter(parameter, value)).await? {
             Answer::ParameterSet => Ok(()),

@@ -347,8 +347,8 @@ impl Engine {
         }
     }
 
-    /// Somebody else who waits has to read from now on, unless somebody does already: that thread hands over in its turn
-    /// when it leaves, and each thread that is woken for nothing costs two switches.
+    /// Somebody else who waits has to read from now on, unless somebody does already: that thread hands over in its
+    /// turn when it leaves, and each thread that is woken for nothing costs two switches.
     fn hand_over(&self) {
         if self.try_read().is_none() {
             return;

@@ -179,14 +179,14 @@ impl Cluster {
         Ok(SchemaEvents { handle: Arc::clone(&self.handle), token })
     }
 
-    /// How it stands with each address of a data node: those that were given in their order, then those of further members
-    /// of the cluster.
+    /// How it stands with each address of a data node: those that were given in their order, then those of further
+    /// members of the cluster.
     pub fn endpoints(&self) -> Vec<EndpointState> {
         self.handle.engine.look(|client| client.endpoints())
     }
 
-    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster it is another one, once
-    /// the client has connected again.
+    /// Which incarnation of the cluster this client is connected to: after a restart of the cluster it is another one,
+    /// once the client has connected again.
     pub fn incarnation(&self) -> u64 {
         self.handle.engine.look(|client| client.cluster_incarnation())
     }

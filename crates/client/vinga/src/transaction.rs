@@ -93,9 +93,9 @@ impl Transaction {
         self.is_lenient = is_lenient;
     }
 
-    /// Whether its commit returns when the changes are on disk on all replicas, not as soon as they are in the memory of
-    /// all replicas. What was committed so is there after any crash, of all data nodes at the same time too. Where nothing
-    /// is kept on disk (`Diskless`), it is rolled back with [`ErrorCode::NoDisk`].
+    /// Whether its commit returns when the changes are on disk on all replicas, not as soon as they are in the memory
+    /// of all replicas. What was committed so is there after any crash, of all data nodes at the same time too. Where
+    /// nothing is kept on disk (`Diskless`), it is rolled back with [`ErrorCode::NoDisk`].
     pub fn set_durable(&mut self, is_durable: bool) {
         let token = self.token;
         self.handle.engine.look(|client| client.set_durable(token, is_durable));

@@ -1,5 +1,5 @@
-//! Several data nodes, of which some don't answer, die, or are not listed: each request ends, and none fails for what has
-//! happened elsewhere.
+//! Several data nodes, of which some don't answer, die, or are not listed: each request ends, and none fails for what
+//! has happened elsewhere.
 
 mod support;
 
@@ -132,8 +132,8 @@ fn a_member_that_can_not_be_reached_keeps_nobody_waiting() {
     }
 }
 
-/// What was under way at a data node that dies is read from the next owner, writes there have an outcome; and what was under
-/// way at others notices nothing.
+/// What was under way at a data node that dies is read from the next owner, writes there have an outcome; and what was
+/// under way at others notices nothing.
 #[test]
 fn requests_outlive_a_data_node() {
     let nodes = ScriptedCluster::start(2, LAYOUT, listed);

@@ -101,9 +101,10 @@ impl RowId {
 /// ```text
 ///   bits 63..56 API node   bits 55..40 incarnation, low 16 bits   bits 39..0 sequence number, from 1
 /// ```
-/// The cluster gives the sessions of a node id consecutive incarnations, so that two which differ in the higher bits only are
-/// 65,536 sessions apart. The API node makes the id, the coordinator checks that it belongs to the connection. 40 bits last for twelve days at
-/// a million transactions a second and may then wrap: the transactions that used the old numbers ended long ago.
+/// The cluster gives the sessions of a node id consecutive incarnations, so that two which differ in the higher bits
+/// only are 65,536 sessions apart. The API node makes the id, the coordinator checks that it belongs to the connection.
+/// 40 bits last for twelve days at a million transactions a second and may then wrap: the transactions that used the
+/// old numbers ended long ago.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct TransactionId(pub u64);

@@ -11,11 +11,11 @@
 //! The last hundredth of the supply is reserved: [`Purpose::Ordinary`] requests are refused before it is touched, so
 //! that a full node can still delete rows, move them and finish work that has begun.
 //!
-//! **Restarts** may need more than the node needed before, at each step: a checkpoint has rows where they were when its scan
-//! passed them, and others where they were later, in memory that the first had left; rows that were deleted since are
-//! there until the log has been applied; variable parts and indexes are laid out in another order than the one in which
-//! they grew. So a supply may have pages beyond `DataMemory` ([`restart_pages`]), for [`Purpose::Reserved`] only. They
-//! cost address space until they are used.
+//! **Restarts** may need more than the node needed before, at each step: a checkpoint has rows where they were when its
+//! scan passed them, and others where they were later, in memory that the first had left; rows that were deleted since
+//! are there until the log has been applied; variable parts and indexes are laid out in another order than the one in
+//! which they grew. So a supply may have pages beyond `DataMemory` ([`restart_pages`]), for [`Purpose::Reserved`] only.
+//! They cost address space until they are used.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -198,8 +198,8 @@ pub fn reserved_pages(all: u32) -> u32 {
     if all < 10 { 0 } else { (all / 100).max(1) }
 }
 
-/// How many pages beyond `all` a restart may take: as many again. That is enough if all of the memory was used anew once
-/// while a checkpoint was written.
+/// How many pages beyond `all` a restart may take: as many again. That is enough if all of the memory was used anew
+/// once while a checkpoint was written.
 pub fn restart_pages(all: u32) -> u32 {
     all.min(u32::MAX - all)
 }

@@ -11,8 +11,8 @@ use core::num::NonZeroU64;
 
 /// Names one record of a [`Pool`].
 ///
-/// Both parts are in one number, which is never 0: so an `Option<Handle>` takes no more room than a handle, and is written
-/// and read as a whole.
+/// Both parts are in one number, which is never 0: so an `Option<Handle>` takes no more room than a handle, and is
+/// written and read as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(NonZeroU64);
 

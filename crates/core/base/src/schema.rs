@@ -350,7 +350,8 @@ impl IndexDefinition {
 
 /// What is kept of a table's rows on disk, and what a commit that changes them waits for.
 ///
-/// Up to version 1 of the schema file's format there were the first two only, as a boolean value, which has the same bytes.
+/// Up to version 1 of the schema file's format there were the first two only, as a boolean value, which has the same
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum Durability {
     /// They are logged and in checkpoints; a commit waits for the disk if its transaction has asked for that.

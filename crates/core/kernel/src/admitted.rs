@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use vinga_base::{NodeId, TransactionId};
 use vinga_wire::membership::ApiNodeBody;
 
-/// Which API nodes may send something, and which transactions are theirs. What still comes of others, by way of a thread
-/// that did not run for a while, is not carried out: `docs/protocols/membership.md`.
+/// Which API nodes may send something, and which transactions are theirs. What still comes of others, by way of a
+/// thread that did not run for a while, is not carried out: `docs/protocols/membership.md`.
 #[derive(Debug)]
 pub struct AdmittedNodes {
     /// By node id: the owner of its transactions, 0 if it is not admitted.

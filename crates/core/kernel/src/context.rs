@@ -136,8 +136,8 @@ impl Context<'_> {
         self.shared.outbox.is_reachable(receiver)
     }
 
-    /// Asks for a task on a file, which is answered by `FileConfirm` or `FileRefuse` with this token. The token of a task
-    /// is not used for another one before it is answered.
+    /// Asks for a task on a file, which is answered by `FileConfirm` or `FileRefuse` with this token. The token of a
+    /// task is not used for another one before it is answered.
     pub fn file(&mut self, file: FileName, token: u64, task: FileTask) {
         let (offset, bytes) = task.place();
         assert!(
@@ -154,7 +154,8 @@ impl Context<'_> {
         self.shared.file_data.remove(&(self.own, token)).unwrap_or_default()
     }
 
-    /// Has the driver end the process, with a reason for people: the node can't go on, but not because of an error in it.
+    /// Has the driver end the process, with a reason for people: the node can't go on, but not because of an error in
+    /// it.
     pub fn stop_node(&mut self, reason: fmt::Arguments<'_>) {
         self.stop_node_for(0, reason);
     }
@@ -183,8 +184,8 @@ impl Context<'_> {
         self.shared.slice_units
     }
 
-    /// How busy this thread was during about the last second: the share of time in percent that it spent in turns, as its
-    /// driver has measured it; 0 where nobody measures.
+    /// How busy this thread was during about the last second: the share of time in percent that it spent in turns, as
+    /// its driver has measured it; 0 where nobody measures.
     #[inline]
     pub fn load(&self) -> u8 {
         self.shared.load

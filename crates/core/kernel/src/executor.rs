@@ -21,10 +21,11 @@
 //! parked until the thread has adopted that view. It does so by `ViewChangedOrder`, which the driver feeds when nothing
 //! of the members that the new view has lost can arrive any more; then each block is notified ([`Host::view_changed`]).
 //! What the blocks send then is of the new view: its receivers adopt the view before they handle it. A thread that is
-//! behind may adopt a view that lacks the sender of a parked frame: nobody of that view obeys it, so the frame is dropped.
+//! behind may adopt a view that lacks the sender of a parked frame: nobody of that view obeys it, so the frame is
+//! dropped.
 //!
-//! Another data node that sends what it may not, or what a block can't handle, is treated as one that has failed at that
-//! moment: its links are closed, and the thread handles nothing of it any more ([`crate::rejection`]).
+//! Another data node that sends what it may not, or what a block can't handle, is treated as one that has failed at
+//! that moment: its links are closed, and the thread handles nothing of it any more ([`crate::rejection`]).
 
 use crate::context::{Context, LogEntry, Shared};
 use crate::files::{FileAnswer, FileData, FileRequest};
@@ -346,8 +347,8 @@ impl<H: Host> Executor<H> {
             )
     }
 
-    /// Puts parked frames in front of everything that is in the local lane: they are older. Those of this view whose senders
-    /// are no members of it are dropped.
+    /// Puts parked frames in front of everything that is in the local lane: they are older. Those of this view whose
+    /// senders are no members of it are dropped.
     fn unpark(&mut self) {
         let parked = core::mem::take(&mut self.parked);
         let members = self.shared.view.members();
@@ -541,8 +542,8 @@ impl<H: Host> Executor<H> {
         self.shared.slice_units = units.max(1);
     }
 
-    /// Says how busy the thread was during about the last second, in percent; blocks see it as [`Context::load`]. The edge
-    /// measures it, the simulator may set what it likes.
+    /// Says how busy the thread was during about the last second, in percent; blocks see it as [`Context::load`]. The
+    /// edge measures it, the simulator may set what it likes.
     pub fn set_load(&mut self, percent: u8) {
         self.shared.load = percent.min(100);
     }

@@ -1,9 +1,9 @@
 //! Nothing counts behind a failed write or flush.
 //!
-//! When a write or flush of a block's files has failed, nobody knows what of them is on the disk, and a later flush that
-//! succeeds says nothing about it: the system may have forgotten what it could not write. So it is never tried again: the
-//! node stops. Until it has stopped, its blocks are still answered; whatever these answers say, nothing may be confirmed
-//! to anybody because of them.
+//! When a write or flush of a block's files has failed, nobody knows what of them is on the disk, and a later flush
+//! that succeeds says nothing about it: the system may have forgotten what it could not write. So it is never tried
+//! again: the node stops. Until it has stopped, its blocks are still answered; whatever these answers say, nothing may
+//! be confirmed to anybody because of them.
 
 use crate::Context;
 use vinga_wire::file::FileRefuse;

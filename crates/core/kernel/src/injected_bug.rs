@@ -145,8 +145,8 @@ injected_bugs! {
     ReplayStopsAtLaterRecord = "replay-stops-at-later-record";
     /// Replay leaves out deletes.
     DeletesNotReplayed = "deletes-not-replayed";
-    /// A restart begins with the epoch behind the greatest one in any file, not behind the limit of those that were given
-    /// out.
+    /// A restart begins with the epoch behind the greatest one in any file, not behind the limit of those that were
+    /// given out.
     EpochLimitIgnored = "epoch-limit-ignored";
     /// An epoch is confirmed as on disk without a flush.
     FlushLeftOut = "flush-left-out";

@@ -35,9 +35,9 @@ impl Context<'_> {
         self.give_up_data_node(sender, reason, number);
     }
 
-    /// Orders this thread's driver to close the links to another data node. Nothing more of it is handled by this thread,
-    /// as what follows may depend on what was rejected: to this node it has failed now, and agreement leaves out one of the
-    /// two.
+    /// Orders this thread's driver to close the links to another data node. Nothing more of it is handled by this
+    /// thread, as what follows may depend on what was rejected: to this node it has failed now, and agreement leaves
+    /// out one of the two.
     fn give_up_data_node(&mut self, sender: Address, reason: ErrorCode, signal: u16) {
         let node = sender.node();
         let Some(member) = self.view().member(node) else { return };

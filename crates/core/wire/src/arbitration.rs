@@ -28,8 +28,8 @@ pub struct ArbitratorHello {
     pub version: u16,
     /// The cluster's name.
     pub cluster: String,
-    /// The data nodes that the sender is configured with, in order of id, with their node groups. Both sides must know the
-    /// same.
+    /// The data nodes that the sender is configured with, in order of id, with their node groups. Both sides must know
+    /// the same.
     pub data_nodes: Vec<(NodeId, u16)>,
     /// The sender.
     pub node: NodeId,
@@ -49,13 +49,14 @@ impl ArbitratorHello {
     }
 }
 
-/// Body of `ArbitrationBeginRequest` (cold): a cluster begins. What the arbitrator held for an earlier one is forgotten.
+/// Body of `ArbitrationBeginRequest` (cold): a cluster begins. What the arbitrator held for an earlier one is
+/// forgotten.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ArbitrationBeginRequest {
     /// Random number of the cluster's incarnation.
     pub cluster_incarnation: u64,
-    /// How often this incarnation has asked an arbitrator before: an earlier request counts no more when a later one has
-    /// come.
+    /// How often this incarnation has asked an arbitrator before: an earlier request counts no more when a later one
+    /// has come.
     pub attempt: u32,
     /// The ticket of the first view: a random number, which no other arbitrator has got.
     pub ticket: u64,

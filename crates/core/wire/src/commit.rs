@@ -27,8 +27,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Replicas of a row, at most.
 pub const CHAIN_MAX: usize = 4;
 
-/// Data nodes of a node group in an order: those that have a row, primary first; unused places are 0. The data manager's
-/// instance number is the same on all of them.
+/// Data nodes of a node group in an order: those that have a row, primary first; unused places are 0. The data
+/// manager's instance number is the same on all of them.
 #[derive(
     Clone,
     Copy,

@@ -20,8 +20,8 @@ pub const CONFIGURATION_BYTES_MAX: usize = 100_000;
 /// Which configuration a node has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ConfigurationStamp {
-    /// Its number at the management node that handed it out, which counts the changes of its file: from 1. 0: it was not
-    /// handed out, the node has read a file of its own.
+    /// Its number at the management node that handed it out, which counts the changes of its file: from 1. 0: it was
+    /// not handed out, the node has read a file of its own.
     pub generation: u64,
     /// A hash of its text. Management nodes count for themselves, so only this says whether two nodes have the same.
     pub digest: u64,
@@ -32,8 +32,8 @@ pub struct ConfigurationStamp {
 pub enum ConfigurationReader {
     /// A data node with this id.
     DataNode(NodeId),
-    /// A data node that is given an id by the address it comes from: one that is configured for that address, and that no
-    /// open connection was given.
+    /// A data node that is given an id by the address it comes from: one that is configured for that address, and that
+    /// no open connection was given.
     AnyDataNode,
     /// Whoever looks whether the management node is alive: it is given no id.
     Onlooker,

@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId};
 
-/// Checks that a greeting between nodes has this version of the protocol. Of one with another version only its beginning can
-/// be relied on.
+/// Checks that a greeting between nodes has this version of the protocol. Of one with another version only its
+/// beginning can be relied on.
 ///
 /// # Errors
 /// The error to refuse it with, and details.
@@ -74,11 +74,11 @@ pub struct NodeHello {
     pub version: u16,
     /// The cluster's name.
     pub cluster: String,
-    /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups. Both
-    /// sides must know the same.
+    /// The data nodes that the sender is configured with, itself among them, in order of id, with their node groups.
+    /// Both sides must know the same.
     pub data_nodes: Vec<(NodeId, u16)>,
-    /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the other, and
-    /// how long that one waits before it goes on alone, are counted in it.
+    /// `HeartbeatIntervalDbDb` in microseconds. Both sides must have the same: how long one may answer without the
+    /// other, and how long that one waits before it goes on alone, are counted in it.
     pub heartbeat_interval: u64,
     /// The configuration that it was handed out. Two nodes that were must have the same.
     pub configuration: ConfigurationStamp,
@@ -90,8 +90,8 @@ pub struct NodeHello {
     pub link: u16,
 }
 
-/// Which process of which machine, so that another process can tell whether it sees the same processes, and whether this
-/// one has ended.
+/// Which process of which machine, so that another process can tell whether it sees the same processes, and whether
+/// this one has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     /// Random number of the start of the machine's system; empty if it is not known.

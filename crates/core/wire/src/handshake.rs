@@ -38,22 +38,22 @@ pub struct HelloRequest {
     pub cluster: String,
     /// The node id that the client wants, 0 for any free one.
     pub node: u8,
-    /// Incarnation of the API node. With ticket 0 a number by which the cluster knows which of two sessions with one node id
-    /// is the newer: greater than any that it has asked for before, in this run (also if no answer came) or in an earlier one;
-    /// taken from its clock. Else the one that it was admitted with.
+    /// Incarnation of the API node. With ticket 0 a number by which the cluster knows which of two sessions with one
+    /// node id is the newer: greater than any that it has asked for before, in this run (also if no answer came) or in
+    /// an earlier one; taken from its clock. Else the one that it was admitted with.
     pub incarnation: u32,
     /// The index of this connection among those of the API node, from 0.
     pub connection: u16,
     /// 0 for a new session; otherwise the ticket of the session's first connection: adds a connection, or resumes the
     /// session after all its connections broke.
     pub ticket: u64,
-    /// The data nodes to which the client is connected by other addresses: one of these refuses with `SameDataNode`, and
-    /// its id in place of the request.
+    /// The data nodes to which the client is connected by other addresses: one of these refuses with `SameDataNode`,
+    /// and its id in place of the request.
     pub connected: Vec<u8>,
     /// The newest admission of the session that the client has learned of; 0 for none.
     pub admission: u32,
-    /// The data nodes to which it has lost its connections since then. They may not know that yet; the session is admitted by
-    /// another node only when they have finished what it had begun there.
+    /// The data nodes to which it has lost its connections since then. They may not know that yet; the session is
+    /// admitted by another node only when they have finished what it had begun there.
     pub lost: Vec<u8>,
 }
 
@@ -68,8 +68,8 @@ pub struct HelloConfirm {
     pub incarnation: u32,
     /// Random number of the cluster's incarnation: if it changes, nothing known of the cluster is valid any more.
     pub cluster_incarnation: u64,
-    /// Random number of the database: data nodes that keep it on disk have the same one over restarts, others another one
-    /// at each start. If it changes, tables, databases and rows are other ones.
+    /// Random number of the database: data nodes that keep it on disk have the same one over restarts, others another
+    /// one at each start. If it changes, tables, databases and rows are other ones.
     pub database: u64,
     /// The API node's id.
     pub api: u8,
@@ -77,8 +77,8 @@ pub struct HelloConfirm {
     pub ticket: u64,
     /// The cluster as it is.
     pub view: ClusterView,
-    /// The API node's incarnation: that after the one of the earlier session with this node id, if there was one; perhaps
-    /// less than what it asked for. The ids of its transactions carry its low 16 bits.
+    /// The API node's incarnation: that after the one of the earlier session with this node id, if there was one;
+    /// perhaps less than what it asked for. The ids of its transactions carry its low 16 bits.
     pub api_incarnation: u32,
     /// How often the session was admitted: first, and each time that it came back.
     pub admission: u32,

@@ -78,8 +78,8 @@ pub struct ApiAdmissionRequest {
     pub incarnation: u32,
     /// See [`crate::handshake::HelloRequest::connection`].
     pub connection: u16,
-    /// Whether it asks for a new session. If it is asked about once more, a registrar that has failed may have begun that
-    /// session.
+    /// Whether it asks for a new session. If it is asked about once more, a registrar that has failed may have begun
+    /// that session.
     pub is_new: bool,
     /// That of its session. The host has drawn it if the session is new.
     pub ticket: u64,

@@ -11,8 +11,8 @@
 //!
 //! A data manager gathers the records of a turn and sends them as one *batch*, with a number that grows by one over all
 //! restarts. It never logs more than it was given credit for, so that the log has room for everything that was
-//! prepared: it reserves the room of a change when it prepares it, and refuses the change if there is none. The answer to
-//! a request for credit comes at once, with what there is; if that is less than anybody gets, further
+//! prepared: it reserves the room of a change when it prepares it, and refuses the change if there is none. The answer
+//! to a request for credit comes at once, with what there is; if that is less than anybody gets, further
 //! `RedoCreditConfirm`s follow without a request when there is room.
 
 use zerocopy::little_endian::{U16, U32, U64};

@@ -11,8 +11,8 @@
 //! Answers carry the number of the change and the step, so that they can't be mistaken for those of another round.
 //!
 //! A change has an epoch, as transactions have: a restart brings it back if it restores that epoch. Confirmations carry
-//! the newest epoch of their sender, so that the change's is not before any transaction that came before the change; the
-//! rounds behind the decision carry the change's, so that no transaction on what it made commits before it.
+//! the newest epoch of their sender, so that the change's is not before any transaction that came before the change;
+//! the rounds behind the decision carry the change's, so that no transaction on what it made commits before it.
 //! `docs/protocols/schema.md` documents the rounds and their order.
 
 use crate::dictionary::{TableRecord, VersionedTable};
@@ -81,8 +81,8 @@ pub enum RoundTask {
         /// Tables, and the API node that alone may change rows of each.
         owners: Vec<(u32, u8)>,
     },
-    /// Other dictionaries: this change is about to be carried out. Whoever is president next undoes it, or goes on with it
-    /// if anybody knows that it is decided.
+    /// Other dictionaries: this change is about to be carried out. Whoever is president next undoes it, or goes on with
+    /// it if anybody knows that it is decided.
     Note {
         /// The change.
         change: NotedChange,
@@ -150,7 +150,8 @@ pub struct SchemaStateConfirm {
 pub struct SchemaRoundRequest {
     /// The change and the round that it belongs to.
     pub round: RoundName,
-    /// The epoch of the change; 0 as long as it is not decided. The receiver commits nothing in an earlier one any more.
+    /// The epoch of the change; 0 as long as it is not decided. The receiver commits nothing in an earlier one any
+    /// more.
     pub epoch: Epoch,
     /// The task.
     pub task: RoundTask,
@@ -168,8 +169,8 @@ pub struct SchemaRoundConfirm {
 /// Identifies a round of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundName {
-    /// Number of the change, from 1 in each incarnation of the cluster; 0: it belongs to none. Tables that are made again
-    /// at a start have their ids as steps then.
+    /// Number of the change, from 1 in each incarnation of the cluster; 0: it belongs to none. Tables that are made
+    /// again at a start have their ids as steps then.
     pub change: u64,
     /// Number of the round, from 1 in each change.
     pub step: u32,

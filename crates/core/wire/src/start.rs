@@ -189,8 +189,8 @@ pub struct StartRefuse {
     pub step: u32,
     /// For people: file, place, what is wrong with it, what to do.
     pub reason: String,
-    /// The number of an error, if it is one that programs have to know; 0 if not. `DataMemoryFull`: the files are whole, but
-    /// there is too little memory.
+    /// The number of an error, if it is one that programs have to know; 0 if not. `DataMemoryFull`: the files are
+    /// whole, but there is too little memory.
     pub error: u16,
 }
 

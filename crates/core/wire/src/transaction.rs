@@ -43,8 +43,8 @@ pub const FLAG_ROLLBACK: u16 = 4;
 /// Roll back only the operations from number `rollback_from` on, before the operations of this batch; locks stay.
 pub const FLAG_ROLLBACK_TO: u16 = 8;
 
-/// With [`FLAG_COMMIT`]: the commit is answered when the transaction is on disk. With any batch: the transaction is rolled
-/// back with `NoDisk` if there is no disk, so an API node that commits elsewhere, too, knows that before.
+/// With [`FLAG_COMMIT`]: the commit is answered when the transaction is on disk. With any batch: the transaction is
+/// rolled back with `NoDisk` if there is no disk, so an API node that commits elsewhere, too, knows that before.
 pub const FLAG_DURABLE: u16 = 16;
 
 /// Beginning of `TransactionRequest`.

@@ -260,8 +260,8 @@ impl ClusterView {
         self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
     }
 
-    /// The ticket with which one set of these members may go on, if the arbitrator is asked; [`NO_TICKET`] if there is no
-    /// arbitrator.
+    /// The ticket with which one set of these members may go on, if the arbitrator is asked; [`NO_TICKET`] if there is
+    /// no arbitrator.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
@@ -332,8 +332,8 @@ impl ClusterView {
             .flat_map(move |m| (0..m.instances(block)).map(move |i| Address::new(m.node, block, i)))
     }
 
-    /// Who acts for a coordinator: itself while its node is a member, else its successor; `None` if it is not known (any
-    /// more).
+    /// Who acts for a coordinator: itself while its node is a member, else its successor; `None` if it is not known
+    /// (any more).
     #[inline]
     pub fn acts_for(&self, name: CoordinatorName) -> Option<Address> {
         let node = name.address.node();
@@ -358,11 +358,12 @@ impl ClusterView {
     /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
     /// and the next member in the order of ids acts for their coordinators, and for those they acted for.
     ///
-    /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So two
-    /// of them, the second of which did not know what the first had agreed, never make different views of one number.
+    /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So
+    /// two of them, the second of which did not know what the first had agreed, never make different views of one
+    /// number.
     ///
-    /// The caller has made sure that those that are left lack nothing ([`lack_of`](Self::lack_of)): each partition keeps
-    /// a replica with all its rows.
+    /// The caller has made sure that those that are left lack nothing ([`lack_of`](Self::lack_of)): each partition
+    /// keeps a replica with all its rows.
     #[must_use]
     pub fn without(&self, failed: &[NodeId]) -> Self {
         let lost = |node: NodeId| failed.contains(&node);

@@ -6,9 +6,9 @@
 //! - nothing is removed, or the older copy is left: the node starts with everything, as if nobody had asked;
 //! - both copies are gone and other files are left: a start is refused until it is asked to begin anew, once more.
 //!
-//! There is no state in between in which a node starts with a part of its data. In the other order there would be: a system
-//! file says nothing of checkpoints, so a node whose newest ones are gone may start from older ones, if the log reaches
-//! back so far; and it would then have to notice everywhere that something is missing.
+//! There is no state in between in which a node starts with a part of its data. In the other order there would be: a
+//! system file says nothing of checkpoints, so a node whose newest ones are gone may start from older ones, if the log
+//! reaches back so far; and it would then have to notice everywhere that something is missing.
 //!
 //! **A first start** makes the files of the log and the definitions before it writes the system file. If it is
 //! interrupted in between, the folder looks like that of a node that has lost its system file. To tell the two apart, a

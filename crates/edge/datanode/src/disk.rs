@@ -1,5 +1,5 @@
-//! Phase 0 of a start: what is in the node's folder, before any thread runs. `vinga_lifecycle::phase_zero` decides whether
-//! the node may start from it.
+//! Phase 0 of a start: what is in the node's folder, before any thread runs. `vinga_lifecycle::phase_zero` decides
+//! whether the node may start from it.
 
 use crate::database_files::DatabaseFiles;
 use crate::first_start;
@@ -40,8 +40,8 @@ pub struct FoundDisk {
     pub mark: Option<PathBuf>,
 }
 
-/// Finds out what the node starts from. Nothing is changed, but that what an interrupted first start has left is removed,
-/// and a first start is marked.
+/// Finds out what the node starts from. Nothing is changed, but that what an interrupted first start has left is
+/// removed, and a first start is marked.
 ///
 /// # Errors
 /// A text: the files are not this node's, don't fit the configuration, or can't be read; or what is needed is missing.

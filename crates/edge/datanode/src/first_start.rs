@@ -1,8 +1,9 @@
 //! Files beside the mark of a first start (`vinga.initial`) that the first start can't have made: somebody has put them
 //! there. They are not initialised over.
 //!
-//! Until a copy of the system file is whole, an interrupted first start has made files of the log that hold nothing, and
-//! the first generation of the schema file, without definitions. From then on every block of its files says whose it is.
+//! Until a copy of the system file is whole, an interrupted first start has made files of the log that hold nothing,
+//! and the first generation of the schema file, without definitions. From then on every block of its files says whose
+//! it is.
 
 use crate::database_files::{DatabaseFiles, why_refused};
 use std::fs::File;
@@ -21,8 +22,8 @@ const SCHEMA_BYTES_MAX: u64 = 1 << 20;
 /// The number of the first generation of the schema file.
 const FIRST_GENERATION: u64 = 1;
 
-/// A file that the first start of a node can't have made, if there is one. `owner` is the cluster and the node of the system
-/// file, if a copy of that is whole.
+/// A file that the first start of a node can't have made, if there is one. `owner` is the cluster and the node of the
+/// system file, if a copy of that is whole.
 ///
 /// # Errors
 /// A file can't be read; the text names it.
@@ -61,8 +62,8 @@ fn is_of_another(bytes: &[u8], owner: (u64, NodeId), checksum: Checksum) -> bool
         .is_ok_and(|block| (block.head.origin.cluster, block.head.origin.node) != owner)
 }
 
-/// Whether a schema file has more than what a first start writes: one entry with a limit of versions. A file that was torn
-/// by a power cut while that was written has nothing.
+/// Whether a schema file has more than what a first start writes: one entry with a limit of versions. A file that was
+/// torn by a power cut while that was written has nothing.
 fn has_definitions(bytes: &[u8], checksum: Checksum) -> bool {
     match schema::read(bytes, checksum) {
         Ok(file) => file.generation != FIRST_GENERATION || file.entries.len() > 1,

@@ -47,8 +47,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// A node that keeps everything in memory. Maps the memory that the configuration asks for, and logs where the threads
-    /// will run.
+    /// A node that keeps everything in memory. Maps the memory that the configuration asks for, and logs where the
+    /// threads will run.
     ///
     /// # Errors
     /// A text that says what failed: the memory can't be mapped, or the address to listen on can't be resolved.
@@ -56,8 +56,9 @@ impl Assembly {
         Self::with_disk(configuration, None, None)
     }
 
-    /// A node whose files are in this folder, which exists and which the caller has locked. Unless the node is `Diskless`
-    /// this reads what is there; nothing is written before the node is started, but the mark of a first start.
+    /// A node whose files are in this folder, which exists and which the caller has locked. Unless the node is
+    /// `Diskless` this reads what is there; nothing is written before the node is started, but the mark of a first
+    /// start.
     ///
     /// # Errors
     /// As [`Assembly::new`]; or the node can't start from the files in the folder.

@@ -35,8 +35,8 @@ impl From<io::Error> for NotAccepted {
     }
 }
 
-/// Proves the key at the beginning of a connection, on which nothing was sent yet, and checks that the other side has it.
-/// The proof itself is sent, and not answered: a greeting may follow at once. Nothing is read behind the answer.
+/// Proves the key at the beginning of a connection, on which nothing was sent yet, and checks that the other side has
+/// it. The proof itself is sent, and not answered: a greeting may follow at once. Nothing is read behind the answer.
 ///
 /// How long it may take is the stream's time-out.
 ///

@@ -21,8 +21,8 @@ pub struct Credentials {
 /// Reads an option of a socket that is a list of these items; returns how many there are.
 fn option<T>(stream: &UnixStream, name: libc::c_int, items: &mut [T]) -> io::Result<usize> {
     let mut bytes = size_of_val(items) as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the system writes at most this many bytes into the items, which are integers or
-    // structures of integers: any bytes are valid.
+    // SAFETY: the descriptor is open, and the system writes at most this many bytes into the items, which are integers
+    // or structures of integers: any bytes are valid.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),

@@ -21,11 +21,11 @@
 //! direction, and for each side a word that says whether it sleeps. Its pages are allocated when they are first
 //! written.
 //!
-//! *Trust.* Both sides ask the system whose process the other one is ([`credentials`]): the node admits those of its own
-//! user, of root, and of a group that its configuration names; the client takes a node of its own user, of root, or of the
-//! owner of the folder that the socket is in. From then on the client trusts the node. The node trusts nothing that the client can write: it reads each index once,
-//! checks it against the capacity, and copies bytes out before it examines them. A client that scribbles gets garbage
-//! into its own stream, or is disconnected.
+//! *Trust.* Both sides ask the system whose process the other one is ([`credentials`]): the node admits those of its
+//! own user, of root, and of a group that its configuration names; the client takes a node of its own user, of root, or
+//! of the owner of the folder that the socket is in. From then on the client trusts the node. The node trusts nothing
+//! that the client can write: it reads each index once, checks it against the capacity, and copies bytes out before it
+//! examines them. A client that scribbles gets garbage into its own stream, or is disconnected.
 //!
 //! *Wake-ups.* A side that has moved bytes makes a system call only if the other side has declared that it sleeps. To
 //! wake the node there is an eventfd, made by the node and given to the client; the node only ever polls it. The client

@@ -1,9 +1,9 @@
 //! What a data node asks arbitrators: to take the ticket of the first view, and, when data nodes have lost each other,
 //! whether those that are left go on.
 //!
-//! No thread that runs turns ever waits for that. The blocks' requests go to a thread of their own, which has each of the
-//! arbitrators asked by another one: the one that holds the ticket of the view is the one whose confirm counts, and each
-//! ticket is given to one arbitrator only.
+//! No thread that runs turns ever waits for that. The blocks' requests go to a thread of their own, which has each of
+//! the arbitrators asked by another one: the one that holds the ticket of the view is the one whose confirm counts, and
+//! each ticket is given to one arbitrator only.
 
 use crate::exchange::{Exchange, frame, shown};
 use crate::settings::{OtherManagementNode, ProcessSettings};
@@ -80,8 +80,8 @@ impl Arbitrators {
         Some(Arbitrators { own, places, key: settings.key.clone(), timeout })
     }
 
-    /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, or [`NO_TICKET`].
-    /// `attempts` counts the requests of this start.
+    /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, or
+    /// [`NO_TICKET`]. `attempts` counts the requests of this start.
     pub fn begin(
         &self,
         cluster_incarnation: u64,

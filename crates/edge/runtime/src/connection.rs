@@ -109,8 +109,8 @@ impl From<io::Error> for Broken {
 pub(crate) struct Connection {
     /// The node at the other end.
     pub api: NodeId,
-    /// It is another data node: what comes from it is never held back, as other nodes wait for that, and what waits for it
-    /// may be as much as there is. If it does not take that, it is suspected (`vinga-agreement`).
+    /// It is another data node: what comes from it is never held back, as other nodes wait for that, and what waits for
+    /// it may be as much as there is. If it does not take that, it is suspected (`vinga-agreement`).
     pub is_link: bool,
     pub lane: LaneId,
     pub peer: Peer,
@@ -385,8 +385,8 @@ impl Connection {
         self.output.take_unannounced()
     }
 
-    /// Removes it from the poller and writes what can be written, if it `may_write`; returns the send thread that has the rest to do, if
-    /// there is one. The lane is empty then and may serve another connection.
+    /// Removes it from the poller and writes what can be written, if it `may_write`; returns the send thread that has
+    /// the rest to do, if there is one. The lane is empty then and may serve another connection.
     pub fn close(
         self,
         outbox: &mut Outbox,

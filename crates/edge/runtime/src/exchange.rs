@@ -1,5 +1,5 @@
-//! Cold frames between two processes, one after the other, by a connection that one thread reads and writes: greetings of
-//! nodes, and what data nodes ask arbitrators.
+//! Cold frames between two processes, one after the other, by a connection that one thread reads and writes: greetings
+//! of nodes, and what data nodes ask arbitrators.
 
 use crate::formation::silence;
 use std::io::{self, ErrorKind, Read, Write};
@@ -79,7 +79,8 @@ impl Exchange {
         Ok(Exchange { stream, bytes: Vec::new() })
     }
 
-    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the sender.
+    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the
+    /// sender.
     ///
     /// # Errors
     /// The connection has failed, there is no answer until then, or it is refused.

@@ -178,7 +178,8 @@ impl IoPool {
         &self.files
     }
 
-    /// Finishes all tasks and waits until the threads have ended, at most this long. Nobody may hand over any more then.
+    /// Finishes all tasks and waits until the threads have ended, at most this long. Nobody may hand over any more
+    /// then.
     ///
     /// # Errors
     /// How many threads are left, which wait for the disk.

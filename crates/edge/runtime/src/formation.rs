@@ -1,15 +1,15 @@
 //! Data nodes that start find each other, and begin together: the formation of the cluster.
 //!
-//! A node that is configured with others listens, and looks for those with lower ids, which do the same. Each pair opens
-//! its links ([`links_between`]); the first frames say who both are. Each node reports to the one with the lowest id to
-//! which others it has all links. When each is connected to all, and to the very starts of them that that one is connected
-//! to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and
-//! from then on `vinga-agreement` watches the links.
+//! A node that is configured with others listens, and looks for those with lower ids, which do the same. Each pair
+//! opens its links ([`links_between`]); the first frames say who both are. Each node reports to the one with the lowest
+//! id to which others it has all links. When each is connected to all, and to the very starts of them that that one is
+//! connected to itself, it makes the first view and sends it to all. Then the threads begin, with that view, and from
+//! then on `vinga-agreement` watches the links.
 //!
-//! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back: its
-//! next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent the view
-//! to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as the cluster has
-//! begun without them.
+//! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back:
+//! its next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent
+//! the view to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as
+//! the cluster has begun without them.
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
@@ -359,8 +359,8 @@ impl<'a> Formation<'a> {
         Ok(true)
     }
 
-    /// Looks for the nodes that are missing. Those with greater ids look for this one, and refuse it; but if they have begun
-    /// without this one, they don't, and say so when they are asked.
+    /// Looks for the nodes that are missing. Those with greater ids look for this one, and refuse it; but if they have
+    /// begun without this one, they don't, and say so when they are asked.
     fn begin_searches(&mut self, now: Instant) {
         for other in self.others.values_mut() {
             let is_missing = other.present.is_none() && !other.is_searched && now >= other.search_due;
@@ -552,7 +552,8 @@ fn take_frame(bytes: &mut Vec<u8>) -> Result<Option<Read>, ()> {
     Ok(Some(read))
 }
 
-/// A frame of the formation always fits into the socket: little was sent before. A link that takes none is found closed.
+/// A frame of the formation always fits into the socket: little was sent before. A link that takes none is found
+/// closed.
 fn send(link: &mut Option<(TcpStream, Vec<u8>)>, frame: &[u8]) {
     if let Some((stream, _)) = link {
         let _ = stream.write_all(frame);

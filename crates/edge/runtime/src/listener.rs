@@ -1,9 +1,10 @@
 //! The thread that accepts connections ("socket server") and admits API nodes.
 //!
 //! A *pending connection* is one that is not admitted yet. By TCP it must prove the key of the cluster, if there is one
-//! ([`vinga_key`]). It must send a whole greeting (`HelloRequest`) within [`Limits::greeting`]; then Membership is asked by signal (`ApiConnectRequest`, which goes to the thread that hosts
-//! it like a message), and when that has confirmed, the socket is handed to the thread that serves connections of this
-//! index, whose first frame is the `HelloConfirm`. From then on this thread has nothing to do with it.
+//! ([`vinga_key`]). It must send a whole greeting (`HelloRequest`) within [`Limits::greeting`]; then Membership is
+//! asked by signal (`ApiConnectRequest`, which goes to the thread that hosts it like a message), and when that has
+//! confirmed, the socket is handed to the thread that serves connections of this index, whose first frame is the
+//! `HelloConfirm`. From then on this thread has nothing to do with it.
 //!
 //! Clients on this machine connect by a Unix socket ([`LocalSocket`]) and are treated as all others; they may offer to
 //! share memory ([`vinga_local`]), which is made when they are admitted. If the system has none left for that, their

@@ -43,12 +43,12 @@ pub(crate) struct Accepted {
 }
 
 impl LocalSocket {
-    /// Listens at this path, and replaces what is there: only a node that has ended can have left it. Processes of the group
-    /// may connect, too, if one is given.
+    /// Listens at this path, and replaces what is there: only a node that has ended can have left it. Processes of the
+    /// group may connect, too, if one is given.
     ///
     /// # Errors
-    /// The system's: the folder does not exist or is not writable, the path is too long (107 bytes), the socket can't be given
-    /// to the group.
+    /// The system's: the folder does not exist or is not writable, the path is too long (107 bytes), the socket can't
+    /// be given to the group.
     pub fn listen(path: &Path, group: Option<u32>) -> io::Result<Self> {
         // The system's own text for that names a constant.
         if path.as_os_str().len() > PATH_BYTES_MAX {
@@ -90,8 +90,8 @@ impl LocalSocket {
         Ok(Accepted { stream: stream.into(), peer: Peer::Local(credentials.process), is_permitted })
     }
 
-    /// Whether a process may connect. The socket's mode says the same, but may have been changed, and a connection can be
-    /// handed on.
+    /// Whether a process may connect. The socket's mode says the same, but may have been changed, and a connection can
+    /// be handed on.
     fn permits(&self, stream: &UnixStream, peer: Credentials) -> io::Result<bool> {
         if peer.user == ROOT || peer.user == rustix::process::geteuid().as_raw() {
             return Ok(true);

@@ -2,8 +2,8 @@
 //!
 //! The mapping is reserved at the start and its pages are touched when they are used: a node with much memory starts as
 //! fast as one with little. It asks for huge pages of 2 MiB (a lookup in 4 KiB pages costs a page walk for each cache
-//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`). The pages beyond
-//! `DataMemory`, which only a restart uses, are neither touched nor locked.
+//! miss), and can be touched and locked at the start if the configuration says so (`LockPagesInMemory`). The pages
+//! beyond `DataMemory`, which only a restart uses, are neither touched nor locked.
 
 use rustix::mm::{
     Advice, MapFlags, MlockAllFlags, ProtFlags, madvise, mlock, mlockall, mmap_anonymous, munmap,

@@ -4,8 +4,8 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
-//!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its data is
-//!                          on disk and what was restored; stays when the node stops
+//!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its
+//!                          data is on disk and what was restored; stays when the node stops
 //!   node-1/vinga.starting  how far the start of a data node is, or the phases of the last one (`start_progress`)
 //!   node-1/vinga.sock      where it listens for clients on this machine, as long as it runs
 //!   node-1/vinga.log       the log
@@ -177,8 +177,8 @@ impl NodeFolder {
         Ok(Some(file))
     }
 
-    /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of the
-    /// cluster's key, as the node has it in its configuration.
+    /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of
+    /// the cluster's key, as the node has it in its configuration.
     ///
     /// # Errors
     /// The file system's.

@@ -1,15 +1,16 @@
 //! A node: its threads, from start to stop.
 //!
 //! The start takes the address, makes the threads that run turns, each with its own blocks, and waits until all have
-//! started. The blocks of a node with a disk then restore what is on it (`vinga-lifecycle`). Only when they report that the
-//! node is started does it begin to listen. Until then connections are refused by the system, as if no node ran: clients
-//! know what to do then, those that reconnect try again, and nobody needs an answer of its own who came too early.
+//! started. The blocks of a node with a disk then restore what is on it (`vinga-lifecycle`). Only when they report that
+//! the node is started does it begin to listen. Until then connections are refused by the system, as if no node ran:
+//! clients know what to do then, those that reconnect try again, and nobody needs an answer of its own who came too
+//! early.
 //!
 //! The stop is orderly: no new connections; no requests are read any more, and what was begun is finished; everything
 //! that was committed is brought to the disk, if there is one; everything that can still be sent is sent, clients are
-//! notified and their connections closed, the threads end, those that write files when all has been written. If the disk
-//! does not answer, the node ends by force when `Limits::disk_patience`, and a quarter of that for the threads that write
-//! files, have gone by. What was acknowledged as being on the disk is there all the same.
+//! notified and their connections closed, the threads end, those that write files when all has been written. If the
+//! disk does not answer, the node ends by force when `Limits::disk_patience`, and a quarter of that for the threads
+//! that write files, have gone by. What was acknowledged as being on the disk is there all the same.
 
 use crate::affinity;
 use crate::arbitration::{self, Arbitrators};
@@ -253,8 +254,8 @@ impl NodeProcess {
         self.restored
     }
 
-    /// Stops the node and waits until it has stopped. If its disk does not answer, threads that wait for it may be left:
-    /// [`NodeProcess::stop_request`] says then that the node could not go on, and the process should end.
+    /// Stops the node and waits until it has stopped. If its disk does not answer, threads that wait for it may be
+    /// left: [`NodeProcess::stop_request`] says then that the node could not go on, and the process should end.
     pub fn stop(self) {
         log::info!(target: WHO, "the node stops");
         if let Some(listener) = self.listener {
@@ -468,9 +469,9 @@ fn hand_over(links: Vec<Link>, settings: &ProcessSettings, switchboard: &Switchb
     }
 }
 
-/// The lanes of a thread to other data nodes. Links are spread as the connections of API nodes are: a thread that serves
-/// one sends by it, the others by that of another thread. So two blocks always exchange signals by the same link, in
-/// order. Returns the lanes whose links this thread will serve.
+/// The lanes of a thread to other data nodes. Links are spread as the connections of API nodes are: a thread that
+/// serves one sends by it, the others by that of another thread. So two blocks always exchange signals by the same
+/// link, in order. Returns the lanes whose links this thread will serve.
 fn open_link_lanes(outbox: &mut Outbox, thread: u16, settings: &ProcessSettings) -> Vec<(NodeId, LaneId)> {
     let own = settings.view.member(settings.node).expect("a node is a member of its first view");
     let others = settings.view.members().iter().filter(|member| member.node != settings.node);

@@ -45,8 +45,8 @@ pub struct ProcessSettings {
     /// For each block instance of the node the index of its thread, instances of one block in the order of their
     /// numbers. `Membership` must be among them.
     pub instances: Vec<(BlockNumber, u16)>,
-    /// The view that the threads begin in. If there are other data nodes: what is known before all of them are connected,
-    /// that is, this node.
+    /// The view that the threads begin in. If there are other data nodes: what is known before all of them are
+    /// connected, that is, this node.
     pub view: Arc<ClusterView>,
     /// The other data nodes of the cluster, as they are configured.
     pub others: Vec<OtherDataNode>,
@@ -62,8 +62,9 @@ pub struct ProcessSettings {
     pub seed: u64,
     /// Bounds.
     pub limits: Limits,
-    /// Whether the blocks report when the node is started (`NodeStartedOrder`), because they restore what is on its disk
-    /// first; clients are let in afterwards. And whether they are asked to bring everything to disk when the node stops.
+    /// Whether the blocks report when the node is started (`NodeStartedOrder`), because they restore what is on its
+    /// disk first; clients are let in afterwards. And whether they are asked to bring everything to disk when the node
+    /// stops.
     pub has_disk: bool,
     /// The mark of a first start: this file is removed, on the disk too, when the node is started.
     pub first_start: Option<PathBuf>,

@@ -39,7 +39,8 @@ const WHO: &str = "sockets";
 
 /// The connections that one thread serves.
 pub(crate) struct Sockets {
-    /// The send threads that write for this one; see [`ProcessSettings::senders_for`](crate::settings::ProcessSettings).
+    /// The send threads that write for this one; see
+    /// [`ProcessSettings::senders_for`](crate::settings::ProcessSettings).
     senders: Vec<u16>,
     buffer: Box<[u8]>,
     threads: u16,
@@ -413,8 +414,8 @@ impl Sockets {
         left
     }
 
-    /// Whether API nodes may be answered now. To be asked when everything that is to be sent was read from the data: then it
-    /// was right when it was read, though others may go on without this node soon.
+    /// Whether API nodes may be answered now. To be asked when everything that is to be sent was read from the data:
+    /// then it was right when it was read, though others may go on without this node soon.
     pub fn may_answer(&self) -> bool {
         self.lease == FOREVER || Clock::tick(self.clock.nanos()) <= self.lease
     }

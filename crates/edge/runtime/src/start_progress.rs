@@ -10,8 +10,8 @@
 //!   epoch=4711                    the restore point; 0 before it is known
 //!   done=log scanned:12345        a phase that has ended, and how long it took, in microseconds
 //! ```
-//! The file is replaced at each step, so it is complete whenever it exists. It stays when the node is started, and until
-//! the next start begins.
+//! The file is replaced at each step, so it is complete whenever it exists. It stays when the node is started, and
+//! until the next start begins.
 
 use std::fs;
 use std::io;

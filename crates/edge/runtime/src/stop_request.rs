@@ -34,8 +34,8 @@ struct State {
 }
 
 impl StopRequest {
-    /// Asks the node to stop. If it was asked before, the first cause counts; but that it can't go on counts before that it
-    /// was asked to stop.
+    /// Asks the node to stop. If it was asked before, the first cause counts; but that it can't go on counts before
+    /// that it was asked to stop.
     pub fn make(&self, cause: StopCause) {
         let mut state = self.lock();
         let counts = match (&state.cause, &cause) {
@@ -77,8 +77,8 @@ impl StopRequest {
         state.cause.clone().expect("it was waited for")
     }
 
-    /// Waits until the node is started; returns what it has restored. `show` is called whenever the start has come further,
-    /// with the newest report if there were several.
+    /// Waits until the node is started; returns what it has restored. `show` is called whenever the start has come
+    /// further, with the newest report if there were several.
     ///
     /// # Errors
     /// It is to stop before.

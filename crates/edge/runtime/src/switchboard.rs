@@ -175,7 +175,8 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Hands a link to another data node to the thread that will serve it. All threads have routes to it since they began.
+    /// Hands a link to another data node to the thread that will serve it. All threads have routes to it since they
+    /// began.
     pub fn join_link(&self, adoption: Adoption, incarnation: Incarnation, thread: u16) {
         let mut nodes = lock(&self.api_nodes);
         // If one of its links has been closed meanwhile, this one is closed by being dropped.

@@ -25,8 +25,8 @@ const FLUSH: u64 = 1000;
 const READ: u64 = 2000;
 const SECOND_FILE: u64 = 3000;
 
-/// A block that writes a file when it starts, reads it when everything was flushed, and reports to the test. When a task
-/// fails it stops the node.
+/// A block that writes a file when it starts, reads it when everything was flushed, and reports to the test. When a
+/// task fails it stops the node.
 struct Writer {
     thread: u16,
     report: Sender<(u16, String)>,

@@ -47,8 +47,8 @@ struct Records {
     answers: Mutex<Vec<Result<u64, String>>>,
 }
 
-/// A coordinator on each thread, which sends numbers to all of other nodes; and agreement on the first thread, which leaves
-/// out every node whose links are closed, and then asks the arbitrator, if there is one.
+/// A coordinator on each thread, which sends numbers to all of other nodes; and agreement on the first thread, which
+/// leaves out every node whose links are closed, and then asks the arbitrator, if there is one.
 struct Talker {
     node: NodeId,
     thread: u16,

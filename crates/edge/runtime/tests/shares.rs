@@ -10,7 +10,8 @@ use vinga_wire::SignalNumber;
 /// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.
 const WORK: u64 = 20_000;
 
-/// How often it is tried, if the machine is so busy with other things that a client does not run beside the work at all.
+/// How often it is tried, if the machine is so busy with other things that a client does not run beside the work at
+/// all.
 const ATTEMPTS: usize = 50;
 
 /// A client sends these frames at once, which is much work, while another one asks for little again and again: returns

@@ -66,8 +66,8 @@ impl Running {
 ///   data node 1: not connected, 0 reconnects
 ///   data node 1: connected, 1 reconnects
 /// ```
-/// One of several addresses of a data node is enough. An address of which nobody knows where it leads does not count once a
-/// data node is connected: it may be one of an earlier cluster, or of a data node that the others go on without.
+/// One of several addresses of a data node is enough. An address of which nobody knows where it leads does not count
+/// once a data node is connected: it may be one of an earlier cluster, or of a data node that the others go on without.
 fn missing(status: &str) -> Option<String> {
     let sections =
         status.split("\nconnection ").skip(1).map(|rest| rest.split("\n\n").next().unwrap_or(rest));

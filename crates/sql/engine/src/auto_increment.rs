@@ -86,9 +86,9 @@ struct State {
 }
 
 impl State {
-    /// Notes which incarnation of the cluster a connection knows, and forgets what is of the one before: its counter may
-    /// be lower now, or belong to another table. Returns whether the ranges are of this one: a connection that has not
-    /// noticed the restart yet knows the one before.
+    /// Notes which incarnation of the cluster a connection knows, and forgets what is of the one before: its counter
+    /// may be lower now, or belong to another table. Returns whether the ranges are of this one: a connection that has
+    /// not noticed the restart yet knows the one before.
     fn meet(&mut self, incarnation: u64) -> bool {
         if ![0, self.earlier, self.incarnation].contains(&incarnation) {
             (self.earlier, self.incarnation) = (self.incarnation, incarnation);

@@ -3,10 +3,10 @@
 //! ([`crate::folder_watch`]); it also looks now and then by itself. If the data nodes can't be reached then, creating
 //! the first table in a new database does it.
 //!
-//! Data nodes that keep nothing on disk have no databases after a restart. When their database is another one (its random
-//! number has changed), every SQL node sends them all of its databases, so that SQL nodes that start later get them too. A
-//! file in the SQL node's data folder contains the number for which this was done: a database that a SQL node still has
-//! because it missed a `DROP DATABASE` must not come back.
+//! Data nodes that keep nothing on disk have no databases after a restart. When their database is another one (its
+//! random number has changed), every SQL node sends them all of its databases, so that SQL nodes that start later get
+//! them too. A file in the SQL node's data folder contains the number for which this was done: a database that a SQL
+//! node still has because it missed a `DROP DATABASE` must not come back.
 //!
 //! If a statement has dropped a database here, it stays at the data nodes if it contains tables that SQL can't
 //! represent: then it comes back here too.

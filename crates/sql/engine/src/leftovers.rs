@@ -6,7 +6,8 @@
 //!
 //! New tables that were to replace others (`#sql-alter-…`) are also in a file of the server's data folder, so that they
 //! are dropped even if the SQL node stops before: the data nodes don't know whose they are, and those of another SQL
-//! node may be in use. Others are in memory only: a table under a name that users have chosen is theirs after a restart.
+//! node may be in use. Others are in memory only: a table under a name that users have chosen is theirs after a
+//! restart.
 
 use crate::copying::is_copy;
 use crate::definition::split_own_part;
@@ -174,7 +175,8 @@ impl Leftovers {
             let Ok((_, cluster)) = node.cluster(0, None) else { return };
             let removed = remove(node, &cluster, &leftover);
             if removed == Ok(true) && !leftover.is_recalled {
-                // Only a thread that is not the server's may do this. A statement that needs the name sees to it itself.
+                // Only a thread that is not the server's may do this. A statement that needs the name sees to it
+                // itself.
                 node.server.forget(&leftover.name);
             }
             let mut list = self.list.lock().expect(NO_PANIC);

@@ -1,5 +1,5 @@
-//! What SQL nodes promise of the disk: commits that wait for it, and data nodes that come back with their data while SQL
-//! nodes go on.
+//! What SQL nodes promise of the disk: commits that wait for it, and data nodes that come back with their data while
+//! SQL nodes go on.
 
 use std::fs;
 use std::path::{Path, PathBuf};

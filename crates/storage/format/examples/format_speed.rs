@@ -1,7 +1,7 @@
 //! Megabytes a second: checksums, checkpoints written and read, redo records appended and read.
 //!
-//! `cargo run --release -p vinga-format --example format_speed`. Rows are of 8 + 100 bytes, 270 a page, and lie in memory
-//! as in a data node's pages, more of them than fit the caches.
+//! `cargo run --release -p vinga-format --example format_speed`. Rows are of 8 + 100 bytes, 270 a page, and lie in
+//! memory as in a data node's pages, more of them than fit the caches.
 
 use std::hint::black_box;
 use std::time::Instant;

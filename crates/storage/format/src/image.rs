@@ -7,8 +7,8 @@
 //!   row     u64 epoch   fixed part   in tables with a variable part: u16 length, variable part
 //! ```
 //! A piece is a range of slots of a page, as it was when the scan passed it. A page whose rows don't fit the rest of a
-//! block is continued in a piece of the next one. A piece without rows says that these slots are free. A checkpoint that
-//! builds on others holds only the pages that have changed since; a later piece of a page replaces earlier ones.
+//! block is continued in a piece of the next one. A piece without rows says that these slots are free. A checkpoint
+//! that builds on others holds only the pages that have changed since; a later piece of a page replaces earlier ones.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

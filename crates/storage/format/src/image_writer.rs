@@ -31,7 +31,8 @@ struct Piece {
     has_variable: bool,
 }
 
-/// The writer of one file. Blocks are [taken](ImageWriter::take_block) in the order of the file, whenever there are some.
+/// The writer of one file. Blocks are [taken](ImageWriter::take_block) in the order of the file, whenever there are
+/// some.
 pub struct ImageWriter {
     writer: BlockWriter,
     origin: Origin,

@@ -2,8 +2,8 @@
 //!
 //! All files consist of sealed blocks ([`block`]). This crate makes and reads them, in memory only: who writes them
 //! where and when is decided elsewhere. Readers are given bytes that may be anything, and answer with errors that say
-//! what is wrong; they never panic and take no memory for what bytes merely claim. `docs/formats` describes each format,
-//! and a test compares the two.
+//! what is wrong; they never panic and take no memory for what bytes merely claim. `docs/formats` describes each
+//! format, and a test compares the two.
 #![no_std]
 
 extern crate alloc;

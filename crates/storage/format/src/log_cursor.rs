@@ -4,10 +4,10 @@
 //! the remains of a write that was torn. A block is the next one of the stream if it has the number that is due and an
 //! incarnation that is not lower than that of the block before.
 //!
-//! The log may end in a torn write: what was never flushed was never promised. It must not end anywhere else. Each block
-//! says up to which number all blocks were on the disk when it was made, so a later block proves that the missing one
-//! was there once ([`LogCursor::judge_end`]). What no later block proves, the end record of the epoch that is restored
-//! does: the log must contain it.
+//! The log may end in a torn write: what was never flushed was never promised. It must not end anywhere else. Each
+//! block says up to which number all blocks were on the disk when it was made, so a later block proves that the missing
+//! one was there once ([`LogCursor::judge_end`]). What no later block proves, the end record of the epoch that is
+//! restored does: the log must contain it.
 //!
 //! ## Dead blocks
 //! A node that starts again from its own files goes on behind the end record of the epoch that it has restored; what

@@ -6,8 +6,8 @@
 //!   entry     participant, batch   record   record   …
 //!   record    head (32 bytes)   image: fixed part, then variable part
 //! ```
-//! A segment is in one file; files are used again and again, so what stands behind the newest block of a segment is left
-//! from earlier. [`crate::log_cursor`] tells where the log ends.
+//! A segment is in one file; files are used again and again, so what stands behind the newest block of a segment is
+//! left from earlier. [`crate::log_cursor`] tells where the log ends.
 
 use crate::block::{Block, HEAD_BYTES, Head, Origin};
 use crate::block_writer::BlockWriter;
@@ -50,8 +50,9 @@ pub const SEGMENT_HEAD_BYTES: usize = SECTOR_BYTES;
 /// What any disk writes as a whole, also when the power fails.
 const ATOM_BYTES: usize = 512;
 
-/// Data managers that may share a stream. The head of a segment is written over that of one which the newest head on the
-/// disk may still name as needed, so it must not be torn: what it says has to fit into what a disk writes as a whole.
+/// Data managers that may share a stream. The head of a segment is written over that of one which the newest head on
+/// the disk may still name as needed, so it must not be torn: what it says has to fit into what a disk writes as a
+/// whole.
 pub const PARTICIPANTS_MAX: usize = (ATOM_BYTES - HEAD_BYTES - size_of::<SegmentHead>()) / size_of::<U64>();
 
 impl Segment {
@@ -115,9 +116,9 @@ impl Segment {
     }
 }
 
-/// What the first block of a segment says behind its head, since version 2: by data manager of the stream, in the order of
-/// their instances, the first batch that was needed when the segment was begun. A checkpoint that does not contain the
-/// batches before it is older than the log.
+/// What the first block of a segment says behind its head, since version 2: by data manager of the stream, in the order
+/// of their instances, the first batch that was needed when the segment was begun. A checkpoint that does not contain
+/// the batches before it is older than the log.
 pub fn needed_from(block: &Block<'_>) -> impl Iterator<Item = u64> {
     let batches = block.payload.get(size_of::<SegmentHead>()..).unwrap_or_default();
     batches.as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes))

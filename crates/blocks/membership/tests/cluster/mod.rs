@@ -1,6 +1,6 @@
-//! A cluster of memberships, with drivers and blocks that keep the contract that `docs/protocols/membership.md` states, and
-//! with API nodes. Data nodes may fail, the president too: what a failed one has sent arrives up to some signal, and each of
-//! the others adopts the view without it some time after that.
+//! A cluster of memberships, with drivers and blocks that keep the contract that `docs/protocols/membership.md` states,
+//! and with API nodes. Data nodes may fail, the president too: what a failed one has sent arrives up to some signal,
+//! and each of the others adopts the view without it some time after that.
 
 use crate::common::{API_NODES_MAX, GRACE, HEARTBEAT};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,8 +29,8 @@ pub struct Waiting {
     pub dead: bool,
     /// Closed together with its session's other connections, which was reported: the answer means nothing.
     covered: bool,
-    /// If it greets behind a broken connection of its session to the same node: how often each block had finished what the
-    /// session had begun when that broke.
+    /// If it greets behind a broken connection of its session to the same node: how often each block had finished what
+    /// the session had begun when that broke.
     behind: Option<Finished>,
     /// The data nodes to which its session has lost its connections, in the same way.
     lost: Vec<(usize, Finished)>,

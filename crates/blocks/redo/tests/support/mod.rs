@@ -355,8 +355,8 @@ impl Log {
         self.harness.has_met(mark)
     }
 
-    /// Tries to make a new log, but no file can be made, because of this: why the node does not start, with the number of an
-    /// error, or has to stop.
+    /// Tries to make a new log, but no file can be made, because of this: why the node does not start, with the number
+    /// of an error, or has to stop.
     pub fn fail_to_make(&mut self, kind: FileErrorKind, text: &str) -> (u16, String) {
         self.making_fails = Some(FileError { kind, text: text.into() });
         let lifecycle = address(BlockNumber::Lifecycle, 0);
@@ -582,7 +582,8 @@ impl Log {
         self.credit.fill(0);
     }
 
-    /// The machine stops: nothing is left of what was not flushed, but those pieces of heads of segments that `keeps` says.
+    /// The machine stops: nothing is left of what was not flushed, but those pieces of heads of segments that `keeps`
+    /// says.
     pub fn crash_in_heads(&mut self, keeps: impl Fn(usize) -> bool) {
         for file in self.files.values_mut() {
             for (at, data) in std::mem::take(&mut file.unflushed) {

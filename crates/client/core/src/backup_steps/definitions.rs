@@ -80,7 +80,8 @@ impl DefinitionsReader {
         }
     }
 
-    /// Takes the answer to it. One that is an error and will pass (`SchemaBusy`) is not for it: the same is asked again.
+    /// Takes the answer to it. One that is an error and will pass (`SchemaBusy`) is not for it: the same is asked
+    /// again.
     ///
     /// # Errors
     /// The answer is an error, and not because something was dropped meanwhile.

@@ -1,15 +1,15 @@
 //! What becomes of requests when the data node is lost that is to answer, mostly the president: its dictionary answers.
 //!
-//! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is connected
-//! again; what may be carried out once only has an unknown outcome. After a while without a president whoever waits gets
-//! an error.
+//! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is
+//! connected again; what may be carried out once only has an unknown outcome. After a while without a president whoever
+//! waits gets an error.
 //!
-//! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have been
-//! carried out before its answer was lost; then the same request is refused the second time, as this client has fenced the
-//! table already. That fence is lifted, and the requester may try again. Nobody has been given it before. A request to
-//! lift one goes on until it is carried out, whether anybody waits or not, and so does one for a fence that nobody wants any
-//! more: no fence is left behind as long as the session lives. While the dictionary is too busy for it, as it is while it
-//! does not know yet that its node leads the cluster, it is asked again and again.
+//! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have
+//! been carried out before its answer was lost; then the same request is refused the second time, as this client has
+//! fenced the table already. That fence is lifted, and the requester may try again. Nobody has been given it before. A
+//! request to lift one goes on until it is carried out, whether anybody waits or not, and so does one for a fence that
+//! nobody wants any more: no fence is left behind as long as the session lives. While the dictionary is too busy for
+//! it, as it is while it does not know yet that its node leads the cluster, it is asked again and again.
 
 use super::{Answer, Fence, Lock, Request, Requests, lifts_fence};
 use crate::error::{Error, Result};
@@ -179,8 +179,8 @@ impl Requests {
         self.ask_instead(handle, Request::ChangeSchema(SchemaChange::LiftFence { table }));
     }
 
-    /// The dictionary can't lift a fence now: it does not lead the cluster yet, or has much to do. It is asked again. Whoever
-    /// has waited for too long gets the error, and it goes on.
+    /// The dictionary can't lift a fence now: it does not lead the cluster yet, or has much to do. It is asked again.
+    /// Whoever has waited for too long gets the error, and it goes on.
     fn ask_again(&mut self, net: &mut Net, handle: Handle, error: Error) {
         let waiting = &mut self.pool[handle];
         assert!(waiting.is_sent && waiting.request.is_some(), "what may be repeated is kept");

@@ -60,8 +60,9 @@ fn opened(
     engine.flush(state, &mut Vec::new());
 }
 
-/// Whether rows may be sent to the process that listens there: it is of our own user, of root, or of the owner of the folder,
-/// who could replace the socket anyway. In a folder that everybody may write to, such as `/tmp`, anybody could listen.
+/// Whether rows may be sent to the process that listens there: it is of our own user, of root, or of the owner of the
+/// folder, who could replace the socket anyway. In a folder that everybody may write to, such as `/tmp`, anybody could
+/// listen.
 fn check_listener(socket: &UnixStream, path: &Path) -> io::Result<()> {
     let user = Credentials::of(socket)?.user;
     if user == ROOT || user == rustix::process::geteuid().as_raw() {

@@ -86,8 +86,8 @@ impl ClusterView {
 
 impl ClusterView {
     /// What a data node knows before it is connected to the others of its cluster: itself. As far as it knows it owns
-    /// everything, also the partitions of the node groups before its own. For the only data node of a cluster that is the
-    /// first view.
+    /// everything, also the partitions of the node groups before its own. For the only data node of a cluster that is
+    /// the first view.
     pub fn of_one(member: Member) -> Self {
         let groups = member.group + 1;
         let own = [member.node];

@@ -1,9 +1,9 @@
 //! What waits to be done with files: a queue for each file, and which of the files an io thread may take next.
 //!
-//! A file's queue is served by one io thread at a time, which takes tasks from its front, a batch at once. A rename is a
-//! task on two files: it stands in the queue of its file and, as [`Entry::ReplacedBy`], in that of the file whose name it
-//! takes. Both are entered at the same moment, so renames never wait for each other; one is carried out when it is at
-//! the front of both and no thread is busy with either.
+//! A file's queue is served by one io thread at a time, which takes tasks from its front, a batch at once. A rename is
+//! a task on two files: it stands in the queue of its file and, as [`Entry::ReplacedBy`], in that of the file whose
+//! name it takes. Both are entered at the same moment, so renames never wait for each other; one is carried out when it
+//! is at the front of both and no thread is busy with either.
 
 use super::file_system::OpenFile;
 use std::collections::{HashMap, VecDeque};

@@ -1,8 +1,9 @@
 //! Links of which the other side has vanished without a word: its machine was switched off, or the way to it is cut.
 //!
-//! While the cluster forms, nothing passes over a link for as long as nodes are missing, so the system is asked to probe
-//! it. A link whose other side answers no probe is closed, as if its process had ended: then the next start of that node
-//! is greeted. The system of a machine answers for a process that stands still, which is right: it still has its node id.
+//! While the cluster forms, nothing passes over a link for as long as nodes are missing, so the system is asked to
+//! probe it. A link whose other side answers no probe is closed, as if its process had ended: then the next start of
+//! that node is greeted. The system of a machine answers for a process that stands still, which is right: it still has
+//! its node id.
 
 use rustix::net::sockopt;
 use std::io;

@@ -1,10 +1,10 @@
 //! What the main thread does about the links to other data nodes: it reports that they are closed, and has all threads
 //! adopt a view when nothing of those that it has lost can arrive any more.
 //!
-//! Links are closed by the same steps as the connections of an API node ([`crate::api_nodes`]): when the last one is done,
-//! every thread has handled what was read from them. Agreement gets its report before, as soon as a link is found closed.
-//! If the other process runs on this machine, the system says whether it has ended. It closes the connections of a process
-//! that ends a moment before it says so, which is why that is awaited for a little while.
+//! Links are closed by the same steps as the connections of an API node ([`crate::api_nodes`]): when the last one is
+//! done, every thread has handled what was read from them. Agreement gets its report before, as soon as a link is found
+//! closed. If the other process runs on this machine, the system says whether it has ended. It closes the connections
+//! of a process that ends a moment before it says so, which is why that is awaited for a little while.
 
 use crate::formation::{ProcessWatch, Processes};
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::view::{ClusterView, ViewChange};
 
-/// How long it may take from the end of a process's connections until the system says that it has ended, in nanoseconds.
+/// How long it may take from the end of a process's connections until the system says that it has ended, in
+/// nanoseconds.
 const END_NANOS: u64 = 100_000_000;
 
 /// How often it is asked meanwhile.
@@ -21,7 +22,8 @@ const ASK_NANOS: u64 = 500_000;
 /// The other data nodes, on the main thread.
 pub(crate) struct DataNodes {
     processes: Processes,
-    /// Links that are closed, about which nothing was reported yet: until when it is asked whether the process has ended.
+    /// Links that are closed, about which nothing was reported yet: until when it is asked whether the process has
+    /// ended.
     closed: Vec<(NodeId, Incarnation, u64)>,
     /// Nodes of which nothing can arrive any more.
     drained: BTreeSet<NodeId>,

@@ -247,8 +247,8 @@ impl<H: Host> Worker<H> {
     }
 
     /// A block wants an API node closed that has no connection to this data node. The main thread receives that before
-    /// anything that this thread sends from now on, or has not sent yet: so the order is about the session that Membership
-    /// knows then, and about no later one.
+    /// anything that this thread sends from now on, or has not sent yet: so the order is about the session that
+    /// Membership knows then, and about no later one.
     fn forward_to_membership(&mut self, order: CloseConnectionOrder) {
         let membership = Address::new(self.switchboard.node, BlockNumber::Membership, 0);
         let mut frame = Vec::new();

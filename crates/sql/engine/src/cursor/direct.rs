@@ -8,8 +8,8 @@
 //! are set, if the server has to know whether the row differs afterwards, or if rows that do not fulfil the condition
 //! must stay locked too.
 //!
-//! A statement that stands alone and changes one key sends the change with the commit: that is one round trip instead of
-//! two, and the data node has the row locked only while it handles the request. As the errors of a change undo only
+//! A statement that stands alone and changes one key sends the change with the commit: that is one round trip instead
+//! of two, and the data node has the row locked only while it handles the request. As the errors of a change undo only
 //! itself, nothing is committed if it fails.
 //!
 //! Each key is changed once, even if the scan meets its row several times. Errors are those of single operations: the

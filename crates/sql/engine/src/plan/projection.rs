@@ -41,7 +41,8 @@ struct Selection {
     key_columns: usize,
 }
 
-/// Whether a projection has the columns of the primary key, by which the server names rows, though nobody asks for them.
+/// Whether a projection has the columns of the primary key, by which the server names rows, though nobody asks for
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PrimaryKey {
     /// It has.

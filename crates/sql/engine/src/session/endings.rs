@@ -22,14 +22,15 @@ impl Session {
         committed
     }
 
-    /// Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in memory.
+    /// Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in
+    /// memory.
     pub fn set_durable(&mut self, is_durable: bool) {
         self.is_durable = is_durable;
     }
 
     /// Commits together with operations that were defined and not sent, whose errors undo only themselves, and keeps
-    /// their results: saves a statement that stands alone, and consists of them, a round trip. Whatever becomes of them,
-    /// the transaction ends.
+    /// their results: saves a statement that stands alone, and consists of them, a round trip. Whatever becomes of
+    /// them, the transaction ends.
     ///
     /// # Errors
     /// As of [`Session::commit`].

@@ -1,7 +1,7 @@
 //! A data node as a separate process, which a test can kill: `data_node_of_test SOCKET NAME=VALUE…`.
 //!
-//! Its files are in the folder that `DataDir` names, which exists; without that it keeps everything in memory. It prints
-//! its address in one line, and ends on request (SIGTERM), when it is killed, or with the test.
+//! Its files are in the folder that `DataDir` names, which exists; without that it keeps everything in memory. It
+//! prints its address in one line, and ends on request (SIGTERM), when it is killed, or with the test.
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::{Path, PathBuf};
