@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures everything, with Redis beside it if that can be installed, and writes target/bench/summary.json. Arguments
-# are passed on to 'vinga bench all': --quick, for example, takes under two minutes and writes into target/bench/quick.
+# are passed on to 'vinga bench all': --quick, for example, takes about two minutes and writes into target/bench/quick.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 

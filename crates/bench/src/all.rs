@@ -10,32 +10,38 @@
 //! 8. *nonblocking*: the C interface, blocking and in an event loop;
 //! 9. *sql*: sysbench on tables of Vinga and InnoDB in one SQL server; TPC-B is not part of it (`vinga bench tpcb`);
 //! 10. *durable*: nodes with a disk: rates, commits beside InnoDB's, restarts, checkpoints;
-//! 11. *hostile*: a well-behaved client beside others that are hostile.
+//! 11. *hostile*: a well-behaved client beside others that are hostile;
+//! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their
+//!    starts;
+//! 13. *failover*: two data nodes, one of which is killed or stands still.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
 
-use crate::cpu_time::CpuTime;
-use crate::durable::{self, DurableOptions, Piece};
+mod plan;
+mod race;
+
+use crate::durable;
+use crate::failover;
 use crate::failure::Result;
 use crate::figure::{Figure, table};
-use crate::flexasynch::{self, FlexAsynch, FlexAsynchOptions, Phase, Repetition};
+use crate::flexasynch::{self, FlexAsynchOptions, Repetition};
 use crate::goals;
-use crate::hostile::{self, HostileOptions};
-use crate::lookup::{self, Lookup, LookupOptions, LookupResult};
+use crate::hostile;
 use crate::machine::{Build, Machine};
-use crate::memory::{self, MemoryOptions};
+use crate::memory;
 use crate::node::NodeProgram;
-use crate::nonblocking::{self, NonblockingOptions};
+use crate::nonblocking;
 use crate::progress::Progress;
-use crate::ranges::{self, RangesOptions};
-use crate::redis::{self, Redis, RedisOptions, RedisResult};
+use crate::ranges;
+use crate::replicas;
 use crate::report::{Report, json as as_json, write_json};
-use crate::scan::{self, ScanOptions};
-use crate::spike::{self, SpikeOptions};
-use crate::sql::{self, SqlOptions};
-use crate::start::{self, StartOptions};
+use crate::scan;
+use crate::spike;
+use crate::sql;
+use crate::start;
 use crate::summary;
 use crate::target::Target;
+use plan::Plan;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
@@ -43,8 +49,6 @@ use vinga_runtime::say;
 
 /// The node of the race, the batches and the scans holds three tables of a million rows.
 const DATA_MEMORY_BYTES: u64 = 2 << 30;
-/// More CPU than this is not idle.
-const IDLE_PERCENT_MAX: f64 = 3.0;
 /// More CPU than this for others makes the figures doubtful.
 const DISTURBANCE_PERCENT_MAX: f64 = 15.0;
 
@@ -84,11 +88,13 @@ pub enum Part {
     Sql,
     Durable,
     Hostile,
+    Replicas,
+    Failover,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 13] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -100,96 +106,9 @@ impl Part {
         Part::Sql,
         Part::Durable,
         Part::Hostile,
+        Part::Replicas,
+        Part::Failover,
     ];
-}
-
-/// The options of every part.
-struct Plan {
-    spike: SpikeOptions,
-    start: StartOptions,
-    flexasynch: FlexAsynchOptions,
-    lookup: LookupOptions,
-    redis: RedisOptions,
-    batches: Vec<FlexAsynchOptions>,
-    scan: ScanOptions,
-    ranges: RangesOptions,
-    memory: MemoryOptions,
-    nonblocking: NonblockingOptions,
-    sql: SqlOptions,
-    durable: DurableOptions,
-    hostile: HostileOptions,
-}
-
-impl Plan {
-    fn new(options: &AllOptions) -> Self {
-        let AllOptions { quick, loops, threads, parallel, .. } = *options;
-        let pick = |small: u64, large: u64| if quick { small } else { large };
-        let flexasynch = FlexAsynchOptions {
-            rows: pick(200_000, 1_000_000),
-            threads,
-            parallel,
-            loops,
-            extra_reads: if quick { 0 } else { 4 },
-            extra_updates: u32::from(!quick),
-            ..FlexAsynchOptions::default()
-        };
-        // Fewer rows where operations are slower: each phase takes about a second.
-        let batches = [(1, 10_000, 50_000), (8, 40_000, 250_000), (32, 100_000, 500_000)];
-        let batches = batches.map(|(batch, small, large)| FlexAsynchOptions {
-            batch,
-            rows: pick(small, large),
-            extra_reads: 0,
-            extra_updates: 0,
-            ..flexasynch.clone()
-        });
-        let lookups = pick(5_000, 100_000);
-        Plan {
-            spike: SpikeOptions { questions: vec!["signals".into(), "hop".into()], quick },
-            start: StartOptions { loops },
-            lookup: LookupOptions { rows: flexasynch.rows, lookups, threads: 1, loops },
-            redis: RedisOptions {
-                keys: flexasynch.rows,
-                requests: pick(300_000, 3_000_000),
-                pipeline: 128,
-                clients: 4,
-                data_bytes: 100,
-                lookups,
-                loops,
-            },
-            batches: batches.into(),
-            scan: ScanOptions { rows: flexasynch.rows, loops, scans: if quick { 2 } else { 5 } },
-            ranges: RangesOptions { rows: flexasynch.rows, loops, scans: pick(2_000, 50_000) },
-            memory: MemoryOptions {
-                sizes: [6, 8, 10, 12].map(|n| n * pick(25_000, 1_000_000)).into(),
-                loops,
-            },
-            nonblocking: NonblockingOptions {
-                rows: flexasynch.rows,
-                loops,
-                scans: if quick { 2 } else { 7 },
-            },
-            sql: SqlOptions {
-                rows: pick(20_000, 100_000) as u32,
-                seconds: pick(1, 4) as u32,
-                loops: if quick { 1 } else { 5 },
-                only: String::new(),
-            },
-            durable: DurableOptions {
-                rows: pick(200_000, 1_000_000),
-                checkpoint_rows: pick(400_000, 4_000_000),
-                extra_updates: u32::from(!quick),
-                seconds: if quick { 1 } else { 3 },
-                loops,
-                only: Piece::ALL.into(),
-            },
-            hostile: HostileOptions {
-                loops: if quick { 1 } else { 3 },
-                seconds: if quick { 1 } else { 2 },
-                only: Vec::new(),
-            },
-            flexasynch,
-        }
-    }
 }
 
 /// Inputs of the parts.
@@ -200,16 +119,6 @@ pub struct Setting<'a> {
     pub out: &'a Path,
     /// The commit of the sources that were built.
     pub sources: &'a str,
-}
-
-/// The results of both sides in the same repetition.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Round {
-    flexasynch: Repetition,
-    lookup: LookupResult,
-    redis: Option<RedisResult>,
-    /// Share of a CPU that the data node used while Redis was measured.
-    node_busy_percent_meanwhile: Option<f64>,
 }
 
 /// Runs everything and writes `summary.json`; returns whether all parts have succeeded.
@@ -296,6 +205,8 @@ impl<T: Target> Run<'_, T> {
             Part::Sql => self.sql(),
             Part::Durable => self.durable(),
             Part::Hostile => self.hostile(),
+            Part::Replicas => self.replicas(),
+            Part::Failover => self.failover(),
         }
     }
 
@@ -331,51 +242,6 @@ impl<T: Target> Run<'_, T> {
         let seconds = start::run(&node, options, self.progress)?;
         let command = options.command();
         self.report("start", &command, options, &seconds, start::figures(&command, &seconds))
-    }
-
-    fn race(&mut self) -> Result<()> {
-        let Plan { flexasynch, lookup, redis, .. } = self.plan;
-        let node = self.node(DATA_MEMORY_BYTES).start()?;
-        let target = (self.connect)(node.address())?;
-        let mut bench = FlexAsynch::open(&target, Some(node.pid()), flexasynch)?;
-        let mut lookups = Lookup::open(&target, Some(node.pid()), lookup)?;
-        let mut peer = match Redis::start(&self.setting.out.join("redis"), redis) {
-            Ok(redis) => Some(redis),
-            Err(failure) => {
-                self.progress.line(&format!("  without Redis: {failure}"));
-                None
-            }
-        };
-        let mut rounds = Vec::new();
-        for number in 0..=flexasynch.loops {
-            let name =
-                if number == 0 { "warm-up".to_owned() } else { format!("{number}/{}", flexasynch.loops) };
-            let flexasynch = bench.repetition(&name, self.progress)?;
-            let lookup = lookups.repetition()?;
-            self.progress.line(&format!("  {name:>7} {}", lookup::line(&lookup)));
-            let before = (CpuTime::of(node.pid())?, Instant::now());
-            let redis = peer.as_mut().map(Redis::repetition).transpose()?;
-            let used = CpuTime::of(node.pid())?.since(&before.0);
-            let busy = 100.0 * used.total_ns as f64 / before.1.elapsed().as_nanos() as f64;
-            let node_busy_percent_meanwhile = redis.is_some().then_some(busy);
-            if let Some(redis) = &redis {
-                self.progress.line(&format!("  {name:>7} {}", redis::line(redis)));
-                if busy > IDLE_PERCENT_MAX {
-                    self.progress
-                        .line(&format!("  the idle data node has used {busy:.1} % of a CPU meanwhile"));
-                }
-            }
-            if number > 0 {
-                rounds.push(Round { flexasynch, lookup, redis, node_busy_percent_meanwhile });
-            }
-        }
-        bench.close()?;
-        lookups.close()?;
-        drop(target);
-        node.stop()?;
-        rounds.iter().for_each(|round| self.note_disturbance(std::slice::from_ref(&round.flexasynch)));
-        let figures = race_figures(self.plan, &rounds);
-        self.report("race", "vinga bench all --parts race", &(flexasynch, lookup, redis), &rounds, figures)
     }
 
     fn batches(&mut self) -> Result<()> {
@@ -461,6 +327,24 @@ impl<T: Target> Run<'_, T> {
         self.report("hostile", &command, options, &results, hostile::figures(&command, &results))
     }
 
+    fn replicas(&mut self) -> Result<()> {
+        let options = &self.plan.replicas;
+        let result = replicas::run(self.setting.node, self.setting.out, options, self.progress)?;
+        let rounds = result.rounds.iter();
+        let repetitions = rounds.flat_map(|round| [&round.one, &round.two, &round.same_batch]);
+        repetitions.for_each(|repetition| self.note_disturbance(std::slice::from_ref(repetition)));
+        let command = options.command();
+        self.report("replicas", &command, options, &result, replicas::figures(&command, &result))
+    }
+
+    fn failover(&mut self) -> Result<()> {
+        let options = &self.plan.failover;
+        let program = self.node(failover::DATA_MEMORY_BYTES);
+        let result = failover::run(&program, self.setting.out, options, self.progress)?;
+        let command = options.command();
+        self.report("failover", &command, options, &result, failover::figures(&command, &result))
+    }
+
     fn note_disturbance(&mut self, repetitions: &[Repetition]) {
         let phases = repetitions.iter().flat_map(|repetition| &repetition.phases);
         let worst = phases.filter_map(|phase| phase.others_percent).fold(0.0, f64::max);
@@ -470,34 +354,4 @@ impl<T: Target> Run<'_, T> {
     fn node(&self, data_memory: u64) -> NodeProgram {
         NodeProgram { data_memory: Some(data_memory), ..self.setting.node.clone() }
     }
-}
-
-/// Vinga's figures, Redis' figures, and the ratios.
-fn race_figures(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
-    let repetitions: Vec<Repetition> = rounds.iter().map(|round| round.flexasynch.clone()).collect();
-    let lookups: Vec<LookupResult> = rounds.iter().map(|round| round.lookup.clone()).collect();
-    let mut figures = flexasynch::figures(&plan.flexasynch, &plan.flexasynch.command(), &repetitions);
-    figures.extend(lookup::figures(&plan.lookup.command(), &lookups));
-    let Some(peers) = rounds.iter().map(|round| round.redis.clone()).collect::<Option<Vec<RedisResult>>>()
-    else {
-        return figures;
-    };
-    figures.extend(redis::figures(&plan.redis.command(), &peers));
-    let command = "vinga bench all --parts race";
-    let samples = |value: &dyn Fn(&RedisResult) -> f64| -> Vec<f64> { peers.iter().map(value).collect() };
-    for phase in Phase::ALL {
-        let ours: Vec<f64> = repetitions.iter().map(|repetition| repetition.phase(phase).rate).collect();
-        let theirs = match phase {
-            Phase::Read => samples(&|redis| redis.get.test.rate),
-            Phase::Insert | Phase::Update | Phase::Delete => samples(&|redis| redis.set.test.rate),
-        };
-        let name = format!("{}.vs_redis", plan.flexasynch.figure_prefix(phase));
-        figures.push(Figure::from_pairs(name, command, &ours, &theirs));
-    }
-    let ours = |value: fn(&LookupResult) -> f64| -> Vec<f64> { lookups.iter().map(value).collect() };
-    let p50 = (ours(|lookup| lookup.latency.p50_us), samples(&|redis| redis.single.p50_us));
-    let p99 = (ours(|lookup| lookup.latency.p99_us), samples(&|redis| redis.single.p99_us));
-    figures.push(Figure::from_pairs("lookup.single.p50_vs_redis", command, &p50.0, &p50.1));
-    figures.push(Figure::from_pairs("lookup.single.p99_vs_redis", command, &p99.0, &p99.1));
-    figures
 }

@@ -1,34 +1,31 @@
 //! The subcommands of `vinga bench`.
 
+mod bench;
+
 use crate::ab::{self, AbOptions};
 use crate::all::{self, AllOptions, Setting};
-use crate::cluster::ClusterProgram;
 use crate::compare::{self, CompareOptions};
 use crate::durable::{self, DurableOptions};
 use crate::failover::{self, FailoverOptions};
-use crate::failure::{Context, Failure, Result};
-use crate::figure::{Figure, table};
+use crate::failure::Result;
 use crate::flexasynch::{self, FlexAsynchOptions};
 use crate::goals;
 use crate::hostile::{self, HostileOptions};
 use crate::lookup::{self, LookupOptions};
-use crate::machine::Machine;
 use crate::memory::{self, MemoryOptions};
-use crate::node::{Node, NodeProgram};
 use crate::nonblocking::{self, NonblockingOptions};
 use crate::process::bound_this_process;
-use crate::progress::Progress;
 use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, RedisOptions};
-use crate::report::{Report, json as as_json, read_figures};
+use crate::replicas::{self, ReplicasOptions};
+use crate::report::{json as as_json, read_figures};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::sql::{self, SqlOptions};
 use crate::start::{self, StartOptions};
-use crate::target::Target;
 use crate::tpcb::{self, TpcbOptions};
 use crate::vinga_target::VingaTarget;
-use serde::Serialize;
+use bench::Bench;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vinga_runtime::node_folder::NodeFolder;
@@ -56,7 +53,9 @@ pub enum BenchCommand {
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
-    /// How long a cluster does not answer when a data node is killed
+    /// What a second replica of each row costs: two data nodes beside one, and beside Redis with a replica
+    Replicas(With<ReplicasOptions>),
+    /// How long a cluster does not answer when a data node is killed or stands still, and which statements of SQL fail
     Failover(With<FailoverOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
     Durable(With<DurableOptions>),
@@ -135,6 +134,7 @@ impl BenchCommand {
             | BenchCommand::Ranges(With { place, .. })
             | BenchCommand::Memory(With { place, .. })
             | BenchCommand::Start(With { place, .. })
+            | BenchCommand::Replicas(With { place, .. })
             | BenchCommand::Failover(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
             | BenchCommand::Durable(With { place, .. })
@@ -149,8 +149,8 @@ impl BenchCommand {
     }
 
     /// Fills in address and process id of the data node if a cluster's folder is given; `address_in` returns the
-    /// addresses of the nodes in a folder. Of several data nodes no process id is known, so that none of them is measured
-    /// as if it were all.
+    /// addresses of the nodes in a folder. Of several data nodes no process id is known, so that none of them is
+    /// measured as if it were all.
     ///
     /// # Errors
     /// A text: nothing runs there.
@@ -224,13 +224,19 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let command = options.command();
             bench.finish("start", &command, options, &results, start::figures(&command, &results))
         }
+        BenchCommand::Replicas(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let node = bench.program(None)?;
+            let result = replicas::run(&node, &place.out, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("replicas", &command, options, &result, replicas::figures(&command, &result))
+        }
         BenchCommand::Failover(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;
             let node = bench.program(Some(failover::DATA_MEMORY_BYTES))?;
-            let cluster = ClusterProgram { node, data_nodes: 2, replicas: 2 };
-            let results = failover::run(&cluster, options, &mut bench.progress)?;
+            let result = failover::run(&node, &place.out, options, &mut bench.progress)?;
             let command = options.command();
-            bench.finish("failover", &command, options, &results, failover::figures(&command, &results))
+            bench.finish("failover", &command, options, &result, failover::figures(&command, &result))
         }
         BenchCommand::Nonblocking(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;
@@ -301,105 +307,5 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             }
             Ok(true)
         }
-    }
-}
-
-/// A benchmark that is being run.
-struct Bench<'a, T: Target> {
-    place: &'a Place,
-    connect: &'a dyn Fn(&str) -> Result<T>,
-    progress: Progress,
-    json: bool,
-    /// The node that was started for the purpose.
-    node: Option<Node>,
-}
-
-impl<'a, T: Target> Bench<'a, T> {
-    fn new(place: &'a Place, connect: &'a dyn Fn(&str) -> Result<T>, json: bool) -> Result<Self> {
-        let mut progress = if place.quiet { Progress::quiet() } else { Progress::new() };
-        progress.line(&format!("machine: {}", Machine::here().line()));
-        Ok(Bench { place, connect, progress, json, node: None })
-    }
-
-    /// Prints a result for people.
-    fn say(&self, text: &str) {
-        if !self.json {
-            say!("{text}");
-        }
-    }
-
-    /// A client, and the process id of the node that it is connected to.
-    fn target(&mut self, data_memory: u64) -> Result<(T, Option<u32>)> {
-        if let Some(address) = &self.place.connect {
-            return Ok(((self.connect)(address)?, self.place.node_pid));
-        }
-        let node = self.program(Some(data_memory))?.start()?;
-        let target = (self.connect)(node.address())?;
-        let pid = node.pid();
-        self.node = Some(node);
-        Ok((target, Some(pid)))
-    }
-
-    /// The address of the node that [`Bench::target`] is connected to.
-    fn address(&self) -> String {
-        let started = self.node.as_ref().map(Node::address);
-        started.or(self.place.connect.as_deref()).expect("there is a target").to_owned()
-    }
-
-    fn program(&self, data_memory: Option<u64>) -> Result<NodeProgram> {
-        if self.place.connect.is_some() {
-            return Err(Failure::new(
-                "this benchmark starts nodes of its own: it takes neither --connect nor --folder",
-            ));
-        }
-        let program = match &self.place.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().context(|| "cannot find this program's file".into())?,
-        };
-        let folder = self.place.out.join(format!("node-{}", std::process::id()));
-        Ok(NodeProgram {
-            program,
-            folder,
-            data_memory,
-            parameters: self.place.parameters.clone(),
-            member: None,
-        })
-    }
-
-    /// Shows the figures, writes the result file and stops the node.
-    fn finish(
-        &mut self,
-        benchmark: &str,
-        command: &str,
-        options: &impl Serialize,
-        results: &impl Serialize,
-        figures: Vec<Figure>,
-    ) -> Result<bool> {
-        self.say(&table(&figures));
-        self.report(benchmark, command, options, results, figures)
-    }
-
-    fn report(
-        &mut self,
-        benchmark: &str,
-        command: &str,
-        options: &impl Serialize,
-        results: &impl Serialize,
-        figures: Vec<Figure>,
-    ) -> Result<bool> {
-        let report = Report {
-            configuration: as_json(&(options, &self.place.parameters)),
-            figures,
-            repetitions: as_json(results),
-            ..Report::new(benchmark, command, &self.place.sources)
-        };
-        let file = report.write(&self.place.out)?;
-        if self.json {
-            say!("{}", as_json(&report));
-        } else {
-            say!("{}", file.display());
-        }
-        self.node.take().map_or(Ok(()), Node::stop)?;
-        Ok(true)
     }
 }

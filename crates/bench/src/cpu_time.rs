@@ -100,9 +100,30 @@ impl CpuTime {
             })
             .filter(|thread| thread.ns > 0)
             .collect();
-        threads.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.name.cmp(&b.name)));
+        sort_threads(&mut threads);
         CpuUse { total_ns: threads.iter().map(|thread| thread.ns).sum(), threads, clock: self.clock }
     }
+}
+
+impl CpuUse {
+    /// What several processes have used together; `None` if there are none.
+    pub fn together(uses: impl IntoIterator<Item = CpuUse>) -> Option<CpuUse> {
+        let mut all = uses.into_iter().reduce(|mut all, one| {
+            all.total_ns += one.total_ns;
+            all.threads.extend(one.threads);
+            if one.clock == CpuClock::Ticks {
+                all.clock = CpuClock::Ticks;
+            }
+            all
+        })?;
+        sort_threads(&mut all.threads);
+        Some(all)
+    }
+}
+
+/// The busiest first.
+fn sort_threads(threads: &mut [ThreadUse]) {
+    threads.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.name.cmp(&b.name)));
 }
 
 /// CPU time that this process has used so far, ended threads included, in nanoseconds.
@@ -234,5 +255,10 @@ mod tests {
         assert_eq!(used.total_ns, 80);
         let names: Vec<(&str, u64)> = used.threads.iter().map(|t| (t.name.as_str(), t.ns)).collect();
         assert_eq!(names, [("new", 50), ("main", 30)]);
+        let other = CpuUse { clock: CpuClock::Ticks, ..used.clone() };
+        let both = CpuUse::together([used, other]).unwrap();
+        assert_eq!((both.total_ns, both.clock, both.threads.len()), (160, CpuClock::Ticks, 4));
+        assert_eq!(both.threads[1].name, "new");
+        assert_eq!(CpuUse::together([]), None);
     }
 }

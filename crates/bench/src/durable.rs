@@ -18,7 +18,6 @@ pub mod disk_rate;
 pub mod rates;
 pub mod restart;
 
-use crate::cpu_time::CpuTime;
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
 use crate::flexasynch::FlexAsynchOptions;
@@ -39,12 +38,10 @@ const VALUE_BYTES: u16 = 100;
 const SHAPE: TableShape = TableShape::Value { bytes: VALUE_BYTES };
 /// A log in which the changes of a repetition have room whatever checkpoints do: 2 GiB.
 const LARGE_LOG: [&str; 2] = ["NoOfFragmentLogFiles=64", "FragmentLogFileSize=32M"];
-/// A process that uses less of a CPU is idle.
-const IDLE_PERCENT_MAX: f64 = 2.0;
-/// How long a process may take to become idle.
-const IDLE_PATIENCE: Duration = Duration::from_secs(30);
-/// For so long it must have been idle.
-const IDLE_TIME: Duration = Duration::from_millis(250);
+/// How long checkpoints may go on when nothing is changed any more.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
+/// For so long there must have been none.
+const QUIET_TIME: Duration = Duration::from_millis(250);
 /// What the information table says of a stream without a checkpoint under way.
 const NO_CHECKPOINT: &str = "no checkpoint is being written";
 
@@ -166,41 +163,14 @@ pub fn figures(command: &str, result: &DurableResult) -> Vec<Figure> {
 
 /// A node with these parameters and `DataMemory` for so many rows, in a folder of its own.
 fn node(program: &NodeProgram, name: &str, rows: u64, parameters: &[&str]) -> NodeProgram {
-    let own = program.folder.file_name().unwrap_or_default().to_string_lossy();
     let name_of = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
     // A parameter may be given once: the user's value counts.
     let is_users = |own: &str| program.parameters.iter().any(|given| name_of(given) == name_of(own));
     let own_parameters = parameters.iter().filter(|&&own| !is_users(own)).map(|&own| own.to_owned());
     NodeProgram {
-        program: program.program.clone(),
-        folder: program.folder.with_file_name(format!("{own}-{name}")),
         data_memory: Some(rows * 300 + (512 << 20)),
         parameters: own_parameters.chain(program.parameters.iter().cloned()).collect(),
-        member: None,
-    }
-}
-
-/// Waits until all of these processes are idle.
-///
-/// # Errors
-/// One of them does not exist, or does not become idle.
-fn wait_until_idle(pids: &[u32]) -> Result<()> {
-    let begun = Instant::now();
-    loop {
-        let before: Vec<CpuTime> = pids.iter().map(|&pid| CpuTime::of(pid)).collect::<Result<_>>()?;
-        let since = Instant::now();
-        thread::sleep(IDLE_TIME);
-        let mut most = 0.0_f64;
-        for (&pid, before) in pids.iter().zip(&before) {
-            let used = CpuTime::of(pid)?.since(before).total_ns;
-            most = most.max(100.0 * used as f64 / since.elapsed().as_nanos() as f64);
-        }
-        if most <= IDLE_PERCENT_MAX {
-            return Ok(());
-        }
-        if begun.elapsed() > IDLE_PATIENCE {
-            return Err(Failure::new(format!("a process that should be idle uses {most:.0} % of a CPU")));
-        }
+        ..program.beside(name)
     }
 }
 
@@ -222,7 +192,7 @@ fn finish_checkpoints(target: &VingaTarget, table: &VingaTable) -> Result<()> {
 fn wait_for_checkpoints(cluster: &Cluster) -> Result<()> {
     let begun = Instant::now();
     let mut quiet_since: Option<Instant> = None;
-    while begun.elapsed() < IDLE_PATIENCE {
+    while begun.elapsed() < CHECKPOINT_PATIENCE {
         let failed = || "cannot ask how fast checkpoints are written".to_owned();
         let info = cluster.info(InfoTable::DiskWriteSpeedAggregate).context(failed)?;
         let is_quiet = |row: &Vec<vinga::InfoValue>| {
@@ -231,7 +201,7 @@ fn wait_for_checkpoints(cluster: &Cluster) -> Result<()> {
         };
         if info.rows.is_empty() || !info.rows.iter().all(is_quiet) {
             quiet_since = None;
-        } else if quiet_since.get_or_insert_with(Instant::now).elapsed() > IDLE_TIME {
+        } else if quiet_since.get_or_insert_with(Instant::now).elapsed() > QUIET_TIME {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(20));
@@ -273,13 +243,5 @@ mod tests {
         let node = node(&program, "memory", 1000, &["Diskless=yes", "redobuffer=32M"]);
         assert_eq!(node.folder, Path::new("out/node-7-memory"));
         assert_eq!(node.parameters, ["Diskless=yes", "RedoBuffer=64M"]);
-    }
-
-    #[test]
-    fn an_idle_process_is_noticed() {
-        let pid = std::process::id();
-        // This process may be busy with other tests; one that does not exist is an error at once.
-        assert!(wait_until_idle(&[]).is_ok());
-        assert!(wait_until_idle(&[pid, u32::MAX]).is_err());
     }
 }

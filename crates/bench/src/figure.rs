@@ -25,7 +25,15 @@ pub struct Figure {
 }
 
 /// Ratios are of rates, unless their names say otherwise.
-const TIMES_COMPARED: [&str; 5] = [".p50_", ".p99_", ".time_", ".vs_one_key", "restart.system.vs_redis"];
+const TIMES_COMPARED: [&str; 7] = [
+    ".p50_",
+    ".p99_",
+    ".time_",
+    ".vs_one_key",
+    ".node_cpu_vs_",
+    ".round_trip_vs_",
+    "restart.system.vs_redis",
+];
 
 /// Whether greater values of a quantity are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +159,10 @@ mod tests {
         assert_eq!(figure("flexasynch.read.vs_redis", "ratio"), Better::More);
         assert_eq!(figure("lookup.single.p50_vs_redis", "ratio"), Better::Less);
         assert_eq!(figure("restart.system.vs_redis", "ratio"), Better::Less);
+        assert_eq!(figure("replicas2.insert.node_cpu_vs_one", "ratio"), Better::Less);
+        assert_eq!(figure("replicas2.update.round_trip_vs_one", "ratio"), Better::Less);
+        assert_eq!(figure("replicas2.update.vs_redis", "ratio"), Better::More);
+        assert_eq!(figure("sysbench.insert.two_nodes_vs_one", "ratio"), Better::More);
         assert_eq!(figure("flexasynch.read.node_cpu", "ns"), Better::Less);
         assert_eq!(figure("memory.bytes_per_row", "bytes"), Better::Less);
     }

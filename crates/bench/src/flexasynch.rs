@@ -208,7 +208,7 @@ pub struct PhaseResult {
     pub latency: LatencySummary,
     /// How many operations were done in each second; the last one is shorter.
     pub series: Vec<Sample>,
-    /// CPU time of the data node, if its process is known.
+    /// CPU time of all data nodes, if their processes are known.
     pub node_cpu: Option<NodeCpu>,
     /// CPU time of this process for an operation, definers and executors together, in nanoseconds.
     pub client_cpu_ns: f64,
@@ -265,26 +265,43 @@ pub struct FlexAsynch<'a, T: Target> {
     target: &'a T,
     table: T::Table,
     lanes: Vec<T::Lane>,
-    node: Option<u32>,
+    nodes: Vec<u32>,
     options: &'a FlexAsynchOptions,
     /// How often rows have been visited: each visit has its own order.
     visits: u64,
 }
 
 impl<'a, T: Target> FlexAsynch<'a, T> {
-    /// Makes the table and a lane for each definer. `node` is the data node's process id.
+    /// Makes the table and a lane for each definer. `nodes` are the process ids of the data nodes, if they are known.
     ///
     /// # Errors
     /// The database's.
-    pub fn open(target: &'a T, node: Option<u32>, options: &'a FlexAsynchOptions) -> Result<Self> {
-        let table =
-            target.create_table("bench.flexasynch", &TableShape::Value { bytes: options.value_bytes })?;
+    pub fn open(
+        target: &'a T,
+        nodes: impl IntoIterator<Item = u32>,
+        options: &'a FlexAsynchOptions,
+    ) -> Result<Self> {
+        FlexAsynch::open_table(target, "bench.flexasynch", nodes, options)
+    }
+
+    /// As [`FlexAsynch::open`], with the name of the table: several can be open beside each other.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn open_table(
+        target: &'a T,
+        table: &str,
+        nodes: impl IntoIterator<Item = u32>,
+        options: &'a FlexAsynchOptions,
+    ) -> Result<Self> {
+        let table = target.create_table(table, &TableShape::Value { bytes: options.value_bytes })?;
         let (slots, batch) = (usize::from(options.parallel), options.batch as usize);
         let connection = |definer| usize::from(definer % options.connections);
         let lanes: Result<Vec<T::Lane>> = (0..options.threads)
             .map(|definer| target.lane(&table, connection(definer), slots, batch))
             .collect();
-        Ok(FlexAsynch { target, table, lanes: lanes?, node, options, visits: 0 })
+        let nodes = nodes.into_iter().collect();
+        Ok(FlexAsynch { target, table, lanes: lanes?, nodes, options, visits: 0 })
     }
 
     /// Removes the table.
@@ -311,7 +328,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
     }
 
     fn phase(&mut self, phase: Phase, name: &str, progress: &mut Progress) -> Result<PhaseResult> {
-        let FlexAsynch { lanes, node, options, visits, .. } = self;
+        let FlexAsynch { lanes, nodes, options, visits, .. } = self;
         let definers = lanes.len() as u64;
         let passes = options.passes(phase);
         let first_visit = *visits;
@@ -344,7 +361,7 @@ impl<'a, T: Target> FlexAsynch<'a, T> {
                 })
                 .collect();
             // A meter that could not be started must not leave the definers waiting.
-            let meter = Meter::start(*node);
+            let meter = Meter::start(nodes.iter().copied());
             barrier.wait();
             let series = board.watch(definers, |done, rate| {
                 progress.step(|| {

@@ -33,7 +33,21 @@ pub fn goals() -> Vec<Goal> {
         goals.push(goal(&name("vs_memory"), 0.75, Some(0.9)));
         goals.push(goal(&name("vs_redis_aof"), 1.75, Some(3.0)));
     }
+    for phase in Phase::ALL {
+        let name = |figure| format!("replicas2.{}.{figure}", phase.name());
+        let is_read = phase == Phase::Read;
+        let (bound, aim) = if is_read { (1.15, 1.05) } else { (4.0, 2.8) };
+        goals.push(goal(&name("node_cpu_vs_one"), bound, Some(aim)));
+        if !is_read {
+            goals.push(goal(&name("vs_redis"), 1.5, Some(2.5)));
+        }
+    }
     goals.extend([
+        goal("replicas2.update.round_trip_vs_one", 4.5, Some(3.0)),
+        goal("cluster.start.cold", 1.0, Some(0.3)),
+        goal("failover.kill.gap_ms", 100.0, Some(20.0)),
+        goal("failover.freeze.gap_ms", 2000.0, Some(800.0)),
+        goal("failover.sql.failed_statements", 0.0, None),
         goal("lookup.single.p50_vs_redis", 1.2, None),
         goal("lookup.single.p99_vs_redis", 1.2, None),
         goal("scan.filter1", 50.0, Some(15.0)),
@@ -170,12 +184,14 @@ mod tests {
             figure("scan.filter1", "ns", 51.0),
             figure("scan.full", "ns", 20.0),
             figure("redis.get.rate", "1/s", 1.0),
+            figure("failover.sql.failed_statements", "statements", 0.0),
+            figure("replicas2.read.node_cpu_vs_one", "ratio", 1.2),
         ];
-        assert_eq!(missed(&figures), ["scan.filter1"]);
+        assert_eq!(missed(&figures), ["replicas2.read.node_cpu_vs_one", "scan.filter1"]);
         let text = markdown(&figures);
         let verdicts: Vec<&str> =
             text.lines().skip(2).map(|line| line.rsplit('|').nth(1).unwrap_or("").trim()).collect();
-        assert_eq!(verdicts, ["aim", "yes", "**no**", "yes", ""]);
+        assert_eq!(verdicts, ["aim", "yes", "**no**", "yes", "", "yes", "**no**"]);
         assert!(
             text.contains("| ≥ 2,000,000 | 4,000,000 |") && text.contains("| ≤ 50.00 | 15.00 |"),
             "{text}"

@@ -8,6 +8,8 @@
 //! | [`memory`] | bytes of memory for a row |
 //! | [`start`] | cold start of a data node |
 //! | [`durable`] | what a disk costs, restarts, checkpoints |
+//! | [`replicas`] | what a second replica of each row costs |
+//! | [`failover`] | how long nothing is answered when a data node fails |
 //! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
@@ -33,6 +35,7 @@ pub mod figure;
 pub mod flexasynch;
 pub mod goals;
 pub mod hostile;
+pub mod idle;
 pub mod keys;
 pub mod latency;
 pub mod load;
@@ -48,6 +51,7 @@ pub mod process;
 pub mod progress;
 pub mod ranges;
 pub mod redis;
+pub mod replicas;
 pub mod report;
 pub mod scan;
 pub mod spike;
@@ -58,6 +62,7 @@ pub mod summary;
 pub mod sysbench;
 pub mod target;
 pub mod tpcb;
+pub mod updates;
 pub mod upserts;
 pub mod vinga_target;
 

@@ -1,4 +1,4 @@
-//! The cost of a piece of work: time, CPU of the data node, CPU of this process; and what other processes used
+//! The cost of a piece of work: time, CPU of the data nodes, CPU of this process; and what other processes used
 //! meanwhile.
 
 use crate::cpu_time::{CpuClock, CpuTime, CpuUse, machine_ns, own_ns};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Reads the clocks before and after the work.
 #[derive(Debug)]
 pub struct Meter {
-    node: Option<(u32, CpuTime)>,
+    nodes: Vec<(u32, CpuTime)>,
     own_ns: u64,
     machine_ns: u64,
     begun: Instant,
@@ -20,23 +20,23 @@ pub struct Meter {
 pub struct Spent {
     /// From the start of the meter to its stop.
     pub elapsed: Duration,
-    /// CPU time of the data node, if its process is known.
+    /// CPU time of the data nodes, if their processes are known.
     pub node: Option<CpuUse>,
     /// CPU time of this process.
     pub client_ns: u64,
     /// How much of a CPU other processes and the hypervisor's other virtual machines used meanwhile: without them the
-    /// work might have been faster. Known only if the data node's process is.
+    /// work might have been faster. Known only if the data nodes' processes are.
     pub others_percent: Option<f64>,
 }
 
 impl Meter {
-    /// Begins. `node` is the data node's process id.
+    /// Begins. `nodes` are the process ids of the data nodes: all of them, or none if they are not known.
     ///
     /// # Errors
     /// There is no such process.
-    pub fn start(node: Option<u32>) -> Result<Self> {
-        let node = node.map(|pid| Ok((pid, CpuTime::of(pid)?))).transpose()?;
-        Ok(Meter { node, own_ns: own_ns(), machine_ns: machine_ns()?, begun: Instant::now() })
+    pub fn start(nodes: impl IntoIterator<Item = u32>) -> Result<Self> {
+        let nodes = nodes.into_iter().map(|pid| Ok((pid, CpuTime::of(pid)?))).collect::<Result<_>>()?;
+        Ok(Meter { nodes, own_ns: own_ns(), machine_ns: machine_ns()?, begun: Instant::now() })
     }
 
     /// Ends.
@@ -46,7 +46,8 @@ impl Meter {
     pub fn stop(self) -> Result<Spent> {
         let elapsed = self.begun.elapsed();
         let client_ns = own_ns() - self.own_ns;
-        let node = self.node.map(|(pid, before)| Ok(CpuTime::of(pid)?.since(&before))).transpose()?;
+        let uses = self.nodes.into_iter().map(|(pid, before)| Ok(CpuTime::of(pid)?.since(&before)));
+        let node = CpuUse::together(uses.collect::<Result<Vec<_>>>()?);
         let all = (machine_ns()? - self.machine_ns) as f64;
         let others_percent = node.as_ref().map(|node: &CpuUse| {
             let others = all - (node.total_ns + client_ns) as f64;
@@ -56,10 +57,10 @@ impl Meter {
     }
 }
 
-/// CPU time of the data node for an operation (or a row).
+/// CPU time of the data nodes for an operation (or a row).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeCpu {
-    /// Of all threads.
+    /// Of all threads of all of them.
     pub ns_per_operation: f64,
     /// The source, which determines the accuracy.
     pub clock: CpuClock,
@@ -115,5 +116,8 @@ mod tests {
         let spent = meter.stop().unwrap();
         assert!(spent.node.is_some() && spent.elapsed < Duration::from_secs(5));
         assert!(Meter::start(Some(u32::MAX)).is_err());
+        assert!(Meter::start(None).unwrap().stop().unwrap().node.is_none());
+        let twice = Meter::start([std::process::id(); 2]).unwrap().stop().unwrap();
+        assert_eq!(twice.others_percent.map(|percent| percent >= 0.0), Some(true));
     }
 }

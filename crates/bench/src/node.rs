@@ -5,6 +5,7 @@
 
 use crate::failure::{Context, Failure, Result};
 use crate::process::{Output, Process, Program};
+use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -33,8 +34,28 @@ pub struct NodeProgram {
     pub data_memory: Option<u64>,
     /// More parameters, each as `NAME=VALUE`.
     pub parameters: Vec<String>,
-    /// The file that describes the cluster that it belongs to, and its node id there; `None` if it is the only one.
-    pub member: Option<(PathBuf, u8)>,
+    /// What it is in a cluster; `None` if it is the only node.
+    pub member: Option<Member>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The file that describes the cluster.
+    pub file: PathBuf,
+    /// Its node id there.
+    pub id: u8,
+    /// Whether it is a data node or a management node.
+    pub kind: MemberKind,
+}
+
+/// The kinds of nodes of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberKind {
+    /// It has rows. The parameters of [`NodeProgram`] are its.
+    Data,
+    /// It arbitrates between data nodes. It has no parameters but those of the file.
+    Management,
 }
 
 /// A node that is not ready yet. It ends when this is dropped.
@@ -55,6 +76,13 @@ pub struct Node {
 }
 
 impl NodeProgram {
+    /// The same node in a folder of its own, beside that of this one.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Self {
+        let own = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        NodeProgram { folder: self.folder.with_file_name(format!("{own}-{name}")), ..self.clone() }
+    }
+
     /// Starts a node in an empty folder and waits until it is ready.
     ///
     /// # Errors
@@ -100,10 +128,15 @@ impl NodeProgram {
     }
 
     fn program(&self) -> Program {
-        let mut arguments: Vec<OsString> = vec!["data".into()];
+        let kind = self.member.as_ref().map_or(MemberKind::Data, |member| member.kind);
+        let (command, name) = match kind {
+            MemberKind::Data => ("data", "the data node"),
+            MemberKind::Management => ("mgm", "the management node"),
+        };
+        let mut arguments: Vec<OsString> = vec![command.into()];
         match &self.member {
             None => arguments.extend(["--port", "0"].map(OsString::from)),
-            Some((file, id)) => {
+            Some(Member { file, id, .. }) => {
                 arguments.extend([
                     "--config".into(),
                     file.clone().into(),
@@ -113,6 +146,22 @@ impl NodeProgram {
             }
         }
         arguments.extend(["--folder".into(), self.folder.clone().into()]);
+        if kind == MemberKind::Data {
+            self.add_parameters(&mut arguments);
+        }
+        // By default a node has a quarter of the machine's memory.
+        let data_memory =
+            self.data_memory.unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
+        Program {
+            name,
+            path: self.program.clone(),
+            arguments,
+            memory_bytes_max: data_memory + OTHER_MEMORY_BYTES,
+            run_max: RUN_MAX,
+        }
+    }
+
+    fn add_parameters(&self, arguments: &mut Vec<OsString>) {
         if let Some(bytes) = self.data_memory {
             arguments.extend(["--set".into(), format!("DataMemory={bytes}").into()]);
         }
@@ -122,16 +171,6 @@ impl NodeProgram {
         }
         for parameter in &self.parameters {
             arguments.extend(["--set".into(), parameter.into()]);
-        }
-        // By default a node has a quarter of the machine's memory.
-        let data_memory =
-            self.data_memory.unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
-        Program {
-            name: "the data node",
-            path: self.program.clone(),
-            arguments,
-            memory_bytes_max: data_memory + OTHER_MEMORY_BYTES,
-            run_max: RUN_MAX,
         }
     }
 }
@@ -151,11 +190,11 @@ impl StartingNode {
             }
             if let Some(status) = process.ended()? {
                 let tail = tail(&folder.join("vinga.log"), 20);
-                return Err(Failure::new(format!("the data node has stopped ({status}):\n{tail}")));
+                return Err(Failure::new(format!("{} has stopped ({status}):\n{tail}", process.name())));
             }
             thread::sleep(LOOK_INTERVAL);
         }
-        Err(Failure::new(format!("the data node is not ready after {} s", START_PATIENCE.as_secs())))
+        Err(Failure::new(format!("{} is not ready after {} s", process.name(), START_PATIENCE.as_secs())))
     }
 }
 
@@ -195,7 +234,15 @@ impl Node {
         &self.folder
     }
 
-    /// Kills it, as a crash would. Its folder stays for [`NodeProgram::start_again`].
+    /// Sends it a signal, and does not wait for the effect.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Kills it, as a crash would, also if it stands still. Its folder stays for [`NodeProgram::start_again`].
     ///
     /// # Errors
     /// It can't be killed.
@@ -252,6 +299,27 @@ mod tests {
         assert!(arguments(&["MaxNoOfTables=9"]).contains(&"Diskless=yes".to_owned()));
         let durable = arguments(&["disk-less=0"]);
         assert!(!durable.contains(&"Diskless=yes".to_owned()), "{durable:?}");
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_are_started_by_its_file() {
+        let arguments = |kind| {
+            let node = NodeProgram {
+                program: "vinga".into(),
+                folder: "folder".into(),
+                data_memory: Some(7),
+                parameters: vec!["MaxNoOfTables=9".into()],
+                member: Some(Member { file: "config.ini".into(), id: 3, kind }),
+            };
+            let arguments = node.program().arguments;
+            arguments.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(
+            arguments(MemberKind::Data),
+            "data --config config.ini --node 3 --folder folder --set DataMemory=7 --set Diskless=yes \
+             --set MaxNoOfTables=9"
+        );
+        assert_eq!(arguments(MemberKind::Management), "mgm --config config.ini --node 3 --folder folder");
     }
 
     /// A substitute for the binary: a shell script that does what a node does for a starter.

@@ -190,6 +190,11 @@ impl Process {
         self.child.id()
     }
 
+    /// The program's name in messages.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// How it has ended; `None` while it runs.
     ///
     /// # Errors
@@ -201,6 +206,18 @@ impl Process {
             running.retain(|running| running.pid != self.pid);
         }
         Ok(status)
+    }
+
+    /// Sends it a signal, and does not wait for the effect.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        match self.ended()? {
+            // The id is ours until `ended` has collected the process.
+            None => kill_process(self.pid, signal).context(|| format!("cannot send {} a signal", self.name)),
+            Some(status) => Err(Failure::new(format!("{} has ended before ({status})", self.name))),
+        }
     }
 
     /// Asks it to end, waits, and kills it if it does not end.
@@ -331,6 +348,26 @@ mod tests {
         let fails = program("sh", &["-c", "exit 3"]).start(Output::Memory).unwrap();
         let failure = fails.end_in_order(Duration::from_secs(10)).unwrap_err().to_string();
         assert!(failure.contains("in order"), "{failure}");
+    }
+
+    #[test]
+    fn one_that_stands_still_can_be_killed() {
+        let mut process = program("sleep", &["20"]).start(Output::Memory).unwrap();
+        let pid = process.pid();
+        process.signal(Signal::STOP).unwrap();
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit_once(") ").unwrap().1.chars().next()
+        };
+        while state() != Some('T') {
+            thread::sleep(END_INTERVAL);
+        }
+        assert!(process.ended().unwrap().is_none());
+        process.kill().unwrap();
+        assert!(!exists(pid).unwrap());
+        let mut process = program("true", &[]).start(Output::Memory).unwrap();
+        process.wait_for_end(Duration::from_secs(10)).unwrap().expect("it ends");
+        assert!(process.signal(Signal::STOP).unwrap_err().to_string().contains("has ended before"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! every GET finds a value: it is compared with reads that all find their row.
 
 mod csv;
+mod installed;
+mod replicated;
 mod resp;
 
 use crate::cpu_time::CpuTime;
@@ -15,20 +17,18 @@ use crate::latency::{Latencies, LatencySummary};
 use crate::process::{Output, Process, Program};
 use crate::progress::Progress;
 pub use csv::Test;
+pub use installed::find_server;
+use installed::{BENCHMARK, SERVER};
+pub use replicated::Replicated;
 use resp::Connection;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The server's binary.
-const SERVER: &str = "redis-server";
-/// The same binary under its name in the package that does not install a service.
-const SERVER_ALIAS: &str = "redis-check-rdb";
-const BENCHMARK: &str = "redis-benchmark";
 const START_PATIENCE: Duration = Duration::from_secs(20);
 const RUN_MAX: Duration = Duration::from_secs(1800);
 const BENCHMARK_RUN_MAX: Duration = Duration::from_secs(300);
@@ -111,37 +111,6 @@ pub struct Redis {
     visits: u64,
 }
 
-/// The server's program, if it is installed.
-///
-/// # Errors
-/// A text that says what to install.
-pub fn find_server(folder: &Path) -> Result<PathBuf> {
-    let missing = || {
-        Failure::new(format!(
-            "{SERVER} or {BENCHMARK} is not installed; scripts/install-bench-tools.sh installs them"
-        ))
-    };
-    in_path(BENCHMARK).ok_or_else(missing)?;
-    if let Some(server) = in_path(SERVER) {
-        return Ok(server);
-    }
-    // The program's behaviour depends on the name by which it is called.
-    let alias = in_path(SERVER_ALIAS).ok_or_else(missing)?;
-    fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
-    let link = folder.join(SERVER);
-    if !link.exists() {
-        std::os::unix::fs::symlink(alias, &link).context(|| format!("cannot make {}", link.display()))?;
-    }
-    fs::canonicalize(folder)
-        .context(|| format!("cannot find {}", folder.display()))
-        .map(|folder| folder.join(SERVER))
-}
-
-fn in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
 impl Redis {
     /// Starts a server, waits until it answers, and loads all keys.
     ///
@@ -156,13 +125,14 @@ impl Redis {
     /// # Errors
     /// As for [`Redis::start`].
     pub fn start_keeping(folder: &Path, options: &RedisOptions, keeping: Keeping) -> Result<Self> {
-        let mut redis = Redis::launch(folder, options, keeping)?;
+        let mut redis = Redis::launch(folder, options, keeping, None)?;
         redis.connect()?.load(options.keys, options.data_bytes as usize)?;
         Ok(redis)
     }
 
-    /// Starts a server, which loads the snapshot in its folder if there is one.
-    fn launch(folder: &Path, options: &RedisOptions, keeping: Keeping) -> Result<Self> {
+    /// Starts a server, which loads the snapshot in its folder if there is one. It follows the server on the port
+    /// `primary`, if that is given.
+    fn launch(folder: &Path, options: &RedisOptions, keeping: Keeping, primary: Option<u16>) -> Result<Self> {
         let path = find_server(folder)?;
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
         let log = folder.join("redis.log");
@@ -177,10 +147,15 @@ impl Redis {
             ("appendonly", if keeping == Keeping::Log { "yes" } else { "no" }),
             ("appendfsync", "everysec"),
             ("auto-aof-rewrite-percentage", "0"),
+            // A replica gets its copy at once.
+            ("repl-diskless-sync-delay", "0"),
             ("daemonize", "no"),
         ] {
             arguments.push(format!("--{name}").into());
             arguments.push(value.into());
+        }
+        if let Some(primary) = primary {
+            arguments.extend(["--replicaof".into(), "127.0.0.1".into(), primary.to_string().into()]);
         }
         arguments.push("--dir".into());
         arguments.push(folder.into());
@@ -201,7 +176,7 @@ impl Redis {
         (0..options.loops)
             .map(|_| {
                 let begun = Instant::now();
-                let mut redis = Redis::launch(folder, options, Keeping::Nothing)?;
+                let mut redis = Redis::launch(folder, options, Keeping::Nothing, None)?;
                 let mut connection = redis.connect()?;
                 let found = connection.get(options.keys / 2)?;
                 let seconds = begun.elapsed().as_secs_f64();
@@ -227,6 +202,11 @@ impl Redis {
             }
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// A section of what the server says of itself.
+    fn info(&self, section: &str) -> Result<String> {
+        Connection::open(self.port)?.info(section)
     }
 
     /// The server's process id.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vinga_sqlnode::{Installation, Settings, SqlNode};
+use vinga_sqlnode::{Connection, Installation, Settings, SqlNode};
 
 /// Address space of the server: InnoDB's buffer pool holds all of its rows.
 const ADDRESS_SPACE_MAX: u64 = 6 << 30;
@@ -91,12 +91,20 @@ impl SqlServer {
         Ok(SqlServer { node, folder, stock, sysbench, client })
     }
 
+    /// A new session.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses.
+    pub fn connect(&self) -> Result<Connection> {
+        self.node.connect().context(|| "cannot connect to the SQL node".into())
+    }
+
     /// Runs a statement and returns its rows as text.
     ///
     /// # Errors
     /// The server's.
     pub fn execute(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
-        let mut connection = self.node.connect().context(|| "cannot connect to the SQL node".into())?;
+        let mut connection = self.connect()?;
         let answer = connection.query(statement).context(|| statement.to_owned())?;
         Ok(answer.strings())
     }

@@ -12,7 +12,19 @@ pub fn required() -> Vec<(String, &'static str)> {
     for (name, unit) in [("rate", "1/s"), ("node_cpu", "ns"), ("vs_redis", "ratio")] {
         names.extend(Phase::ALL.map(|phase| (format!("flexasynch.{}.{name}", phase.name()), unit)));
     }
+    for phase in Phase::ALL {
+        let name = |figure| format!("replicas2.{}.{figure}", phase.name());
+        names.push((name("node_cpu_vs_one"), "ratio"));
+        if phase != Phase::Read {
+            names.push((name("vs_redis"), "ratio"));
+        }
+    }
     let others = [
+        ("replicas2.update.round_trip_vs_one", "ratio"),
+        ("cluster.start.cold", "s"),
+        ("failover.kill.gap_ms", "ms"),
+        ("failover.freeze.gap_ms", "ms"),
+        ("failover.sql.failed_statements", "statements"),
         ("lookup.single.p50_vs_redis", "ratio"),
         ("lookup.single.p99_vs_redis", "ratio"),
         ("scan.filter1", "ns"),
@@ -115,7 +127,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 69);
+        assert_eq!(list.len(), 81);
     }
 
     #[test]

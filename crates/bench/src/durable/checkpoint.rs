@@ -10,9 +10,10 @@
 //! `checkpoint.mb_per_s` is in units of 10^6 bytes, of all data managers together; `checkpoint.vs_disk` divides it by
 //! the disk's own; `checkpoint.p99_ratio` divides the 99th percentile of an update beside a checkpoint by that without.
 
-use super::{DurableOptions, LARGE_LOG, SHAPE, disk_rate, finish_checkpoints, node, wait_until_idle};
+use super::{DurableOptions, LARGE_LOG, SHAPE, disk_rate, finish_checkpoints, node};
 use crate::failure::{Context, Failure, Result};
 use crate::figure::Figure;
+use crate::idle::wait_until_idle;
 use crate::keys::{ValueMaker, mix};
 use crate::latency::{Latencies, LatencySummary};
 use crate::load::load;

@@ -8,9 +8,10 @@
 //!
 //! `durable.commit1.vs_innodb` and `durable.commit64.vs_innodb` are rates divided by InnoDB's.
 
-use super::{DurableOptions, LARGE_LOG, node, wait_until_idle};
+use super::{DurableOptions, LARGE_LOG, node};
 use crate::failure::{Failure, Result};
 use crate::figure::Figure;
+use crate::idle::wait_until_idle;
 use crate::node::{Node, NodeProgram};
 use crate::progress::Progress;
 use crate::sql_server::{INNODB, SqlServer, VINGA};

@@ -8,10 +8,11 @@
 //! Redis has `appendonly yes`, `appendfsync everysec`, and does not rewrite its log. Its SET is compared with each kind
 //! of change, as in the race of `vinga bench all`.
 
-use super::{DurableOptions, LARGE_LOG, node, wait_until_idle};
+use super::{DurableOptions, LARGE_LOG, node};
 use crate::failure::Result;
 use crate::figure::Figure;
 use crate::flexasynch::{FlexAsynch, Phase, PhaseResult, Repetition};
+use crate::idle::wait_until_idle;
 use crate::node::NodeProgram;
 use crate::progress::Progress;
 use crate::redis::{Keeping, Redis, RedisOptions, RedisTest};

@@ -1,9 +1,10 @@
-//! The part of Redis' protocol that GET and SET need: a request is an array of bulk strings, an answer to SET is `+OK`,
-//! one to GET a bulk string (`$LENGTH`, then the bytes) or `$-1`. Every line ends in CR LF.
+//! The part of Redis' protocol that GET, SET and INFO need: a request is an array of bulk strings, an answer to SET is
+//! `+OK`, one to GET or INFO a bulk string (`$LENGTH`, then the bytes) or `$-1`. Every line ends in CR LF.
 
 use crate::failure::{Context, Failure, Result};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::time::Duration;
 
 /// SETs that are sent together when keys are loaded.
@@ -78,6 +79,20 @@ impl Connection {
     /// Gets a key; returns the length of its value.
     pub fn get(&mut self, number: u64) -> Result<Option<usize>> {
         write_request(&mut self.request, &[b"GET", key(number).as_bytes()]);
+        Ok(self.receive_bulk()?.map(|value| value.len()))
+    }
+
+    /// What the server says of itself in this section: lines `NAME:VALUE`.
+    pub fn info(&mut self, section: &str) -> Result<String> {
+        write_request(&mut self.request, &[b"INFO", section.as_bytes()]);
+        match self.receive_bulk()? {
+            Some(text) => Ok(String::from_utf8_lossy(&self.answer[text]).into_owned()),
+            None => Err(Failure::new(format!("redis says nothing in the section {section} of INFO"))),
+        }
+    }
+
+    /// Sends the request; returns where the bulk string is that answers it.
+    fn receive_bulk(&mut self) -> Result<Option<Range<usize>>> {
         self.send()?;
         let mut held = 0;
         loop {
@@ -85,7 +100,7 @@ impl Connection {
             match parse_bulk(&self.answer[..held])? {
                 Bulk::Unfinished => {}
                 Bulk::Missing => return Ok(None),
-                Bulk::Value(length) => return Ok(Some(length)),
+                Bulk::Value(place) => return Ok(Some(place)),
             }
         }
     }
@@ -131,19 +146,20 @@ fn write_request(out: &mut Vec<u8>, words: &[&[u8]]) {
 enum Bulk {
     Unfinished,
     Missing,
-    Value(usize),
+    /// Where its bytes are.
+    Value(Range<usize>),
 }
 
 fn parse_bulk(answer: &[u8]) -> Result<Bulk> {
     let Some(end) = answer.windows(2).position(|pair| pair == b"\r\n") else { return Ok(Bulk::Unfinished) };
     let line = String::from_utf8_lossy(&answer[..end]);
     let length = line.strip_prefix('$').and_then(|length| length.parse::<i64>().ok());
-    match length.ok_or_else(|| Failure::new(format!("redis has answered a GET by {line}")))? {
+    match length.ok_or_else(|| Failure::new(format!("redis has answered by {line}, no string")))? {
         -1 => Ok(Bulk::Missing),
         length => {
             let length = usize::try_from(length).context(|| "redis has sent a length below 0".into())?;
-            let whole = end + 2 + length + 2;
-            Ok(if answer.len() < whole { Bulk::Unfinished } else { Bulk::Value(length) })
+            let place = end + 2..end + 2 + length;
+            Ok(if answer.len() < place.end + 2 { Bulk::Unfinished } else { Bulk::Value(place) })
         }
     }
 }
@@ -161,8 +177,8 @@ mod tests {
 
     #[test]
     fn answers() {
-        assert_eq!(parse_bulk(b"$3\r\nabc\r\n").unwrap(), Bulk::Value(3));
-        assert_eq!(parse_bulk(b"$0\r\n\r\n").unwrap(), Bulk::Value(0));
+        assert_eq!(parse_bulk(b"$3\r\nabc\r\n").unwrap(), Bulk::Value(4..7));
+        assert_eq!(parse_bulk(b"$0\r\n\r\n").unwrap(), Bulk::Value(4..4));
         assert_eq!(parse_bulk(b"$-1\r\n").unwrap(), Bulk::Missing);
         for part in [&b""[..], b"$3", b"$3\r", b"$3\r\nab", b"$3\r\nabc\r"] {
             assert_eq!(parse_bulk(part).unwrap(), Bulk::Unfinished);
