@@ -41,12 +41,8 @@ fn a_folder_that_addresses_can_not_name_is_refused() {
     for name in ["a,b", "c #d"] {
         for size in ["1", "2"] {
             let mut up = vinga();
-            up.arg("up").arg("--folder").arg(place.path().join(name)).args([
-                "--data-nodes",
-                size,
-                "--port",
-                "0",
-            ]);
+            let folder = place.path().join(format!("{name} {size}"));
+            up.arg("up").arg("--folder").arg(folder).args(["--data-nodes", size, "--port", "0"]);
             let (ok, text) = said(up.output());
             assert!(!ok && text.contains("may not have") && text.contains(name), "{text}");
         }
