@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
+/// Data nodes do not give each other up on a machine that is busy.
+const PATIENT: &str = "--set HeartbeatIntervalDbDb=5000";
+
 /// A folder for results, removed at the end.
 struct Folder(PathBuf);
 
@@ -17,6 +20,13 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
         command.arg("bench").args(arguments.split(' ')).arg("--out").arg(&self.0);
         command.output().expect("the binary runs")
+    }
+
+    /// The names of the figures in a result.
+    fn figures(&self, name: &str) -> Vec<String> {
+        let result = self.result(name);
+        let list = result["figures"].as_array().expect("a list of figures");
+        list.iter().map(|figure| figure["name"].as_str().expect("a name").to_owned()).collect()
     }
 
     fn result(&self, name: &str) -> serde_json::Value {
@@ -50,11 +60,8 @@ fn flexasynch_with_several_definers_and_connections() {
     let small = "flexasynch --rows 3000 --loops 2 --threads 3 --con 2 --batch 32 --extra-updates 1";
     assert_success(&folder.bench(small));
     let result = folder.result("flexasynch.json");
-    let names = |value: &serde_json::Value| -> Vec<String> {
-        let list = value["figures"].as_array().expect("a list of figures");
-        list.iter().map(|figure| figure["name"].as_str().expect("a name").to_owned()).collect()
-    };
-    assert!(names(&result).contains(&"flexasynch.delete.batch32.node_cpu".to_owned()), "{result}");
+    let names = folder.figures("flexasynch.json");
+    assert!(names.contains(&"flexasynch.delete.batch32.node_cpu".to_owned()), "{result}");
     let update = &result["repetitions"][1]["phases"][1];
     assert_eq!((&update["phase"], &update["operations"]), (&"update".into(), &6000.into()));
     assert_success(&folder.bench("flexasynch --rows 2000 --loops 1 --value-bytes 8 --write --batch 1"));
@@ -111,6 +118,68 @@ fn nodes_with_a_disk() {
     assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
     let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
     assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
+/// Of all sides, except that of Redis where it is not installed.
+#[test]
+fn two_replicas_beside_one() {
+    let folder = Folder::new("replicas");
+    let small = "replicas --rows 3000 --extra-reads 0 --extra-updates 0 --updates 50 --loops 2";
+    let output = folder.bench(&format!("{small} {PATIENT}"));
+    assert_success(&output);
+    let names = folder.figures("replicas.json");
+    let has = |name: &str| names.iter().any(|found| found == name);
+    for phase in ["insert", "update", "read", "delete"] {
+        for figure in
+            ["node_cpu_vs_one", "node_cpu_vs_one.same_batch", "rate", "rate.same_batch", "node_cpu.one"]
+        {
+            assert!(has(&format!("replicas2.{phase}.{figure}")), "{phase}, {figure}: {names:?}");
+        }
+    }
+    assert!(has("replicas2.update.round_trip_vs_one") && has("cluster.start.cold"), "{names:?}");
+    let is_without = String::from_utf8_lossy(&output.stderr).contains("without Redis: ");
+    for change in ["insert", "update", "delete"] {
+        assert_ne!(has(&format!("replicas2.{change}.vs_redis")), is_without, "{change}: {names:?}");
+    }
+    let starts = folder.result("replicas.json")["repetitions"]["starts"].clone();
+    assert_eq!(starts.as_array().map(Vec::len), Some(2));
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
+#[test]
+fn data_nodes_that_are_killed_or_stand_still() {
+    let folder = Folder::new("failover");
+    // It fails if nothing is acknowledged any more afterwards. Two repetitions: each of the nodes fails once.
+    let options = "failover --only kill,freeze --loops 2 --threads 2 --set HeartbeatIntervalDbDb=1000";
+    assert_success(&folder.bench(options));
+    let names = folder.figures("failover.json");
+    let expected = ["kill", "freeze"]
+        .map(|piece| ["gap_ms", "usual_gap_ms", "failed"].map(|figure| format!("failover.{piece}.{figure}")));
+    assert_eq!(names, expected.concat());
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
+/// Where there is no SQL server the benchmark says so, and the figure is missing.
+#[test]
+fn sql_statements_when_a_data_node_is_killed() {
+    let folder = Folder::new("failover-sql");
+    let output = folder.bench(&format!("failover --only sql --loops 2 --threads 2 {PATIENT}"));
+    assert_success(&output);
+    let result = folder.result("failover.json");
+    let outages = result["repetitions"]["sql"].as_array().expect("a list").len();
+    let names = folder.figures("failover.json");
+    if String::from_utf8_lossy(&output.stderr).contains("without SQL, so ") {
+        assert_eq!((outages, names.len()), (0, 0), "{result}");
+    } else {
+        assert_eq!(outages, 2, "{result}");
+        assert_eq!(names[..2], ["failover.sql.failed_statements", "failover.sql.failed_in_flight"]);
+        assert_eq!(result["figures"][0]["median"], 0.0, "{result}");
+    }
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
 }
 
 #[test]
