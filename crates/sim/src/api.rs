@@ -1,12 +1,12 @@
 //! An API node: a client, and the sessions that use it.
 //!
-//! Its client is the one that users have, `vinga_client_core`; the world is its driver: it opens the connections that the
-//! client asks for, carries bytes and says what time it is (`links`). What the sessions want the client to do, and what
-//! comes of it, is the business of `caller`.
+//! Its client is the one that users have, `vinga_client_core`; the world is its driver: it opens the connections that
+//! the client asks for, carries bytes and says what time it is (`links`). What the sessions want the client to do, and
+//! what comes of it, is the business of `caller`.
 //!
 //! An API node begins each time by learning the tables, then its sessions run. It may stall (what comes meanwhile
-//! waits), read slowly, die, or leave with a disconnect notice (what its sessions had under way is then known to nobody)
-//! and start again in a new incarnation with new sessions.
+//! waits), read slowly, die, or leave with a disconnect notice (what its sessions had under way is then known to
+//! nobody) and start again in a new incarnation with new sessions.
 
 mod backups;
 mod caller;

@@ -316,7 +316,8 @@ impl World {
         }
     }
 
-    /// The driver closes all connections of an API node on its thread, those that wait to be admitted to its session too.
+    /// The driver closes all connections of an API node on its thread, those that wait to be admitted to its session
+    /// too.
     fn close_on_thread(&mut self, id: ThreadId, api: u8) {
         for connection in 0..self.connections.len() {
             let it = &mut self.connections[connection];
@@ -337,8 +338,8 @@ impl World {
             self.threads[id.0].drop_inbox(up);
             self.break_pipe(down);
         }
-        // Nothing is sent by a connection of another thread instead, which will be closed, too: what is lost with this one
-        // would be overtaken.
+        // Nothing is sent by a connection of another thread instead, which will be closed, too: what is lost with this
+        // one would be overtaken.
         let lane = self.threads[id.0].api_lane(api);
         let outbox = self.threads[id.0].executor.outbox();
         outbox.lane_mut(lane).clear();

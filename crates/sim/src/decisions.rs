@@ -85,9 +85,9 @@ impl World {
         }
     }
 
-    /// A data node has died, or was left out. What only such nodes have committed others may have rolled back; and so with
-    /// what its coordinators have decided: who else has handled the request may have had nothing but locks, and keeps no
-    /// trace of it. What clients were answered counts all the same.
+    /// A data node has died, or was left out. What only such nodes have committed others may have rolled back; and so
+    /// with what its coordinators have decided: who else has handled the request may have had nothing but locks, and
+    /// keeps no trace of it. What clients were answered counts all the same.
     pub(crate) fn doubt_commits_of(&mut self, node: u8) {
         for (transaction, committed) in &mut self.decisions.committed {
             let had_some = committed.nodes != 0;

@@ -1,9 +1,9 @@
 //! The disk of a data node: its files, what of them a crash leaves, and what goes wrong with them.
 //!
-//! A task takes some time. Tasks on one file follow each other, those on different files are independent. A task has its
-//! effect at the moment when it is done, so a crash meets some that are under way: those are done, not done, or done in
-//! part. What was written and not flushed is lost in parts, atom by atom ([`contents`]); names of files are on the disk
-//! when the task is done.
+//! A task takes some time. Tasks on one file follow each other, those on different files are independent. A task has
+//! its effect at the moment when it is done, so a crash meets some that are under way: those are done, not done, or
+//! done in part. What was written and not flushed is lost in parts, atom by atom ([`contents`]); names of files are on
+//! the disk when the task is done.
 //!
 //! Faults happen as long as the nemesis is at work. The disk notices when its time has come at the next task; so a disk
 //! that nobody uses changes no history. All chances come from the disk's own generator.

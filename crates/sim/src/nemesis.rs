@@ -112,8 +112,8 @@ impl Nemesis {
         Nemesis { random, silence, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
     }
 
-    /// Whether the connections of a data node that dies now are left as they are: its machine is gone, and nothing closes
-    /// them.
+    /// Whether the connections of a data node that dies now are left as they are: its machine is gone, and nothing
+    /// closes them.
     pub fn draw_silence(&mut self) -> bool {
         self.silence.bool()
     }
@@ -337,7 +337,8 @@ impl World {
         self.nemesis.random.bool().then(|| usize::from(owner.0 - API_FIRST))
     }
 
-    /// Whether a data node may die for good: clusters with disks are restarted as a whole, and others need a coordinator.
+    /// Whether a data node may die for good: clusters with disks are restarted as a whole, and others need a
+    /// coordinator.
     fn may_die(&self, node: u8) -> bool {
         node != FIRST_NODE
             || self.profile.log.is_none() && self.profile.coordinators == Coordinators::Everywhere

@@ -1,11 +1,11 @@
 //! A backup that was finished is the state of one moment.
 //!
-//! Its rows and its changes up to its epoch are put together as a restore does (`vinga_format::backup_rows`), and must be
-//! what the history has left that ends with this epoch ([`Loss::behind`]): everything of the transactions up to it,
+//! Its rows and its changes up to its epoch are put together as a restore does (`vinga_format::backup_rows`), and must
+//! be what the history has left that ends with this epoch ([`Loss::behind`]): everything of the transactions up to it,
 //! nothing of others. That is checked at the end of the run, when it is known what became of each transaction. Besides,
 //!
-//! - all tables are there, and of a table that was emptied or made again the rows of the right birth: nobody has changed
-//!   rows of a later one up to the backup's epoch, or of an earlier one behind it;
+//! - all tables are there, and of a table that was emptied or made again the rows of the right birth: nobody has
+//!   changed rows of a later one up to the backup's epoch, or of an earlier one behind it;
 //! - what was answered as committed before the backup began is in it;
 //! - no data manager has sent a change of the epoch, or an earlier one, after it had reported the epoch's end.
 //!

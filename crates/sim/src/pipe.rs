@@ -21,8 +21,8 @@ pub struct PipeId(pub usize);
 pub enum Payload {
     /// Bytes of frames; a frame may be spread over several payloads.
     Bytes(Vec<u8>),
-    /// Bytes of frames that are sent again and again, whatever else happens: epochs, heartbeats. A thread that has nothing else to
-    /// handle is at rest.
+    /// Bytes of frames that are sent again and again, whatever else happens: epochs, heartbeats. A thread that has
+    /// nothing else to handle is at rest.
     Epochs(Vec<u8>),
     /// Everything has come out that is still to be read from a data node: its id.
     FailureMarker(u8),

@@ -1,5 +1,5 @@
-//! Many seeds: in order, on several threads of the operating system if requested. Each seed is a world of its own, so how
-//! they are spread changes nothing.
+//! Many seeds: in order, on several threads of the operating system if requested. Each seed is a world of its own, so
+//! how they are spread changes nothing.
 
 use crate::profile::{Fault, Profile};
 use crate::run::{Options, Report, run_seed, run_twice};

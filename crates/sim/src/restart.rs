@@ -1,8 +1,8 @@
 //! The whole cluster dies, and starts again from what is on its disks.
 //!
 //! All that data nodes had in memory is gone; of what was on the way to them nothing arrives, of what was on the way to
-//! clients a part. A start goes through the phases of `docs/protocols/durability.md`, and may die in the middle of any of
-//! them. Clients reach a node when it is started.
+//! clients a part. A start goes through the phases of `docs/protocols/durability.md`, and may die in the middle of any
+//! of them. Clients reach a node when it is started.
 //!
 //! It is looked at twice whether the histories can be true. When the cluster dies, all that was answered so far must
 //! fit together. When it is started, before any client is let in, the rows must be those that the transactions up to
@@ -52,7 +52,8 @@ pub struct Starts {
     refused: u32,
     /// Incarnations of nodes that clients have met.
     incarnations: BTreeSet<(u8, u32)>,
-    /// Rows of which it could not be decided, when the cluster died or was started, whether their histories can be true.
+    /// Rows of which it could not be decided, when the cluster died or was started, whether their histories can be
+    /// true.
     pub undecided: usize,
     /// Why the cluster can't be started any more: something on its disks has changed by itself.
     pub lost_for_good: Option<String>,
@@ -283,8 +284,8 @@ impl World {
         }
     }
 
-    /// A start was refused. The disk may do better the next time, unless something on it has changed by itself. But each
-    /// start has as much memory as the one before, so it must not be refused for want of that.
+    /// A start was refused. The disk may do better the next time, unless something on it has changed by itself. But
+    /// each start has as much memory as the one before, so it must not be refused for want of that.
     fn on_refused(&mut self, why: &str, error: Option<ErrorCode>) {
         self.note(|| format!("the start is refused: {why}"));
         if error == Some(ErrorCode::DataMemoryFull) {

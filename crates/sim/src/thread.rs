@@ -138,7 +138,8 @@ impl Thread {
         Address::new(NodeId(self.node), BlockNumber::Driver, self.index)
     }
 
-    /// Whether nothing waits to be handled, answers about files aside: a block that waits for one is not at rest itself.
+    /// Whether nothing waits to be handled, answers about files aside: a block that waits for one is not at rest
+    /// itself.
     pub fn is_idle(&self) -> bool {
         self.orders.is_empty()
             && self.executor.is_idle()

@@ -25,8 +25,8 @@ pub struct FolderArgument {
 /// environment.
 #[derive(Args)]
 pub struct ConnectArguments {
-    /// Where data nodes can be reached: host:port, or unix:/path/vinga.sock on their machine; several with commas between
-    /// them [env: VINGA_CONNECT]
+    /// Where data nodes can be reached: host:port, or unix:/path/vinga.sock on their machine; several with commas
+    /// between them [env: VINGA_CONNECT]
     #[arg(long, value_name = "HOST:PORT", global = true, conflicts_with = "folder")]
     connect: Option<String>,
     /// The folder of a cluster on this machine, whose data nodes are asked [env: VINGA_FOLDER] [default: vinga-cluster]
@@ -103,8 +103,8 @@ pub fn addresses_of(nodes: impl Iterator<Item = NodeFolder>) -> Option<String> {
     (!pieces.is_empty()).then(|| pieces.join(","))
 }
 
-/// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none. The cluster's key stands before
-/// it if we may read it: the cluster names the other data nodes by their TCP addresses.
+/// The Unix socket of a node if we may use it, else its TCP address; `None` while it has none. The cluster's key stands
+/// before it if we may read it: the cluster names the other data nodes by their TCP addresses.
 pub fn nearest_address(node: &NodeFolder) -> Option<String> {
     let may_use = rustix::fs::access(node.socket(), Access::READ_OK | Access::WRITE_OK).is_ok();
     // The address is written last: with it the socket is ready, too.
@@ -112,8 +112,8 @@ pub fn nearest_address(node: &NodeFolder) -> Option<String> {
     Some(with_key(node, &node.local_address().filter(|_| may_use).unwrap_or(address)))
 }
 
-/// Addresses of a node, or of nodes of the same cluster, as clients give them: with the cluster's key before them, if it has one
-/// that we may read.
+/// Addresses of a node, or of nodes of the same cluster, as clients give them: with the cluster's key before them, if
+/// it has one that we may read.
 pub fn with_key(node: &NodeFolder, addresses: &str) -> String {
     let key = node.last_start().and_then(|start| start.key);
     match key.filter(|key| rustix::fs::access(key, Access::READ_OK).is_ok()) {

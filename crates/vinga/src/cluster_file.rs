@@ -1,7 +1,7 @@
 //! The configuration file of a cluster of several data nodes on this machine: `config.ini` in the cluster's folder.
 //!
-//! `vinga up` writes it when it makes such a cluster, and keeps it from then on: users may change parameters in it. Beside it
-//! is the cluster's key, `cluster.key`, also of a cluster of one data node.
+//! `vinga up` writes it when it makes such a cluster, and keeps it from then on: users may change parameters in it.
+//! Beside it is the cluster's key, `cluster.key`, also of a cluster of one data node.
 
 use crate::data;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ const PORT: u16 = 2202;
 /// The port of the first management node, unless it is in use: that of NDB's.
 const MANAGEMENT_PORT: u16 = 1186;
 
-/// Where any ports are taken from: below those that the system gives to connections which somebody opens (32768 and more), so
-/// that they are still free when the nodes begin to listen.
+/// Where any ports are taken from: below those that the system gives to connections which somebody opens (32768 and
+/// more), so that they are still free when the nodes begin to listen.
 const ANY_PORTS: Range<u16> = 10_000..32_000;
 
 /// Ports that are tried, at most.
@@ -29,8 +29,8 @@ const ANY_TRIES: usize = 10_000;
 /// Where the nodes of a cluster on one machine listen.
 const HOST: &str = "127.0.0.1";
 
-/// The file of the key of a cluster on this machine, by an absolute path; makes it if there is none. The cluster's folder is
-/// there.
+/// The file of the key of a cluster on this machine, by an absolute path; makes it if there is none. The cluster's
+/// folder is there.
 ///
 /// # Errors
 /// A text: the file can't be made, or the folder's name is none for addresses.
@@ -122,8 +122,8 @@ impl ClusterFile {
         }
     }
 
-    /// Waits until no other `vinga up` starts data nodes of this cluster; the next one waits until this is dropped. Makes
-    /// the folder and an empty file, if they are not there.
+    /// Waits until no other `vinga up` starts data nodes of this cluster; the next one waits until this is dropped.
+    /// Makes the folder and an empty file, if they are not there.
     ///
     /// # Errors
     /// A text: the file can't be made, or not be locked.
@@ -149,9 +149,9 @@ pub struct LockedFile<'a> {
 }
 
 impl LockedFile<'_> {
-    /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given data nodes have that one
-    /// and those behind it, or all nodes any free ones if it is 0; else the first free ones from 2202 on. Management nodes have
-    /// free ones from 1186 on. All of them have the cluster's key, which is made.
+    /// Describes a new cluster: nodes numbered from 1, each with a port of its own. If `port` is given data nodes have
+    /// that one and those behind it, or all nodes any free ones if it is 0; else the first free ones from 2202 on.
+    /// Management nodes have free ones from 1186 on. All of them have the cluster's key, which is made.
     ///
     /// # Errors
     /// A text: there are no such ports, or the file or that of the key can't be written.

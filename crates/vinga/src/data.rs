@@ -75,18 +75,20 @@ pub struct DataArguments {
     /// The node's folder: database, process id, address, crash reports [default: DataDir]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Begin anew: remove the database from the folder first, all tables and rows. Nothing else in the folder is touched
+    /// Begin anew: remove the database from the folder first, all tables and rows. Nothing else in the folder is
+    /// touched
     #[arg(long)]
     initial: bool,
-    /// Start only if there is a database in the folder: an empty one, such as that of a disk which is not mounted, is refused
-    /// (error 20054)
+    /// Start only if there is a database in the folder: an empty one, such as that of a disk which is not mounted, is
+    /// refused (error 20054)
     #[arg(long, conflicts_with = "initial")]
     existing: bool,
-    /// Management nodes that hand out the configuration, instead of a file: host:port, several with commas between them,
-    /// key=FILE before them if the cluster has a key. A copy in the node's folder serves if none of them answers
+    /// Management nodes that hand out the configuration, instead of a file: host:port, several with commas between
+    /// them, key=FILE before them if the cluster has a key. A copy in the node's folder serves if none of them answers
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
     mgm: Option<String>,
-    /// Which data node of the configuration this is; needed if it has several, unless a management node says it, by the machine
+    /// Which data node of the configuration this is; needed if it has several, unless a management node says it, by the
+    /// machine
     #[arg(long, value_name = "ID")]
     node: Option<u64>,
     /// Where to listen; 0 for any free port [default: ServerPort]
@@ -169,7 +171,8 @@ fn configuration_in(
     })
 }
 
-/// Runs a data node until it is asked to stop or can't go on, or shows how it would be configured. Returns the exit code.
+/// Runs a data node until it is asked to stop or can't go on, or shows how it would be configured. Returns the exit
+/// code.
 ///
 /// # Errors
 /// A text that says why it could not start.

@@ -1,5 +1,5 @@
-//! The data nodes of a cluster on this machine, for development and tests: found, stopped; started where there is one only
-//! (`several` does that for more).
+//! The data nodes of a cluster on this machine, for development and tests: found, stopped; started where there is one
+//! only (`several` does that for more).
 
 use crate::admin::redo;
 use crate::arguments::nearest_address;

@@ -1,10 +1,10 @@
 //! A note beside a data node's folder that there is a database in it: `vinga-cluster/node-1.database`.
 //!
-//! The folder may be on a disk of its own. If that is not mounted, the folder is there and empty, and a node would begin
-//! anew in it without a word. So `vinga up` notes that a node has started with a database, in the cluster's folder, and
-//! from then on has the node start only from one (`vinga data --existing`). A start that begins anew on purpose
-//! (`--initial`) removes the note before it removes anything else: whatever interrupts it, no database is demanded that
-//! may be gone.
+//! The folder may be on a disk of its own. If that is not mounted, the folder is there and empty, and a node would
+//! begin anew in it without a word. So `vinga up` notes that a node has started with a database, in the cluster's
+//! folder, and from then on has the node start only from one (`vinga data --existing`). A start that begins anew on
+//! purpose (`--initial`) removes the note before it removes anything else: whatever interrupts it, no database is
+//! demanded that may be gone.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,5 +1,5 @@
-//! The configuration of a data node as management nodes hand it out, and its copy in the node's folder, by which the node
-//! starts when none of them answers.
+//! The configuration of a data node as management nodes hand it out, and its copy in the node's folder, by which the
+//! node starts when none of them answers.
 //!
 //! ```text
 //!   node-1/configuration.cached     # generation=3 digest=1f2e3d4c5b6a7988 node=1 from=db1:1186
@@ -47,8 +47,8 @@ pub enum Purpose {
     Show,
 }
 
-/// Gets the configuration from one of these management nodes; or from the copy in the folder, if none answers. `node`: who this
-/// is, unless the management node is to say it.
+/// Gets the configuration from one of these management nodes; or from the copy in the folder, if none answers. `node`:
+/// who this is, unless the management node is to say it.
 ///
 /// # Errors
 /// A text: an address is wrong, a management node refuses, or none answers and there is no copy that can be used.
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(read_copy(&folder).expect("it is good").expect("it is there").file().data_node_ids(), [2]);
     }
 
-    /// A copy of which the last lines were missing, or that somebody had changed, was started from: with the digest of the
-    /// whole one, so that other data nodes did not notice.
+    /// A copy of which the last lines were missing, or that somebody had changed, was started from: with the digest of
+    /// the whole one, so that other data nodes did not notice.
     #[test]
     fn what_is_no_copy_any_more_is_refused_by_name() {
         let place = tempfile::tempdir().expect("a folder can be made");

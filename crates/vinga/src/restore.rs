@@ -1,8 +1,8 @@
 //! `vinga restore`: loads a backup into a cluster without tables, of any shape.
 //!
 //! Everything is verified first. Then databases and tables are created as they were defined, with their indexes; rows
-//! are written by ordinary operations of a client, several partitions of the backup at a time; then SQL nodes make again
-//! what belongs to them. Rows find their places in the new cluster by their keys.
+//! are written by ordinary operations of a client, several partitions of the backup at a time; then SQL nodes make
+//! again what belongs to them. Rows find their places in the new cluster by their keys.
 
 mod rows;
 mod sql;

@@ -170,8 +170,8 @@ fn look(
     Ok(Node { name, state, start: folder.last_start(), progress, awaited: Vec::new(), failure: None })
 }
 
-/// What a node that forms a cluster with others has logged last of what is missing: it logs all of it every few seconds.
-/// `log` is the end of its log.
+/// What a node that forms a cluster with others has logged last of what is missing: it logs all of it every few
+/// seconds. `log` is the end of its log.
 fn awaited(log: &str) -> Vec<String> {
     let is_about_others = |text: &&str| {
         ["waiting for ", "data node ", "all links "].iter().any(|begin| text.starts_with(begin))

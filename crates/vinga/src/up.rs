@@ -28,18 +28,19 @@ use vinga_runtime::say;
 pub struct UpArguments {
     #[command(flatten)]
     folder: FolderArgument,
-    /// How many data nodes a new cluster has; several keep everything in memory only [default: as many as there are, else 1]
+    /// How many data nodes a new cluster has; several keep everything in memory only [default: as many as there are,
+    /// else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=144))]
     data_nodes: Option<u8>,
     /// How many data nodes hold each row; it divides the number of data nodes [default: 1]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=4))]
     replicas: Option<u8>,
-    /// How many management nodes a new cluster has: they decide which data nodes go on when they lose each other [default: 1 if
-    /// there are several replicas, else none]
+    /// How many management nodes a new cluster has: they decide which data nodes go on when they lose each other
+    /// [default: 1 if there are several replicas, else none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
     management_nodes: Option<u8>,
-    /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]; of several, the first
-    /// one, and the others on the ports behind it [default: free ones from 2202 on]
+    /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]; of several, the
+    /// first one, and the others on the ports behind it [default: free ones from 2202 on]
     #[arg(long)]
     port: Option<u16>,
     /// Begin anew: remove the database of the data node first, all tables and rows. SQL nodes keep what they store

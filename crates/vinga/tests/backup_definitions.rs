@@ -1,5 +1,5 @@
-//! Tables are created, filled, altered, emptied and dropped while a running data node is backed up: a backup has them as
-//! they were at one moment, or fails and says why.
+//! Tables are created, filled, altered, emptied and dropped while a running data node is backed up: a backup has them
+//! as they were at one moment, or fails and says why.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;

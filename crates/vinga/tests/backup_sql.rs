@@ -105,8 +105,8 @@ fn what_was_made_by_sql_is_restored() {
     }
 }
 
-/// What the server keeps with a view, routine, trigger or event is in force wherever texts are compared in it. The old SQL
-/// node quotes names as ANSI has it unless a session says otherwise.
+/// What the server keeps with a view, routine, trigger or event is in force wherever texts are compared in it. The old
+/// SQL node quotes names as ANSI has it unless a session says otherwise.
 const DEPEND: [&[u8]; 22] = [
     b"CREATE DATABASE d COLLATE utf8mb4_general_ci COMMENT 'kept'",
     b"USE d",

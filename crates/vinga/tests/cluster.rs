@@ -148,8 +148,8 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
 }
 
-/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that send
-/// none are not disconnected.
+/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that
+/// send none are not disconnected.
 const BEATING: [&str; 6] = [
     "--set",
     "DataMemory=64M",

@@ -1,5 +1,5 @@
-//! Data nodes are killed while clients work: nothing that was acknowledged is lost, nothing is half done, and the others go
-//! on. `VINGA_ROUNDS` sets how many rounds, `VINGA_SEED` the first seed.
+//! Data nodes are killed while clients work: nothing that was acknowledged is lost, nothing is half done, and the
+//! others go on. `VINGA_ROUNDS` sets how many rounds, `VINGA_SEED` the first seed.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;

@@ -22,8 +22,8 @@ const ROWS: u64 = 20;
 /// Transactions of a client between two kills, at most: the log has no checkpoints that would make room.
 const TRANSACTIONS_MAX: u64 = 120;
 
-/// What one client has done. Its transactions were committed one after the other, so what is there after a restart is the
-/// state after so many of them.
+/// What one client has done. Its transactions were committed one after the other, so what is there after a restart is
+/// the state after so many of them.
 #[derive(Clone, Default)]
 struct Client {
     first: u64,
@@ -72,8 +72,8 @@ fn run_client(shared: &Mutex<Client>, address: &str, mut random: fastrand::Rng, 
 }
 
 impl Client {
-    /// Compares what was restored with what was done. At least so many transactions must be there; from now on those that
-    /// are there count.
+    /// Compares what was restored with what was done. At least so many transactions must be there; from now on those
+    /// that are there count.
     fn check(&mut self, cluster: &Cluster, table: &Table<Row>, least: usize) {
         let found: BTreeMap<u64, u64> =
             (self.first..self.first + ROWS).filter_map(|id| Some((id, value(cluster, table, id)?))).collect();

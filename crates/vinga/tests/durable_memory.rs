@@ -36,8 +36,8 @@ fn remove(cluster: &Cluster, table: &Table<Row>, ids: impl Iterator<Item = u64>)
     }
 }
 
-/// The rows arrive in the order of their indexes and are deleted in it, as in a queue: so the indexes are as dense as can
-/// be, while rows lie where others were. They are built anew in the order in which rows lie.
+/// The rows arrive in the order of their indexes and are deleted in it, as in a queue: so the indexes are as dense as
+/// can be, while rows lie where others were. They are built anew in the order in which rows lie.
 #[test]
 fn a_node_that_was_full_starts_again_with_the_same_settings() {
     let mut node = DurableNode::new(&["DataMemory=16M", "NoOfFragmentLogParts=4"]);

@@ -196,6 +196,25 @@ fn every_module_says_what_it_is() {
     }
 }
 
+/// Rows of tables can't be wrapped.
+#[test]
+fn no_comment_is_longer_than_120_columns() {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a source can be read");
+        for (index, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let is_table = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            let place = format!("{}:{}", file.display(), index + 1);
+            assert!(
+                is_table || line.chars().count() <= 120,
+                "{place}: the comment is longer than 120 columns"
+            );
+        }
+    }
+}
+
 /// Names of signals in a text: words in backquotes with one of the families' endings.
 fn signals_in(text: &str) -> BTreeSet<String> {
     const ENDINGS: [&str; 5] = ["Request", "Confirm", "Refuse", "Order", "Report"];

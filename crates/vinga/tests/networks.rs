@@ -2,8 +2,8 @@
 //! acknowledged is lost, and no two parts go on.
 //!
 //! Clients and the management node reach every host all the time, unless a test says otherwise: a data node that others
-//! do not reach any more would answer clients if it were allowed to. Only root can make such hosts; elsewhere nothing is
-//! shown. `VINGA_ROUNDS` sets how often each fault is tried, `VINGA_SEED` the first seed.
+//! do not reach any more would answer clients if it were allowed to. Only root can make such hosts; elsewhere nothing
+//! is shown. `VINGA_ROUNDS` sets how often each fault is tried, `VINGA_SEED` the first seed.
 
 #[allow(dead_code, unused_imports, reason = "each test uses its part of it")]
 mod support;

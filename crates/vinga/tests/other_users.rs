@@ -1,5 +1,5 @@
-//! Who may use a data node's Unix socket, beside the node's own user: real processes of another user, so only root can run
-//! this; elsewhere nothing is shown.
+//! Who may use a data node's Unix socket, beside the node's own user: real processes of another user, so only root can
+//! run this; elsewhere nothing is shown.
 
 #[allow(dead_code, unused_imports, reason = "each test uses its part of it")]
 mod support;

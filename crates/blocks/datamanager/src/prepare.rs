@@ -340,7 +340,8 @@ impl DataManager {
         self.execute_locked(cx, handle, operation)
     }
 
-    /// Whether an operation does not wait for a lock though it should, but reads the committed version: a deliberate bug.
+    /// Whether an operation does not wait for a lock though it should, but reads the committed version: a deliberate
+    /// bug.
     fn passes_lock(&self, cx: &Context<'_>, handle: Handle, row: RowId) -> bool {
         let record = &self.versions.operations[handle];
         if !cx.has_bug(InjectedBug::ChangerReadsPastLock) || record.kind != OperationKind::ReadShared {

@@ -19,10 +19,10 @@
 //! once); or it is given up, because the disk is full. Then the round counts for nothing and is made again after a
 //! pause, which doubles each time: a disk does not get emptier by being asked.
 //!
-//! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`). Of what [`WriteSpeed`]
-//! says for the whole node the stream has a part, as many of the node's data managers log to it; those that are still
-//! writing share that part, so that one that has most of the data is not slowed down by those that have none. Timers run
-//! only meanwhile: a stream at rest does nothing.
+//! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`). Of what
+//! [`WriteSpeed`] says for the whole node the stream has a part, as many of the node's data managers log to it; those
+//! that are still writing share that part, so that one that has most of the data is not slowed down by those that have
+//! none. Timers run only meanwhile: a stream at rest does nothing.
 
 use crate::Redo;
 use crate::samples::{Sample, Written};

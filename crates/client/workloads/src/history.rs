@@ -35,13 +35,13 @@ pub struct History {
     /// Numbers that ascend in the order in which transactions were decided, by [`Transaction::id`], as far as the
     /// runner could look inside. They shorten searches; nothing is proven by them.
     pub decided: BTreeMap<u64, u64>,
-    /// In which epoch each transaction was decided, by [`Transaction::id`], as far as the runner could look inside: says
-    /// what became of those that were in doubt when the cluster died.
+    /// In which epoch each transaction was decided, by [`Transaction::id`], as far as the runner could look inside:
+    /// says what became of those that were in doubt when the cluster died.
     pub epochs: BTreeMap<u64, Decided>,
     /// Tables whose rows are lists that only grow ([`crate::list_append`]).
     pub lists: BTreeSet<TableRef>,
-    /// When the cluster died the last time: of what was under way then only the commits may have happened, and nothing of
-    /// it is in anybody's way any more.
+    /// When the cluster died the last time: of what was under way then only the commits may have happened, and nothing
+    /// of it is in anybody's way any more.
     pub died_at: Time,
 }
 
@@ -73,8 +73,8 @@ impl Loss {
 }
 
 impl History {
-    /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may have
-    /// been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.
+    /// What is left of it after the cluster has gone back some times: transactions that were restored, those that may
+    /// have been, and what was done since. What others saw, and what lost transactions did, is as if it had never been.
     ///
     /// An epoch that was restored was closed before: its coordinators knew all its commits. So [`History::epochs`] says
     /// whether a transaction was restored whose outcome the death of the cluster has left in doubt. The exception is a
@@ -126,8 +126,8 @@ impl History {
         }
     }
 
-    /// Whether what a transaction saw counts: one that is in doubt since the cluster has died may have seen what was lost
-    /// then.
+    /// Whether what a transaction saw counts: one that is in doubt since the cluster has died may have seen what was
+    /// lost then.
     pub fn trusts(&self, transaction: &Transaction) -> bool {
         let is_in_doubt = matches!(transaction.fate, Fate::Open | Fate::Unknown);
         !is_in_doubt || transaction.begun().is_none_or(|begun| begun >= self.died_at)
@@ -213,8 +213,8 @@ impl OperationRecord {
         RowName { table: self.operation.table, version: self.version, key: self.operation.key }
     }
 
-    /// Whether it says anything of the row that it names: the end of a lock is about the read that has taken it, whichever
-    /// row it names.
+    /// Whether it says anything of the row that it names: the end of a lock is about the read that has taken it,
+    /// whichever row it names.
     pub fn is_about_row(&self) -> bool {
         !matches!(self.operation.body, Body::Unlock(_))
     }

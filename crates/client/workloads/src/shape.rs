@@ -175,7 +175,8 @@ impl Shape {
         self.is_copy
     }
 
-    /// The same with rows that are lists: the value is the last element, the count its position ([`crate::list_append`]).
+    /// The same with rows that are lists: the value is the last element, the count its position
+    /// ([`crate::list_append`]).
     #[must_use]
     pub fn list(mut self) -> Self {
         self.is_list = true;

@@ -28,8 +28,8 @@ use std::time::{Duration, SystemTime};
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Writes a file that is complete whenever it exists, and is on disk when this returns: after a power cut, too, there is
-/// the one before or this one.
+/// Writes a file that is complete whenever it exists, and is on disk when this returns: after a power cut, too, there
+/// is the one before or this one.
 ///
 /// # Errors
 /// The file system's.

@@ -81,8 +81,8 @@ pub struct NodeProcess {
     watchdog: JoinHandle<()>,
 }
 
-/// Runs a node until the process is asked to stop (`termination`) or a block orders it; returns which of both. `ready` is
-/// called when it accepts connections.
+/// Runs a node until the process is asked to stop (`termination`) or a block orders it; returns which of both. `ready`
+/// is called when it accepts connections.
 ///
 /// # Errors
 /// As [`NodeProcess::start`].

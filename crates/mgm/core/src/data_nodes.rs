@@ -70,8 +70,8 @@ impl DataNodes {
         self.all.len() as u16 / u16::from(self.replicas)
     }
 
-    /// The data nodes of a cluster with this file, for the node that has these parameters; `None` if there are errors. What
-    /// depends on a parameter of which some value can't be read (`doubtful`) is not checked.
+    /// The data nodes of a cluster with this file, for the node that has these parameters; `None` if there are errors.
+    /// What depends on a parameter of which some value can't be read (`doubtful`) is not checked.
     pub(crate) fn read(
         file: Option<&ConfigFile>,
         parameters: &Parameters,

@@ -1,7 +1,8 @@
-//! The management nodes of a cluster, as its file describes them. One of them arbitrates when data nodes lose each other.
+//! The management nodes of a cluster, as its file describes them. One of them arbitrates when data nodes lose each
+//! other.
 //!
-//! Data nodes read the same file, and so know where management nodes are. NDB's other parameters of a management node are
-//! allowed, with a warning: they have no effect.
+//! Data nodes read the same file, and so know where management nodes are. NDB's other parameters of a management node
+//! are allowed, with a warning: they have no effect.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

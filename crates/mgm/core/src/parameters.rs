@@ -160,8 +160,8 @@ parameters! {
     /// Name or address on which the node listens and under which others reach it.
     HostName: text(255), Default::Text("localhost");
 
-    /// TCP port on which the node listens; 0 takes any free port, which the log then names. With several data nodes each
-    /// needs one.
+    /// TCP port on which the node listens; 0 takes any free port, which the log then names. With several data nodes
+    /// each needs one.
     ServerPort: count(0, 65_535), Default::Integer(2202);
 
     /// Node group of this data node: those of a group hold the same rows, and each group has NoOfReplicas nodes.
@@ -171,13 +171,13 @@ parameters! {
     /// Whether the node also listens for clients on its own machine, by the Unix socket vinga.sock in its folder.
     LocalConnections: Kind::Flag, Default::Flag(true);
 
-    /// Group of users, by name or number, whose processes may connect by that Unix socket, beside those of the node's own user
-    /// and root. The node's user must belong to it.
+    /// Group of users, by name or number, whose processes may connect by that Unix socket, beside those of the node's
+    /// own user and root. The node's user must belong to it.
     LocalConnectionsGroup: text(255), Default::Unset("none: the node's user and root only");
 
-    /// File of the cluster's key, which only its owner may read: 64 hexadecimal digits, the same for all nodes. Whoever connects
-    /// by TCP has to prove the key: clients (key=FILE before the addresses), data nodes, and they to management nodes.
-    /// 'vinga key FILE' makes one.
+    /// File of the cluster's key, which only its owner may read: 64 hexadecimal digits, the same for all nodes. Whoever
+    /// connects by TCP has to prove the key: clients (key=FILE before the addresses), data nodes, and they to
+    /// management nodes. 'vinga key FILE' makes one.
     ClusterKeyFile: text(4_096),
         Default::Unset("none: whoever reaches the port is admitted, so HostName must be an address of this machine alone");
 
@@ -248,16 +248,17 @@ parameters! {
     /// Time between heartbeats with clients; after three in a row are missed the client counts as dead.
     HeartbeatIntervalDbApi: milliseconds(100, MILLISECONDS_MAX), Default::Integer(1_500);
 
-    /// Time between heartbeats of data nodes; one of which nothing has come for four of these is suspected of having failed.
+    /// Time between heartbeats of data nodes; one of which nothing has come for four of these is suspected of having
+    /// failed.
     HeartbeatIntervalDbDb: milliseconds(10, MILLISECONDS_MAX), Default::Integer(250), placed(Place::AllDataNodes);
 
-    /// How long a data node waits for the answer of the arbitrator when data nodes have lost each other. If none comes, it
-    /// stops. Arbitrators are the management nodes.
+    /// How long a data node waits for the answer of the arbitrator when data nodes have lost each other. If none comes,
+    /// it stops. Arbitrators are the management nodes.
     ArbitrationTimeout: milliseconds(10, MILLISECONDS_MAX), Default::Integer(7_500), placed(Place::AllDataNodes);
 
-    /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are brought
-    /// to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints. It may not be
-    /// longer than that.
+    /// Length of an epoch, the group of transactions that become durable together. Only epochs that have ended are
+    /// brought to the disk: a crash of the whole cluster can cost so much more than TimeBetweenGlobalCheckpoints. It
+    /// may not be longer than that.
     TimeBetweenEpochs: milliseconds(1, 32_000), Default::Integer(100), placed(Place::AllDataNodes), live();
 
     /// Time between global checkpoints: how much of what was committed a crash of the whole cluster can cost, beside
@@ -266,28 +267,28 @@ parameters! {
         Default::Integer(2_000), placed(Place::AllDataNodes), live();
 
     /// Keeps everything in memory only: nothing is written to disk, and tables and rows are gone when the node stops. A
-    /// node without a folder (DataDir, --folder) does so in any case, and so do several data nodes in this version: of them
-    /// false is refused.
+    /// node without a folder (DataDir, --folder) does so in any case, and so do several data nodes in this version: of
+    /// them false is refused.
     Diskless: Kind::Flag, Default::Flag(false), placed(Place::AllDataNodes);
 
     /// Files of each stream of the redo log; there is a stream for each thread that hosted data managers when the node
-    /// was started for the first time (more if it hosted more than 52). All of them are made at the first start. When the
-    /// log is full, changes get a temporary error until checkpoints have made room.
+    /// was started for the first time (more if it hosted more than 52). All of them are made at the first start. When
+    /// the log is full, changes get a temporary error until checkpoints have made room.
     NoOfFragmentLogFiles: count(3, 65_536), Default::Integer(16);
 
     /// Size of each file of the redo log, in whole 4K. Files that exist keep theirs.
     FragmentLogFileSize: bytes(4 << 20, 1 << 30), Default::Integer(16 << 20);
 
-    /// Bytes of redo log of each stream that may wait to be written to disk; when the disk is too slow for that, changes
-    /// get a temporary error.
+    /// Bytes of redo log of each stream that may wait to be written to disk; when the disk is too slow for that,
+    /// changes get a temporary error.
     RedoBuffer: bytes(1 << 20, 4 << 30), Default::Integer(32 << 20);
 
-    /// Bytes of changes of the node that an on-line backup (vinga admin backup) may be behind with. When more is changed
-    /// than it can write, it is given up; changes never wait for it. Memory is taken as it is needed.
+    /// Bytes of changes of the node that an on-line backup (vinga admin backup) may be behind with. When more is
+    /// changed than it can write, it is given up; changes never wait for it. Memory is taken as it is needed.
     BackupLogBufferSize: bytes(1 << 20, 16 << 30), Default::Integer(64 << 20);
 
-    /// How much may be logged between two local checkpoints: a number of words of four bytes, as its logarithm to base 2
-    /// (20 is 4M). Of a small redo log at most a quarter is used between two.
+    /// How much may be logged between two local checkpoints: a number of words of four bytes, as its logarithm to base
+    /// 2 (20 is 4M). Of a small redo log at most a quarter is used between two.
     TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20), live();
 
     /// Bytes a second that the node writes of local checkpoints at least, however busy its threads and its disk are.

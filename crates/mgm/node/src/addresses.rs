@@ -20,7 +20,8 @@ pub struct ManagementAddresses {
 }
 
 impl ManagementAddresses {
-    /// Reads a list of addresses; those without a port get the usual one. Whether hosts have these names is not looked at.
+    /// Reads a list of addresses; those without a port get the usual one. Whether hosts have these names is not looked
+    /// at.
     ///
     /// # Errors
     /// A sentence with the piece that is wrong.

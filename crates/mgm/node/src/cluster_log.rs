@@ -70,8 +70,8 @@ impl ClusterLog {
         Ok(())
     }
 
-    /// Somebody may have moved or removed the file: what is written into it then is not found by anybody, and its room on
-    /// the disk is not free.
+    /// Somebody may have moved or removed the file: what is written into it then is not found by anybody, and its room
+    /// on the disk is not free.
     fn leave_a_moved_file(&mut self) {
         let identity = |about: fs::Metadata| (about.dev(), about.ino());
         if let Some((file, _)) = &self.file {
@@ -102,8 +102,8 @@ impl ClusterLog {
     }
 }
 
-/// Has something written at the end of a file that has so many bytes: all of it or nothing, or the next line would go on in
-/// the middle of this one.
+/// Has something written at the end of a file that has so many bytes: all of it or nothing, or the next line would go
+/// on in the middle of this one.
 fn write_whole(file: &File, bytes: u64, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     write(file).inspect_err(|_| {
         // If that fails, too, there is nothing left to do.

@@ -90,8 +90,8 @@ fn not_reached(why: io::Error) -> NotFetched {
     NotFetched::NotReached(why.to_string())
 }
 
-/// Connects to the management node at an address, and has both sides prove the key: by the first of the addresses of its
-/// host at which that can be done.
+/// Connects to the management node at an address, and has both sides prove the key: by the first of the addresses of
+/// its host at which that can be done.
 fn open(
     address: &str,
     key: Option<&ClusterKey>,

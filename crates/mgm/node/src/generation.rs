@@ -15,8 +15,8 @@ use vinga_wire::configuration::ConfigurationStamp;
 
 const FILE: &str = "configuration.generation";
 
-/// The stamp of this text: that of the last start if it is the same text, else the next one. Without a folder each start
-/// begins with 1.
+/// The stamp of this text: that of the last start if it is the same text, else the next one. Without a folder each
+/// start begins with 1.
 ///
 /// # Errors
 /// A text: the folder can't be read or written, or there is something else in the file.

@@ -1,8 +1,8 @@
 //! What a management node hands out: the configuration, and who whoever asks is.
 //!
-//! A data node keeps the connection by which it has got its configuration open for as long as it runs. So the management node
-//! knows which ids are given, as far as it has not been started again meanwhile; whether two processes have one id is decided
-//! where the cluster forms (`docs/protocols/formation.md`), not here.
+//! A data node keeps the connection by which it has got its configuration open for as long as it runs. So the
+//! management node knows which ids are given, as far as it has not been started again meanwhile; whether two processes
+//! have one id is decided where the cluster forms (`docs/protocols/formation.md`), not here.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,8 @@ pub(crate) struct Given {
     nodes: Mutex<BTreeMap<NodeId, BTreeSet<u64>>>,
 }
 
-/// A data node whose connection is open. The id is free again when this is dropped, unless another connection has it, too.
+/// A data node whose connection is open. The id is free again when this is dropped, unless another connection has it,
+/// too.
 pub(crate) struct GivenId<'a> {
     given: &'a Given,
     node: NodeId,
@@ -37,9 +38,9 @@ pub(crate) struct GivenId<'a> {
 }
 
 impl Given {
-    /// Chooses who a data node is that has connected from this address: the one that it says, or one that is configured for
-    /// the address and that no open connection was given. `connection` is the number of its connection. Names of hosts may
-    /// be looked up, which takes as long as a name server likes.
+    /// Chooses who a data node is that has connected from this address: the one that it says, or one that is configured
+    /// for the address and that no open connection was given. `connection` is the number of its connection. Names of
+    /// hosts may be looked up, which takes as long as a name server likes.
     ///
     /// # Errors
     /// The error to refuse it with, and details: it is not configured, or no id is free.

@@ -1,9 +1,10 @@
 //! A management node: it gives the data nodes of a cluster their configuration, and arbitrates between them.
 //!
-//! Data nodes that start ask it for the configuration, of which it numbers the generations (`docs/protocols/configuration.md`).
-//! It takes the ticket of the first view from the one that makes it, and decides which data nodes go on when they have lost
-//! each other (`vinga_agreement::Arbitrator`, `docs/protocols/agreement.md`). On disk it keeps the number of the generation
-//! only: one that starts again arbitrates for nobody, until the cluster begins anew.
+//! Data nodes that start ask it for the configuration, of which it numbers the generations
+//! (`docs/protocols/configuration.md`). It takes the ticket of the first view from the one that makes it, and decides
+//! which data nodes go on when they have lost each other (`vinga_agreement::Arbitrator`,
+//! `docs/protocols/agreement.md`). On disk it keeps the number of the generation only: one that starts again arbitrates
+//! for nobody, until the cluster begins anew.
 //!
 //! Little is asked of it, and seldom: a thread for each connection, which answers one request after the other.
 
@@ -35,12 +36,12 @@ use vinga_runtime::termination::Termination;
 use vinga_wire::configuration::CONFIGURATION_BYTES_MAX;
 
 impl ManagementSettings {
-    /// The settings that follow from a configuration, which was read from this text. The generations are counted in this
-    /// folder, if there is one.
+    /// The settings that follow from a configuration, which was read from this text. The generations are counted in
+    /// this folder, if there is one.
     ///
     /// # Errors
-    /// A text: `HostName` has no address, there is no cluster key where others could connect, the text is too long to be
-    /// handed out, or the folder can't be used.
+    /// A text: `HostName` has no address, there is no cluster key where others could connect, the text is too long to
+    /// be handed out, or the folder can't be used.
     pub fn of(
         configuration: &ManagementConfiguration,
         text: String,
@@ -77,8 +78,8 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     found.into_iter().next().ok_or_else(|| format!("HostName '{host}' has no address"))
 }
 
-/// Runs a management node until the process is asked to stop (`SIGTERM`, `SIGINT`). `ready` is called when it listens. To be
-/// called by a process's `main` before it has started threads.
+/// Runs a management node until the process is asked to stop (`SIGTERM`, `SIGINT`). `ready` is called when it listens.
+/// To be called by a process's `main` before it has started threads.
 ///
 /// # Errors
 /// A text: it can't listen.

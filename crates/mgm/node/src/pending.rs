@@ -1,9 +1,10 @@
 //! Connections whose other side has not proven the cluster's key yet. Whoever reaches the port can open as many as it
-//! likes, so they take nothing from those that have proven it: they have a number of places of their own, and no thread.
+//! likes, so they take nothing from those that have proven it: they have a number of places of their own, and no
+//! thread.
 //!
-//! If all places are taken, a new connection gets that of another one: of one that was refused, else of the one that has
-//! been silent for longest, else of the one that was challenged longest ago. It is closed without a word, which whoever
-//! has the key takes for a failed connection, and tries again: a refusal would count.
+//! If all places are taken, a new connection gets that of another one: of one that was refused, else of the one that
+//! has been silent for longest, else of the one that was challenged longest ago. It is closed without a word, which
+//! whoever has the key takes for a failed connection, and tries again: a refusal would count.
 
 use rustix::event::{PollFd, PollFlags};
 use std::io::{self, ErrorKind, Read, Write};
@@ -103,8 +104,8 @@ impl PendingConnections {
         self.open.push(Pending { stream, from, since: now, stage });
     }
 
-    /// Reads those of which something has come, `ready` in their order, and closes those that have taken too long; returns
-    /// those that have passed. `node` is this node.
+    /// Reads those of which something has come, `ready` in their order, and closes those that have taken too long;
+    /// returns those that have passed. `node` is this node.
     pub fn read(
         &mut self,
         ready: &[bool],

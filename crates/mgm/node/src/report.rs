@@ -1,9 +1,8 @@
 //! What a node reports to management nodes: the lines of its log, for the log of the cluster.
 //!
-//! A thread for each management node keeps a connection to it, by which the node has its id ([`crate::fetch`]), and sends what is
-//! logged meanwhile. While there is none, lines wait, as each does until the management node says that it has it; of many the
-//! oldest are left out, and counted. Nothing waits for a
-//! management node.
+//! A thread for each management node keeps a connection to it, by which the node has its id ([`crate::fetch`]), and
+//! sends what is logged meanwhile. While there is none, lines wait, as each does until the management node says that it
+//! has it; of many the oldest are left out, and counted. Nothing waits for a management node.
 
 use crate::addresses::ManagementAddresses;
 use crate::fetch::{Fetched, NotFetched, Unanswered, send_request};
@@ -32,8 +31,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Pause behind a refusal of a management node, which only another configuration ends.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// Pause behind a refusal of somebody who has not proven the cluster's key: nobody knows whether it is a management node,
-/// which may be back soon, and then has lines to get.
+/// Pause behind a refusal of somebody who has not proven the cluster's key: nobody knows whether it is a management
+/// node, which may be back soon, and then has lines to get.
 const UNPROVEN_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often a connection on which nothing is sent is looked at.
@@ -127,8 +126,8 @@ impl Reports {
         Arc::new(move |line| all.iter().for_each(|lines| lines.push(line)))
     }
 
-    /// Sends what is logged, for as long as the process runs. `node` is this data node, which runs with this configuration.
-    /// A management node of another cluster takes nothing.
+    /// Sends what is logged, for as long as the process runs. `node` is this data node, which runs with this
+    /// configuration. A management node of another cluster takes nothing.
     ///
     /// # Errors
     /// The system has no threads left.
@@ -188,9 +187,9 @@ fn send(addresses: &ManagementAddresses, lines: &Lines, node: NodeId, running: R
     }
 }
 
-/// Waits for the next line, and sends it; looks meanwhile whether the connection is still there. The line waits until the
-/// management node has taken it, as number `lines_sent` of this connection: a connection takes lines for one that stands
-/// still, too, and loses them when that is killed.
+/// Waits for the next line, and sends it; looks meanwhile whether the connection is still there. The line waits until
+/// the management node has taken it, as number `lines_sent` of this connection: a connection takes lines for one that
+/// stands still, too, and loses them when that is killed.
 fn send_next(connection: &mut Exchange, lines: &Lines, node: NodeId, lines_sent: u64) -> io::Result<()> {
     let Next { number, report } = loop {
         match lines.first() {

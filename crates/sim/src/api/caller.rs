@@ -285,8 +285,8 @@ fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
     client
 }
 
-/// The data nodes that a client is given the addresses of: mostly all, sometimes those of one node group, of which one is
-/// alive as long as the cluster is.
+/// The data nodes that a client is given the addresses of: mostly all, sometimes those of one node group, of which one
+/// is alive as long as the cluster is.
 fn addresses(profile: &Profile, random: &mut Rng) -> Vec<String> {
     let groups = profile.groups.list();
     let only = (random.u8(..3) == 0).then(|| groups[random.usize(..groups.len())]);

@@ -205,8 +205,8 @@ impl Caller {
         Ok(())
     }
 
-    /// The client may have begun transactions again whose first batches are under way: they have other ids then. What was
-    /// before is a transaction that was rolled back, whose locks data nodes may hold for a while.
+    /// The client may have begun transactions again whose first batches are under way: they have other ids then. What
+    /// was before is a transaction that was rolled back, whose locks data nodes may hold for a while.
     pub(super) fn note_ids(&self, cx: &mut Surroundings<'_>) {
         for transaction in self.sessions.iter().filter_map(|session| session.transaction.as_ref()) {
             let Some(id) = self.client.transaction_id(transaction.token) else { continue };

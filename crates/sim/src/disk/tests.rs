@@ -147,8 +147,8 @@ fn tasks_on_a_file_follow_each_other_and_others_overtake() {
 /// What each atom may be after a crash: by number, all contents.
 type Allowed = Vec<BTreeSet<u8>>;
 
-/// A run of random writes and flushes until a crash; checks that of each atom either the durable content or one that was
-/// written since is left, and returns which of these happened.
+/// A run of random writes and flushes until a crash; checks that of each atom either the durable content or one that
+/// was written since is left, and returns which of these happened.
 fn crash_after_random_writes(seed: u64) -> (bool, bool, bool) {
     const SECTORS: u64 = 6;
     let mut random = Rng::with_seed(seed);

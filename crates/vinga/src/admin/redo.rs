@@ -1,7 +1,7 @@
 //! `vinga admin redo`: how full each log stream is, where it is, and how large it should be.
 //!
-//! `VINGA_REDO_LOGS` has the figures, and how many bytes each stream needs by the rule of `docs/durability.md`. All streams
-//! of a node have the same number of files, so the one that needs most decides.
+//! `VINGA_REDO_LOGS` has the figures, and how many bytes each stream needs by the rule of `docs/durability.md`. All
+//! streams of a node have the same number of files, so the one that needs most decides.
 
 use crate::table::grouped;
 use serde_json::{Value, json};
@@ -119,7 +119,8 @@ struct Advice {
     needed: u64,
     /// Bytes that it has.
     has: u64,
-    /// `NoOfFragmentLogFiles` and `FragmentLogFileSize` with which it would have what it needs; as they are if that is so.
+    /// `NoOfFragmentLogFiles` and `FragmentLogFileSize` with which it would have what it needs; as they are if that is
+    /// so.
     files: u64,
     file_bytes: u64,
 }

@@ -78,8 +78,8 @@ impl Reader<'_> {
         });
     }
 
-    /// A statement that belongs to a database, with settings of the session for it. `kept` is what the server shows behind
-    /// the statement: character set, collation of the session, collation of the database (a view has none).
+    /// A statement that belongs to a database, with settings of the session for it. `kept` is what the server shows
+    /// behind the statement: character set, collation of the session, collation of the database (a view has none).
     fn add(&mut self, what: String, database: &str, mut settings: String, text: String, kept: &[String]) {
         let field = |at: usize| kept.get(at).cloned().unwrap_or_default();
         settings.push_str(&format!(", collation_connection = {}", quoted(&field(1))));

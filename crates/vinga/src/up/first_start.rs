@@ -1,5 +1,5 @@
-//! The first start of a cluster of several data nodes, which makes its configuration file and the folders of its nodes. If it
-//! fails nothing counts of what it has made, so that the next one may ask for another size, or other ports.
+//! The first start of a cluster of several data nodes, which makes its configuration file and the folders of its nodes.
+//! If it fails nothing counts of what it has made, so that the next one may ask for another size, or other ports.
 
 use crate::cluster_file::LockedFile;
 use crate::management_node;
@@ -22,8 +22,8 @@ impl FirstStart {
         FirstStart { folders: all.filter(|folder| !folder.path().exists()).collect() }
     }
 
-    /// Takes everything back but the logs of nodes, which stand beside their folders then; returns the text about the failure,
-    /// which may name them. If a node could not be stopped everything stays.
+    /// Takes everything back but the logs of nodes, which stand beside their folders then; returns the text about the
+    /// failure, which may name them. If a node could not be stopped everything stays.
     pub fn undo(&self, file: &LockedFile<'_>, mut why: String) -> String {
         let made: Vec<&NodeFolder> = self.folders.iter().filter(|folder| folder.path().exists()).collect();
         if made.iter().any(|folder| !matches!(folder.running(), Ok(None))) {

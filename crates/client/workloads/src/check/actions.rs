@@ -1,9 +1,9 @@
 //! What was done to each row and seen of it, each with the span of time in which it must have happened.
 //!
 //! A *sight* is what one read saw, or what an error says of a row; it happened between question and answer. A *change*
-//! is all that a committed transaction did to a row; it happened between the request to commit and the answer to that, all
-//! at once, and what the transaction saw of the row under its lock, or of its own changes, must fit the version that
-//! the change began from.
+//! is all that a committed transaction did to a row; it happened between the request to commit and the answer to that,
+//! all at once, and what the transaction saw of the row under its lock, or of its own changes, must fit the version
+//! that the change began from.
 
 use crate::check::atomic::Writers;
 use crate::history::{Event, History, KeyRead, OperationRecord, OperationResult, RowName, Time, Transaction};

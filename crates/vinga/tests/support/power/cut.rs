@@ -4,7 +4,8 @@
 //!
 //! - Written data is there for certain when a flush of its file has returned that began after the write had returned.
 //!   Until then each 512 bytes of each write are there or not.
-//! - The size of a file is what was flushed, or what any write or growth since has made it; a growth may be done in part.
+//! - The size of a file is what was flushed, or what any write or growth since has made it; a growth may be done in
+//!   part.
 //! - A name that was made, changed or removed is so for certain when a flush of its folder has returned that began
 //!   after the call had returned; before that it is so or not, whatever became of calls before it. A rename is done
 //!   or not, at once. A file whose folder is gone is gone.
