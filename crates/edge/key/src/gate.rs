@@ -190,7 +190,9 @@ fn check_terms(
     }
     if !terms.lead_to(reached) {
         let reached = reached.map_or_else(|| "another one".to_owned(), |address| address.to_string());
-        return for_another(format!("the connection was opened to another address than {reached}, where it came"));
+        return for_another(format!(
+            "the connection was opened to another address than {reached}, where it came"
+        ));
     }
     if !terms.cluster.is_empty() && terms.cluster != own.cluster {
         return Err((ErrorCode::WrongCluster, format!("this is cluster \"{}\"", own.cluster)));

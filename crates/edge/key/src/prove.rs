@@ -58,7 +58,8 @@ pub fn prove(
     let KeyChallengeConfirm { nonce, proof } = read_confirm(&answer)?;
     let subject = Subject { terms, connecting, listening: nonce };
     if !proof::is_proof(&key.0, Side::Listening, &subject, &proof) {
-        let detail = "what the other side has proven is not the key that was given here, or not for this connection";
+        let detail =
+            "what the other side has proven is not the key that was given here, or not for this connection";
         return Err(NotAccepted::Refused(ErrorCode::WrongKey, detail.to_string()));
     }
     let proof = proof::prove(&key.0, Side::Connecting, &subject);

@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{ClusterKey, Gate, NotAccepted, NotProven, Step};
+use vinga_key::{ClusterKey, Gate, Listening, NotAccepted, NotProven, Step};
+use vinga_wire::key::ConnectionTerms;
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
 /// Bytes of a frame, at most: a view of the largest cluster fits.
@@ -79,32 +80,33 @@ impl Exchange {
         Ok(Exchange { stream, bytes: Vec::new() })
     }
 
-    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the
-    /// sender.
+    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it: for a connection
+    /// with these terms, to the address that it was opened to.
     ///
     /// # Errors
     /// The connection has failed, there is no answer until then, or it is refused.
-    pub fn prove(&mut self, key: &ClusterKey, node: NodeId, until: Instant) -> Result<(), NotAccepted> {
+    pub fn prove(
+        &mut self,
+        key: &ClusterKey,
+        terms: ConnectionTerms,
+        until: Instant,
+    ) -> Result<(), NotAccepted> {
         self.stream.set_write_timeout(Some(left(until)?))?;
         self.stream.set_read_timeout(Some(left(until)?))?;
-        vinga_key::prove(&mut self.stream, key, Address::new(node, BlockNumber::Driver, 0))
+        let driver = Address::new(terms.sender, BlockNumber::Driver, 0);
+        let terms = terms.to(self.stream.peer_addr()?);
+        vinga_key::prove(&mut self.stream, key, driver, terms)
     }
 
-    /// Has a connection that was accepted pass its gate, before anything else is received. `node` is the receiver.
+    /// Has a connection that was accepted pass its gate, before anything else is received; returns the gate.
     ///
     /// # Errors
     /// The connection has failed, or nothing comes until then; or the key is not proven.
-    pub fn pass(
-        &mut self,
-        key: Option<&ClusterKey>,
-        node: NodeId,
-        until: Instant,
-    ) -> io::Result<Result<(), NotProven>> {
-        let driver = Address::new(node, BlockNumber::Driver, 0);
-        let mut gate = Gate::closed();
+    pub fn pass(&mut self, own: &Listening<'_>, until: Instant) -> io::Result<Result<Gate, NotProven>> {
+        let mut gate = Gate::closed(self.stream.local_addr().ok());
         loop {
-            match gate.advance(key, driver, &mut self.bytes) {
-                Ok(Step::Passed) => return Ok(Ok(())),
+            match gate.advance(own, &mut self.bytes) {
+                Ok(Step::Passed) => return Ok(Ok(gate)),
                 Ok(Step::Answer(answer)) => self.send(&answer, until)?,
                 Ok(Step::More) => self.read_some(until)?,
                 Err(why) => return Ok(Err(why)),

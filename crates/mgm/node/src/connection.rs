@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
-use vinga_key::NotProven;
+use vinga_key::{Gate, Listening, NotProven};
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
@@ -18,7 +18,8 @@ use vinga_wire::configuration::{
 };
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
-use vinga_wire::{ErrorCode, Frame, FrameWriter, SignalNumber, cold};
+use vinga_wire::key::NodeKind;
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// How long a greeting may take, a request after it, and each answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,8 +41,14 @@ enum Greeting {
 pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &Shared) {
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::over(stream) else { return };
-    match exchange.pass(shared.key.as_deref(), shared.hello.node, Instant::now() + PATIENCE) {
-        Ok(Ok(())) => {}
+    let own = Listening {
+        key: shared.key.as_deref(),
+        kind: NodeKind::Management,
+        driver: Address::new(shared.hello.node, BlockNumber::Driver, 0),
+        cluster: &shared.hello.cluster,
+    };
+    let gate = match exchange.pass(&own, Instant::now() + PATIENCE) {
+        Ok(Ok(gate)) => gate,
         Ok(Err(NotProven { code, detail, refusal: Some(refusal) })) => {
             log::warn!(target: WHO, "{from} is refused: {code} {detail}");
             let _ = exchange.send(&refusal, Instant::now() + PATIENCE);
@@ -51,8 +58,8 @@ pub(crate) fn serve(stream: TcpStream, from: SocketAddr, number: u64, shared: &S
             return refuse(&mut exchange, from, shared, (SignalNumber::ArbitratorHelloRefuse, code, detail));
         }
         Err(_) => return,
-    }
-    let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
+    };
+    let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
         Ok(Greeting::Reader(reader)) => hand_out(&mut exchange, reader, from, number, shared),
         Err(refused) => Ok(Err(refused)),
@@ -85,12 +92,12 @@ fn send(
 }
 
 /// Reads the greeting, and answers it if it is a data node's that may ask the arbitrator.
-fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting, Refused>> {
+fn greet(exchange: &mut Exchange, gate: &Gate, shared: &Shared) -> io::Result<Result<Greeting, Refused>> {
     let refused = |(code, detail)| Ok(Err((SignalNumber::ArbitratorHelloRefuse, code, detail)));
     let bytes = exchange.receive(Instant::now() + PATIENCE)?;
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
     if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
-        return Ok(read_request(&greeting).map(Greeting::Reader));
+        return Ok(read_request(&greeting, gate).map(Greeting::Reader));
     }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
@@ -104,6 +111,9 @@ fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting
         Ok(hello) => hello,
         Err(why) => return refused(why),
     };
+    if let Err(NotProven { code, detail, .. }) = gate.check_sender(hello.node) {
+        return refused((code, detail));
+    }
     if !shared.hello.data_nodes.iter().any(|(node, _)| *node == hello.node) {
         let detail = format!("data node {} is not configured", hello.node);
         return refused((ErrorCode::OtherConfiguration, detail));
@@ -119,11 +129,13 @@ fn unreadable() -> Refused {
 }
 
 /// Who asks for the configuration.
-fn read_request(request: &Frame<'_>) -> Result<ConfigurationReader, Refused> {
+fn read_request(request: &Frame<'_>, gate: &Gate) -> Result<ConfigurationReader, Refused> {
     let refused = |(code, detail)| (SignalNumber::ConfigurationRefuse, code, detail);
     check_protocol(request).map_err(refused)?;
     let request: ConfigurationRequest = cold::read(request)
         .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))?;
+    let checked = gate.check_sender(request.reader.node());
+    checked.map_err(|NotProven { code, detail, .. }| refused((code, detail)))?;
     Ok(request.reader)
 }
 

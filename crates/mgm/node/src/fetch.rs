@@ -11,6 +11,7 @@ use vinga_wire::configuration::{
     ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
 };
 use vinga_wire::handshake::Refusal;
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long one management node may take to answer.
@@ -71,12 +72,11 @@ fn ask(address: &str, key: Option<&ClusterKey>, reader: ConfigurationReader) -> 
     let mut found = address.to_socket_addrs().map_err(failed)?;
     let found = found.next().ok_or_else(|| NotFetched::NotReached("the name has no address".to_owned()))?;
     let mut connection = Exchange::connect(found, until).map_err(failed)?;
-    let sender = match reader {
-        ConfigurationReader::DataNode(node) => node,
-        ConfigurationReader::AnyDataNode | ConfigurationReader::Onlooker => NodeId(0),
-    };
+    let sender = reader.node();
     if let Some(key) = key {
-        connection.prove(key, sender, until).map_err(|why| match why {
+        // Neither the management node's id nor the cluster's name is known before there is a configuration.
+        let terms = ConnectionTerms::new(ConnectionPurpose::Configuration, sender, NodeId(0), "");
+        connection.prove(key, terms, until).map_err(|why| match why {
             NotAccepted::Refused(..) => NotFetched::Refused(why.to_string()),
             why => NotFetched::NotReached(why.to_string()),
         })?;

@@ -269,10 +269,8 @@ fn a_greeting_without_a_proof_passes_only_where_there_is_no_key() {
 
 #[test]
 fn another_version_is_named() {
-    let challenge = KeyChallengeRequest {
-        version: PROTOCOL_VERSION + 1,
-        ..KeyChallengeRequest::new([1; 32], client())
-    };
+    let challenge =
+        KeyChallengeRequest { version: PROTOCOL_VERSION + 1, ..KeyChallengeRequest::new([1; 32], client()) };
     let mut bytes = challenge_with(&challenge);
     let why = Gate::closed(Some(reached())).advance(&listening(Some(&KEY)), &mut bytes).unwrap_err();
     assert_eq!(why.code, ErrorCode::WrongProtocol);
