@@ -99,9 +99,10 @@ fn greet(
     stream.set_read_timeout(Some(PATIENCE))?;
     if let Some(key) = key {
         let node = own.member.node;
-        let terms = ConnectionTerms::new(ConnectionPurpose::Link, node, other.node, &own.cluster);
+        let terms = ConnectionTerms::new(ConnectionPurpose::Link, node, other.node, &own.cluster)
+            .to(stream.peer_addr()?);
         let driver = Address::new(node, BlockNumber::Driver, 0);
-        vinga_key::prove(&mut stream, key, driver, terms.to(stream.peer_addr()?))?;
+        vinga_key::prove(&mut stream, key, driver, terms)?;
     }
     let hello = NodeHello { link, ..own.clone() };
     let request = greeting::frame(SignalNumber::NodeHelloRequest, own.member.node, |writer| {
