@@ -5,14 +5,18 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use support::Node;
 use support::folder::{Folder, SMALL, said, vinga};
 use tempfile::TempDir;
 use vinga::ErrorCode;
 use vinga::blocking::Cluster;
 use vinga_rig::raw::{greeting, hello, read_to_close};
+use vinga_wire::SignalNumber;
 
 /// A folder with keys.
 struct Keys(TempDir);
@@ -183,4 +187,104 @@ fn a_key_that_the_configuration_names_is_taken() {
     assert!(ok && printed_addresses(&text).contains("/own.key,127.0.0.1:"), "{text}");
     assert!(!folder.0.join("cluster.key").exists());
     Cluster::connect(printed_addresses(&text)).expect("it is the key");
+}
+
+/// A process without the key, between two ends that have it: passes on whatever is said.
+struct Relay {
+    address: SocketAddr,
+    /// The signal that each connection's listener has answered first, once it has said anything.
+    answers: Arc<Mutex<Vec<u16>>>,
+}
+
+impl Relay {
+    /// One that listens there, and connects to `to` for each connection.
+    fn new(listen: &str, to: &str) -> Self {
+        let listener = TcpListener::bind(listen).expect("nobody listens there");
+        let address = listener.local_addr().expect("it is bound");
+        let (answers, to) = (Arc::<Mutex<Vec<u16>>>::default(), to.to_owned());
+        let noted = answers.clone();
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for connected in listener.incoming().flatten() {
+                let Ok(listening) = TcpStream::connect(&to) else { continue };
+                let copy = |stream: &TcpStream| stream.try_clone().expect("there are descriptors");
+                let (from, into) = (copy(&connected), copy(&listening));
+                thread::spawn(move || pass_on(from, into, |_| ()));
+                let noted = noted.clone();
+                thread::spawn(move || {
+                    let note = |answer: &[u8]| {
+                        let number = answer.get(4..6).expect("frames come whole");
+                        noted.lock().expect("nobody panics").push(u16::from_le_bytes([number[0], number[1]]));
+                    };
+                    pass_on(listening, connected, note);
+                });
+            }
+        });
+        Relay { address, answers }
+    }
+
+    /// What was answered since the last call.
+    fn answers(&self) -> Vec<u16> {
+        std::mem::take(&mut self.answers.lock().expect("nobody panics"))
+    }
+}
+
+/// Passes on what comes, until one end closes; `first` sees what comes first.
+fn pass_on(mut from: TcpStream, mut into: TcpStream, first: impl FnOnce(&[u8])) {
+    let mut buffer = [0; 4096];
+    let mut first = Some(first);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some(first) = first.take() {
+            first(&buffer[..count]);
+        }
+        if into.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = into.shutdown(Shutdown::Write);
+}
+
+/// What an admin command says by these addresses.
+fn admin_nodes(addresses: &str) -> (bool, String) {
+    said(vinga().args(["admin", "--connect", addresses, "nodes"]).output())
+}
+
+const REFUSED: u16 = SignalNumber::KeyChallengeRefuse as u16;
+
+/// A data node that asks where a management node should be has nothing proven to it by another data node: otherwise
+/// whoever relays that would have a connection to it.
+#[test]
+fn a_proof_for_a_management_node_opens_no_data_node() {
+    let keys = Keys::new();
+    let key = keys.make("cluster.key");
+    let node = node_with(&key);
+    let relay = Relay::new("127.0.0.1:0", &node.address);
+    let addresses = format!("key={},{}", key.display(), relay.address);
+    let folder = keys.0.path().join("asking");
+    let (ok, text) = said(vinga().args(["data", "--mgm", &addresses, "--folder"]).arg(&folder).output());
+    assert!(!ok && text.contains("20078") && text.contains("wants a management node"), "{text}");
+    assert_eq!(relay.answers(), [REFUSED]);
+    assert!(node.log().contains("20078"), "{}", node.log());
+}
+
+#[test]
+fn a_proof_is_for_the_address_that_was_dialled() {
+    let keys = Keys::new();
+    let key = keys.make("cluster.key");
+    let node = node_with(&key);
+    let (_, port) = node.address.rsplit_once(':').expect("host:port");
+    // Another port of the address, and the same port of another address.
+    for listen in ["127.0.0.1:0".to_string(), format!("127.0.0.2:{port}")] {
+        let relay = Relay::new(&listen, &node.address);
+        let (ok, text) = admin_nodes(&format!("key={},{}", key.display(), relay.address));
+        assert!(!ok && text.contains("20078") && text.contains("another address"), "{text}");
+        let answers = relay.answers();
+        assert!(!answers.is_empty() && answers.iter().all(|&answer| answer == REFUSED), "{answers:?}");
+        // Whoever knows of the relay may take it.
+        let (ok, text) = admin_nodes(&format!("relayed-key={},{}", key.display(), relay.address));
+        assert!(ok, "{text}");
+        assert!(relay.answers().contains(&(SignalNumber::KeyChallengeConfirm as u16)));
+    }
+    let (ok, text) = admin_nodes(&format!("key={},{}", key.display(), node.address));
+    assert!(ok, "{text}");
 }

@@ -2,7 +2,7 @@
 
 use crate::addresses::{self, Written};
 use crate::batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket, take_read, take_write};
-use crate::engine::{Engine, Handle};
+use crate::engine::{Engine, Handle, Prover};
 use crate::lock::{Found, Lock};
 use crate::new_table::IntoDefinition;
 use crate::pending::Pending;
@@ -72,12 +72,13 @@ impl ConnectOptions {
     }
 
     pub(crate) fn start(self, addresses: &str) -> Result<Handle> {
-        let Written { key, addresses } = addresses::parse(addresses)?;
+        let Written { key, is_relayed, addresses } = addresses::parse(addresses)?;
         let key = match key.or(self.key) {
             None => None,
             Some(path) => {
                 let key = ClusterKey::read(&path);
-                Some(key.map_err(|why| Error::with_detail(ErrorCode::BadAddress, why))?)
+                let key = key.map_err(|why| Error::with_detail(ErrorCode::BadAddress, why))?;
+                Some(Prover { key, cluster: self.cluster.clone(), is_relayed })
             }
         };
         let bad = |detail: String| Error::with_detail(ErrorCode::ClusterFailure, detail);
@@ -108,7 +109,9 @@ impl Cluster {
     /// Connects to the data nodes at these addresses: `host:port,host2:port2`; the port is 2202 if none is given. A
     /// data node on this machine is reached faster by the path of its Unix socket: `unix:/path/vinga.sock`. One that
     /// answers is enough: the cluster gives the addresses of the data nodes that are not listed. If the cluster has a
-    /// key, its file stands before them: `key=/path/cluster.key,host:port`.
+    /// key, its file stands before them: `key=/path/cluster.key,host:port`. It is proven to a data node that listens at
+    /// the very address to which the connection is opened; if addresses are translated on the way, or ports forwarded,
+    /// `relayed-key=` in place of `key=` takes one at any address.
     ///
     /// # Errors
     /// Why none of them could be connected.

@@ -24,6 +24,7 @@ mod reader;
 mod sleep;
 mod waiting;
 
+pub(crate) use connector::Prover;
 use event_set::{EventSet, Watched};
 use local::{HitRate, Shared};
 use reader::{Reader, Waiter};
@@ -40,7 +41,6 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{io, io::Write};
 use vinga_client_core::{Client, Command, LinkId, Readiness, Result, Settings, Span, Tick, Token};
-use vinga_key::ClusterKey;
 use vinga_local::Socket;
 use vinga_local::link::signal;
 use vinga_local::time_slices::TimeSlices;
@@ -53,8 +53,8 @@ pub(crate) struct Engine {
     reader: Mutex<Reader>,
     /// Writing to it wakes the reader.
     alarm: UnixStream,
-    /// The key of the cluster.
-    key: Option<ClusterKey>,
+    /// Proves the key of the cluster.
+    prover: Option<Prover>,
     io_thread: OnceLock<Thread>,
     /// For threads that wait in a loop of their own; made when the first one asks.
     events: OnceLock<EventSet>,
@@ -145,7 +145,7 @@ const NO_PANIC: &str = "no thread has panicked while it held the client";
 
 impl Engine {
     /// An engine for data nodes at the addresses of the settings. It begins to connect at once.
-    pub fn start(settings: Settings, key: Option<ClusterKey>, spin: Span) -> io::Result<Arc<Self>> {
+    pub fn start(settings: Settings, prover: Option<Prover>, spin: Span) -> io::Result<Arc<Self>> {
         let (alarm, alarmed) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         alarmed.set_nonblocking(true)?;
@@ -175,7 +175,7 @@ impl Engine {
             }),
             reader: Mutex::new(Reader::new(alarmed)),
             alarm,
-            key,
+            prover,
             io_thread: OnceLock::new(),
             events: OnceLock::new(),
             began: Instant::now(),

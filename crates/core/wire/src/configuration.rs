@@ -40,6 +40,16 @@ pub enum ConfigurationReader {
     Onlooker,
 }
 
+impl ConfigurationReader {
+    /// The id that it knows to have, or 0.
+    pub fn node(self) -> NodeId {
+        match self {
+            ConfigurationReader::DataNode(node) => node,
+            ConfigurationReader::AnyDataNode | ConfigurationReader::Onlooker => NodeId(0),
+        }
+    }
+}
+
 /// Body of `ConfigurationRequest` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConfigurationRequest {

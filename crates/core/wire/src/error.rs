@@ -210,6 +210,9 @@ errors! {
         "The client makes no backup here: it has ended, or was never begun.";
     BackupBufferFull = 20075, Resources,
         "The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed.";
+    KeyForAnother = 20078, Usage,
+        "The key is proven for another node, address or use than this: a process between both ends relays the connection. \
+         If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,

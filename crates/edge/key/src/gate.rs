@@ -1,27 +1,48 @@
 //! Whoever listens: what was read of a connection goes through its gate first.
 
 use crate::file::ClusterKey;
-use crate::proof::{self, Nonces, Side};
+use crate::proof::{self, Side, Subject};
 use crate::prove::frame;
+use std::net::SocketAddr;
+use vinga_base::NodeId;
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
-use vinga_wire::key::{KeyChallengeConfirm, KeyChallengeRequest, KeyProofOrder};
+use vinga_wire::key::{ConnectionTerms, KeyChallengeConfirm, KeyChallengeRequest, KeyProofOrder, NodeKind};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
-/// Bytes of a frame of this protocol, at most.
-const FRAME_BYTES_MAX: usize = 256;
+/// Bytes of a frame of this protocol, at most: a name of 255 bytes fits.
+const FRAME_BYTES_MAX: usize = 512;
+
+/// The node that listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening<'a> {
+    /// The cluster's key; without one every greeting passes.
+    pub key: Option<&'a ClusterKey>,
+    /// What the node is.
+    pub kind: NodeKind,
+    /// Its driver's address, with its id.
+    pub driver: Address,
+    /// The cluster's name.
+    pub cluster: &'a str,
+}
 
 /// How far a connection has come.
 #[derive(Debug)]
-pub struct Gate(Stage);
+pub struct Gate {
+    stage: Stage,
+    /// The address of this side.
+    reached: Option<SocketAddr>,
+}
 
 #[derive(Debug)]
 enum Stage {
     /// Nothing was read.
     Closed,
     /// A challenge was answered.
-    Challenged(Nonces),
-    /// What comes now is for others.
-    Open,
+    Challenged(Subject),
+    /// The key is proven; the greeting that belongs to it has to follow.
+    Proven(ConnectionTerms),
+    /// What comes now is for others. With what was proven, if that was necessary.
+    Open(Option<ConnectionTerms>),
 }
 
 /// What follows from what was read.
@@ -31,7 +52,8 @@ pub enum Step {
     More,
     /// That has to be sent; then go on.
     Answer(Vec<u8>),
-    /// The key is proven, or there is none: what is left is for others.
+    /// The key is proven, or there is none: what is left is for others. If it is proven, the beginning of the greeting
+    /// that belongs to it is there.
     Passed,
 }
 
@@ -47,35 +69,42 @@ pub struct NotProven {
 }
 
 impl Gate {
-    /// That of a connection by TCP.
-    pub fn closed() -> Self {
-        Gate(Stage::Closed)
+    /// That of a connection by TCP, which has reached this address of the machine; `None` if the system does not say
+    /// which, as the connection has failed meanwhile.
+    pub fn closed(reached: Option<SocketAddr>) -> Self {
+        Gate { stage: Stage::Closed, reached }
     }
 
     /// That of a connection whose other end the system knows: it needs no key.
     pub fn open() -> Self {
-        Gate(Stage::Open)
+        Gate { stage: Stage::Open(None), reached: None }
     }
 
-    /// Looks at what was read, and removes what it was about. `own` is the address of this node's driver; without a key
-    /// every greeting passes.
+    /// Looks at what was read, and removes what it was about.
     ///
     /// # Errors
-    /// The key is not proven; or there is none here, and the other side wants a proof.
-    pub fn advance(
-        &mut self,
-        key: Option<&ClusterKey>,
-        own: Address,
-        bytes: &mut Vec<u8>,
-    ) -> Result<Step, NotProven> {
-        let expected = match &self.0 {
-            Stage::Open => return Ok(Step::Passed),
+    /// The key is not proven, or for another node, address or purpose; or there is none here, and the other side wants a
+    /// proof.
+    pub fn advance(&mut self, own: &Listening<'_>, bytes: &mut Vec<u8>) -> Result<Step, NotProven> {
+        let expected = match &self.stage {
+            Stage::Open(_) => return Ok(Step::Passed),
             Stage::Closed => SignalNumber::KeyChallengeRequest,
             Stage::Challenged(_) => SignalNumber::KeyProofOrder,
+            Stage::Proven(terms) => terms.purpose.greeting(),
         };
         let Some(number) = bytes.get(4..6) else { return Ok(Step::More) };
-        if number != (expected as u16).to_le_bytes() {
-            return self.without_challenge(key);
+        let is_expected = number == (expected as u16).to_le_bytes();
+        if let Stage::Proven(terms) = &self.stage {
+            if !is_expected {
+                let number = u16::from_le_bytes([number[0], number[1]]);
+                let detail = format!("it is proven for {}, and signal {number} came", terms.purpose);
+                return Err(NotProven { code: ErrorCode::KeyForAnother, detail, refusal: None });
+            }
+            self.stage = Stage::Open(Some(terms.clone()));
+            return Ok(Step::Passed);
+        }
+        if !is_expected {
+            return self.without_challenge(own.key);
         }
         let frame = match first_frame(bytes) {
             Ok(Some(frame)) => frame,
@@ -83,27 +112,45 @@ impl Gate {
             Err(()) => return Err(refused(own, ErrorCode::BadHandshake, "what came can't be read")),
         };
         let length = frame.length();
-        let step = match &self.0 {
-            Stage::Challenged(nonces) => {
-                let key = key.expect("only a node with a key answers a challenge");
-                check_proof(key, nonces, &frame)?;
-                self.0 = Stage::Open;
-                Step::Passed
+        let (stage, step) = match &self.stage {
+            Stage::Challenged(subject) => {
+                let key = own.key.expect("only a node with a key answers a challenge");
+                check_proof(key, subject, &frame)?;
+                (Stage::Proven(subject.terms.clone()), None)
             }
-            Stage::Closed | Stage::Open => {
-                let (nonces, answer) = answer_challenge(key, own, &frame)?;
-                self.0 = Stage::Challenged(nonces);
-                Step::Answer(answer)
+            Stage::Closed | Stage::Proven(_) | Stage::Open(_) => {
+                let (subject, answer) = answer_challenge(own, self.reached, &frame)?;
+                (Stage::Challenged(subject), Some(Step::Answer(answer)))
             }
         };
+        self.stage = stage;
         bytes.drain(..length);
-        Ok(step)
+        match step {
+            Some(step) => Ok(step),
+            // The greeting may have come with the proof.
+            None => self.advance(own, bytes),
+        }
+    }
+
+    /// Checks that the sender of a greeting which has passed is the node that has proven the key; 0 for one that has no
+    /// id. Without a key it may be any.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn check_sender(&self, sender: NodeId) -> Result<(), NotProven> {
+        match &self.stage {
+            Stage::Open(Some(terms)) if terms.sender != sender => {
+                let detail = format!("data node {} has proven it, and node {sender} greets", terms.sender);
+                Err(NotProven { code: ErrorCode::KeyForAnother, detail, refusal: None })
+            }
+            Stage::Closed | Stage::Challenged(_) | Stage::Proven(_) | Stage::Open(_) => Ok(()),
+        }
     }
 
     /// Something else came first: what that is others find out, if there is no key.
     fn without_challenge(&mut self, key: Option<&ClusterKey>) -> Result<Step, NotProven> {
         if key.is_none() {
-            self.0 = Stage::Open;
+            self.stage = Stage::Open(None);
             return Ok(Step::Passed);
         }
         Err(NotProven { code: ErrorCode::KeyRequired, detail: String::new(), refusal: None })
@@ -118,17 +165,46 @@ fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, ()> {
     Frame::first(bytes).map_err(|_| ())
 }
 
-fn refused(own: Address, code: ErrorCode, detail: &str) -> NotProven {
+fn refused(own: &Listening<'_>, code: ErrorCode, detail: &str) -> NotProven {
     let body = Refusal { request: 0, code: code as u16, detail: detail.to_string() };
-    let refusal = frame(SignalNumber::KeyChallengeRefuse, own, |writer| cold::write(writer, &body));
+    let refusal = frame(SignalNumber::KeyChallengeRefuse, own.driver, |writer| cold::write(writer, &body));
     NotProven { code, detail: detail.to_string(), refusal: Some(refusal) }
 }
 
+/// Whether a connection with these terms is for this node. Nothing is proven to one that is not: the proof would be good
+/// for whoever has got the connection here.
+fn check_terms(
+    own: &Listening<'_>,
+    reached: Option<SocketAddr>,
+    terms: &ConnectionTerms,
+) -> Result<(), (ErrorCode, String)> {
+    let for_another = |detail| Err((ErrorCode::KeyForAnother, detail));
+    let node = own.driver.node();
+    if terms.purpose.listener() != own.kind {
+        let (purpose, meant) = (terms.purpose, terms.purpose.listener());
+        return for_another(format!("{purpose} wants a {meant}, and this is {} {node}", own.kind));
+    }
+    if terms.receiver != NodeId(0) && terms.receiver != node {
+        let meant = terms.receiver;
+        return for_another(format!("{} {meant} is wanted, and this is {node}", own.kind));
+    }
+    if !terms.lead_to(reached) {
+        let reached = reached.map_or_else(|| "another one".to_owned(), |address| address.to_string());
+        return for_another(format!(
+            "the connection was opened to another address than {reached}, where it came"
+        ));
+    }
+    if !terms.cluster.is_empty() && terms.cluster != own.cluster {
+        return Err((ErrorCode::WrongCluster, format!("this is cluster \"{}\"", own.cluster)));
+    }
+    Ok(())
+}
+
 fn answer_challenge(
-    key: Option<&ClusterKey>,
-    own: Address,
+    own: &Listening<'_>,
+    reached: Option<SocketAddr>,
     challenge: &Frame<'_>,
-) -> Result<(Nonces, Vec<u8>), NotProven> {
+) -> Result<(Subject, Vec<u8>), NotProven> {
     let bad = || refused(own, ErrorCode::BadHandshake, "the challenge can't be read");
     // If it has another version, only its beginning can be relied on.
     let (magic, version) = cold::read::<(u64, u16)>(challenge).ok_or_else(bad)?;
@@ -139,191 +215,35 @@ fn answer_challenge(
         let detail = format!("version {PROTOCOL_VERSION} here, {version} at the other side");
         return Err(refused(own, ErrorCode::WrongProtocol, &detail));
     }
-    let KeyChallengeRequest { nonce: connecting, .. } = cold::read(challenge).ok_or_else(bad)?;
-    let Some(key) = key else {
+    let KeyChallengeRequest { nonce: connecting, terms, .. } = cold::read(challenge).ok_or_else(bad)?;
+    let Some(key) = own.key else {
         return Err(refused(
             own,
             ErrorCode::WrongKey,
             "there is no cluster key at this node (ClusterKeyFile)",
         ));
     };
+    check_terms(own, reached, &terms).map_err(|(code, detail)| refused(own, code, &detail))?;
     let listening = match proof::random() {
         Ok(number) => number,
         Err(why) => return Err(refused(own, ErrorCode::InternalError, &format!("no random numbers: {why}"))),
     };
-    let nonces = Nonces { connecting, listening };
+    let subject = Subject { terms, connecting, listening };
     let confirm =
-        KeyChallengeConfirm { nonce: listening, proof: proof::prove(&key.0, Side::Listening, &nonces) };
-    let answer = frame(SignalNumber::KeyChallengeConfirm, own, |writer| cold::write(writer, &confirm));
-    Ok((nonces, answer))
+        KeyChallengeConfirm { nonce: listening, proof: proof::prove(&key.0, Side::Listening, &subject) };
+    let answer = frame(SignalNumber::KeyChallengeConfirm, own.driver, |writer| cold::write(writer, &confirm));
+    Ok((subject, answer))
 }
 
-fn check_proof(key: &ClusterKey, nonces: &Nonces, order: &Frame<'_>) -> Result<(), NotProven> {
+fn check_proof(key: &ClusterKey, subject: &Subject, order: &Frame<'_>) -> Result<(), NotProven> {
     let wrong = |code, detail: &str| NotProven { code, detail: detail.to_string(), refusal: None };
     let KeyProofOrder { proof } =
         cold::read(order).ok_or_else(|| wrong(ErrorCode::BadHandshake, "the proof can't be read"))?;
-    if !proof::is_proof(&key.0, Side::Connecting, nonces, &proof) {
+    if !proof::is_proof(&key.0, Side::Connecting, subject, &proof) {
         return Err(wrong(ErrorCode::WrongKey, "its proof is wrong"));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::prove::{NotAccepted, prove};
-    use proptest::prelude::*;
-    use std::io::{self, Read, Write};
-
-    const DRIVER: Address = Address::NONE;
-    const KEY: ClusterKey = ClusterKey([7; 32]);
-    const OTHER: ClusterKey = ClusterKey([8; 32]);
-
-    /// A connection to a gate; what comes back is read in pieces.
-    struct Connection<'a> {
-        gate: Gate,
-        key: Option<&'a ClusterKey>,
-        sent: Vec<u8>,
-        answers: Vec<u8>,
-        result: Option<Result<Step, NotProven>>,
-    }
-
-    impl<'a> Connection<'a> {
-        fn to(key: Option<&'a ClusterKey>) -> Self {
-            Connection { gate: Gate::closed(), key, sent: Vec::new(), answers: Vec::new(), result: None }
-        }
-
-        fn step(&mut self) {
-            loop {
-                match self.gate.advance(self.key, DRIVER, &mut self.sent) {
-                    Ok(Step::Answer(answer)) => self.answers.extend(answer),
-                    Ok(Step::More) => return,
-                    result => {
-                        if let Err(NotProven { refusal: Some(refusal), .. }) = &result {
-                            self.answers.extend(refusal);
-                        }
-                        self.result = Some(result);
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    impl Write for Connection<'_> {
-        /// Byte by byte, so that the gate sees every piece of a frame.
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.sent.extend(&bytes[..1]);
-            self.step();
-            Ok(1)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Read for Connection<'_> {
-        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            let count = into.len().min(self.answers.len()).min(7);
-            into[..count].copy_from_slice(&self.answers[..count]);
-            self.answers.drain(..count);
-            Ok(count)
-        }
-    }
-
-    fn code(result: Result<(), NotAccepted>) -> ErrorCode {
-        match result {
-            Err(NotAccepted::Refused(code, _)) => code,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn whoever_has_the_key_passes() {
-        let mut connection = Connection::to(Some(&KEY));
-        prove(&mut connection, &KEY, DRIVER).unwrap();
-        assert_eq!(connection.result, Some(Ok(Step::Passed)));
-        // What follows is for others.
-        connection.sent.extend([1, 2, 3]);
-        assert_eq!(connection.gate.advance(Some(&KEY), DRIVER, &mut connection.sent), Ok(Step::Passed));
-        assert_eq!(connection.sent, [1, 2, 3]);
-        assert!(connection.answers.is_empty());
-    }
-
-    #[test]
-    fn another_key_does_not_pass_and_both_sides_say_so() {
-        assert_eq!(code(prove(&mut Connection::to(Some(&KEY)), &OTHER, DRIVER)), ErrorCode::WrongKey);
-        assert_eq!(code(prove(&mut Connection::to(None), &KEY, DRIVER)), ErrorCode::WrongKey);
-    }
-
-    /// One that does not look at the answer sends a proof with another key.
-    #[test]
-    fn a_wrong_proof_does_not_pass() {
-        let mut connection = Connection::to(Some(&KEY));
-        let challenge = frame(SignalNumber::KeyChallengeRequest, DRIVER, |writer| {
-            cold::write(writer, &KeyChallengeRequest::new([5; 32]));
-        });
-        connection.write_all(&challenge).unwrap();
-        let answer = std::mem::take(&mut connection.answers);
-        let confirm: KeyChallengeConfirm = cold::read(&Frame::first(&answer).unwrap().unwrap()).unwrap();
-        let nonces = Nonces { connecting: [5; 32], listening: confirm.nonce };
-        // Neither that of another key, nor that of the other side sent back.
-        for proof in [proof::prove(&OTHER.0, Side::Connecting, &nonces), confirm.proof] {
-            let order = frame(SignalNumber::KeyProofOrder, DRIVER, |writer| {
-                cold::write(writer, &KeyProofOrder { proof });
-            });
-            let mut sent = order.clone();
-            let mut gate = Gate(Stage::Challenged(nonces));
-            let why = gate.advance(Some(&KEY), DRIVER, &mut sent).unwrap_err();
-            assert_eq!((why.code, why.refusal), (ErrorCode::WrongKey, None));
-        }
-    }
-
-    #[test]
-    fn a_greeting_without_a_proof_passes_only_where_there_is_no_key() {
-        let greeting = frame(SignalNumber::HelloRequest, DRIVER, |writer| cold::write(writer, &5u32));
-        let mut bytes = greeting.clone();
-        assert_eq!(Gate::closed().advance(None, DRIVER, &mut bytes), Ok(Step::Passed));
-        assert_eq!(bytes, greeting);
-        let why = Gate::closed().advance(Some(&KEY), DRIVER, &mut bytes).unwrap_err();
-        assert_eq!((why.code, why.refusal), (ErrorCode::KeyRequired, None));
-        // A proof without a challenge is nothing, and neither is a second challenge.
-        let mut order = frame(SignalNumber::KeyProofOrder, DRIVER, |w| {
-            cold::write(w, &KeyProofOrder { proof: [0; 32] });
-        });
-        let why = Gate::closed().advance(Some(&KEY), DRIVER, &mut order).unwrap_err();
-        assert_eq!(why.code, ErrorCode::KeyRequired);
-    }
-
-    #[test]
-    fn another_version_is_named() {
-        let challenge =
-            KeyChallengeRequest { version: PROTOCOL_VERSION + 1, ..KeyChallengeRequest::new([1; 32]) };
-        let mut bytes =
-            frame(SignalNumber::KeyChallengeRequest, DRIVER, |writer| cold::write(writer, &challenge));
-        let why = Gate::closed().advance(Some(&KEY), DRIVER, &mut bytes).unwrap_err();
-        assert_eq!(why.code, ErrorCode::WrongProtocol);
-        assert!(why.refusal.is_some());
-    }
-
-    proptest! {
-        #[test]
-        fn garbage_never_passes(
-            bytes in proptest::collection::vec(any::<u8>(), 0..200),
-            number in prop::sample::select(vec![0u16, 270, 273]),
-            is_challenged in any::<bool>(),
-        ) {
-            let mut bytes = bytes;
-            if number != 0 && bytes.len() > 20 {
-                bytes.truncate(bytes.len() / 4 * 4);
-                let length = bytes.len() as u32;
-                bytes[..4].copy_from_slice(&length.to_le_bytes());
-                bytes[4..6].copy_from_slice(&number.to_le_bytes());
-            }
-            let nonces = Nonces { connecting: [1; 32], listening: [2; 32] };
-            let mut gate = Gate(if is_challenged { Stage::Challenged(nonces) } else { Stage::Closed });
-            prop_assert!(!matches!(gate.advance(Some(&KEY), DRIVER, &mut bytes), Ok(Step::Passed)));
-        }
-    }
-}
+mod tests;

@@ -1,11 +1,11 @@
 //! Whoever connects: it proves the key, and has the other side prove it. Waits for the answer.
 
 use crate::file::ClusterKey;
-use crate::proof::{self, Nonces, Side};
+use crate::proof::{self, Side, Subject};
 use std::fmt;
 use std::io::{self, Read, Write};
 use vinga_wire::handshake::Refusal;
-use vinga_wire::key::{KeyChallengeConfirm, KeyChallengeRequest, KeyProofOrder};
+use vinga_wire::key::{ConnectionTerms, KeyChallengeConfirm, KeyChallengeRequest, KeyProofOrder};
 use vinga_wire::{Address, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
 /// Bytes of an answer, at most.
@@ -36,26 +36,33 @@ impl From<io::Error> for NotAccepted {
 }
 
 /// Proves the key at the beginning of a connection, on which nothing was sent yet, and checks that the other side has
-/// it. The proof itself is sent, and not answered: a greeting may follow at once. Nothing is read behind the answer.
+/// it. The proof itself is sent, and not answered: the greeting of `terms` may follow at once. Nothing is read behind
+/// the answer.
 ///
 /// How long it may take is the stream's time-out.
 ///
 /// # Errors
-/// The connection fails, or the other side has no key, or another one.
-pub fn prove(stream: &mut (impl Read + Write), key: &ClusterKey, sender: Address) -> Result<(), NotAccepted> {
+/// The connection fails; the other side has no key, or another one, or is not the one that `terms` name.
+pub fn prove(
+    stream: &mut (impl Read + Write),
+    key: &ClusterKey,
+    sender: Address,
+    terms: ConnectionTerms,
+) -> Result<(), NotAccepted> {
     let connecting = proof::random()?;
     let request = frame(SignalNumber::KeyChallengeRequest, sender, |writer| {
-        cold::write(writer, &KeyChallengeRequest::new(connecting));
+        cold::write(writer, &KeyChallengeRequest::new(connecting, terms.clone()));
     });
     stream.write_all(&request)?;
     let answer = read_answer(stream)?;
     let KeyChallengeConfirm { nonce, proof } = read_confirm(&answer)?;
-    let nonces = Nonces { connecting, listening: nonce };
-    if !proof::is_proof(&key.0, Side::Listening, &nonces, &proof) {
-        let detail = "what the other side has proven is not the key that was given here";
+    let subject = Subject { terms, connecting, listening: nonce };
+    if !proof::is_proof(&key.0, Side::Listening, &subject, &proof) {
+        let detail =
+            "what the other side has proven is not the key that was given here, or not for this connection";
         return Err(NotAccepted::Refused(ErrorCode::WrongKey, detail.to_string()));
     }
-    let proof = proof::prove(&key.0, Side::Connecting, &nonces);
+    let proof = proof::prove(&key.0, Side::Connecting, &subject);
     let order = frame(SignalNumber::KeyProofOrder, sender, |writer| {
         cold::write(writer, &KeyProofOrder { proof });
     });

@@ -20,6 +20,7 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::view::NO_TICKET;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -140,7 +141,9 @@ impl Arbitrators {
     ) -> Result<Vec<u8>, Unanswered> {
         let mut exchange = Exchange::connect(place.address, until)?;
         if let Some(key) = &self.key {
-            exchange.prove(key, self.own.node, until)?;
+            let ArbitratorHello { node, cluster, .. } = &self.own;
+            let purpose = ConnectionPurpose::Arbitration;
+            exchange.prove(key, ConnectionTerms::new(purpose, *node, place.node, cluster), until)?;
         }
         let hello = frame(SignalNumber::ArbitratorHelloRequest, self.own.node, |writer| {
             cold::write(writer, &self.own);

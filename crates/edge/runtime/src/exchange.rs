@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
 use vinga_key::{ClusterKey, NotAccepted};
+use vinga_wire::key::ConnectionTerms;
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber};
 
 /// Bytes of a frame, at most: a view of the largest cluster fits.
@@ -87,15 +88,22 @@ impl Exchange {
         Ok(Exchange { stream, bytes })
     }
 
-    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it. `node` is the
-    /// sender.
+    /// Proves the key of the cluster, before anything else is sent, and has the other side prove it: for a connection
+    /// with these terms, to the address that it was opened to.
     ///
     /// # Errors
     /// The connection has failed, there is no answer until then, or it is refused.
-    pub fn prove(&mut self, key: &ClusterKey, node: NodeId, until: Instant) -> Result<(), NotAccepted> {
+    pub fn prove(
+        &mut self,
+        key: &ClusterKey,
+        terms: ConnectionTerms,
+        until: Instant,
+    ) -> Result<(), NotAccepted> {
         self.stream.set_write_timeout(Some(left(until)?))?;
         self.stream.set_read_timeout(Some(left(until)?))?;
-        vinga_key::prove(&mut self.stream, key, Address::new(node, BlockNumber::Driver, 0))
+        let driver = Address::new(terms.sender, BlockNumber::Driver, 0);
+        let terms = terms.to(self.stream.peer_addr()?);
+        vinga_key::prove(&mut self.stream, key, driver, terms)
     }
 
     /// Sends frames.

@@ -34,9 +34,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
-use vinga_key::{Gate, Step};
+use vinga_key::{Gate, Listening, Step};
 use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+use vinga_wire::key::NodeKind;
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
@@ -265,7 +266,8 @@ impl<'a> Formation<'a> {
             }
             let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
             if is_set.and_then(|()| silence::watch(&stream)).is_ok() {
-                self.pending.push(Pending { stream, gate: Gate::closed(), bytes: Vec::new(), since: now });
+                let gate = Gate::closed(stream.local_addr().ok());
+                self.pending.push(Pending { stream, gate, bytes: Vec::new(), since: now });
             }
         }
     }
@@ -287,16 +289,19 @@ impl<'a> Formation<'a> {
 
     /// Has what was read of a pending connection go through its gate; returns whether it has passed.
     fn pass(&self, pending: &mut Pending) -> Result<bool, Refused> {
-        let driver = Address::new(self.own.member.node, BlockNumber::Driver, 0);
+        let own = Listening {
+            key: self.settings.key.as_deref(),
+            kind: NodeKind::Data,
+            driver: Address::new(self.own.member.node, BlockNumber::Driver, 0),
+            cluster: &self.settings.cluster,
+        };
         loop {
-            match pending.gate.advance(self.settings.key.as_deref(), driver, &mut pending.bytes) {
+            match pending.gate.advance(&own, &mut pending.bytes) {
                 Ok(Step::Passed) => return Ok(true),
                 Ok(Step::More) => return Ok(false),
                 // It fits an empty socket buffer; if the connection has failed, nothing more comes.
                 Ok(Step::Answer(answer)) => _ = pending.stream.write_all(&answer),
-                Err(why) => {
-                    return Err(Refused { refusal: why.refusal, ..Refused::new(why.code, why.detail) });
-                }
+                Err(why) => return Err(why.into()),
             }
         }
     }
@@ -314,6 +319,7 @@ impl<'a> Formation<'a> {
         let length = frame.length();
         greeting::check(&hello, &self.own)?;
         let node = hello.member.node;
+        pending.gate.check_sender(node)?;
         let other = self.others.get_mut(&node).expect("it was checked that it is configured");
         let is_present = other.present.as_ref().is_some_and(|present| present.is_of(&hello));
         // The links of another start were found open in the last turn. An incarnation does not tell which of the two is

@@ -28,13 +28,14 @@ use log::Level;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{Gate, Step};
+use vinga_key::{Gate, Listening, Step};
 use vinga_local::{NodeLink, OFFER, Socket};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::key::NodeKind;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
@@ -183,8 +184,10 @@ impl Listener {
     fn accept(&mut self, socket: u64) {
         for _ in 0..ACCEPTS_MAX {
             match self.accept_one(socket) {
-                Ok(Accepted { stream, peer, is_permitted: true }) => self.welcome(stream, peer),
-                Ok(Accepted { stream, peer, is_permitted: false }) => {
+                Ok(Accepted { stream, peer, is_permitted: true, reached }) => {
+                    self.welcome(stream, peer, reached);
+                }
+                Ok(Accepted { stream, peer, is_permitted: false, .. }) => {
                     let place = self.find_place(Instant::now());
                     let why = NotAdmitted::new(ErrorCode::NotPermitted, "");
                     match place
@@ -210,7 +213,8 @@ impl Listener {
         }
         let (stream, peer) = self.socket.accept()?;
         prepare(&stream)?;
-        Ok(Accepted { stream: stream.into(), peer: Peer::Remote(peer), is_permitted: true })
+        let reached = stream.local_addr().ok();
+        Ok(Accepted { stream: stream.into(), peer: Peer::Remote(peer), is_permitted: true, reached })
     }
 
     /// No descriptor is left for a new connection: uses the spare one to refuse it.
@@ -228,14 +232,14 @@ impl Listener {
         std::thread::sleep(EXHAUSTION_PAUSE);
     }
 
-    fn welcome(&mut self, stream: Socket, peer: Peer) {
+    fn welcome(&mut self, stream: Socket, peer: Peer, reached: Option<SocketAddr>) {
         let now = Instant::now();
         let Some(place) = self.find_place(now) else {
             return self.turn_away(stream, peer, "too many connections are being opened");
         };
         match self.poller.add(&stream, place as u64, Interest::Read) {
             Ok(()) => {
-                let gate = if peer.is_local() { Gate::open() } else { Gate::closed() };
+                let gate = if peer.is_local() { Gate::open() } else { Gate::closed(reached) };
                 let stage = Stage::Greeting { gate, bytes: Vec::new() };
                 self.pending[place] =
                     Some(PendingConnection { stream, peer, shares: false, since: now, stage });
@@ -350,8 +354,14 @@ impl Listener {
 
     /// Has what was read of a pending connection go through its gate; returns whether it has passed.
     fn pass(&self, gate: &mut Gate, stream: &Socket, bytes: &mut Vec<u8>) -> Result<bool, NotAdmitted> {
+        let own = Listening {
+            key: self.settings.key.as_deref(),
+            kind: NodeKind::Data,
+            driver: self.driver(),
+            cluster: &self.settings.cluster,
+        };
         loop {
-            match gate.advance(self.settings.key.as_deref(), self.driver(), bytes) {
+            match gate.advance(&own, bytes) {
                 Ok(Step::Passed) => return Ok(true),
                 Ok(Step::More) => return Ok(false),
                 // It fits an empty socket buffer.

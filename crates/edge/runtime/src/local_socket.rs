@@ -3,6 +3,7 @@
 use crate::peer::Peer;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -40,6 +41,8 @@ pub(crate) struct Accepted {
     pub peer: Peer,
     /// Whether its user may.
     pub is_permitted: bool,
+    /// The address of this side, if it has one.
+    pub reached: Option<SocketAddr>,
 }
 
 impl LocalSocket {
@@ -87,7 +90,8 @@ impl LocalSocket {
         stream.set_nonblocking(true)?;
         let credentials = Credentials::of(&stream)?;
         let is_permitted = self.permits(&stream, credentials)?;
-        Ok(Accepted { stream: stream.into(), peer: Peer::Local(credentials.process), is_permitted })
+        let peer = Peer::Local(credentials.process);
+        Ok(Accepted { stream: stream.into(), peer, is_permitted, reached: None })
     }
 
     /// Whether a process may connect. The socket's mode says the same, but may have been changed, and a connection can

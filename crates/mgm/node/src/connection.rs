@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vinga_agreement::Verdict;
 use vinga_base::NodeId;
+use vinga_key::{Gate, NotProven};
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
@@ -40,10 +41,10 @@ enum Greeting {
 /// Serves a connection whose other side has proven the key, until that closes it, is silent for long, or sends what it
 /// may not.
 pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
-    let Proven { stream, from, bytes } = connection;
+    let Proven { stream, from, bytes, gate } = connection;
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
-    let result = greet(&mut exchange, shared).and_then(|greeted| match greeted {
+    let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
         Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
         Err(refused) => Ok(Err(refused)),
@@ -76,12 +77,12 @@ fn send(
 }
 
 /// Reads the greeting, and answers it if it is a data node's that may ask the arbitrator.
-fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting, Refused>> {
+fn greet(exchange: &mut Exchange, gate: &Gate, shared: &Shared) -> io::Result<Result<Greeting, Refused>> {
     let refused = |(code, detail)| Ok(Err((SignalNumber::ArbitratorHelloRefuse, code, detail)));
     let bytes = exchange.receive(Instant::now() + PATIENCE)?;
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
     if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
-        return Ok(read_request(&greeting, &shared.hello.cluster).map(Greeting::Reader));
+        return Ok(read_request(&greeting, gate, &shared.hello.cluster).map(Greeting::Reader));
     }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
@@ -95,6 +96,9 @@ fn greet(exchange: &mut Exchange, shared: &Shared) -> io::Result<Result<Greeting
         Ok(hello) => hello,
         Err(why) => return refused(why),
     };
+    if let Err(NotProven { code, detail, .. }) = gate.check_sender(hello.node) {
+        return refused((code, detail));
+    }
     if !shared.hello.data_nodes.iter().any(|(node, _)| *node == hello.node) {
         let detail = format!("data node {} is not configured", hello.node);
         return refused((ErrorCode::OtherConfiguration, detail));
@@ -110,11 +114,13 @@ fn unreadable() -> Refused {
 }
 
 /// Who asks for the configuration of this cluster.
-fn read_request(request: &Frame<'_>, cluster: &str) -> Result<ConfigurationRequest, Refused> {
+fn read_request(request: &Frame<'_>, gate: &Gate, cluster: &str) -> Result<ConfigurationRequest, Refused> {
     let refused = |(code, detail)| (SignalNumber::ConfigurationRefuse, code, detail);
     check_protocol(request).map_err(refused)?;
     let request: ConfigurationRequest = cold::read(request)
         .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))?;
+    let checked = gate.check_sender(request.reader.node());
+    checked.map_err(|NotProven { code, detail, .. }| refused((code, detail)))?;
     match &request.running {
         Some(running) if running.cluster != cluster => {
             let detail = format!("this is cluster {cluster:?}, the data node's is {:?}", running.cluster);

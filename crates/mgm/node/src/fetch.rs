@@ -12,6 +12,7 @@ use vinga_wire::configuration::{
     ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
 };
 use vinga_wire::handshake::Refusal;
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long one management node may take to answer.
@@ -95,17 +96,17 @@ fn not_reached(why: io::Error) -> NotFetched {
 fn open(
     address: &str,
     key: Option<&ClusterKey>,
-    sender: NodeId,
+    terms: &ConnectionTerms,
     until: Instant,
 ) -> Result<Exchange, NotFetched> {
     let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(not_reached)?.collect();
-    open_one_of(&found, key, sender, until)
+    open_one_of(&found, key, terms, until)
 }
 
 fn open_one_of(
     found: &[SocketAddr],
     key: Option<&ClusterKey>,
-    sender: NodeId,
+    terms: &ConnectionTerms,
     until: Instant,
 ) -> Result<Exchange, NotFetched> {
     let mut reasons = Vec::new();
@@ -113,7 +114,7 @@ fn open_one_of(
         // An address that nobody answers leaves time for those behind it.
         let rest = (found.len() - at) as u32;
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / rest;
-        match open_at(one, key, sender, until) {
+        match open_at(one, key, terms, until) {
             Err(NotFetched::NotReached(why)) if found.len() > 1 => reasons.push(format!("{one}: {why}")),
             result => return result,
         }
@@ -125,12 +126,12 @@ fn open_one_of(
 fn open_at(
     address: SocketAddr,
     key: Option<&ClusterKey>,
-    sender: NodeId,
+    terms: &ConnectionTerms,
     until: Instant,
 ) -> Result<Exchange, NotFetched> {
     let mut connection = Exchange::connect(address, until).map_err(not_reached)?;
     if let Some(key) = key {
-        connection.prove(key, sender, until).map_err(|why| match why {
+        connection.prove(key, terms.clone(), until).map_err(|why| match why {
             // Anybody may say that.
             NotAccepted::Refused(code, detail) => NotFetched::Refused(format!("{code} {}", shown(&detail))),
             NotAccepted::Failed(why) => not_reached(why),
@@ -146,11 +147,10 @@ fn ask(
     is_proven: &mut bool,
 ) -> Result<Fetched, NotFetched> {
     let until = Instant::now() + PATIENCE;
-    let sender = match request.reader {
-        ConfigurationReader::DataNode(node) => node,
-        ConfigurationReader::AnyDataNode | ConfigurationReader::Onlooker => NodeId(0),
-    };
-    let mut connection = open(address, key, sender, until)?;
+    let sender = request.reader.node();
+    // Neither the management node's id nor the cluster's name is known before there is a configuration.
+    let terms = ConnectionTerms::new(ConnectionPurpose::Configuration, sender, NodeId(0), "");
+    let mut connection = open(address, key, &terms, until)?;
     *is_proven = key.is_some();
     let request = frame(SignalNumber::ConfigurationRequest, sender, |writer| cold::write(writer, request));
     connection.send(&request, until).map_err(not_reached)?;
@@ -198,12 +198,13 @@ mod tests {
         drop(closed);
         let (_listener, somebody) = listener();
         let until = Instant::now() + Duration::from_secs(180);
+        let terms = ConnectionTerms::new(ConnectionPurpose::Configuration, NodeId(1), NodeId(0), "");
         let opened =
-            open_one_of(&[nobody, somebody], None, NodeId(1), until).expect("the second one listens");
+            open_one_of(&[nobody, somebody], None, &terms, until).expect("the second one listens");
         assert_eq!(opened.stream().peer_addr().ok(), Some(somebody));
-        let why = open_one_of(&[nobody, nobody], None, NodeId(1), until).expect_err("nobody listens");
+        let why = open_one_of(&[nobody, nobody], None, &terms, until).expect_err("nobody listens");
         assert!(why.to_string().matches("Connection refused").count() == 2, "{why}");
-        let why = open_one_of(&[], None, NodeId(1), until).expect_err("there is none");
+        let why = open_one_of(&[], None, &terms, until).expect_err("there is none");
         assert_eq!(why.to_string(), "the name has no address");
     }
 

@@ -11,11 +11,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{ClusterKey, Gate, NotProven, Step};
+use vinga_key::{Gate, Listening, NotProven, Step};
 use vinga_runtime::exchange::{frame, shown};
 use vinga_runtime::log::RateLimit;
 use vinga_wire::handshake::Refusal;
-use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+use vinga_wire::{SignalNumber, cold};
 
 /// Places. One that has the key needs its place for two round trips.
 const PENDING_MAX: usize = 256;
@@ -62,12 +62,14 @@ pub(crate) struct Proven {
     pub from: SocketAddr,
     /// What was read behind the proof.
     pub bytes: Vec<u8>,
+    /// What it has proven the key for.
+    pub gate: Gate,
 }
 
 /// What reading a connection has led to.
 enum Outcome {
     Stays(Stage),
-    Passed(Vec<u8>),
+    Passed(Gate, Vec<u8>),
     /// It is closed, or has failed.
     Over,
 }
@@ -100,24 +102,19 @@ impl PendingConnections {
             self.lines.write(log::Level::Warn, WHO, format_args!("{from} can't be served: {why}"));
             return;
         }
-        let stage = Stage::Proving { gate: Gate::closed(), bytes: Vec::new(), is_challenged: false };
+        let gate = Gate::closed(stream.local_addr().ok());
+        let stage = Stage::Proving { gate, bytes: Vec::new(), is_challenged: false };
         self.open.push(Pending { stream, from, since: now, stage });
     }
 
     /// Reads those of which something has come, `ready` in their order, and closes those that have taken too long;
-    /// returns those that have passed. `node` is this node.
-    pub fn read(
-        &mut self,
-        ready: &[bool],
-        key: Option<&ClusterKey>,
-        node: NodeId,
-        now: Instant,
-    ) -> Vec<Proven> {
+    /// returns those that have passed. `own` is this node.
+    pub fn read(&mut self, ready: &[bool], own: &Listening<'_>, now: Instant) -> Vec<Proven> {
         let mut passed = Vec::new();
         for (at, pending) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let Pending { stream, from, since, stage } = pending;
             let outcome = match ready.get(at) {
-                Some(true) => self.advance(&stream, from, stage, key, node),
+                Some(true) => self.advance(&stream, from, stage, own),
                 Some(false) | None => Outcome::Stays(stage),
             };
             match outcome {
@@ -127,8 +124,8 @@ impl PendingConnections {
                         self.open.push(pending);
                     }
                 }
-                Outcome::Passed(bytes) => match stream.set_nonblocking(false) {
-                    Ok(()) => passed.push(Proven { stream, from, bytes }),
+                Outcome::Passed(gate, bytes) => match stream.set_nonblocking(false) {
+                    Ok(()) => passed.push(Proven { stream, from, bytes, gate }),
                     Err(why) => {
                         self.lines.write(
                             log::Level::Warn,
@@ -148,8 +145,7 @@ impl PendingConnections {
         mut stream: &TcpStream,
         from: SocketAddr,
         stage: Stage,
-        key: Option<&ClusterKey>,
-        node: NodeId,
+        own: &Listening<'_>,
     ) -> Outcome {
         let mut buffer = [0; READ_BYTES];
         let read = match stream.read(&mut buffer) {
@@ -165,8 +161,8 @@ impl PendingConnections {
         };
         bytes.extend_from_slice(read);
         loop {
-            match gate.advance(key, Address::new(node, BlockNumber::Driver, 0), &mut bytes) {
-                Ok(Step::Passed) => return Outcome::Passed(bytes),
+            match gate.advance(own, &mut bytes) {
+                Ok(Step::Passed) => return Outcome::Passed(gate, bytes),
                 Ok(Step::More) => return Outcome::Stays(Stage::Proving { gate, bytes, is_challenged }),
                 Ok(Step::Answer(answer)) => {
                     if write_at_once(stream, &answer).is_err() {
@@ -174,7 +170,7 @@ impl PendingConnections {
                     }
                     is_challenged = true;
                 }
-                Err(why) => return self.refuse(stream, from, node, why),
+                Err(why) => return self.refuse(stream, from, own.driver.node(), why),
             }
         }
     }

@@ -15,11 +15,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use vinga_agreement::Arbitrator;
 use vinga_base::NodeId;
-use vinga_key::ClusterKey;
+use vinga_key::{ClusterKey, Listening};
 use vinga_runtime::log::RateLimit;
 use vinga_wire::arbitration::ArbitratorHello;
 use vinga_wire::configuration::ClusterLogReport;
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
+use vinga_wire::key::NodeKind;
+use vinga_wire::{Address, BlockNumber};
 
 /// Connections of a data node that are expected at a time: that by which it has its configuration, that of its reports,
 /// and one by which it asks the arbitrator.
@@ -223,7 +225,13 @@ fn listen_for_nodes(socket: &TcpListener, stopped: &UnixStream, shared: &Arc<Sha
             return;
         }
         // Before others come and take their places.
-        let passed = pending.read(&ready[2..], shared.key.as_deref(), shared.hello.node, Instant::now());
+        let own = Listening {
+            key: shared.key.as_deref(),
+            kind: NodeKind::Management,
+            driver: Address::new(shared.hello.node, BlockNumber::Driver, 0),
+            cluster: &shared.hello.cluster,
+        };
+        let passed = pending.read(&ready[2..], &own, Instant::now());
         for connection in passed {
             serve(connection, shared);
         }

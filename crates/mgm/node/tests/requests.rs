@@ -20,6 +20,7 @@ use vinga_wire::configuration::{
     RunningConfiguration,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::{Frame, SignalNumber, cold};
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
@@ -265,7 +266,8 @@ fn silent_connections_take_no_place_from_those_that_have_the_key() {
     assert_eq!(silent[0].read(&mut [0; 1]).unwrap(), 0);
     fetch(&addresses, ConfigurationReader::DataNode(NodeId(2))).expect("it has the key");
     let mut asking = Exchange::connect(node.address(), until()).unwrap();
-    asking.prove(&key, NodeId(2), until()).unwrap();
+    let terms = ConnectionTerms::new(ConnectionPurpose::Arbitration, NodeId(2), ARBITRATOR, "test");
+    asking.prove(&key, terms, until()).unwrap();
     let answer = greet(&mut asking, &hello(2));
     assert_eq!(Frame::first(&answer).unwrap().unwrap().signal(), Some(SignalNumber::ArbitratorHelloConfirm));
     before.connection.check_open().expect("those that have proven the key stay");

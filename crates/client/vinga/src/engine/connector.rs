@@ -9,10 +9,12 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::Duration;
+use vinga_base::NodeId;
 use vinga_client_core::LinkId;
-use vinga_key::{ClusterKey, prove};
+use vinga_key::{ClusterKey, NotAccepted, prove};
 use vinga_local::{Credentials, OFFER, Socket};
 use vinga_wire::Address;
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 
 /// How long one address is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -23,13 +25,32 @@ const ROOT: u32 = 0;
 /// Before the path of a Unix socket: a data node on this machine.
 const LOCAL: &str = "unix:";
 
+/// Proves the key of the cluster on connections by TCP.
+#[derive(Debug)]
+pub struct Prover {
+    /// The key.
+    pub key: ClusterKey,
+    /// The cluster's name, empty for any.
+    pub cluster: String,
+    /// Whether data nodes may listen at other addresses than those that connections are opened to.
+    pub is_relayed: bool,
+}
+
+impl Prover {
+    fn prove(&self, socket: &mut TcpStream) -> Result<(), NotAccepted> {
+        let terms = ConnectionTerms::new(ConnectionPurpose::Client, NodeId(0), NodeId(0), &self.cluster);
+        let terms = if self.is_relayed { terms } else { terms.to(socket.peer_addr()?) };
+        prove(socket, &self.key, Address::NONE, terms)
+    }
+}
+
 /// Begins to open a connection; the machine is informed how it went.
 pub fn open(engine: &Arc<Engine>, link: LinkId, address: String, opening: u64) {
     let engine = Arc::clone(engine);
     let builder = thread::Builder::new().name("vinga-connect".into());
     // Without a thread there is no connection; the greeting's time-out ends the attempt.
     let _ = builder.spawn(move || {
-        let socket = connect(&address, engine.key.as_ref());
+        let socket = connect(&address, engine.prover.as_ref());
         let mut state = engine.lock();
         if state.is_closed || state.links[usize::from(link.0)].opening != opening {
             return;
@@ -81,7 +102,7 @@ fn check_listener(socket: &UnixStream, path: &Path) -> io::Result<()> {
     ))
 }
 
-fn connect(address: &str, key: Option<&ClusterKey>) -> io::Result<(Socket, Way)> {
+fn connect(address: &str, prover: Option<&Prover>) -> io::Result<(Socket, Way)> {
     if let Some(path) = address.strip_prefix(LOCAL) {
         let mut socket = UnixStream::connect(path)?;
         check_listener(&socket, Path::new(path))?;
@@ -94,11 +115,10 @@ fn connect(address: &str, key: Option<&ClusterKey>) -> io::Result<(Socket, Way)>
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(mut socket) => {
                 socket.set_nodelay(true)?;
-                if let Some(key) = key {
+                if let Some(prover) = prover {
                     socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
                     socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-                    prove(&mut socket, key, Address::NONE)
-                        .map_err(|why| io::Error::other(why.to_string()))?;
+                    prover.prove(&mut socket).map_err(|why| io::Error::other(why.to_string()))?;
                 }
                 socket.set_nonblocking(true)?;
                 return Ok((socket.into(), Way::Socket));

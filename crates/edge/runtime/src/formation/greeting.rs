@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use vinga_base::NodeId;
+use vinga_key::NotProven;
 use vinga_wire::formation::{NodeHello, check_cluster, check_protocol};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
@@ -21,6 +22,12 @@ pub(crate) struct Refused {
 impl From<(ErrorCode, String)> for Refused {
     fn from((code, detail): (ErrorCode, String)) -> Self {
         Refused::new(code, detail)
+    }
+}
+
+impl From<NotProven> for Refused {
+    fn from(NotProven { code, detail, refusal }: NotProven) -> Self {
+        Refused { refusal, ..Refused::new(code, detail) }
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::formation::NodeHello;
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 
 /// How long to wait for a connection, and for an answer to a greeting.
@@ -97,8 +98,11 @@ fn greet(
     silence::watch(&stream)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     if let Some(key) = key {
-        let driver = Address::new(own.member.node, BlockNumber::Driver, 0);
-        vinga_key::prove(&mut stream, key, driver)?;
+        let node = own.member.node;
+        let terms = ConnectionTerms::new(ConnectionPurpose::Link, node, other.node, &own.cluster)
+            .to(stream.peer_addr()?);
+        let driver = Address::new(node, BlockNumber::Driver, 0);
+        vinga_key::prove(&mut stream, key, driver, terms)?;
     }
     let hello = NodeHello { link, ..own.clone() };
     let request = greeting::frame(SignalNumber::NodeHelloRequest, own.member.node, |writer| {
