@@ -208,6 +208,10 @@ errors! {
         "The client makes no backup here: it has ended, or was never begun.";
     BackupBufferFull = 20075, Resources,
         "The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed.";
+    NodeIsNeeded = 20076, Application,
+        "The cluster can't go on without this data node: stop the whole cluster, or have this one stop in any case.";
+    NoClusterLog = 20077, Usage,
+        "The management node has no log of the cluster: start it with a folder (--folder or DataDir) that it may use.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,

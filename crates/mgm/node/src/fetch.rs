@@ -14,7 +14,7 @@ use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long one management node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A configuration that was handed out.
 #[derive(Debug)]
@@ -65,27 +65,51 @@ pub fn fetch(addresses: &ManagementAddresses, reader: ConfigurationReader) -> Re
     Err(NotFetched::NotReached(reasons.join("; ")))
 }
 
-fn ask(address: &str, key: Option<&ClusterKey>, reader: ConfigurationReader) -> Result<Fetched, NotFetched> {
-    let failed = |why: std::io::Error| NotFetched::NotReached(why.to_string());
-    let until = Instant::now() + PATIENCE;
-    let mut found = address.to_socket_addrs().map_err(failed)?;
+/// Connects to the management node at an address, and proves the key.
+pub(crate) fn open(
+    address: &str,
+    key: Option<&ClusterKey>,
+    sender: NodeId,
+    until: Instant,
+) -> Result<Exchange, NotFetched> {
+    let mut found = address.to_socket_addrs().map_err(not_reached)?;
     let found = found.next().ok_or_else(|| NotFetched::NotReached("the name has no address".to_owned()))?;
-    let mut connection = Exchange::connect(found, until).map_err(failed)?;
-    let sender = match reader {
-        ConfigurationReader::DataNode(node) => node,
-        ConfigurationReader::AnyDataNode | ConfigurationReader::Onlooker => NodeId(0),
-    };
+    let mut connection = Exchange::connect(found, until).map_err(not_reached)?;
     if let Some(key) = key {
         connection.prove(key, sender, until).map_err(|why| match why {
             NotAccepted::Refused(..) => NotFetched::Refused(why.to_string()),
             why => NotFetched::NotReached(why.to_string()),
         })?;
     }
+    Ok(connection)
+}
+
+pub(crate) fn not_reached(why: std::io::Error) -> NotFetched {
+    NotFetched::NotReached(why.to_string())
+}
+
+pub(crate) fn unreadable() -> NotFetched {
+    NotFetched::Refused("its answer can't be read: it is no management node".to_owned())
+}
+
+/// What a refusal says.
+pub(crate) fn refused(answer: &Frame<'_>) -> NotFetched {
+    let Some(refusal) = cold::read::<Refusal>(answer) else { return unreadable() };
+    let code = ErrorCode::from_number(refusal.code).map_or_else(String::new, |code| format!("{code} "));
+    NotFetched::Refused(format!("{code}{}", shown(&refusal.detail)))
+}
+
+fn ask(address: &str, key: Option<&ClusterKey>, reader: ConfigurationReader) -> Result<Fetched, NotFetched> {
+    let until = Instant::now() + PATIENCE;
+    let sender = match reader {
+        ConfigurationReader::DataNode(node) => node,
+        ConfigurationReader::AnyDataNode | ConfigurationReader::Onlooker => NodeId(0),
+    };
+    let mut connection = open(address, key, sender, until)?;
     let request = ConfigurationRequest::new(reader);
     let request = frame(SignalNumber::ConfigurationRequest, sender, |writer| cold::write(writer, &request));
-    connection.send(&request, until).map_err(failed)?;
-    let answer = connection.receive(until).map_err(failed)?;
-    let unreadable = || NotFetched::Refused("its answer can't be read: it is no management node".to_owned());
+    connection.send(&request, until).map_err(not_reached)?;
+    let answer = connection.receive(until).map_err(not_reached)?;
     let answer = Frame::first(&answer).ok().flatten().ok_or_else(unreadable)?;
     match answer.signal() {
         Some(SignalNumber::ConfigurationConfirm) => {
@@ -98,12 +122,7 @@ fn ask(address: &str, key: Option<&ClusterKey>, reader: ConfigurationReader) -> 
             SignalNumber::ConfigurationRefuse
             | SignalNumber::ArbitratorHelloRefuse
             | SignalNumber::HelloRefuse,
-        ) => {
-            let refusal: Refusal = cold::read(&answer).ok_or_else(unreadable)?;
-            let code =
-                ErrorCode::from_number(refusal.code).map_or_else(String::new, |code| format!("{code} "));
-            Err(NotFetched::Refused(format!("{code}{}", shown(&refusal.detail))))
-        }
+        ) => Err(refused(&answer)),
         _ => Err(unreadable()),
     }
 }

@@ -2,16 +2,22 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
-use vinga_mgm::{Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch};
+use vinga_mgm::{
+    ClusterLogReader, Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch,
+};
 use vinga_runtime::exchange::{Exchange, frame};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
-use vinga_wire::configuration::{ConfigurationReader, ConfigurationStamp};
+use vinga_wire::configuration::{
+    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ConfigurationReader, ConfigurationStamp,
+    LogSeverity,
+};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::{Frame, SignalNumber, cold};
 
@@ -27,12 +33,16 @@ fn data_nodes() -> Vec<(NodeId, u16)> {
 }
 
 fn start() -> ManagementNode {
+    start_in(None)
+}
+
+fn start_in(folder: Option<PathBuf>) -> ManagementNode {
     let settings = ManagementSettings {
         node: ARBITRATOR,
         cluster: "test".to_string(),
         key: None,
         data_nodes: data_nodes(),
-        folder: None,
+        folder,
         handout: Handout {
             stamp: ConfigurationStamp { generation: 5, digest: 7 },
             text: TEXT.to_string(),
@@ -235,4 +245,53 @@ fn the_configuration_is_handed_out() {
         panic!("it is gone")
     };
     assert!(why.contains("Connection refused"), "{why}");
+}
+
+/// A data node's lines are read, page by page, by whoever asks; a management node without a folder has none.
+#[test]
+fn the_log_of_the_cluster_is_read() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let node = start_in(Some(folder.path().to_owned()));
+    let fetched =
+        fetch(&addresses(&node), ConfigurationReader::DataNode(NodeId(2))).expect("it is configured");
+    let mut connection = fetched.connection;
+    for number in 0..50 {
+        let line = format!("2026-03-01T12:00:00.000Z info source: {number}");
+        let report = ClusterLogReport { line, left_out: if number == 49 { 7 } else { 0 } };
+        let bytes = frame(SignalNumber::ClusterLogReport, NodeId(2), |w| cold::write(w, &report));
+        connection.send(&bytes, until()).expect("it reads");
+    }
+    let all = ClusterLogFilter { severity: LogSeverity::Debug, nodes: Vec::new(), category: None };
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let ask = |reader: &mut ClusterLogReader, until, lines_max| {
+        reader.read(&ClusterLogRequest::new(0, until, lines_max, all.clone())).expect("it has a log")
+    };
+    let last = loop {
+        let last = ask(&mut reader, u64::MAX, 2);
+        if last.lines.last().is_some_and(|line| line.ends_with("node 2, source: 49")) {
+            break last;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(last.lines[0].ends_with("warning node 2, reports: 7 lines before the next one are missing here"));
+    let before = ask(&mut reader, last.more_until.expect("there are more"), u32::MAX);
+    assert_eq!((before.lines.len(), before.more_until), (49, None));
+    drop(connection);
+    node.stop();
+
+    let node = start();
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let request = ClusterLogRequest::new(0, u64::MAX, 1, all.clone());
+    match reader.read(&request) {
+        Err(NotFetched::Refused(why)) => assert!(why.contains("20077") && why.contains("no folder"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // One of another version is refused.
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let other = ClusterLogRequest { version: PROTOCOL_VERSION + 1, ..request };
+    match reader.read(&other) {
+        Err(NotFetched::Refused(why)) => assert!(why.contains("20001"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    node.stop();
 }
