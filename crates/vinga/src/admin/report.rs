@@ -115,7 +115,7 @@ fn memory(rows: &InfoRows) -> InfoRows {
         let name = if kind == "node" { memory.clone() } else { format!("{kind}s: {memory}") };
         match sums.iter_mut().find(|(of, known, ..)| of == node && *known == name) {
             Some((_, _, used_sum, total_sum)) => {
-                (*used_sum, *total_sum) = (*used_sum + used, *total_sum + total)
+                (*used_sum, *total_sum) = (*used_sum + used, *total_sum + total);
             }
             None => sums.push((*node, name, *used, *total)),
         }
