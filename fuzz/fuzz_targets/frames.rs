@@ -33,7 +33,7 @@ fn receiver(signal: SignalNumber, instance: u8) -> Address {
             BlockNumber::Coordinator
         }
         SignalNumber::HeartbeatRequest | SignalNumber::DisconnectOrder => BlockNumber::Membership,
-        SignalNumber::InfoRequest => BlockNumber::Info,
+        SignalNumber::InfoRequest | SignalNumber::ShutdownRequest => BlockNumber::Info,
         _ => BlockNumber::Dictionary,
     };
     let instances = if block == BlockNumber::DataManager { 2 } else { 1 };

@@ -1,9 +1,13 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod cluster_log;
 mod output;
 mod parameters;
+mod place;
 pub mod redo;
+mod report;
 mod show;
+mod status;
 mod stop;
 mod tables;
 
@@ -11,15 +15,22 @@ use crate::arguments::ConnectArguments;
 use crate::backup::{self, BackupArguments, OWN_DATABASE};
 use crate::columns;
 use clap::{Args, Subcommand};
+use cluster_log::ClusterLogArguments;
+use place::{Configured, Place};
+use report::ReportCommand;
 use vinga::InfoTable;
 use vinga::blocking::Cluster;
-use vinga_runtime::{console, say};
+use vinga_runtime::{complain, console, say};
 
 /// `vinga admin …`.
 #[derive(Args)]
 pub struct AdminArguments {
     #[command(flatten)]
     connect: ConnectArguments,
+    /// Management nodes, which know where the data nodes are: host:port, several with commas between them, key=FILE before
+    /// them if the cluster has a key
+    #[arg(long, value_name = "HOST:PORT", global = true, conflicts_with_all = ["connect", "folder"])]
+    mgm: Option<String>,
     #[command(subcommand)]
     command: AdminCommand,
 }
@@ -28,16 +39,25 @@ pub struct AdminArguments {
 enum AdminCommand {
     /// The cluster: data nodes by node group, which of them leads, management nodes, clients
     Show,
-    /// Stops a data node of this machine in order; the others go on without it
+    /// Whether each data node and management node runs: started, starting, stopping, not connected
     ///
-    /// For clusters of a folder (--folder, or by default) only: data nodes of other machines are stopped there, by
-    /// SIGTERM. In this version a data node of several can't return into its cluster before the whole cluster is
-    /// started again.
+    /// Nodes that are out of the cluster, and management nodes, are known if it is found by its folder or by a management
+    /// node (--mgm).
+    Status {
+        /// This node only
+        #[arg(value_name = "ID")]
+        node: Option<u8>,
+    },
+    /// Stops a data node in order, on whatever machine it is; the others go on without it
+    ///
+    /// The order goes by a client's connection. In this version a data node of several can't return into its cluster
+    /// before the whole cluster is started again.
     Stop {
         /// The data node's id, as 'vinga admin show' has it
         #[arg(value_name = "ID")]
         node: u8,
-        /// Also the last data node of its node group: the whole cluster stops with it
+        /// Also one that the cluster can't go on without, such as the last one of its node group: the whole cluster
+        /// stops with it
         #[arg(long)]
         force: bool,
     },
@@ -45,6 +65,12 @@ enum AdminCommand {
     Threads,
     /// Where memory goes
     Memory,
+    /// Memory by its kinds, and how busy threads are, of each data node
+    #[command(subcommand)]
+    Report(ReportCommand),
+    /// The log of the cluster, which management nodes keep of all data nodes
+    #[command(name = "clusterlog")]
+    ClusterLog(ClusterLogArguments),
     /// How full the pools are
     Pools,
     /// Counters of each block
@@ -125,33 +151,37 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Create { table, columns } => Some(columns::parse(table, columns)?),
         _ => None,
     };
-    if let AdminCommand::Stop { node, force } = arguments.command {
-        return stop::run(&arguments.connect, node, force, json);
+    let place = Place::of(&arguments.connect, arguments.mgm.as_deref())?;
+    let connect = || {
+        let address = place.address()?;
+        Cluster::connect(&address).map_err(|error| error.to_string())
+    };
+    match arguments.command {
+        AdminCommand::Stop { node, force } => return stop::run(&place, connect(), node, force, json),
+        AdminCommand::Status { node } => {
+            return status::run(connect(), configured(&place).as_ref(), node, json);
+        }
+        AdminCommand::ClusterLog(ref arguments) => {
+            return cluster_log::run(arguments, configured(&place).as_ref(), json);
+        }
+        _ => {}
     }
-    let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
+    let cluster = connect()?;
     let show = |table| output::ask(&cluster, table).map(|rows| output::print(&rows, json));
-    let folder = || arguments.connect.is_by_folder().then(|| arguments.connect.folder());
     match &arguments.command {
-        AdminCommand::Show => show::run(&cluster, folder().as_deref(), json),
-        AdminCommand::Stop { .. } => unreachable!("it was carried out above"),
+        AdminCommand::Show => show::run(&cluster, configured(&place).as_ref(), json),
+        AdminCommand::Stop { .. } | AdminCommand::Status { .. } | AdminCommand::ClusterLog(_) => {
+            unreachable!("it was carried out above")
+        }
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
+        AdminCommand::Report(command) => report::run(&cluster, command, json),
         AdminCommand::Pools => show(InfoTable::Pools),
         AdminCommand::Blocks => show(InfoTable::Blocks),
         AdminCommand::Nodes => show(InfoTable::Nodes),
         AdminCommand::Transactions => show(InfoTable::Transactions),
         AdminCommand::Locks => show(InfoTable::Locks),
-        AdminCommand::DiskWrites { seconds } => {
-            let table =
-                if *seconds { InfoTable::DiskWriteSpeedBase } else { InfoTable::DiskWriteSpeedAggregate };
-            let mut rows = output::ask(&cluster, table)?;
-            let logs = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
-            if let Some(failure) = redo::failure(&logs) {
-                rows.add_note(format!("FAILING: {failure}"));
-            }
-            output::print(&rows, json);
-            Ok(())
-        }
+        AdminCommand::DiskWrites { seconds } => disk_writes(&cluster, *seconds, json),
         AdminCommand::Parameters => show(InfoTable::Parameters),
         AdminCommand::Set { change } => {
             cluster.set_parameter(change.parameter, change.value).map_err(|error| error.to_string())?;
@@ -186,19 +216,40 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
             say_done(json, "created", table);
             Ok(())
         }
-        AdminCommand::Backup(wanted) => backup::run(wanted, &cluster, folder().as_deref(), json),
-        AdminCommand::Drop { table, force } => {
-            if !force && table.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE) {
-                return Err(format!(
-                    "{table} is one of Vinga's own tables, which SQL nodes need (AUTO_INCREMENT's counters are in \
-                     vinga.auto_increment): --force drops it all the same"
-                ));
-            }
-            cluster.drop_table(table).map_err(|error| error.to_string())?;
-            say_done(json, "dropped", table);
-            Ok(())
-        }
+        AdminCommand::Backup(wanted) => backup::run(wanted, &cluster, place.folder().as_deref(), json),
+        AdminCommand::Drop { table, force } => drop_table(&cluster, table, *force, json),
     }
+}
+
+fn disk_writes(cluster: &Cluster, seconds: bool, json: bool) -> Result<(), String> {
+    let table = if seconds { InfoTable::DiskWriteSpeedBase } else { InfoTable::DiskWriteSpeedAggregate };
+    let mut rows = output::ask(cluster, table)?;
+    let logs = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
+    if let Some(failure) = redo::failure(&logs) {
+        rows.add_note(format!("FAILING: {failure}"));
+    }
+    output::print(&rows, json);
+    Ok(())
+}
+
+fn drop_table(cluster: &Cluster, table: &str, force: bool, json: bool) -> Result<(), String> {
+    if !force && table.split_once('.').is_some_and(|(database, _)| database == OWN_DATABASE) {
+        return Err(format!(
+            "{table} is one of Vinga's own tables, which SQL nodes need (AUTO_INCREMENT's counters are in \
+             vinga.auto_increment): --force drops it all the same"
+        ));
+    }
+    cluster.drop_table(table).map_err(|error| error.to_string())?;
+    say_done(json, "dropped", table);
+    Ok(())
+}
+
+/// The nodes that the cluster is configured with. A file with errors says nothing of them, and that on standard error.
+fn configured(place: &Place<'_>) -> Option<Configured> {
+    place.configured().unwrap_or_else(|why| {
+        complain!("vinga: the nodes that the cluster is configured with are not known: {why}");
+        None
+    })
 }
 
 fn say_done(json: bool, what: &str, table: &str) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 use vinga_base::NodeId;
+use vinga_config::Link;
 use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::describe;
@@ -237,9 +238,15 @@ fn show(configuration: &Configuration, json: bool) {
             })
         };
         let management_nodes: Vec<_> = configuration.management_nodes.iter().map(node).collect();
+        let link = |link: &Link| {
+            serde_json::json!({
+                "nodes": [link.nodes.0, link.nodes.1], "send_buffer": link.send_buffer, "receive_buffer": link.receive_buffer,
+            })
+        };
+        let links: Vec<_> = configuration.links.iter().map(link).collect();
         let all = serde_json::json!({
-            "parameters": parameters, "data_nodes": data_nodes, "management_nodes": management_nodes, "threads": threads,
-            "warnings": configuration.warnings,
+            "parameters": parameters, "data_nodes": data_nodes, "management_nodes": management_nodes, "links": links,
+            "threads": threads, "warnings": configuration.warnings,
         });
         say!("{all}");
         return;
@@ -252,6 +259,14 @@ fn show(configuration: &Configuration, json: bool) {
     }
     for ManagementNode { node, host, port, rank, .. } in &configuration.management_nodes {
         say!("management node {node}: {host}, port {port}, ArbitrationRank {rank}");
+    }
+    for Link { nodes: (one, other), send_buffer, receive_buffer } in &configuration.links {
+        let bytes =
+            |bytes: u32| if bytes == 0 { "the system's choice".to_owned() } else { bytes.to_string() };
+        let (sent, received) = (bytes(*send_buffer), bytes(*receive_buffer));
+        say!(
+            "link of data nodes {one} and {other}: bytes of the socket's buffers: {sent} to send, {received} to receive"
+        );
     }
     for thread in &threads {
         say!("{thread}");
@@ -273,12 +288,14 @@ pub fn occupy(folder: &NodeFolder, kind: &str) -> Result<File, String> {
     lock.ok_or_else(|| format!("another {kind} runs in {place}"))
 }
 
+/// A host with its port, as addresses are written: an IPv6 address stands in brackets.
+pub fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Where the management nodes listen.
 fn management_nodes(configuration: &Configuration) -> ManagementAddresses {
-    let address = |node: &ManagementNode| match node.host.contains(':') {
-        true => format!("[{}]:{}", node.host, node.port),
-        false => format!("{}:{}", node.host, node.port),
-    };
+    let address = |node: &ManagementNode| host_and_port(&node.host, node.port);
     ManagementAddresses {
         key: configuration.parameters.text(Parameter::ClusterKeyFile).map(PathBuf::from),
         addresses: configuration.management_nodes.iter().map(address).collect(),

@@ -26,7 +26,7 @@ use vinga_runtime::say;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a node may take to stop: more than it waits for a disk that does not answer.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
+pub const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of a node.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -402,8 +402,17 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
     let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
         .map_err(|error| format!("{name} cannot be stopped: {error}"))?;
+    wait_for_end(name, folder, pid.as_raw_pid())
+}
+
+/// Waits until the process of the node in this folder, which was asked to stop, has ended.
+///
+/// # Errors
+/// A text that says what failed: it has not ended for long.
+pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped, String> {
+    let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
     let mut waiting = Waiting::begin();
-    let process = || name_process(pid.as_raw_pid());
+    let process = || name_process(pid);
     while waiting.elapsed() < STOP_PATIENCE {
         if folder.running().map_err(fail)?.is_none() {
             // One that has stopped in order withdraws its address.

@@ -14,6 +14,7 @@ mod inspect;
 mod key;
 mod management_node;
 mod mgm;
+mod node_log;
 mod numbered;
 mod pages;
 mod restore;

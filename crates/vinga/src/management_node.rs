@@ -1,6 +1,7 @@
 //! The management nodes of a cluster on this machine: found, started, stopped.
 
 use crate::cluster_file::ClusterFile;
+use crate::data::host_and_port;
 use crate::data_node::{self, LOOK_PAUSE, Stopped};
 use crate::mgm;
 use crate::numbered;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
+use vinga_config::management::ManagementNode;
 use vinga_mgm::{ManagementAddresses, NotFetched, fetch};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
@@ -45,22 +47,44 @@ pub fn command(folder: &NodeFolder, file: &ClusterFile, node: u8) -> io::Result<
     Ok(command)
 }
 
+/// Where a management node that is configured so can be asked, with the cluster's key.
+///
+/// # Errors
+/// A text: it has a folder, and has not said there where it listens.
+pub fn way(cluster: &Path, configured: &ManagementNode) -> Result<ManagementAddresses, String> {
+    way_by_folder(cluster, configured.node).unwrap_or_else(|| Ok(way_by_configuration(configured)))
+}
+
+/// `None` if it has no folder here.
+fn way_by_folder(cluster: &Path, node: u8) -> Option<Result<ManagementAddresses, String>> {
+    let own = folder(cluster, node);
+    own.path().is_dir().then(|| {
+        let address = own.address().ok_or("it has not said where it listens")?;
+        let key = own.last_start().and_then(|start| start.key);
+        Ok(ManagementAddresses { key, addresses: vec![address] })
+    })
+}
+
+/// It has been started in another way than by 'vinga up', perhaps on another machine.
+fn way_by_configuration(configured: &ManagementNode) -> ManagementAddresses {
+    let ManagementNode { host, port, key_file, .. } = configured;
+    ManagementAddresses {
+        key: key_file.as_ref().map(PathBuf::from),
+        addresses: vec![host_and_port(host, *port)],
+    }
+}
+
 /// Asks a management node whether it is alive.
 ///
 /// # Errors
 /// Why there was no answer.
 pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
-    let own = folder(cluster, node);
-    let (key, address) = if own.path().is_dir() {
-        let address = own.address().ok_or("it has not said where it listens")?;
-        (own.last_start().and_then(|start| start.key), address)
-    } else {
-        // It has been started in another way, perhaps on another machine.
-        let own = mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()))?.own;
-        (own.key_file.map(PathBuf::from), format!("{}:{}", own.host, own.port))
+    let configured = || mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()));
+    let way = match way_by_folder(cluster, node) {
+        Some(way) => way?,
+        None => way_by_configuration(&configured()?.own),
     };
-    let addresses = ManagementAddresses { key, addresses: vec![address] };
-    match fetch(&addresses, ConfigurationReader::Onlooker) {
+    match fetch(&way, ConfigurationReader::Onlooker) {
         Ok(fetched) if fetched.node == NodeId(node) => Ok(()),
         Ok(fetched) => Err(format!("management node {} answers in its place", fetched.node)),
         Err(NotFetched::Refused(why) | NotFetched::NotReached(why)) => Err(why),

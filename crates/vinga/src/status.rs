@@ -3,6 +3,7 @@
 use crate::arguments::FolderArgument;
 use crate::data_node::{self, Sign};
 use crate::management_node;
+use crate::node_log;
 use crate::sql_nodes;
 use crate::table::{Table, grouped};
 use std::io;
@@ -85,12 +86,6 @@ impl State {
 /// Upper bound of the last line of a SQL node's log, for every path of the server.
 const LAST_LINE_BYTES_MAX: u64 = 8192;
 
-/// Lines of a data node's log among which those are that say what it waits for.
-const AWAITED_LINES_MAX: usize = 200;
-
-/// Characters of a log line's time up to the seconds.
-const SECOND_CHARACTERS: usize = "2026-03-01T12:00:00".len();
-
 /// Shows the nodes; returns whether all of them run.
 ///
 /// # Errors
@@ -128,7 +123,7 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
         let waits = numbers.len() > 1 && folder.address().is_none();
         let mut node = look(format!("data node {number}"), &folder, waits, sign)?;
         if waits && matches!(node.state, State::Starting { .. }) {
-            node.awaited = awaited(&folder.log_tail(0, AWAITED_LINES_MAX));
+            node.awaited = node_log::awaited(&folder);
         }
         if node.state.is_running() {
             node.failure = data_node::failure(&folder);
@@ -168,23 +163,6 @@ fn look(
     };
     let progress = folder.start_progress().filter(|_| state.pid().is_some());
     Ok(Node { name, state, start: folder.last_start(), progress, awaited: Vec::new(), failure: None })
-}
-
-/// What a node that forms a cluster with others has logged last of what is missing: it logs all of it every few
-/// seconds. `log` is the end of its log.
-fn awaited(log: &str) -> Vec<String> {
-    let is_about_others = |text: &&str| {
-        ["waiting for ", "data node ", "all links "].iter().any(|begin| text.starts_with(begin))
-    };
-    let this_start = log.rfind(" info node: Vinga ").map_or(log, |at| &log[at..]);
-    let lines = this_start.lines().filter_map(|line| {
-        let (time, text) = line.split_once(" info formation: ")?;
-        Some((time.get(..SECOND_CHARACTERS)?, text))
-    });
-    let mut all: Vec<(&str, &str)> = lines.collect();
-    let Some(&(last, _)) = all.last() else { return Vec::new() };
-    all.retain(|(second, text)| *second == last && is_about_others(text));
-    all.iter().map(|(_, text)| (*text).to_owned()).collect()
 }
 
 /// Whether a data node that has a process restores what is on its disk.
@@ -360,27 +338,12 @@ mod tests {
 
     #[test]
     fn a_node_that_waits_for_others_says_for_whom() {
-        let line = |second: u8, text: &str| format!("2026-03-01T12:00:0{second}.123Z info {text}\n");
-        let missing = |second| {
-            let of = |node| {
-                format!("formation: waiting for data node {node} (10.0.0.{node}:2202): it has not come yet")
-            };
-            line(second, &of(2)) + &line(second, &of(3))
-        };
-        let log = line(0, "node: Vinga 1") + &missing(1) + &line(3, "formation: data node 2 is here");
-        assert_eq!(awaited(&(log.clone() + &missing(6))).len(), 2);
-        let log = log + &line(6, "formation: waiting for data node 3 (10.0.0.3:2202): it has not come yet");
-        let awaited_now = awaited(&log);
-        assert_eq!(awaited_now, ["waiting for data node 3 (10.0.0.3:2202): it has not come yet"]);
-        let refused = "2026-03-01T12:00:06.200Z warning formation: 10.0.0.9:1 is refused: 1\n";
-        assert_eq!(awaited(&(log.clone() + refused)), awaited_now);
-        assert_eq!(awaited(&(log + &line(7, "node: Vinga 1"))), Vec::<String>::new(), "it has started again");
         let node = Node {
             name: "data node 1".into(),
             state: State::Starting { pid: 7 },
             start: None,
             progress: None,
-            awaited: awaited_now,
+            awaited: vec!["waiting for data node 3 (10.0.0.3:2202): it has not come yet".into()],
             failure: None,
         };
         let nodes = [node];

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::time::{Duration, Instant};
-use vinga_runtime::say;
+use vinga_runtime::complain;
 
 /// After this time people want to know what is waited for.
 const LONG: Duration = Duration::from_secs(2);
@@ -27,7 +27,8 @@ impl Waiting {
     /// Says what is waited for, once, if it has lasted long.
     pub fn say_if_long(&mut self, what: impl FnOnce() -> String) {
         if !self.is_said && self.elapsed() >= LONG {
-            say!("{}", what());
+            // Standard output is for the result.
+            complain!("{}", what());
             self.is_said = true;
         }
     }

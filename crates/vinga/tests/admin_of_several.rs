@@ -268,14 +268,11 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
         !ok && text.contains("data node 4 is the last one of node group 1") && text.contains("--force"),
         "{text}"
     );
+    assert!(text.contains("20076"), "{text}");
     for (wrong, why) in [("3", "does not run"), ("9", "has no such data node; it has 1, 2, 3, 4")] {
         let (ok, text) = folder.run("admin", &["stop", wrong]);
         assert!(!ok && text.contains(why), "{text}");
     }
-    let by_address =
-        support::folder::vinga().args(["admin", "--connect", &folder.addresses([1]), "stop", "1"]).output();
-    let (ok, text) = said(by_address);
-    assert!(!ok && text.contains("--folder"), "{text}");
     let (ok, text) = folder.run("admin", &["stop", "4", "--force"]);
     assert!(ok && text.contains("data node 4 has stopped"), "{text}");
     // The others can't go on without its group.
@@ -283,4 +280,46 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
     while [1, 2].iter().any(|&node| NodeFolder::new(&folder.0, node).running().expect("a folder").is_some()) {
         assert!(begun.elapsed() < HANG_GUARD, "they go on");
     }
+}
+
+/// Nothing but addresses: the order goes over the connection, and what comes of it is seen there.
+#[test]
+fn a_data_node_is_stopped_over_the_network() {
+    let folder = start(&PAIR);
+    let stop = |nodes: &[u8], what: &[&str]| {
+        let address = folder.addresses(nodes.iter().copied());
+        let mut command = support::folder::vinga();
+        said(command.args(["admin", "--connect", &address, "stop"]).args(what).output())
+    };
+    let (ok, text) = stop(&[1], &["9"]);
+    assert!(!ok && text.contains("the cluster has no such data node; it has 1, 2"), "{text}");
+    let process = pid(&folder, 2);
+    // The address of the other one is enough.
+    let (ok, text) = stop(&[1], &["2", "--json"]);
+    assert!(ok && text == "{\"stopped\":2}\n", "{text}");
+    let begun = Instant::now();
+    let second = NodeFolder::new(&folder.0, 2);
+    while second.running().expect("the folder is there").is_some() {
+        assert!(begun.elapsed() < HANG_GUARD, "{process:?} goes on");
+    }
+    assert_eq!(second.address(), None, "it has stopped in order");
+    let log = second.log_tail(0, 50);
+    assert!(log.contains("has requested that this data node stops"), "{log}");
+    assert!(
+        log.contains("the node is asked to stop by a client") && log.contains("the node has stopped"),
+        "{log}"
+    );
+    // The other one goes on, and knows that it is alone.
+    let (nodes, _) = json(&folder, &["nodes"]);
+    assert_eq!(of_kind(&nodes, "data").len(), 1, "{nodes}");
+    let (ok, text) = stop(&[1], &["2"]);
+    assert!(!ok && text.contains("it has 1"), "{text}");
+    let (ok, text) = stop(&[1], &["1"]);
+    assert!(!ok && text.contains("20076") && text.contains("the last one of node group 0"), "{text}");
+    assert!(NodeFolder::new(&folder.0, 1).running().expect("the folder is there").is_some());
+    let address = folder.addresses([1]);
+    let (ok, text) = stop(&[1], &["1", "--force"]);
+    assert!(ok && text.contains("data node 1 has stopped"), "{text}");
+    let (ok, _) = said(support::folder::vinga().args(["admin", "--connect", &address, "pools"]).output());
+    assert!(!ok, "nobody is there");
 }

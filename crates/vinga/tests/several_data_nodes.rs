@@ -325,9 +325,14 @@ fn a_node_that_is_suspended_is_named() {
     let pid = NodeFolder::new(&folder.0, 1).running().expect("the folder is there").expect("it runs");
     let process = Pid::from_raw(pid).expect("a process");
     kill_process(process, Signal::STOP).expect("it runs");
-    let mut down = folder.command("down").stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut down = folder.command("down");
+    let mut down = down.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(down.stdout.take().expect("a pipe")).lines();
-    let line = said.next().expect("it says something").expect("text");
+    let line = BufReader::new(down.stderr.take().expect("a pipe"))
+        .lines()
+        .next()
+        .expect("it says something")
+        .expect("text");
     kill_process(process, Signal::CONT).expect("it runs");
     assert!(line.contains("until data node 1 has stopped"), "{line}");
     assert!(line.contains(&format!("process {pid} is suspended, 'kill -CONT {pid}'")), "{line}");

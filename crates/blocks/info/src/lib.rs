@@ -20,6 +20,7 @@ extern crate std;
 mod gathering;
 mod parameters;
 mod rows;
+mod shutdown;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -76,6 +77,7 @@ impl Info {
             Some(SignalNumber::ParameterSetRequest) => {
                 self.on_parameter_set_request(cx, frame, source.parameters())
             }
+            Some(SignalNumber::ShutdownRequest) => self.on_shutdown_request(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             // Whoever asks is answered: nothing is begun for it.
             Some(SignalNumber::ApiConnectedOrder) => confirm_connected(cx, frame),
@@ -155,9 +157,12 @@ impl Info {
         Some(())
     }
 
-    /// The time for an answer is over.
+    /// The time for an answer is over, or the node is to stop.
     fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (token, _) = frame.head::<U64>()?;
+        if self.on_shutdown_timer(cx, token.get()) {
+            return Some(());
+        }
         if let Some(at) = self.gatherings.iter().position(|g| u64::from(g.number) == token.get()) {
             cx.mark("thread did not give its information rows in time");
             self.finish(cx, at);
@@ -213,7 +218,8 @@ mod tests {
     use vinga_kernel::Block;
     use vinga_kernel::testkit::Harness;
     use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
-    use vinga_wire::view::{ClusterView, Member};
+    use vinga_wire::shutdown::{ShutdownRequest, ShutdownTerms};
+    use vinga_wire::view::{ClusterView, Member, MemberState};
 
     const NODE: NodeId = NodeId(1);
     const THREADS: u16 = 3;
@@ -458,6 +464,51 @@ mod tests {
             assert_eq!((refusal.request, refusal.code), (5, ErrorCode::BadParameter as u16));
             assert_eq!(refusal.detail, reason);
         }
+    }
+
+    fn ask_to_stop(h: &mut Harness<Hosted>, terms: ShutdownTerms) -> Vec<(Address, SignalNumber, String)> {
+        let body = ShutdownRequest { request: 5, terms };
+        h.send(API, SignalNumber::ShutdownRequest, |w| cold::write(w, &body)).expect("an API node may ask");
+        let confirmed = h.take_sent();
+        h.advance(Span::from_millis(10));
+        let sent = confirmed.into_iter().chain(h.take_sent());
+        sent.map(|one| {
+            let refusal = (one.signal() == SignalNumber::ShutdownRefuse)
+                .then(|| cold::read::<Refusal>(&one.frame()).expect("well-formed"));
+            if let Some(Refusal { request, code, .. }) = refusal {
+                assert_eq!((request, code), (5, ErrorCode::NodeIsNeeded as u16));
+            }
+            (one.receiver(), one.signal(), refusal.map_or_else(String::new, |refusal| refusal.detail))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_node_stops_once_that_is_confirmed_unless_the_others_need_it() {
+        let driver = Address::new(NODE, BlockNumber::Driver, 0);
+        let stops = [(API, SignalNumber::ShutdownConfirm), (driver, SignalNumber::ShutdownOrder)]
+            .map(|(to, signal)| (to, signal, String::new()));
+        let member =
+            |node, group, coordinators| Member::started(NodeId(node), Incarnation(1), group, 1, coordinators);
+        let among =
+            |members| Harness::new(info(0), 1, ClusterView::first(members), Hosted(Info::new(THREADS)));
+        let mut pair = among(vec![member(1, 0, 1), member(2, 0, 1)]);
+        assert_eq!(ask_to_stop(&mut pair, ShutdownTerms::IfDispensable), stops);
+        for (others, why) in [
+            (vec![member(1, 0, 1), member(2, 1, 1)], "the last one of node group 0"),
+            (vec![member(1, 0, 1), member(2, 0, 0)], "the last one with coordinators"),
+            (vec![member(1, 0, 1)], "the last one of node group 0"),
+        ] {
+            let mut h = among(others);
+            let answer = ask_to_stop(&mut h, ShutdownTerms::IfDispensable);
+            assert!(answer.len() == 1 && answer[0].2.contains(why), "{answer:?}");
+            assert_eq!(answer[0].1, SignalNumber::ShutdownRefuse);
+            assert_eq!(ask_to_stop(&mut h, ShutdownTerms::InAnyCase), stops);
+        }
+        // One that has not all rows yet may always go.
+        let copying = Member { state: MemberState::Copying, ..member(1, 0, 1) };
+        let mut h = among(vec![copying, member(2, 0, 1)]);
+        assert_eq!(ask_to_stop(&mut h, ShutdownTerms::IfDispensable), stops);
     }
 
     proptest::proptest! {

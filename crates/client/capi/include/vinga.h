@@ -251,6 +251,10 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_SUCH_BACKUP 20074
 /** The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed. */
 #define VINGA_ERROR_BACKUP_BUFFER_FULL 20075
+/** The cluster can't go on without this data node: stop the whole cluster, or have this one stop in any case. */
+#define VINGA_ERROR_NODE_IS_NEEDED 20076
+/** The management node has no log of the cluster: start it with a folder (--folder or DataDir) that it may use. */
+#define VINGA_ERROR_NO_CLUSTER_LOG 20077
 /** The key is proven for another node, address or use than this: a process between both ends relays the connection. If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE. */
 #define VINGA_ERROR_KEY_FOR_ANOTHER 20078
 /** There is a database of this name already. */

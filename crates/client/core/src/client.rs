@@ -433,6 +433,8 @@ impl Client {
             | SignalNumber::InfoRefuse
             | SignalNumber::ParameterSetConfirm
             | SignalNumber::ParameterSetRefuse
+            | SignalNumber::ShutdownConfirm
+            | SignalNumber::ShutdownRefuse
             | SignalNumber::BackupOpenConfirm
             | SignalNumber::BackupOpenRefuse
             | SignalNumber::BackupNextConfirm

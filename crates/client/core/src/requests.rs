@@ -38,6 +38,7 @@ use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
 };
+use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// What is wanted.
@@ -69,6 +70,8 @@ pub enum Request {
     Info(InfoTable, NodeId),
     /// Another value of a parameter, in its unit, at all data nodes.
     SetParameter(LiveParameter, u64),
+    /// This data node is to stop. It is asked once: an answer that is lost says nothing.
+    Shutdown(NodeId, ShutdownTerms),
     /// A backup of a partition, of all tables; changes are noted from the answer on.
     BackupOpen(PartitionId),
     /// More of a backup of a partition.
@@ -84,7 +87,7 @@ impl Request {
     /// The only data node that can answer; `None` if it is the one that leads.
     pub(crate) fn asked_node(&self) -> Option<NodeId> {
         match self {
-            Request::Info(_, node) => Some(*node),
+            Request::Info(_, node) | Request::Shutdown(node, _) => Some(*node),
             _ => None,
         }
     }
@@ -126,6 +129,8 @@ pub enum Answer {
     Info(InfoConfirm),
     /// The parameter has its new value.
     ParameterSet,
+    /// The data node stops.
+    Stops,
     /// The backup has begun; the newest epoch of any commit there.
     BackupOpened(Epoch),
     /// To a request for more of a backup.
@@ -317,6 +322,11 @@ impl Requests {
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::ParameterSetRequest, info), &body);
             }
+            Request::Shutdown(_, terms) => {
+                let body = ShutdownRequest { request: request_tag, terms: *terms };
+                let info = Address::new(node, BlockNumber::Info, 0);
+                cold::write(&mut net.frame(link, SignalNumber::ShutdownRequest, info), &body);
+            }
             Request::BackupOpen(partition) => {
                 let body = BackupOpenRequest { request: request_tag, partition: partition.0 };
                 cold::write(&mut net.frame(link, SignalNumber::BackupOpenRequest, to), &body);
@@ -427,6 +437,10 @@ impl Requests {
                 let confirm: ParameterSetConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::ParameterSet))
             }
+            SignalNumber::ShutdownConfirm => {
+                let confirm: ShutdownConfirm = cold::read(frame)?;
+                (confirm.request, Ok(Answer::Stops))
+            }
             SignalNumber::BackupOpenConfirm => {
                 let confirm: BackupOpenConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::BackupOpened(Epoch(confirm.epoch))))
@@ -502,6 +516,7 @@ fn may_be_repeated(request: &Request) -> bool {
         | Request::ChangeSchema(_)
         | Request::Lock { .. }
         | Request::SetParameter(..)
+        | Request::Shutdown(..)
         | Request::BackupOpen(_)
         | Request::BackupNext { .. } => false,
     }
@@ -527,6 +542,7 @@ fn check_length(request: &Request) -> Result<()> {
         Request::ListTables(_)
         | Request::Info(..)
         | Request::SetParameter(..)
+        | Request::Shutdown(..)
         | Request::BackupOpen(_)
         | Request::BackupNext { .. } => 0,
     };

@@ -7,6 +7,7 @@ use vinga_base::NodeId;
 use vinga_client_core::{Answer, LinkId, Request, Token};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
+use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, cold};
 
@@ -164,4 +165,33 @@ fn a_refusal_is_that_data_node_s_alone() {
         tokens.map(|token| answered(&mut rig, token)),
         [Some(Err(ErrorCode::Overloaded)), Some(Ok(2))]
     );
+}
+
+/// A data node is asked by its own connection whether it stops, and not again if that is lost: it may have gone because of it.
+#[test]
+fn a_data_node_is_asked_to_stop_once() {
+    let (mut rig, _) = pair();
+    let ask = |rig: &mut Rig| {
+        let request = Request::Shutdown(NodeId(2), ShutdownTerms::IfDispensable);
+        rig.client.request(&request).expect("it is connected")
+    };
+    let sent = |rig: &mut Rig| -> Vec<(u8, ShutdownRequest)> {
+        let sent = rig.sent(SignalNumber::ShutdownRequest).into_iter();
+        sent.map(|one| (node_at(one.link), cold::read(&one.frame()).expect("well-formed"))).collect()
+    };
+    let tokens = [ask(&mut rig), ask(&mut rig)];
+    let asked = sent(&mut rig);
+    assert!(
+        asked.len() == 2
+            && asked.iter().all(|(node, one)| *node == 2 && one.terms == ShutdownTerms::IfDispensable)
+    );
+    let body = ShutdownConfirm { request: asked[0].1.request };
+    rig.feed(SECOND, SignalNumber::ShutdownConfirm, BlockNumber::Info, |w| cold::write(w, &body));
+    assert!(matches!(rig.client.take_answer(tokens[0]), Some(Ok(Answer::Stops))));
+    rig.break_link(SECOND);
+    match rig.client.take_answer(tokens[1]) {
+        Some(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
+        other => panic!("{other:?}"),
+    }
+    assert!(sent(&mut rig).is_empty() && rig.client.is_at_rest());
 }

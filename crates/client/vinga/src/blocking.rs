@@ -24,6 +24,7 @@ use vinga_base::{LiveParameter, NodeId, OperationNumber};
 use vinga_client_core::value::Key;
 use vinga_client_core::{Error, Result};
 use vinga_wire::info::InfoTable;
+use vinga_wire::shutdown::ShutdownTerms;
 
 /// A cluster. Cheap to clone; the connections are closed when the last clone, table and transaction is gone.
 #[derive(Clone)]
@@ -215,6 +216,16 @@ impl Cluster {
     /// See [`crate::Cluster::set_parameter`].
     pub fn set_parameter(&self, parameter: LiveParameter, value: u64) -> Result<()> {
         self.block_on(self.inner.set_parameter(parameter, value))
+    }
+
+    /// See [`crate::Cluster::data_nodes`].
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        self.inner.data_nodes()
+    }
+
+    /// See [`crate::Cluster::shut_down`].
+    pub fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<()> {
+        self.block_on(self.inner.shut_down(node, terms))
     }
 
     /// Reads a committed row; `None` if there is none.

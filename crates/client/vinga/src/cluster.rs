@@ -25,6 +25,7 @@ use vinga_client_core::{
 use vinga_key::ClusterKey;
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
+use vinga_wire::shutdown::ShutdownTerms;
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -254,6 +255,27 @@ impl Cluster {
     pub async fn set_parameter(&self, parameter: LiveParameter, value: u64) -> Result<()> {
         match self.request(Request::SetParameter(parameter, value)).await? {
             Answer::ParameterSet => Ok(()),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// The data nodes of the newest view that has come from one of them, ascending.
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> =
+            self.handle.engine.look(|client| client.view().members().iter().map(|one| one.node).collect());
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so; the
+    /// others go on without it. It has not stopped yet when it confirms that.
+    ///
+    /// # Errors
+    /// `NodeIsNeeded` with the reason if the cluster can't go on without it, unless it is to stop in any case;
+    /// `ClusterFailure` if it is not connected. If the connection was lost it may stop nevertheless.
+    pub async fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<()> {
+        match self.request(Request::Shutdown(node, terms)).await? {
+            Answer::Stops => Ok(()),
             _ => Err(mixed_up()),
         }
     }

@@ -380,4 +380,5 @@ pub use vinga_program::filter::tree as filter;
 pub use vinga_wire::info::{InfoTable, InfoValue};
 pub use vinga_wire::operation::OperationKind;
 pub use vinga_wire::schema::{Database, SchemaEvent, SchemaEventKind};
+pub use vinga_wire::shutdown::ShutdownTerms;
 pub use vinga_wire::{ErrorClass, ErrorCode};

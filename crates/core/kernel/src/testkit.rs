@@ -32,7 +32,7 @@ use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
     configuration, dictionary, epoch, file, formation, handshake, info, key, membership, parameter, redo,
-    schema, schema_round, start,
+    schema, schema_round, shutdown, start,
 };
 use zerocopy::IntoBytes;
 
@@ -413,6 +413,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ConfigurationConfirm => cold!(configuration::ConfigurationConfirm),
         S::ClusterLogReport => cold!(configuration::ClusterLogReport),
         S::ClusterLogTakenReport => cold!(configuration::ClusterLogTakenReport),
+        S::ClusterLogRequest => cold!(configuration::ClusterLogRequest),
+        S::ClusterLogConfirm => cold!(configuration::ClusterLogConfirm),
         S::ArbitratorHelloRequest | S::ArbitratorHelloConfirm => cold!(arbitration::ArbitratorHello),
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),
@@ -512,6 +514,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::NodeHelloRefuse
         | S::ArbitratorHelloRefuse
         | S::ConfigurationRefuse
+        | S::ClusterLogRefuse
         | S::KeyChallengeRefuse
         | S::CreateTableRefuse
         | S::DropTableRefuse
@@ -525,7 +528,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::BackupNextRefuse
         | S::ListDatabasesRefuse
         | S::InfoRefuse
-        | S::ParameterSetRefuse => {
+        | S::ParameterSetRefuse
+        | S::ShutdownRefuse => {
             cold!(handshake::Refusal)
         }
         S::ListTablesRequest => cold!(dictionary::ListTablesRequest),
@@ -552,6 +556,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ParameterSetRequest => cold!(parameter::ParameterSetRequest),
         S::ParameterSetConfirm => cold!(parameter::ParameterSetConfirm),
         S::ParameterOrder => cold!(ParameterChange),
+        S::ShutdownRequest => cold!(shutdown::ShutdownRequest),
+        S::ShutdownConfirm => cold!(shutdown::ShutdownConfirm),
         // Timers and bodies with sections of row data are described by their length.
         S::BackupCloseOrder
         | S::KeyReadRequest
@@ -593,6 +599,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::RedoCreditReturnRequest
         | S::NodeStopRequest
         | S::NodeStopConfirm
+        | S::ShutdownOrder
         | S::CheckpointOrder
         | S::ApiNodesRequest
         | S::TimerReport => None,

@@ -7,11 +7,15 @@
 //! | `ConfigurationRefuse` | management node | whoever has asked | not for you, with an error; the connection is closed after it |
 //! | `ClusterLogReport` | data node that has its configuration | management node | a line of my log |
 //! | `ClusterLogTakenReport` | management node | data node | I have written so many lines of this connection |
+//! | `ClusterLogRequest` | whoever looks | management node | the first frame of a connection, or a later one: lines of the cluster's log |
+//! | `ClusterLogConfirm` | management node | whoever looks | here they are |
+//! | `ClusterLogRefuse` | management node | whoever looks | there are none, with an error; the connection is closed after it |
 //!
 //! The protocol is described in `docs/protocols/configuration.md`.
 
 use crate::handshake::{MAGIC, PROTOCOL_VERSION};
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::NodeId;
 
@@ -105,4 +109,84 @@ pub struct ClusterLogTakenReport {
     /// Lines that have come by this connection and were written, or given up because that failed: the data node needs
     /// not keep them.
     pub lines: u64,
+}
+
+/// How serious a line of a log is, the most serious first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum LogSeverity {
+    /// A node can't do what it should.
+    Error,
+    /// Somebody should know.
+    Warning,
+    /// What happens.
+    Info,
+    /// What happens, in detail.
+    Debug,
+}
+
+impl LogSeverity {
+    /// All of them.
+    pub const ALL: [LogSeverity; 4] =
+        [LogSeverity::Error, LogSeverity::Warning, LogSeverity::Info, LogSeverity::Debug];
+
+    /// The word in a log's lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogSeverity::Error => "error",
+            LogSeverity::Warning => "warning",
+            LogSeverity::Info => "info",
+            LogSeverity::Debug => "debug",
+        }
+    }
+
+    /// The one with this word.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|severity| severity.name() == name)
+    }
+}
+
+/// Which lines of the cluster's log are wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterLogFilter {
+    /// At least as serious as this.
+    pub severity: LogSeverity,
+    /// Of these data nodes; empty: of all.
+    pub nodes: Vec<NodeId>,
+    /// Of this source, in any case of letters: `formation`, `sockets`; of a block by its name: `Membership`.
+    pub category: Option<String>,
+}
+
+/// Body of `ClusterLogRequest` (cold). The log is a sequence of bytes that have positions as long as the management node runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterLogRequest {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`PROTOCOL_VERSION`].
+    pub version: u16,
+    /// No line that begins before this position.
+    pub from: u64,
+    /// Only lines that begin before this position; [`u64::MAX`] for the end.
+    pub until: u64,
+    /// The newest of them, so many at most.
+    pub lines_max: u32,
+    /// Which lines count.
+    pub filter: ClusterLogFilter,
+}
+
+impl ClusterLogRequest {
+    /// One of this version.
+    pub fn new(from: u64, until: u64, lines_max: u32, filter: ClusterLogFilter) -> Self {
+        ClusterLogRequest { magic: MAGIC, version: PROTOCOL_VERSION, from, until, lines_max, filter }
+    }
+}
+
+/// Body of `ClusterLogConfirm` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClusterLogConfirm {
+    /// The lines, the oldest first.
+    pub lines: Vec<String>,
+    /// Where the first of them begins: more may be before it. `None` if there are none that were asked for.
+    pub more_until: Option<u64>,
+    /// The position behind the last line of the log, or `until`.
+    pub end: u64,
 }

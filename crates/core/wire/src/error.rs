@@ -210,6 +210,10 @@ errors! {
         "The client makes no backup here: it has ended, or was never begun.";
     BackupBufferFull = 20075, Resources,
         "The changes that were made while the backup ran did not fit BackupLogBufferSize, so it was given up: raise that, or make it when less is changed.";
+    NodeIsNeeded = 20076, Application,
+        "The cluster can't go on without this data node: stop the whole cluster, or have this one stop in any case.";
+    NoClusterLog = 20077, Usage,
+        "The management node has no log of the cluster: start it with a folder (--folder or DataDir) that it may use.";
     KeyForAnother = 20078, Usage,
         "The key is proven for another node, address or use than this: a process between both ends relays the connection. \
          If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";

@@ -36,22 +36,27 @@ pub enum ConnectionPurpose {
     Arbitration,
     /// A management node hands out the configuration, and takes the log of a data node.
     Configuration,
+    /// A management node shows the log of the cluster.
+    ClusterLog,
 }
 
 impl ConnectionPurpose {
     /// All of them.
-    pub const ALL: [ConnectionPurpose; 4] = [
+    pub const ALL: [ConnectionPurpose; 5] = [
         ConnectionPurpose::Client,
         ConnectionPurpose::Link,
         ConnectionPurpose::Arbitration,
         ConnectionPurpose::Configuration,
+        ConnectionPurpose::ClusterLog,
     ];
 
     /// The kind of node that listens there.
     pub fn listener(self) -> NodeKind {
         match self {
             ConnectionPurpose::Client | ConnectionPurpose::Link => NodeKind::Data,
-            ConnectionPurpose::Arbitration | ConnectionPurpose::Configuration => NodeKind::Management,
+            ConnectionPurpose::Arbitration
+            | ConnectionPurpose::Configuration
+            | ConnectionPurpose::ClusterLog => NodeKind::Management,
         }
     }
 
@@ -62,6 +67,7 @@ impl ConnectionPurpose {
             ConnectionPurpose::Link => SignalNumber::NodeHelloRequest,
             ConnectionPurpose::Arbitration => SignalNumber::ArbitratorHelloRequest,
             ConnectionPurpose::Configuration => SignalNumber::ConfigurationRequest,
+            ConnectionPurpose::ClusterLog => SignalNumber::ClusterLogRequest,
         }
     }
 }
@@ -73,6 +79,7 @@ impl fmt::Display for ConnectionPurpose {
             ConnectionPurpose::Link => "a link between data nodes",
             ConnectionPurpose::Arbitration => "arbitration",
             ConnectionPurpose::Configuration => "the configuration",
+            ConnectionPurpose::ClusterLog => "the log of the cluster",
         })
     }
 }

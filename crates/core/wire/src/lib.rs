@@ -37,6 +37,7 @@ pub mod redo;
 pub mod scan;
 pub mod schema;
 pub mod schema_round;
+pub mod shutdown;
 pub mod signal;
 pub mod start;
 pub mod take_over;

@@ -72,6 +72,9 @@ signals! {
     ConfigurationConfirm = 275, Driver;
     ConfigurationRefuse = 276, Driver;
     ClusterLogReport = 277, Driver;
+    ClusterLogRequest = 278, Driver;
+    ClusterLogConfirm = 279, Driver;
+    ClusterLogRefuse = 280, Driver;
     ClusterLogTakenReport = 290, Driver;
     // formation.rs: data nodes that start
     NodeHelloRequest = 4, Driver;
@@ -229,6 +232,11 @@ signals! {
     ParameterSetConfirm = 134, Node;
     ParameterSetRefuse = 135, Node;
     ParameterOrder = 136, Node;
+    // shutdown.rs
+    ShutdownRequest = 281, Api;
+    ShutdownConfirm = 282, Node;
+    ShutdownRefuse = 283, Node;
+    ShutdownOrder = 284, Own;
     // file.rs
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;

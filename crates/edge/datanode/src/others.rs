@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use vinga_base::NodeId;
+use vinga_config::Link;
 use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::parameters::Parameter;
-use vinga_runtime::settings::{OtherDataNode, OtherManagementNode};
+use vinga_runtime::settings::{LinkBuffers, OtherDataNode, OtherManagementNode};
 
 /// The address that a host has for `port`. `whose` is how an error names the parameter that the host is from.
 ///
@@ -39,10 +40,19 @@ pub fn others(configuration: &Configuration, own: SocketAddr) -> Result<Vec<Othe
         places.push((node, address));
     }
     check(&places)?;
+    let buffers = |node: u8| {
+        let is_it = |link: &&Link| link.nodes == (id.min(node), id.max(node));
+        let link = configuration.links.iter().find(is_it);
+        link.map_or_else(LinkBuffers::default, |link| LinkBuffers {
+            send: link.send_buffer,
+            receive: link.receive_buffer,
+        })
+    };
     let other = |&(node, address): &(&DataNode, SocketAddr)| OtherDataNode {
         node: NodeId(node.node),
         group: node.group,
         address,
+        buffers: buffers(node.node),
     };
     Ok(places.iter().filter(|(node, _)| node.node != id).map(other).collect())
 }
@@ -136,6 +146,7 @@ mod tests {
             node: NodeId(node),
             group,
             address: address.parse().unwrap(),
+            buffers: LinkBuffers::default(),
         };
         let expected =
             [other(1, 0, "127.0.0.1:2202"), other(2, 0, "127.0.0.2:2203"), other(4, 1, "[::1]:2205")];

@@ -13,6 +13,7 @@
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
+mod buffers;
 mod greeting;
 mod process;
 mod search;
@@ -23,12 +24,12 @@ pub(crate) use process::ProcessWatch;
 
 use crate::greeting::{NotAdmitted, refuse_frame};
 use crate::log::RateLimit;
-use crate::settings::{OtherDataNode, ProcessSettings};
+use crate::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
 use greeting::{Progress, Refused, refusal};
 use search::{Found, NotFound};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -105,6 +106,22 @@ pub(crate) fn form(
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Gives a link the buffers that are configured for it, if any are; the log says of the first one what that comes to.
+fn set_buffers(link: &TcpStream, to: &OtherDataNode, index: u16) -> io::Result<()> {
+    if to.buffers == LinkBuffers::default() {
+        return Ok(());
+    }
+    let LinkBuffers { send, receive } = buffers::set(link, to.buffers)?;
+    if index == 0 {
+        log::info!(
+            target: WHO,
+            "links to data node {}: the system has {send} bytes to send and {receive} to receive for each",
+            to.node
+        );
+    }
+    Ok(())
 }
 
 /// Another data node.
@@ -344,6 +361,8 @@ impl<'a> Formation<'a> {
             }
             log::info!(target: WHO, "data node {node} is here");
         }
+        set_buffers(&pending.stream, &other.configured, hello.link)
+            .map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let stream = pending.stream.try_clone();
         let mut stream = stream.map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let rest = pending.bytes.split_off(length);

@@ -85,6 +85,17 @@ pub struct OtherDataNode {
     pub group: u16,
     /// Where it listens, for API nodes and for data nodes.
     pub address: SocketAddr,
+    /// The buffers of the links to it, at this end.
+    pub buffers: LinkBuffers,
+}
+
+/// Sizes of the buffers that the system has for a link, in bytes; 0: the system chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkBuffers {
+    /// For what is sent.
+    pub send: u32,
+    /// For what is received.
+    pub receive: u32,
 }
 
 /// A management node, as the configuration describes it.

@@ -18,7 +18,7 @@ use vinga_mgm::{Handout, ManagementNode, ManagementSettings};
 use vinga_runtime::log::LogSettings;
 use vinga_runtime::node_process::NodeProcess;
 use vinga_runtime::settings::OtherManagementNode;
-use vinga_runtime::settings::{OtherDataNode, ProcessSettings};
+use vinga_runtime::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
 use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
@@ -141,7 +141,12 @@ fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings
     settings.incarnation = member.incarnation;
     settings.view = Arc::new(ClusterView::first(vec![member.with_connections(connections)]));
     settings.listen = addresses[usize::from(node.0) - 1];
-    let other = |(node, &address)| OtherDataNode { node: NodeId(node), group: 0, address };
+    let other = |(node, &address)| OtherDataNode {
+        node: NodeId(node),
+        group: 0,
+        address,
+        buffers: LinkBuffers::default(),
+    };
     let all = (1..).zip(addresses).map(other);
     settings.others = all.filter(|other| other.node != node).collect();
     settings.instances.push((BlockNumber::Agreement, 0));

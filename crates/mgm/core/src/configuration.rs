@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::config_error::{ConfigError, ConfigErrors, Origin, ParameterError};
 use crate::data_nodes::DataNodes;
 use crate::file::ConfigFile;
+use crate::links::{self, Link};
 use crate::machine::Machine;
 use crate::management::{self, ManagementNode};
 use crate::parameters::{Parameter, Parameters};
@@ -26,6 +27,8 @@ pub struct Configuration {
     pub data_nodes: DataNodes,
     /// The management nodes of the cluster: first those that arbitrate rather than others.
     pub management_nodes: Vec<ManagementNode>,
+    /// The links between data nodes for which something is configured.
+    pub links: Vec<Link>,
     /// Remarks on unusual but allowed settings, one line each, for the log.
     pub warnings: Vec<String>,
 }
@@ -80,6 +83,10 @@ impl Configuration {
         let data_nodes = DataNodes::read(file, &parameters, &doubtful, &mut errors);
         let read_management = |file| management::read(file, data_nodes.as_ref(), &mut errors);
         let management_nodes = file.map_or_else(Vec::new, read_management);
+        let links = match (file, &data_nodes) {
+            (Some(file), Some(data_nodes)) => links::read(file, data_nodes, &mut errors, &mut warnings),
+            _ => Vec::new(),
+        };
         let mut wrong_values: Vec<ParameterError> = check_epochs(&parameters).into_iter().collect();
         if let Some(file) = file
             && file.nodes().len() > 1
@@ -109,7 +116,7 @@ impl Configuration {
         warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
         match (placement, data_nodes) {
             (Some(placement), Some(data_nodes)) => {
-                Ok(Configuration { parameters, placement, data_nodes, management_nodes, warnings })
+                Ok(Configuration { parameters, placement, data_nodes, management_nodes, links, warnings })
             }
             _ => Err(ConfigErrors::new(errors)),
         }

@@ -18,6 +18,7 @@
 //!   once in a section. `[data]` overrides `[data default]`.
 //! - A `[data]` without `NodeId` gets the lowest number that is free, and then a `[mgm]` without one.
 //! - `[mgm]` (NDB's `[ndb_mgmd]`) is a management node, `[mgm default]` holds for all of them ([`crate::management`]).
+//! - `[tcp]` is the link of two data nodes, `[tcp default]` holds for all of them ([`crate::links`]).
 //! - Sections of other kinds of nodes (`[api]`, … and their defaults) are allowed; their lines must have the form
 //!   `name=value` and are otherwise ignored.
 
@@ -27,6 +28,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config_error::{ConfigError, Origin, enumerate, nearest_name};
+use crate::links::{LinkParameter, LinkSection};
 use crate::management::{MANAGEMENT_NODES_MAX, ManagementParameter, ManagementSection, NODE_ID_MAX};
 use crate::parameters::{Parameter, Place};
 use crate::value::{Kind, Value};
@@ -41,6 +43,8 @@ pub struct ConfigFile {
     nodes: Vec<NodeSection>,
     management_default: Vec<Entry<ManagementParameter>>,
     management_nodes: Vec<ManagementSection>,
+    link_default: Vec<Entry<LinkParameter>>,
+    links: Vec<LinkSection>,
     warnings: Vec<String>,
     errors: Vec<ConfigError>,
     /// Parameters to which the file gives an invalid value.
@@ -83,6 +87,8 @@ enum Section {
     Data,
     ManagementDefault,
     Management,
+    LinkDefault,
+    Link,
     OfOthers,
     /// Its header is an error, so its lines are not checked.
     Unknown,
@@ -106,8 +112,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("api default", Section::OfOthers),
     ("mysqld", Section::OfOthers),
     ("mysqld default", Section::OfOthers),
-    ("tcp", Section::OfOthers),
-    ("tcp default", Section::OfOthers),
+    ("tcp default", Section::LinkDefault),
+    ("tcp", Section::Link),
     ("shm", Section::OfOthers),
     ("shm default", Section::OfOthers),
     ("computer", Section::OfOthers),
@@ -124,6 +130,8 @@ impl ConfigFile {
             nodes: Vec::new(),
             management_default: Vec::new(),
             management_nodes: Vec::new(),
+            link_default: Vec::new(),
+            links: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
             doubtful: Vec::new(),
@@ -191,6 +199,16 @@ impl ConfigFile {
     /// The entries for all management nodes.
     pub(crate) fn management_default(&self) -> &[Entry<ManagementParameter>] {
         &self.management_default
+    }
+
+    /// The sections of links between two nodes, in the order of the file.
+    pub(crate) fn links(&self) -> &[LinkSection] {
+        &self.links
+    }
+
+    /// The entries for all links.
+    pub(crate) fn link_default(&self) -> &[Entry<LinkParameter>] {
+        &self.link_default
     }
 
     /// The numbers of its management nodes, ascending.
@@ -277,7 +295,14 @@ impl ConfigFile {
             return Err(self.wrong(line, text, problem));
         };
         match section {
-            Section::Cluster | Section::DataDefault | Section::ManagementDefault | Section::Unknown => {}
+            Section::Cluster
+            | Section::DataDefault
+            | Section::ManagementDefault
+            | Section::LinkDefault
+            | Section::Unknown => {}
+            Section::Link => {
+                self.links.push(LinkSection { header: text.to_owned(), line, entries: Vec::new() });
+            }
             Section::Management if self.management_nodes.len() == MANAGEMENT_NODES_MAX => {
                 let problem = format!("a cluster has at most {MANAGEMENT_NODES_MAX} management nodes");
                 return Err(self.wrong(line, text, problem));
@@ -315,6 +340,9 @@ impl ConfigFile {
             Section::OfOthers => return Ok(()),
             Section::Management | Section::ManagementDefault => {
                 return self.read_management_entry(section, name, written, text, line);
+            }
+            Section::Link | Section::LinkDefault => {
+                return self.read_link_entry(section, name, written, text, line);
             }
             _ => {}
         }
@@ -363,6 +391,36 @@ impl ConfigFile {
         let entries = match is_default {
             true => &mut self.management_default,
             false => &mut self.management_nodes.last_mut().expect("the header made it").entries,
+        };
+        add(entries, Entry { parameter, value, written: written.to_owned(), line })
+            .map_err(|problem| self.wrong(line, text, problem))
+    }
+
+    /// Reads a line of a link, or of all of them.
+    fn read_link_entry(
+        &mut self,
+        section: Section,
+        name: &str,
+        written: &str,
+        text: &str,
+        line: u32,
+    ) -> Result<(), ConfigError> {
+        let named = LinkParameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
+        let Some(parameter) = named else {
+            let remark =
+                self.wrong(line, text, "accepted without effect: links between data nodes do not need it");
+            self.warnings.push(remark.to_string());
+            return Ok(());
+        };
+        let is_default = section == Section::LinkDefault;
+        if is_default && parameter.is_of_one() {
+            return Err(self.wrong(line, text, "each link has its own; write it under [tcp]"));
+        }
+        let parsed = parameter.kind().parse(written);
+        let value = parsed.map_err(|problem| self.wrong(line, text, problem))?;
+        let entries = match is_default {
+            true => &mut self.link_default,
+            false => &mut self.links.last_mut().expect("the header made it").entries,
         };
         add(entries, Entry { parameter, value, written: written.to_owned(), line })
             .map_err(|problem| self.wrong(line, text, problem))

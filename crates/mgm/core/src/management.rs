@@ -218,6 +218,52 @@ fn error(
     ConfigError::new(file.origin(line), &piece, problem)
 }
 
+/// All nodes of a cluster, for whoever is none of them.
+#[derive(Clone, Debug)]
+pub struct ConfiguredNodes {
+    /// `Name` of the cluster.
+    pub cluster: String,
+    /// The data nodes.
+    pub data_nodes: DataNodes,
+    /// The management nodes: first those that arbitrate rather than others.
+    pub management_nodes: Vec<ManagementNode>,
+    /// `ClusterKeyFile` of the first data node.
+    pub key_file: Option<String>,
+}
+
+impl ConfiguredNodes {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// All errors of the file, as far as they do not depend on the machine of a data node.
+    pub fn new(file: &ConfigFile, machine: &Machine) -> Result<Self, ConfigErrors> {
+        let mut errors = file.errors().to_vec();
+        let found = ConfiguredNodes::read(file, machine, &mut errors);
+        found.filter(|_| errors.is_empty()).ok_or_else(|| ConfigErrors::new(errors))
+    }
+
+    /// The same; `None` if the data nodes have errors. All errors go to `errors`.
+    fn read(file: &ConfigFile, machine: &Machine, errors: &mut Vec<ConfigError>) -> Option<Self> {
+        let mut parameters = Parameters::defaults(machine);
+        let first = file.nodes().iter().min_by_key(|section| section.id);
+        let id = first.map_or(1, |section| section.id);
+        parameters.set(Parameter::NodeId, Value::Integer(id), &id.to_string(), Origin::Default);
+        for entry in file.entries(first) {
+            let origin = file.origin(entry.line);
+            parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
+        }
+        let data_nodes = DataNodes::read(Some(file), &parameters, file.doubtful(), errors);
+        let management_nodes = read(file, data_nodes.as_ref(), errors);
+        let text = |parameter| parameters.text(parameter).map(ToOwned::to_owned);
+        Some(ConfiguredNodes {
+            cluster: text(Parameter::Name).unwrap_or_default(),
+            data_nodes: data_nodes?,
+            management_nodes,
+            key_file: text(Parameter::ClusterKeyFile),
+        })
+    }
+}
+
 /// What a management node is configured with.
 #[derive(Clone, Debug)]
 pub struct ManagementConfiguration {
@@ -242,30 +288,21 @@ impl ManagementConfiguration {
         machine: &Machine,
     ) -> Result<ManagementConfiguration, ConfigErrors> {
         let mut errors = file.errors().to_vec();
-        let mut parameters = Parameters::defaults(machine);
-        let first = file.nodes().iter().min_by_key(|section| section.id);
-        let id = first.map_or(1, |section| section.id);
-        parameters.set(Parameter::NodeId, Value::Integer(id), &id.to_string(), Origin::Default);
-        for entry in file.entries(first) {
-            let origin = file.origin(entry.line);
-            parameters.set(entry.parameter, entry.value.clone(), &entry.written, origin);
-        }
-        let data_nodes = DataNodes::read(Some(file), &parameters, file.doubtful(), &mut errors);
-        let mut nodes = read(file, data_nodes.as_ref(), &mut errors);
-        let own = match choose(file, &nodes, node) {
-            Ok(place) => Some(nodes.swap_remove(place)),
-            Err(error) => {
-                errors.push(error);
-                None
-            }
+        let Some(all) = ConfiguredNodes::read(file, machine, &mut errors) else {
+            errors.extend(choose(file, &read(file, None, &mut Vec::new()), node).err());
+            return Err(ConfigErrors::new(errors));
         };
-        match (own, data_nodes) {
-            (Some(own), Some(data_nodes)) if errors.is_empty() => {
-                let cluster = parameters.text(Parameter::Name).unwrap_or_default().to_owned();
+        let ConfiguredNodes { cluster, data_nodes, mut management_nodes, .. } = all;
+        match choose(file, &management_nodes, node) {
+            Ok(place) if errors.is_empty() => {
+                let own = management_nodes.swap_remove(place);
                 let warnings = file.warnings().to_vec();
                 Ok(ManagementConfiguration { own, cluster, data_nodes, warnings })
             }
-            _ => Err(ConfigErrors::new(errors)),
+            chosen => {
+                errors.extend(chosen.err());
+                Err(ConfigErrors::new(errors))
+            }
         }
     }
 }

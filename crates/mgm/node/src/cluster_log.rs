@@ -22,6 +22,8 @@ const FILES_MAX: u32 = 6;
 pub(crate) struct ClusterLog {
     path: PathBuf,
     file: Option<(File, u64)>,
+    /// The position of the present file's first byte: bytes of the files before it.
+    begin: u64,
     /// Whether the last line could be written: a failure is logged once.
     is_failing: bool,
 }
@@ -29,7 +31,32 @@ pub(crate) struct ClusterLog {
 impl ClusterLog {
     /// That in this folder.
     pub fn in_folder(folder: &Path) -> Self {
-        ClusterLog { path: folder.join("cluster.log"), file: None, is_failing: false }
+        let mut log =
+            ClusterLog { path: folder.join("cluster.log"), file: None, begin: 0, is_failing: false };
+        let bytes = |number| fs::metadata(log.earlier(number)).map_or(0, |found| found.len());
+        log.begin = (1..=FILES_MAX).map(bytes).sum();
+        log
+    }
+
+    /// The files as they are now, the newest first, each with the position of its first byte.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn files(&self) -> io::Result<Vec<(u64, File)>> {
+        let mut files = Vec::new();
+        let mut begin = self.begin;
+        for number in 0..=FILES_MAX {
+            let path = if number == 0 { self.path.clone() } else { self.earlier(number) };
+            let file = match File::open(path) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            if number > 0 {
+                begin = begin.saturating_sub(file.metadata()?.len());
+            }
+            files.push((begin, file));
+        }
+        Ok(files)
     }
 
     /// Writes a line of a node's log. If that fails, the line is lost, and this node's own log says so.
@@ -56,8 +83,10 @@ impl ClusterLog {
             && *bytes > 0
             && bytes + line.len() as u64 > BYTES_MAX
         {
+            let bytes = *bytes;
             self.file = None;
             self.rotate()?;
+            self.begin += bytes;
         }
         if self.file.is_none() {
             let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
@@ -87,18 +116,19 @@ impl ClusterLog {
 
     /// Makes room for a new file.
     fn rotate(&self) -> io::Result<()> {
-        let earlier = |number: u32| {
-            let mut name = self.path.as_os_str().to_owned();
-            name.push(format!(".{number}"));
-            PathBuf::from(name)
-        };
         for number in (1..FILES_MAX).rev() {
-            match fs::rename(earlier(number), earlier(number + 1)) {
+            match fs::rename(self.earlier(number), self.earlier(number + 1)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
                 Ok(()) | Err(_) => {}
             }
         }
-        fs::rename(&self.path, earlier(1))
+        fs::rename(&self.path, self.earlier(1))
+    }
+
+    fn earlier(&self, number: u32) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
     }
 }
 

@@ -15,8 +15,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ClusterLogTakenReport, ConfigurationConfirm, ConfigurationReader, ConfigurationRequest,
-    ConfigurationStamp, RunningConfiguration,
+    ClusterLogReport, ClusterLogRequest, ClusterLogTakenReport, ConfigurationConfirm, ConfigurationReader,
+    ConfigurationRequest, ConfigurationStamp, RunningConfiguration,
 };
 use vinga_wire::formation::check_protocol;
 use vinga_wire::handshake::Refusal;
@@ -36,6 +36,8 @@ enum Greeting {
     Node(NodeId),
     /// The configuration is asked for.
     Reader(ConfigurationRequest),
+    /// Lines of the log of the cluster are asked for.
+    LogReader(ClusterLogRequest),
 }
 
 /// Serves a connection whose other side has proven the key, until that closes it, is silent for long, or sends what it
@@ -47,6 +49,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
     let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
         Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
+        Ok(Greeting::LogReader(request)) => show_log(&mut exchange, request, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
@@ -83,6 +86,9 @@ fn greet(exchange: &mut Exchange, gate: &Gate, shared: &Shared) -> io::Result<Re
     let Some(greeting) = Frame::first(&bytes).ok().flatten() else { return Ok(Err(unreadable())) };
     if greeting.signal() == Some(SignalNumber::ConfigurationRequest) {
         return Ok(read_request(&greeting, gate, &shared.hello.cluster).map(Greeting::Reader));
+    }
+    if greeting.signal() == Some(SignalNumber::ClusterLogRequest) {
+        return Ok(read_log_request(&greeting).map(Greeting::LogReader));
     }
     if greeting.signal() != Some(SignalNumber::ArbitratorHelloRequest) {
         let detail = format!(
@@ -195,6 +201,38 @@ fn confirm(exchange: &mut Exchange, node: NodeId, shared: &Shared) -> io::Result
     let Handout { stamp, text, .. } = &shared.handout;
     let confirm = ConfigurationConfirm { stamp: *stamp, node, text: text.clone() };
     send(exchange, shared, SignalNumber::ConfigurationConfirm, |writer| cold::write(writer, &confirm))
+}
+
+/// Which lines of the log of the cluster are wanted.
+fn read_log_request(request: &Frame<'_>) -> Result<ClusterLogRequest, Refused> {
+    let refused = |(code, detail)| (SignalNumber::ClusterLogRefuse, code, detail);
+    check_protocol(request).map_err(refused)?;
+    cold::read(request)
+        .ok_or_else(|| refused((ErrorCode::BadHandshake, "the request can't be read".to_string())))
+}
+
+/// Answers with lines of the log of the cluster, until nothing is asked for a while.
+fn show_log(
+    exchange: &mut Exchange,
+    mut request: ClusterLogRequest,
+    shared: &Shared,
+) -> io::Result<Result<(), Refused>> {
+    loop {
+        let answer = match shared.read_cluster_log(&request) {
+            Ok(answer) => answer,
+            Err(why) => return Ok(Err((SignalNumber::ClusterLogRefuse, ErrorCode::NoClusterLog, why))),
+        };
+        send(exchange, shared, SignalNumber::ClusterLogConfirm, |writer| cold::write(writer, &answer))?;
+        let bytes = exchange.receive(Instant::now() + PATIENCE)?;
+        let next = Frame::first(&bytes).ok().flatten();
+        let Some(next) = next.filter(|next| next.signal() == Some(SignalNumber::ClusterLogRequest)) else {
+            return Ok(Err((SignalNumber::ClusterLogRefuse, ErrorCode::BadHandshake, unreadable().2)));
+        };
+        request = match read_log_request(&next) {
+            Ok(request) => request,
+            Err(refused) => return Ok(Err(refused)),
+        };
+    }
 }
 
 /// Answers requests until the connection is closed.

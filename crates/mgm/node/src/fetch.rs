@@ -16,7 +16,7 @@ use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long one management node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A configuration that was handed out.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ pub(crate) fn send_request(
     Err(Unanswered { why: NotFetched::NotReached(reasons.join("; ")), is_proven: false })
 }
 
-fn not_reached(why: io::Error) -> NotFetched {
+pub(crate) fn not_reached(why: io::Error) -> NotFetched {
     NotFetched::NotReached(why.to_string())
 }
 
 /// Connects to the management node at an address, and has both sides prove the key: by the first of the addresses of
 /// its host at which that can be done.
-fn open(
+pub(crate) fn open(
     address: &str,
     key: Option<&ClusterKey>,
     terms: &ConnectionTerms,
@@ -140,6 +140,17 @@ fn open_at(
     Ok(connection)
 }
 
+pub(crate) fn unreadable() -> NotFetched {
+    NotFetched::Refused("its answer can't be read: it is no management node".to_owned())
+}
+
+/// What a refusal says.
+pub(crate) fn refused(answer: &Frame<'_>) -> NotFetched {
+    let Some(refusal) = cold::read::<Refusal>(answer) else { return unreadable() };
+    let code = ErrorCode::from_number(refusal.code).map_or_else(String::new, |code| format!("{code} "));
+    NotFetched::Refused(format!("{code}{}", shown(&refusal.detail)))
+}
+
 fn ask(
     address: &str,
     key: Option<&ClusterKey>,
@@ -155,7 +166,6 @@ fn ask(
     let request = frame(SignalNumber::ConfigurationRequest, sender, |writer| cold::write(writer, request));
     connection.send(&request, until).map_err(not_reached)?;
     let answer = connection.receive(until).map_err(not_reached)?;
-    let unreadable = || NotFetched::Refused("its answer can't be read: it is no management node".to_owned());
     let answer = Frame::first(&answer).ok().flatten().ok_or_else(unreadable)?;
     match answer.signal() {
         Some(SignalNumber::ConfigurationConfirm) => {
@@ -168,12 +178,7 @@ fn ask(
             SignalNumber::ConfigurationRefuse
             | SignalNumber::ArbitratorHelloRefuse
             | SignalNumber::HelloRefuse,
-        ) => {
-            let refusal: Refusal = cold::read(&answer).ok_or_else(unreadable)?;
-            let code =
-                ErrorCode::from_number(refusal.code).map_or_else(String::new, |code| format!("{code} "));
-            Err(NotFetched::Refused(format!("{code}{}", shown(&refusal.detail))))
-        }
+        ) => Err(refused(&answer)),
         _ => Err(unreadable()),
     }
 }
@@ -199,8 +204,7 @@ mod tests {
         let (_listener, somebody) = listener();
         let until = Instant::now() + Duration::from_secs(180);
         let terms = ConnectionTerms::new(ConnectionPurpose::Configuration, NodeId(1), NodeId(0), "");
-        let opened =
-            open_one_of(&[nobody, somebody], None, &terms, until).expect("the second one listens");
+        let opened = open_one_of(&[nobody, somebody], None, &terms, until).expect("the second one listens");
         assert_eq!(opened.stream().peer_addr().ok(), Some(somebody));
         let why = open_one_of(&[nobody, nobody], None, &terms, until).expect_err("nobody listens");
         assert!(why.to_string().matches("Connection refused").count() == 2, "{why}");

@@ -14,6 +14,8 @@ mod connection;
 mod fetch;
 mod generation;
 mod handout;
+mod log_page;
+mod log_reader;
 mod pending;
 mod report;
 mod server;
@@ -21,6 +23,8 @@ mod server;
 pub use addresses::ManagementAddresses;
 pub use fetch::{Fetched, NotFetched, fetch};
 pub use handout::Handout;
+pub use log_page::{ClusterLogLine, read_cluster_log};
+pub use log_reader::ClusterLogReader;
 pub use report::Reports;
 pub use server::{ManagementNode, ManagementSettings};
 

@@ -3,6 +3,7 @@
 use crate::cluster_log::ClusterLog;
 use crate::connection::{self, WHO};
 use crate::handout::{Given, Handout};
+use crate::log_page;
 use crate::pending::{PendingConnections, Proven};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use vinga_base::NodeId;
 use vinga_key::{ClusterKey, Listening};
 use vinga_runtime::log::RateLimit;
 use vinga_wire::arbitration::ArbitratorHello;
-use vinga_wire::configuration::ClusterLogReport;
+use vinga_wire::configuration::{ClusterLogConfirm, ClusterLogReport, ClusterLogRequest};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
 use vinga_wire::{Address, BlockNumber};
@@ -131,10 +132,27 @@ impl Shared {
         let Some(log) = &self.cluster_log else { return };
         let mut log = lock(log);
         if *left_out > 0 {
-            log.write(node, &format!("({left_out} lines of its log are missing here)"));
+            let time = line.split(' ').next().unwrap_or_default();
+            log.write(
+                node,
+                &format!("{time} warning reports: {left_out} lines before the next one are missing here"),
+            );
         }
         // What comes from elsewhere is one line.
         log.write(node, &line.replace('\n', " | "));
+    }
+}
+
+impl Shared {
+    /// Lines of the log of the cluster.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn read_cluster_log(&self, request: &ClusterLogRequest) -> Result<ClusterLogConfirm, String> {
+        let Some(log) = &self.cluster_log else { return Err("it has no folder".to_owned()) };
+        // Lines that come meanwhile need not wait until the files are read.
+        let files = lock(log).files();
+        files.and_then(|files| log_page::read(files, request)).map_err(|why| why.to_string())
     }
 }
 

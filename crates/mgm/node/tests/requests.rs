@@ -3,12 +3,15 @@
 use rustix::process::Resource;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
 use vinga_key::ClusterKey;
-use vinga_mgm::{Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch};
+use vinga_mgm::{
+    ClusterLogReader, Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch,
+};
 use vinga_runtime::exchange::{Exchange, frame};
 use vinga_runtime::memory::raise_to_hard_limit;
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
@@ -16,8 +19,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogReport, ClusterLogTakenReport, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
-    RunningConfiguration,
+    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogTakenReport, ConfigurationReader,
+    ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
@@ -38,6 +41,10 @@ fn start() -> ManagementNode {
     start_with(|_| ())
 }
 
+fn start_in(folder: PathBuf) -> ManagementNode {
+    start_with(|settings| settings.folder = Some(folder))
+}
+
 fn start_with(change: impl FnOnce(&mut ManagementSettings)) -> ManagementNode {
     // Tests have both ends of all connections.
     raise_to_hard_limit(Resource::Nofile);
@@ -46,7 +53,7 @@ fn start_with(change: impl FnOnce(&mut ManagementSettings)) -> ManagementNode {
         cluster: "test".to_string(),
         key: None,
         data_nodes: data_nodes(),
-        folder: None,
+        folder,
         handout: Handout {
             stamp: ConfigurationStamp { generation: 5, digest: 7 },
             text: TEXT.to_string(),
@@ -349,6 +356,55 @@ fn a_data_node_of_another_cluster_does_not_report_here() {
         assert_eq!(cold::read(&answer), Some(ClusterLogTakenReport { lines }));
         let log = std::fs::read_to_string(folder.path().join("cluster.log")).unwrap();
         assert_eq!(log, "time info node 1, source: text\n".repeat(lines as usize));
+    }
+    node.stop();
+}
+
+/// A data node's lines are read, page by page, by whoever asks; a management node without a folder has none.
+#[test]
+fn the_log_of_the_cluster_is_read() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let node = start_in(folder.path().to_owned());
+    let fetched =
+        fetch(&addresses(&node), ConfigurationReader::DataNode(NodeId(2))).expect("it is configured");
+    let mut connection = fetched.connection;
+    for number in 0..50 {
+        let line = format!("2026-03-01T12:00:00.000Z info source: {number}");
+        let report = ClusterLogReport { line, left_out: if number == 49 { 7 } else { 0 } };
+        let bytes = frame(SignalNumber::ClusterLogReport, NodeId(2), |w| cold::write(w, &report));
+        connection.send(&bytes, until()).expect("it reads");
+    }
+    let all = ClusterLogFilter { severity: LogSeverity::Debug, nodes: Vec::new(), category: None };
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let ask = |reader: &mut ClusterLogReader, until, lines_max| {
+        reader.read(&ClusterLogRequest::new(0, until, lines_max, all.clone())).expect("it has a log")
+    };
+    let last = loop {
+        let last = ask(&mut reader, u64::MAX, 2);
+        if last.lines.last().is_some_and(|line| line.ends_with("node 2, source: 49")) {
+            break last;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(last.lines[0].ends_with("warning node 2, reports: 7 lines before the next one are missing here"));
+    let before = ask(&mut reader, last.more_until.expect("there are more"), u32::MAX);
+    assert_eq!((before.lines.len(), before.more_until), (49, None));
+    drop(connection);
+    node.stop();
+
+    let node = start();
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let request = ClusterLogRequest::new(0, u64::MAX, 1, all.clone());
+    match reader.read(&request) {
+        Err(NotFetched::Refused(why)) => assert!(why.contains("20077") && why.contains("no folder"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // One of another version is refused.
+    let mut reader = ClusterLogReader::connect(&addresses(&node)).expect("it is there");
+    let other = ClusterLogRequest { version: PROTOCOL_VERSION + 1, ..request };
+    match reader.read(&other) {
+        Err(NotFetched::Refused(why)) => assert!(why.contains("20001"), "{why}"),
+        other => panic!("{other:?}"),
     }
     node.stop();
 }

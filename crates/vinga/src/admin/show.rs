@@ -1,11 +1,8 @@
 //! `vinga admin show`: the cluster as its data nodes have agreed on it, its management nodes, and its clients.
 
 use super::output;
-use crate::cluster_file::ClusterFile;
-use crate::management_node;
-use crate::mgm;
+use super::place::{Configured, ConfiguredManagement};
 use serde_json::{Value, json};
-use std::path::Path;
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
 use vinga_runtime::{console, say};
@@ -21,10 +18,11 @@ pub struct Node {
     pub state: String,
     /// The node group of a data node.
     pub group: Option<u64>,
-    version: String,
-    address: String,
-    since: Option<u64>,
-    leads: bool,
+    pub version: String,
+    pub address: String,
+    /// Since when, in seconds since 1970.
+    pub since: Option<u64>,
+    pub leads: bool,
     /// The data nodes that a client is connected with.
     data_nodes: String,
 }
@@ -104,20 +102,10 @@ struct Management {
 }
 
 impl Management {
-    /// Those of a folder's `config.ini`.
-    ///
-    /// # Errors
-    /// A text: the file can't be read.
-    fn all(cluster: &Path) -> Result<Vec<Management>, String> {
-        let file = ClusterFile::of(cluster);
-        let ids = file.read()?.map_or_else(Vec::new, |file| file.management_node_ids());
-        let look = |node: u8| {
-            let configured = mgm::configuration(file.path(), Some(node.into())).map(|one| one.own);
-            let address =
-                configured.map_or_else(|_| String::new(), |own| format!("{}:{}", own.host, own.port));
-            Management { node, address, failure: management_node::probe(cluster, node).err() }
-        };
-        Ok(ids.into_iter().map(look).collect())
+    /// Looks whether it answers.
+    fn look(configured: &ConfiguredManagement) -> Management {
+        let ConfiguredManagement { node, address, .. } = configured;
+        Management { node: *node, address: address.clone(), failure: configured.ask().err() }
     }
 
     fn describe(&self) -> String {
@@ -133,11 +121,11 @@ impl Management {
     }
 }
 
-/// Shows the cluster. Management nodes are known by the file in its folder, if it is found by that.
+/// Shows the cluster. Management nodes are those that it is configured with, as far as that is known.
 ///
 /// # Errors
-/// A text: no data node answers, or the folder's file can't be read.
-pub fn run(cluster: &Cluster, folder: Option<&Path>, json: bool) -> Result<(), String> {
+/// A text: no data node answers.
+pub fn run(cluster: &Cluster, configured: Option<&Configured>, json: bool) -> Result<(), String> {
     let rows = cluster.info(InfoTable::Nodes).map_err(|error| error.to_string())?;
     output::name_unanswered(&rows);
     let silent: Vec<u64> = rows.unanswered.iter().map(|one| u64::from(one.node.0)).collect();
@@ -145,7 +133,8 @@ pub fn run(cluster: &Cluster, folder: Option<&Path>, json: bool) -> Result<(), S
     for node in nodes.iter_mut().filter(|node| node.kind == "data" && silent.contains(&node.id)) {
         node.state.push_str(" (does not answer)");
     }
-    let management = folder.map(Management::all).transpose()?;
+    let management: Option<Vec<Management>> =
+        configured.map(|configured| configured.management.iter().map(Management::look).collect());
     if json {
         say!("{}", as_json(&nodes, management.as_deref()));
     } else {

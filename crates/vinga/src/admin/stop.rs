@@ -1,42 +1,43 @@
-//! `vinga admin stop`: stops one data node of a cluster on this machine, unless the cluster can't go on without it.
+//! `vinga admin stop`: stops one data node in order, on whatever machine it is, unless the cluster can't go on without it.
+//!
+//! The order goes to the data node by a client's connection, and the data node itself knows whether the others can do
+//! without it. One of this machine that can't be reached so, as it has not come into the cluster yet, for example, is
+//! stopped by its process id.
 
-use super::output;
-use super::show::{Node, STARTED};
-use crate::arguments::ConnectArguments;
-use crate::data_node::{self, Stopped};
-use vinga::InfoTable;
+use super::place::Place;
+use crate::data_node::{self, LOOK_PAUSE, STOP_PATIENCE, Stopped};
+use crate::waiting::Waiting;
+use std::path::Path;
 use vinga::blocking::Cluster;
+use vinga::{ErrorCode, NodeId, ShutdownTerms};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::say;
 
-/// Stops a data node in order, as `vinga down` stops all; the last one of its node group only if `force`.
+/// Stops a data node in order, as `vinga down` stops all; one that the cluster can't go on without only if `force`.
 ///
 /// # Errors
-/// A text: there is no such data node here, the cluster can't go on without it, or it has not stopped.
-pub fn run(connect: &ConnectArguments, node: u8, force: bool, json: bool) -> Result<(), String> {
-    if !connect.is_by_folder() {
-        return Err(format!(
-            "data node {node}: this command stops data nodes of this machine, which it finds by the folder of their \
-             cluster (--folder); on other machines SIGTERM stops them in order"
-        ));
-    }
-    let folder = &connect.folder();
-    let here = data_node::numbers(folder)
-        .map_err(|error| format!("cannot look into {}: {error}", folder.display()))?;
-    if !here.contains(&node) {
-        let (place, known) = (folder.display(), listed(&here));
-        return Err(format!("data node {node}: {place} has no such data node; it has {known}"));
-    }
-    if !force {
-        let cluster = Cluster::connect(&connect.address()?).map_err(|error| error.to_string())?;
-        let nodes = output::ask(&cluster, InfoTable::Nodes)?;
-        check(node, &Node::all(&nodes).collect::<Vec<_>>())?;
-    }
-    match data_node::stop(folder, node)? {
-        Stopped::Before => return Err(format!("data node {node} does not run")),
-        Stopped::InOrder => {}
-        Stopped::LeftAlone => NodeFolder::new(folder, node).withdraw(),
-        Stopped::Otherwise(why) => return Err(why),
+/// A text: there is no such data node, the cluster can't go on without it, or it has not stopped.
+pub fn run(
+    place: &Place<'_>,
+    cluster: Result<Cluster, String>,
+    node: u8,
+    force: bool,
+    json: bool,
+) -> Result<(), String> {
+    let folder = place.folder();
+    let local = match &folder {
+        None => None,
+        Some(folder) => local(folder, node)?,
+    };
+    match (cluster, local) {
+        (Ok(cluster), local) if cluster.data_nodes().contains(&NodeId(node)) => {
+            stop_member(&cluster, node, force, local.as_ref())?;
+        }
+        // One that is no member holds nothing of which the cluster knows.
+        (Ok(_), Some(local)) => stop_process(node, &local)?,
+        (Ok(cluster), None) => return Err(unknown(node, &cluster, folder.as_deref())),
+        (Err(_), Some(local)) if force => stop_process(node, &local)?,
+        (Err(why), _) => return Err(why),
     }
     if json {
         say!("{}", serde_json::json!({ "stopped": node }));
@@ -46,53 +47,103 @@ pub fn run(connect: &ConnectArguments, node: u8, force: bool, json: bool) -> Res
     Ok(())
 }
 
-/// Whether another started data node has the rows of this one.
-///
-/// # Errors
-/// A text: none has.
-fn check(node: u8, nodes: &[Node]) -> Result<(), String> {
-    let id = u64::from(node);
-    // One that is no member holds nothing of which the cluster knows.
-    let Some(own) = nodes.iter().find(|one| one.kind == "data" && one.id == id) else { return Ok(()) };
-    let goes_on =
-        |one: &&Node| one.kind == "data" && one.id != id && one.group == own.group && one.state == STARTED;
-    if own.state != STARTED || nodes.iter().any(|one| goes_on(&one)) {
-        return Ok(());
+/// A data node that has its folder on this machine.
+struct Local {
+    folder: NodeFolder,
+}
+
+/// The data node with this id in the folder of its cluster, if it is there.
+fn local(cluster: &Path, node: u8) -> Result<Option<Local>, String> {
+    let here = data_node::numbers(cluster)
+        .map_err(|error| format!("cannot look into {}: {error}", cluster.display()))?;
+    let of = || Local { folder: NodeFolder::new(cluster, node) };
+    Ok(here.contains(&node).then(of))
+}
+
+fn unknown(node: u8, cluster: &Cluster, folder: Option<&Path>) -> String {
+    let list = |ids: &[u8]| ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    let members: Vec<u8> = cluster.data_nodes().iter().map(|node| node.0).collect();
+    let here = folder.map(|folder| (folder, data_node::numbers(folder).unwrap_or_default()));
+    match here {
+        Some((folder, here)) => {
+            format!("data node {node}: {} has no such data node; it has {}", folder.display(), list(&here))
+        }
+        None => format!("data node {node}: the cluster has no such data node; it has {}", list(&members)),
     }
-    let group = own.group.unwrap_or(0);
+}
+
+/// Stops a member of the cluster, and waits until it has stopped.
+fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) -> Result<(), String> {
+    let pid = local.and_then(|local| local.folder.running().ok().flatten());
+    let terms = if force { ShutdownTerms::InAnyCase } else { ShutdownTerms::IfDispensable };
+    match cluster.shut_down(NodeId(node), terms) {
+        Ok(()) => {}
+        Err(error) if error.code() == ErrorCode::NodeIsNeeded => {
+            return Err(format!(
+                "{error}: 'vinga down' stops the whole cluster of a folder; --force stops this data node all the same"
+            ));
+        }
+        // The order may have come, and its confirmation not: then it has gone, or goes.
+        Err(error) => match (local, pid) {
+            (Some(local), Some(_)) if force => return stop_process(node, local),
+            (Some(_), Some(_)) => {
+                return Err(format!(
+                    "data node {node} can't be asked: {error} --force stops its process, whether the others can do without \
+                     it or not"
+                ));
+            }
+            (Some(_), None) => return Err(format!("data node {node} does not run")),
+            (None, _) => return Err(format!("data node {node} can't be asked: {error}")),
+        },
+    }
+    match (local, pid) {
+        (Some(local), Some(pid)) => finish(local, data_node::wait_for_end(&name(node), &local.folder, pid)?),
+        (Some(_), None) | (None, _) => wait_until_gone(cluster, node),
+    }
+}
+
+fn name(node: u8) -> String {
+    format!("data node {node}")
+}
+
+fn stop_process(node: u8, local: &Local) -> Result<(), String> {
+    match data_node::stop_process(&name(node), &local.folder)? {
+        Stopped::Before => Err(format!("data node {node} does not run")),
+        stopped => finish(local, stopped),
+    }
+}
+
+/// A process of this machine has ended.
+fn finish(local: &Local, stopped: Stopped) -> Result<(), String> {
+    match stopped {
+        Stopped::Before | Stopped::InOrder => Ok(()),
+        Stopped::LeftAlone => {
+            local.folder.withdraw();
+            Ok(())
+        }
+        Stopped::Otherwise(why) => Err(why),
+    }
+}
+
+/// Waits until a data node elsewhere, which has confirmed that it stops, has closed its connections, and the others, if
+/// they go on, have agreed to do so without it.
+fn wait_until_gone(cluster: &Cluster, node: u8) -> Result<(), String> {
+    let mut waiting = Waiting::begin();
+    while waiting.elapsed() < STOP_PATIENCE {
+        let endpoints = cluster.endpoints();
+        let is_there = endpoints.iter().any(|one| one.is_connected && one.node == Some(NodeId(node)));
+        let is_alone = !endpoints.iter().any(|one| one.is_connected);
+        if !is_there && (is_alone || !cluster.data_nodes().contains(&NodeId(node))) {
+            return Ok(());
+        }
+        waiting.say_if_long(|| {
+            format!("waiting, for {} s at most, until data node {node} has stopped", STOP_PATIENCE.as_secs())
+        });
+        std::thread::sleep(LOOK_PAUSE);
+    }
     Err(format!(
-        "data node {node} is the last one of node group {group} that runs: the cluster can't go on without its rows, and \
-         would stop. 'vinga down' stops the whole cluster; --force stops this data node all the same"
+        "data node {node} has confirmed that it stops, and is connected or a member of the cluster after {} s; its log says \
+         why",
+        STOP_PATIENCE.as_secs()
     ))
-}
-
-fn listed(ids: &[u8]) -> String {
-    if ids.is_empty() {
-        return "none".to_owned();
-    }
-    ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(id: u64, group: u64, state: &str) -> Node {
-        let mut node = Node::default();
-        (node.id, node.kind, node.state, node.group) = (id, "data".into(), state.into(), Some(group));
-        node
-    }
-
-    #[test]
-    fn the_last_of_a_node_group_is_not_stopped() {
-        let pair = [node(1, 0, STARTED), node(2, 0, STARTED), node(3, 1, STARTED), node(4, 1, "copying")];
-        assert!(check(1, &pair).is_ok() && check(2, &pair).is_ok());
-        let refused = check(3, &pair).expect_err("the other one has not all rows yet");
-        assert!(
-            refused.contains("data node 3 is the last one of node group 1") && refused.contains("--force")
-        );
-        // What holds no rows yet may go, and so may what is no member.
-        assert!(check(4, &pair).is_ok() && check(9, &pair).is_ok());
-        assert!(check(1, &[node(1, 0, STARTED)]).is_err());
-    }
 }

@@ -116,6 +116,7 @@ fn greet(
         let detail = format!("data node {node} listens there");
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail).into());
     }
+    super::set_buffers(&stream, other, link)?;
     stream.set_nonblocking(true)?;
     Ok((confirm, stream, rest))
 }

@@ -196,6 +196,7 @@ impl<H: Host> Worker<H> {
                     ),
                 }
             }
+            Some(SignalNumber::ShutdownOrder) => self.switchboard.stop.make(StopCause::Asked("a client")),
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, error } = cold::read(frame).expect("blocks send whole orders");
                 let number = if error == 0 { String::new() } else { format!(" (error {error})") };

@@ -1,0 +1,37 @@
+//! A client has one data node stop. All bodies are cold.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `ShutdownRequest` | API node | info of a main thread | stop your data node in order |
+//! | `ShutdownConfirm` | info | API node | it stops, as soon as this is sent |
+//! | `ShutdownRefuse` | info | API node | why not ([`crate::handshake::Refusal`]) |
+//! | `ShutdownOrder` | info | driver | stop the node, as if the process had been asked to by a signal of the system |
+//!
+//! The protocol is described in `docs/protocols/shutdown.md`.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a data node stops that the cluster can't do without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ShutdownTerms {
+    /// Only if the others can go on without it.
+    IfDispensable,
+    /// In any case: if the others can't go on, they stop, too.
+    InAnyCase,
+}
+
+/// `ShutdownRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownRequest {
+    /// The requester's tag.
+    pub request: u32,
+    /// On what terms.
+    pub terms: ShutdownTerms,
+}
+
+/// `ShutdownConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownConfirm {
+    /// The requester's tag.
+    pub request: u32,
+}

@@ -1,0 +1,178 @@
+//! `vinga admin clusterlog`: the log of the cluster, as a management node has it; or from the file in its folder, if that is on
+//! this machine and the node does not answer.
+
+use super::place::Configured;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use vinga_base::NodeId;
+use vinga_mgm::{ClusterLogLine, ClusterLogReader, read_cluster_log};
+use vinga_runtime::{complain, console, say};
+use vinga_wire::configuration::{ClusterLogConfirm, ClusterLogFilter, ClusterLogRequest, LogSeverity};
+
+/// Pause between two looks for new lines.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
+
+/// `vinga admin clusterlog`.
+#[derive(Args)]
+pub struct ClusterLogArguments {
+    /// The newest lines, so many
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    lines: u32,
+    /// Lines that are at least as serious: error, warning, info or debug
+    #[arg(long, value_name = "SEVERITY", default_value = "debug", value_parser = severity)]
+    severity: LogSeverity,
+    /// Lines of this data node; several with commas between them
+    #[arg(long = "node", value_name = "ID", value_delimiter = ',')]
+    nodes: Vec<u8>,
+    /// Lines of this source, as it stands behind the node: formation, sockets, node …; of a block by its name, as
+    /// Membership
+    #[arg(long, value_name = "SOURCE")]
+    category: Option<String>,
+    /// Goes on with what is logged from now on
+    #[arg(long, short)]
+    follow: bool,
+}
+
+fn severity(text: &str) -> Result<LogSeverity, String> {
+    LogSeverity::named(text).ok_or_else(|| "expected error, warning, info or debug".to_owned())
+}
+
+/// Where lines are read.
+enum Source {
+    Network(ClusterLogReader),
+    Folder(PathBuf),
+}
+
+impl Source {
+    /// The first management node that answers, or else the file of the first one that has a folder here.
+    fn find(configured: Option<&Configured>) -> Result<Self, String> {
+        let Some(configured) = configured else {
+            return Err(
+                "data nodes do not know the log of the cluster: --mgm names a management node, which has it, or --folder the \
+                 cluster's folder"
+                    .to_owned(),
+            );
+        };
+        if configured.management.is_empty() {
+            return Err("the cluster has no management node, which would keep a log of all data nodes: each of them has its \
+                        own, vinga.log in its folder"
+                .to_owned());
+        }
+        let mut reasons = Vec::new();
+        for node in &configured.management {
+            let reader =
+                node.way().and_then(|way| ClusterLogReader::connect(way).map_err(|why| why.to_string()));
+            match reader {
+                Ok(reader) => return Ok(Source::Network(reader)),
+                Err(why) => reasons.push(format!("management node {} does not answer: {why}", node.node)),
+            }
+        }
+        let reasons = reasons.join("; ");
+        let with_folder = configured.management.iter().find_map(|node| node.folder.as_ref());
+        let folder = with_folder.ok_or_else(|| reasons.clone())?.path().to_owned();
+        complain!("vinga: {reasons}; the lines are from its folder, {}", folder.display());
+        Ok(Source::Folder(folder))
+    }
+
+    fn read(&mut self, request: &ClusterLogRequest) -> Result<ClusterLogConfirm, String> {
+        match self {
+            Source::Network(reader) => reader.read(request).map_err(|why| why.to_string()),
+            Source::Folder(folder) => read_cluster_log(folder, request)
+                .map_err(|why| format!("cannot read the log of the cluster in {}: {why}", folder.display())),
+        }
+    }
+
+    /// The newest lines from a position on, so many at most, the oldest first; and the position behind the log's last
+    /// one.
+    fn newest(
+        &mut self,
+        from: u64,
+        lines_max: u32,
+        filter: &ClusterLogFilter,
+    ) -> Result<(Vec<String>, u64), String> {
+        let (mut lines, mut until, mut end) = (Vec::new(), u64::MAX, None);
+        loop {
+            let left = lines_max - lines.len() as u32;
+            let page = self.read(&ClusterLogRequest::new(from, until, left, filter.clone()))?;
+            end = end.or(Some(page.end));
+            let is_empty = page.lines.is_empty();
+            lines.splice(0..0, page.lines);
+            match page.more_until {
+                Some(more) if !is_empty && (lines.len() as u32) < lines_max => until = more,
+                _ => return Ok((lines, end.expect("it was just set"))),
+            }
+        }
+    }
+}
+
+/// Prints lines of the log.
+///
+/// # Errors
+/// A text: there is none, or it can't be read.
+pub fn run(
+    arguments: &ClusterLogArguments,
+    configured: Option<&Configured>,
+    json: bool,
+) -> Result<(), String> {
+    let filter = ClusterLogFilter {
+        severity: arguments.severity,
+        nodes: arguments.nodes.iter().copied().map(NodeId).collect(),
+        category: arguments.category.clone(),
+    };
+    let mut source = Source::find(configured)?;
+    let (lines, mut end) = source.newest(0, arguments.lines, &filter)?;
+    if !arguments.follow {
+        if json {
+            say!("{}", lines.iter().map(|line| as_json(line)).collect::<Value>());
+        } else {
+            lines.iter().for_each(|line| say!("{line}"));
+        }
+        return Ok(());
+    }
+    let show = |lines: Vec<String>| {
+        for line in lines {
+            if json {
+                say!("{}", as_json(&line));
+            } else {
+                say!("{line}");
+            }
+        }
+    };
+    show(lines);
+    while console::is_read() {
+        std::thread::sleep(FOLLOW_PAUSE);
+        let (lines, behind) = source.newest(end, u32::MAX, &filter)?;
+        end = behind;
+        show(lines);
+    }
+    Ok(())
+}
+
+/// A line for programs; one that can't be taken apart is a text alone.
+fn as_json(line: &str) -> Value {
+    match ClusterLogLine::parse(line) {
+        Some(ClusterLogLine { time, severity, node, source, text }) => {
+            json!({ "time": time, "severity": severity.name(), "node": node, "source": source, "text": text })
+        }
+        None => json!({ "text": line }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_get_the_parts_of_a_line() {
+        let line =
+            "2026-03-01T12:00:00.123Z warning node 2, 2/Membership/0: data node 1 is given up: it is silent";
+        let expected = json!({
+            "time": "2026-03-01T12:00:00.123Z", "severity": "warning", "node": 2, "source": "2/Membership/0",
+            "text": "data node 1 is given up: it is silent",
+        });
+        assert_eq!(as_json(line), expected);
+        assert_eq!(as_json("odd"), json!({ "text": "odd" }));
+    }
+}

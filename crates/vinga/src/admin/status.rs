@@ -1,0 +1,298 @@
+//! `vinga admin status`: whether each data node and each management node of the cluster runs, and how far it is.
+//!
+//! Members of the cluster are shown as the data nodes have agreed on them. Others are known if the cluster is found by
+//! its folder or by a management node: each is asked, and one whose folder is on this machine says there what it does.
+
+use super::place::{Configured, ConfiguredData, ConfiguredManagement};
+use super::show::Node;
+use crate::node_log;
+use crate::table::Table;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+use vinga::blocking::Cluster;
+use vinga::{ErrorCode, InfoRows, InfoTable};
+use vinga_runtime::node_folder::NodeFolder;
+use vinga_runtime::{console, say};
+
+/// A node, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Status {
+    node: u64,
+    kind: &'static str,
+    state: State,
+    /// In seconds since 1970.
+    since: Option<u64>,
+    version: String,
+    address: String,
+    group: Option<u64>,
+    leads: bool,
+}
+
+/// How far a node is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum State {
+    /// A member that has all its rows; or a management node that answers.
+    Started,
+    /// A member that has not, by the name of its state in the view.
+    Member(String),
+    /// It is none yet. The phase of its start, if that is known.
+    Starting(Option<String>),
+    /// It was asked to stop.
+    Stopping,
+    /// A member that did not answer, for this reason.
+    Silent(String),
+    /// None, and it does not answer, for this reason.
+    NotConnected(String),
+}
+
+impl State {
+    fn name(&self) -> &str {
+        match self {
+            State::Started => "started",
+            State::Member(name) => name,
+            State::Starting(_) => "starting",
+            State::Stopping => "stopping",
+            State::Silent(_) => "not answering",
+            State::NotConnected(_) => "not connected",
+        }
+    }
+
+    fn phase(&self) -> Option<&str> {
+        match self {
+            State::Starting(phase) => phase.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn why(&self) -> Option<&str> {
+        match self {
+            State::Silent(why) | State::NotConnected(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// Shows all nodes, or the one with this id. `cluster`: why no data node answers, if none does.
+///
+/// # Errors
+/// A text: there is no such node, or nothing is known of the cluster as no data node answers.
+pub fn run(
+    cluster: Result<Cluster, String>,
+    configured: Option<&Configured>,
+    only: Option<u8>,
+    json: bool,
+) -> Result<(), String> {
+    // None answers if all of them have gone since.
+    let rows = cluster.and_then(|cluster| cluster.info(InfoTable::Nodes).map_err(|error| error.to_string()));
+    let (members, reason) = match (rows, configured) {
+        (Ok(rows), _) => (members(&rows), "no data node is connected with it".to_owned()),
+        (Err(why), Some(configured)) if !configured.data.is_empty() => (BTreeMap::new(), why),
+        (Err(why), _) => return Err(why),
+    };
+    let mut all = members;
+    for one in configured.map_or(&[][..], |configured| &configured.data) {
+        let id = u64::from(one.node);
+        let found = all.remove(&id);
+        all.insert(id, look_at_data(one, found, &reason));
+    }
+    for one in configured.map_or(&[][..], |configured| &configured.management) {
+        all.insert(u64::from(one.node), look_at_management(one));
+    }
+    let known: Vec<String> = all.keys().map(u64::to_string).collect();
+    all.retain(|id, _| only.is_none_or(|only| u64::from(only) == *id));
+    if let (Some(only), true) = (only, all.is_empty()) {
+        return Err(format!(
+            "the cluster has no node {only}, as far as is known here; it has {}",
+            known.join(", ")
+        ));
+    }
+    let all: Vec<Status> = all.into_values().collect();
+    if json {
+        say!("{}", as_json(&all));
+    } else {
+        console::print(format_args!("{}", as_text(&all)));
+    }
+    Ok(())
+}
+
+/// The members of the cluster's view, by their ids.
+fn members(rows: &InfoRows) -> BTreeMap<u64, Status> {
+    let silent = |id: u64| rows.unanswered.iter().find(|one| u64::from(one.node.0) == id);
+    let data = Node::all(rows).filter(|node| node.kind == "data");
+    data.map(|node| {
+        let state = match silent(node.id) {
+            Some(one) if one.error.code() == ErrorCode::NodeStopping => State::Stopping,
+            Some(one) => State::Silent(one.error.to_string()),
+            None if node.state == super::show::STARTED => State::Started,
+            None => State::Member(node.state),
+        };
+        let Node { id, since, version, address, group, leads, .. } = node;
+        (id, Status { node: id, kind: "data", state, since, version, address, group, leads })
+    })
+    .collect()
+}
+
+/// Completes what is known of a data node that may be a member. `reason`: why one that is none is not connected, if
+/// nothing else is known of it.
+fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) -> Status {
+    let running = one.folder.as_ref().filter(|folder| matches!(folder.running(), Ok(Some(_))));
+    let is_stopping = running.is_some_and(node_log::is_stopping);
+    if let Some(member) = member {
+        return if is_stopping { Status { state: State::Stopping, ..member } } else { member };
+    }
+    let (state, since) = match (running, &one.folder) {
+        (Some(_), _) if is_stopping => (State::Stopping, None),
+        (Some(folder), _) => start_of(folder),
+        (None, Some(folder)) => {
+            let how =
+                if folder.address().is_some() { "it was killed, or has crashed" } else { "it does not run" };
+            (State::NotConnected(how.to_owned()), None)
+        }
+        (None, None) => (ask(one, reason), None),
+    };
+    let listed = one.address.as_deref().and_then(|address| address.rsplit(',').next());
+    Status {
+        node: u64::from(one.node),
+        kind: "data",
+        state,
+        since,
+        version: String::new(),
+        address: listed.unwrap_or_default().to_owned(),
+        group: one.group.map(u64::from),
+        leads: false,
+    }
+}
+
+/// How far the start of a data node is that has a process, and since when.
+fn start_of(folder: &NodeFolder) -> (State, Option<u64>) {
+    if folder.address().is_some() {
+        return (State::NotConnected("its process runs, and is no member of the cluster".to_owned()), None);
+    }
+    let Some(progress) = folder.start_progress() else {
+        let awaited = node_log::awaited(folder);
+        let phase = if awaited.is_empty() { None } else { Some(awaited.join("; ")) };
+        return (State::Starting(phase), None);
+    };
+    let since = humantime::parse_rfc3339(&progress.since).ok();
+    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
+    (State::Starting(Some(progress.report.phase)), since)
+}
+
+/// Asks a data node elsewhere that is no member.
+fn ask(one: &ConfiguredData, reason: &str) -> State {
+    let Some(address) = &one.address else { return State::NotConnected(reason.to_owned()) };
+    match Cluster::connect(address) {
+        Ok(_) => State::NotConnected(
+            "it answers, and is no member of the cluster that the others are in".to_owned(),
+        ),
+        Err(error) if error.code() == ErrorCode::NodeStarting => {
+            State::Starting(Some("waiting for other data nodes".to_owned()))
+        }
+        Err(error) if error.code() == ErrorCode::NodeStopping => State::Stopping,
+        Err(error) => State::NotConnected(error.message()),
+    }
+}
+
+fn look_at_management(one: &ConfiguredManagement) -> Status {
+    let (state, start) = match one.ask() {
+        Ok(_) => (State::Started, one.folder.as_ref().and_then(NodeFolder::last_start)),
+        Err(why) => (State::NotConnected(why), None),
+    };
+    let since = start.as_ref().and_then(|start| humantime::parse_rfc3339(&start.since).ok());
+    Status {
+        node: u64::from(one.node),
+        kind: "management",
+        state,
+        since: since.and_then(|since| Some(since.duration_since(UNIX_EPOCH).ok()?.as_secs())),
+        version: start.map(|start| start.version).unwrap_or_default(),
+        address: one.address.clone(),
+        group: None,
+        leads: false,
+    }
+}
+
+fn as_text(all: &[Status]) -> String {
+    let mut table =
+        Table::new(["node", "kind", "state", "since", "version", "node group", "leads", "address"]);
+    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    for one in all {
+        let since = one.since.map(|since| {
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(since)).to_string()
+        });
+        table.row([
+            one.node.to_string(),
+            one.kind.to_owned(),
+            one.state.name().to_owned(),
+            or_dash(since.unwrap_or_default()),
+            or_dash(one.version.clone()),
+            or_dash(one.group.map(|group| group.to_string()).unwrap_or_default()),
+            or_dash(if one.leads { "yes".to_owned() } else { String::new() }),
+            or_dash(one.address.clone()),
+        ]);
+    }
+    let mut text = table.to_string();
+    for one in all {
+        if let Some(phase) = one.state.phase() {
+            text.push_str(&format!("{} node {} is starting: {phase}\n", one.kind, one.node));
+        }
+        if let Some(why) = one.state.why() {
+            text.push_str(&format!("{} node {} is {}: {why}\n", one.kind, one.node, one.state.name()));
+        }
+    }
+    text
+}
+
+fn as_json(all: &[Status]) -> Value {
+    let one = |one: &Status| {
+        let mut fields = json!({
+            "node": one.node,
+            "kind": one.kind,
+            "state": one.state.name(),
+            "phase": one.state.phase(),
+            "why": one.state.why(),
+            "since": one.since,
+            "version": one.version,
+            "address": one.address,
+        });
+        if one.kind == "data" {
+            fields["node_group"] = one.group.into();
+            fields["leads"] = one.leads.into();
+        }
+        fields
+    };
+    all.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(node: u64, kind: &'static str, state: State) -> Status {
+        let (version, address) = ("0.1.0".to_owned(), format!("h:{node}"));
+        let group = (kind == "data").then_some(0);
+        Status { node, kind, state, since: Some(1_795_352_338), version, address, group, leads: node == 1 }
+    }
+
+    #[test]
+    fn each_node_has_a_line_and_its_reason_below() {
+        let all = [
+            status(1, "data", State::Started),
+            status(2, "data", State::Starting(Some("log scanned".to_owned()))),
+            status(3, "management", State::NotConnected("refused".to_owned())),
+        ];
+        assert_eq!(
+            as_text(&all),
+            "node  kind        state          since                 version  node group  leads  address\n\
+             1     data        started        2026-11-22T12:58:58Z  0.1.0    0           yes    h:1\n\
+             2     data        starting       2026-11-22T12:58:58Z  0.1.0    0           -      h:2\n\
+             3     management  not connected  2026-11-22T12:58:58Z  0.1.0    -           -      h:3\n\
+             data node 2 is starting: log scanned\n\
+             management node 3 is not connected: refused\n"
+        );
+        let shown = as_json(&all);
+        assert_eq!((&shown[0]["leads"], &shown[0]["why"]), (&json!(true), &Value::Null));
+        assert_eq!((&shown[1]["state"], &shown[1]["phase"]), (&json!("starting"), &json!("log scanned")));
+        assert_eq!((&shown[2]["why"], &shown[2]["leads"]), (&json!("refused"), &Value::Null));
+    }
+}

@@ -1,0 +1,83 @@
+//! What a data node says of itself in the log of its folder, and nowhere else: what its start waits for, and that it
+//! stops.
+
+use vinga_runtime::node_folder::NodeFolder;
+
+/// Lines of a data node's log among which those are that say what it does.
+const LINES_MAX: usize = 200;
+
+/// Characters of a log line's time up to the seconds.
+const SECOND_CHARACTERS: usize = "2026-03-01T12:00:00".len();
+
+/// What a data node that forms a cluster with others has logged last of what is missing: it logs all of it every few
+/// seconds.
+pub fn awaited(folder: &NodeFolder) -> Vec<String> {
+    awaited_in(&folder.log_tail(0, LINES_MAX))
+}
+
+/// Whether a data node that runs has been asked to stop.
+pub fn is_stopping(folder: &NodeFolder) -> bool {
+    this_start(&folder.log_tail(0, LINES_MAX)).contains(" info node: the node stops")
+}
+
+/// The lines since the node was started, if that is among them.
+fn this_start(log: &str) -> &str {
+    log.rfind(" info node: Vinga ").map_or(log, |at| &log[at..])
+}
+
+/// `log` is the end of the log.
+fn awaited_in(log: &str) -> Vec<String> {
+    let is_about_others = |text: &&str| {
+        ["waiting for ", "data node ", "all links "].iter().any(|begin| text.starts_with(begin))
+    };
+    let lines = this_start(log).lines().filter_map(|line| {
+        let (time, text) = line.split_once(" info formation: ")?;
+        Some((time.get(..SECOND_CHARACTERS)?, text))
+    });
+    let mut all: Vec<(&str, &str)> = lines.collect();
+    let Some(&(last, _)) = all.last() else { return Vec::new() };
+    all.retain(|(second, text)| *second == last && is_about_others(text));
+    all.iter().map(|(_, text)| (*text).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(second: u8, text: &str) -> String {
+        format!("2026-03-01T12:00:0{second}.123Z info {text}\n")
+    }
+
+    #[test]
+    fn a_node_that_waits_for_others_says_for_whom() {
+        let missing = |second| {
+            let of = |node| {
+                format!("formation: waiting for data node {node} (10.0.0.{node}:2202): it has not come yet")
+            };
+            line(second, &of(2)) + &line(second, &of(3))
+        };
+        let log = line(0, "node: Vinga 1") + &missing(1) + &line(3, "formation: data node 2 is here");
+        assert_eq!(awaited_in(&(log.clone() + &missing(6))).len(), 2);
+        let log = log + &line(6, "formation: waiting for data node 3 (10.0.0.3:2202): it has not come yet");
+        let awaited_now = awaited_in(&log);
+        assert_eq!(awaited_now, ["waiting for data node 3 (10.0.0.3:2202): it has not come yet"]);
+        let refused = "2026-03-01T12:00:06.200Z warning formation: 10.0.0.9:1 is refused: 1\n";
+        assert_eq!(awaited_in(&(log.clone() + refused)), awaited_now);
+        assert_eq!(
+            awaited_in(&(log + &line(7, "node: Vinga 1"))),
+            Vec::<String>::new(),
+            "it has started again"
+        );
+    }
+
+    #[test]
+    fn only_this_start_says_that_the_node_stops() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let write = |log: &str| std::fs::write(folder.log(), log).expect("it is ours");
+        write(&(line(0, "node: Vinga 1") + &line(1, "node: the node stops")));
+        assert!(is_stopping(&folder));
+        write(&(line(0, "node: the node stops") + &line(1, "node: Vinga 1")));
+        assert!(!is_stopping(&folder));
+    }
+}
