@@ -21,6 +21,7 @@ pub mod history;
 pub mod key_value;
 pub mod picking;
 pub mod range_scanning;
+pub mod recording;
 pub mod scan_ahead;
 pub mod scanning;
 pub mod schema_churn;
