@@ -73,6 +73,7 @@ clusters() {
     seed=$(date +%s)
     echo "data nodes are killed: VINGA_SEED=$seed"
     VINGA_SEED=$seed VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test cluster_kills -- --nocapture || return 1
+    VINGA_SEED=$seed VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test histories -- --nocapture || return 1
 }
 
 check_simulator || exit 1
