@@ -75,6 +75,7 @@ clusters() {
     VINGA_SEED=$seed VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test cluster_kills -- --nocapture || return 1
     echo "networks fail: VINGA_SEED=$seed"
     VINGA_SEED=$seed VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test networks -- --nocapture || return 1
+    VINGA_SEED=$seed VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test histories -- --nocapture || return 1
 }
 
 check_simulator || exit 1

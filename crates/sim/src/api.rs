@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use vinga_base::NodeId;
 use vinga_client_core::Tick;
 use vinga_wire::ErrorCode;
-use vinga_workloads::step::{Answer, Fate, Step, TableChange, TableRef};
+use vinga_workloads::step::{Answer, Fate, Step, TableRef};
 use vinga_workloads::workload::Session;
 
 /// One of the connections to one of the data nodes.
@@ -123,21 +123,6 @@ fn is_passing(code: ErrorCode) -> bool {
             | ErrorCode::UnknownOutcome
             | ErrorCode::Overloaded
     )
-}
-
-/// Whether a step begins something, so that a session may as well end before it.
-fn begins_something(step: &Step) -> bool {
-    match step {
-        Step::Execute(batch) => batch.begin,
-        Step::Read(read) => read.own_before.is_none(),
-        Step::ScanOpen(scan) => scan.own_before.is_none(),
-        Step::Change(_, change) => *change != TableChange::LiftFence,
-        Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock | Step::Backup => true,
-        Step::Seek { .. } => true,
-        Step::Sought(_) | Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => {
-            false
-        }
-    }
 }
 
 /// How long a slow reader waits between two pieces.
@@ -359,7 +344,7 @@ impl World {
             let slot = &mut self.apis[api].sessions[session];
             match step {
                 // When the end has come nothing is begun any more.
-                step if is_ending && session > 0 && begins_something(&step) && !is_copying => {
+                step if is_ending && session > 0 && step.begins_something() && !is_copying => {
                     slot.state = SlotState::Ended;
                 }
                 Step::Wait(span) => slot.state = SlotState::Pausing(now + span),

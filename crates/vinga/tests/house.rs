@@ -87,7 +87,7 @@ const RINGS: [&[&str]; 17] = [
     &["client/derive"],
     &["client/vinga", "client/testnode"],
     &["edge/runtime", "sim"],
-    &["client/capi", "sql/engine"],
+    &["client/capi", "client/runner", "sql/engine"],
     &["client/libvinga"],
     &["edge/datanode", "edge/sqlnode", "mgm/node"],
     &["sql/tests", "bench"],

@@ -345,6 +345,11 @@ impl Transactions {
         self.pool.get(handle).map(|transaction| transaction.id).filter(|&id| id != TransactionId::NONE)
     }
 
+    /// How often it was begun again; 0 if it was forgotten.
+    pub fn repeats(&self, handle: Handle) -> u32 {
+        self.pool.get(handle).map_or(0, |transaction| transaction.repeats)
+    }
+
     /// Why the cluster has rolled it back, or its connection is lost, although its owner has not asked for that.
     pub fn cause(&self, handle: Handle) -> Option<ErrorCode> {
         self.pool.get(handle)?.cause

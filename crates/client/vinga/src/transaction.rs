@@ -1,5 +1,6 @@
 //! Transactions.
 
+mod in_place;
 mod results;
 
 pub use results::{Committed, Reading};
@@ -703,10 +704,8 @@ impl Transaction {
     /// # Errors
     /// Why the transaction was rolled back; or, of class `Unknown`, that it can't be said whether it was.
     pub async fn commit(mut self) -> Result<Committed> {
-        match self.send(BatchEnd::Commit).await? {
-            Standing::Committed(epoch) => Ok(Committed { epoch, batch: self.batch.take() }),
-            Standing::Open | Standing::RolledBack => Err(Error::new(ErrorCode::InternalError)),
-        }
+        let epoch = self.commit_in_place().await?;
+        Ok(Committed { epoch, batch: self.batch.take() })
     }
 
     /// As [`Transaction::commit`]; but when `stop` is ready the commit is given up: if nothing is decided yet, perhaps
@@ -734,7 +733,7 @@ impl Transaction {
     /// # Errors
     /// If it was over already in another way.
     pub async fn roll_back(mut self) -> Result<()> {
-        self.send(BatchEnd::RollBack).await.map(|_| ())
+        self.roll_back_in_place().await
     }
 }
 

@@ -54,7 +54,7 @@ impl Workload for Bank {
         Box::new(Loader { ids, left: self.settings.accounts, attempts: ATTEMPTS_MAX })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         self.table = Some(ids.table(0));
         let (settings, transactions) = (self.settings, self.settings.transactions);
         Box::new(BankSession { settings, ids, transactions, state: State::Idle })

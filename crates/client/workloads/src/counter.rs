@@ -48,7 +48,7 @@ impl Workload for Counter {
         Box::new(Loader { ids, left: self.settings.counters })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         self.table = Some(ids.table(0));
         let (settings, transactions) = (self.settings, self.settings.transactions);
         Box::new(CounterSession { settings, ids, transactions, state: State::Idle })

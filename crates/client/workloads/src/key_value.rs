@@ -77,7 +77,7 @@ impl Workload for KeyValue {
         Box::new(Loader { ids, unique: self.settings.unique, left: (0..self.settings.keys / 2).collect() })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let state = State::Idle;
         Box::new(KeyValueSession {
             settings: self.settings,

@@ -2,7 +2,7 @@
 //!
 //! A [`workload::Workload`] brings tables and makes *sessions*; a session is asked for its next [`step::Step`] and is
 //! given the answer to the last one. Who carries the steps out is the *runner's* business: the simulator does it with
-//! clients in a virtual network, a benchmark with connections to a real cluster. The runner writes down in a
+//! clients in a virtual network, `crates/client/runner` with connections to a real cluster. The runner writes down in a
 //! [`history::History`] what was asked and answered, and when; [`check`] decides whether any cluster that keeps its
 //! promises could have answered so.
 //!
@@ -22,6 +22,7 @@ pub mod key_value;
 pub mod list_append;
 pub mod picking;
 pub mod range_scanning;
+pub mod recording;
 pub mod scan_ahead;
 pub mod scanning;
 pub mod schema_churn;

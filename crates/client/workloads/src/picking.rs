@@ -60,7 +60,7 @@ impl Workload for Picking {
         Box::new(Loader { ids, left: self.settings.keys })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         Box::new(Picker {
             settings: self.settings,
             ids,

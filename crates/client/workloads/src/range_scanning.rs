@@ -68,7 +68,7 @@ impl Workload for RangeScanning {
         Box::new(Loader { ids, next: 0, keys: self.settings.keys })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let (settings, steps) = (self.settings, self.settings.steps);
         Box::new(RangeSession { settings, ids, steps, number: 0, state: State::Idle, is_paused: true })
     }

@@ -48,7 +48,7 @@ impl Workload for ScanAhead {
         Box::new(NoLoader)
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let (settings, transactions) = (self.settings, self.settings.transactions);
         Box::new(ScanAheadSession { settings, ids, transactions, keys: 0, number: 0, state: State::Idle })
     }

@@ -47,7 +47,7 @@ impl Workload for Scanning {
         Box::new(Loader { ids, next: 0, keys: self.settings.keys })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let (settings, steps) = (self.settings, self.settings.steps);
         Box::new(ScanningSession { settings, ids, steps, is_scanning: false, is_paused: true })
     }

@@ -65,7 +65,7 @@ impl Workload for SchemaChurn {
         Box::new(NoLoader)
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let settings = self.settings;
         if self.churners == CHURNERS {
             return Box::new(Worker {

@@ -52,6 +52,23 @@ pub enum Step {
     End,
 }
 
+impl Step {
+    /// Whether it begins something, so that a session may as well end before it.
+    pub fn begins_something(&self) -> bool {
+        match self {
+            Step::Execute(batch) => batch.begin,
+            Step::Read(read) => read.own_before.is_none(),
+            Step::ScanOpen(scan) => scan.own_before.is_none(),
+            Step::Change(_, change) => *change != TableChange::LiftFence,
+            Step::Create(_) | Step::Drop(_) | Step::Describe(_) | Step::Lock | Step::Backup => true,
+            Step::Seek { .. } => true,
+            Step::Sought(_) | Step::Unlock | Step::ScanNext | Step::ScanClose | Step::Wait(_) | Step::End => {
+                false
+            }
+        }
+    }
+}
+
 /// What becomes of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableChange {
@@ -122,6 +139,19 @@ pub struct Operation {
     pub wait: LockWait,
     /// Reads: only some columns are asked for.
     pub selects: bool,
+}
+
+impl Operation {
+    /// Whether it is a read that gives the committed version of a row that others have locked.
+    pub fn gives_committed(&self) -> bool {
+        self.wait == LockWait::ElseCommitted && self.kind.is_read()
+    }
+
+    /// What is left of it is the lock of its row.
+    pub fn become_lock(&mut self) {
+        self.kind = OperationKind::ReadExclusive;
+        (self.body, self.condition) = (Body::None, None);
+    }
 }
 
 /// What an operation carries.

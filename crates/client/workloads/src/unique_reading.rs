@@ -74,7 +74,7 @@ impl Workload for UniqueReading {
         Box::new(Loader { ids, left: self.settings.kept, loaded: Rc::clone(&self.loaded) })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         let settings = self.settings;
         Box::new(Finder { settings, ids, left: settings.steps, number: 0, state: State::Pausing })
     }

@@ -17,8 +17,8 @@ pub trait Workload {
     /// Makes the session that fills the tables; all other sessions begin when it has ended.
     fn loader(&self, ids: Ids) -> Box<dyn Session>;
 
-    /// Makes one more session.
-    fn session(&mut self, ids: Ids) -> Box<dyn Session>;
+    /// Makes one more session, which may run on a thread of its own.
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send>;
 
     /// Checks the rows that are left in its tables, and what the history says of them.
     ///
@@ -66,11 +66,14 @@ impl Ids {
 pub struct Contents {
     /// Which version each table has.
     pub versions: BTreeMap<TableRef, u64>,
-    /// The rows with the epochs in their headers.
+    /// The rows with the epochs in their headers, or [`Contents::UNKNOWN_EPOCH`].
     pub rows: BTreeMap<(TableRef, u64), (Value, u64)>,
 }
 
 impl Contents {
+    /// For rows whose epochs the runner does not know: it is not older than any.
+    pub const UNKNOWN_EPOCH: u64 = u64::MAX;
+
     /// The rows of one table.
     pub fn of(&self, table: TableRef) -> impl Iterator<Item = (u64, Value)> {
         self.rows.range((table, 0)..=(table, u64::MAX)).map(|(&(_, key), &(value, _))| (key, value))

@@ -5,6 +5,7 @@ use crate::api::caller::{Call, Caller, Surroundings};
 use vinga_client_core::{ReadBatch, ShapeId, Token, Urgency};
 use vinga_wire::ErrorCode;
 use vinga_workloads::history::{Event, Find, KeyRead, RowName};
+use vinga_workloads::recording::look_at_row;
 use vinga_workloads::shape::Value;
 use vinga_workloads::step::{Answer, Read, TableRef};
 
@@ -119,18 +120,10 @@ impl Caller {
         let mut rows = Vec::new();
         for (&key, row) in read.keys.iter().zip(found) {
             let shape = cx.shape(read.table);
-            let seen = match row.map(|bytes| shape.read(read.selects, bytes)) {
-                None => None,
-                Some(Ok((of, value))) if of == key => Some(value),
-                Some(Ok((of, _))) => {
-                    cx.violations.push(format!("a read of row {key} gave row {of}"));
-                    None
-                }
-                Some(Err(what)) => {
-                    cx.violations.push(what);
-                    None
-                }
-            };
+            let seen = look_at_row(shape, read.selects, key, row).unwrap_or_else(|what| {
+                cx.violations.push(what);
+                None
+            });
             rows.push(seen);
             let row = RowName { table: read.table, version: call.birth, key };
             let record = KeyRead { row, sent: call.sent, answered: cx.now, condition: read.condition, seen };

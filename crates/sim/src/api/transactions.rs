@@ -4,18 +4,19 @@ use crate::api::caller::{Caller, Surroundings};
 use vinga_base::OperationNumber;
 use vinga_client_core::{BatchEnd, Error, OperationBatch as ClientBatch, OperationSpec, Standing, Token};
 use vinga_wire::ErrorCode;
-use vinga_wire::operation::{LockWait, OperationKind};
-use vinga_workloads::history::{Event, OperationRecord, OperationResult, Transaction};
-use vinga_workloads::shape::{Shape, Value};
-use vinga_workloads::step::{Answer, BatchAnswer, Body, End, Fate, Operation, OperationBatch};
+use vinga_wire::operation::OperationKind;
+use vinga_workloads::history::{Event, OperationResult, Transaction};
+pub(super) use vinga_workloads::recording::rolled_back;
+use vinga_workloads::recording::{BatchOutcome, Numbers, Outcome, look_at_row};
+use vinga_workloads::shape::Shape;
+use vinga_workloads::step::{Answer, Body, End, Fate, OperationBatch};
 
 /// A transaction that has begun.
 pub struct OpenTransaction {
     token: Token,
     /// Its place in the history.
     index: usize,
-    /// The client numbers operations itself: the session's numbers and the client's, ascending.
-    numbers: Vec<(u32, OperationNumber)>,
+    numbers: Numbers,
     /// The client's next number.
     next: OperationNumber,
     /// The client's batch, while none is under way.
@@ -37,7 +38,6 @@ struct UnderWay {
 
 /// An operation of it.
 struct Sent {
-    number: u32,
     /// The client's number.
     own: OperationNumber,
     /// Its place in the events of the transaction.
@@ -61,18 +61,7 @@ impl OpenTransaction {
 
     /// The client's number of the first operation whose session's number is not below this one.
     pub fn number_from(&self, number: u32) -> OperationNumber {
-        let at = self.numbers.partition_point(|&(of, _)| of < number);
-        self.numbers.get(at).map_or(self.next, |&(_, own)| own)
-    }
-
-    fn own(&self, number: u32) -> Option<OperationNumber> {
-        let at = self.numbers.binary_search_by_key(&number, |&(of, _)| of).ok()?;
-        Some(self.numbers[at].1)
-    }
-
-    /// The session's number of an operation.
-    fn number_of(&self, own: OperationNumber) -> u32 {
-        self.numbers.iter().find(|&&(_, of)| of == own).map_or(0, |&(number, _)| number)
+        self.numbers.from(number, self.next)
     }
 }
 
@@ -126,7 +115,7 @@ impl Caller {
             let table = &self.tables[&operation.table];
             let shape = cx.shape(operation.table);
             let pushed = match operation.body {
-                Body::Unlock(read) => push_unlock(&mut client_batch, transaction.own(read)),
+                Body::Unlock(read) => push_unlock(&mut client_batch, transaction.numbers.own(read)),
                 Body::None | Body::Row(_) | Body::Change(_) => {
                     let is_row = matches!(operation.body, Body::Row(_));
                     let key = if is_row { Vec::new() } else { shape.key(operation.key) };
@@ -152,17 +141,10 @@ impl Caller {
                     continue;
                 }
             };
-            transaction.numbers.push((operation.number, own));
+            transaction.numbers.push(operation.number, own);
             let record = &mut cx.history.transactions[transaction.index];
-            let (place, version) = (record.events.len(), table.version().0);
-            sent.push(Sent { number: operation.number, own, place, version });
-            record.events.push(Event::Operation(OperationRecord {
-                operation: operation.clone(),
-                version: cx.changes.rows_of(table.birth().0),
-                sent: cx.now,
-                answered: None,
-                result: OperationResult::Unknown,
-            }));
+            let place = record.send(operation, cx.changes.rows_of(table.birth().0), cx.now);
+            sent.push(Sent { own, place, version: table.version().0 });
         }
         transaction.next = client_batch.next_number();
         let end = match batch.end {
@@ -180,14 +162,7 @@ impl Caller {
     fn begin_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize) -> Result<(), Error> {
         let token = self.client.begin()?;
         let index = cx.history.transactions.len();
-        cx.history.transactions.push(Transaction {
-            id: 0,
-            session: u32::from(self.node.0) << 16 | session as u32,
-            events: Vec::new(),
-            commit_sent: None,
-            ended: None,
-            fate: Fate::Open,
-        });
+        cx.history.transactions.push(Transaction::begin(u32::from(self.node.0) << 16 | session as u32));
         let is_durable = cx.acknowledged.is_some() && self.random.u8(..4) == 0;
         if is_durable {
             self.client.set_durable(token, true);
@@ -196,7 +171,7 @@ impl Caller {
         self.sessions[session].transaction = Some(OpenTransaction {
             token,
             index,
-            numbers: Vec::new(),
+            numbers: Numbers::default(),
             next: batch.next_number(),
             batch: Some(batch),
             under_way: None,
@@ -211,25 +186,13 @@ impl Caller {
         for transaction in self.sessions.iter().filter_map(|session| session.transaction.as_ref()) {
             let Some(id) = self.client.transaction_id(transaction.token) else { continue };
             let record = &mut cx.history.transactions[transaction.index];
-            let before = std::mem::replace(&mut record.id, id.0);
-            if before == 0 || before == id.0 {
+            if record.id == 0 {
+                record.id = id.0;
+            }
+            if record.id == id.0 {
                 continue;
             }
-            let fate = Fate::RolledBack { error: Some(ErrorCode::ConnectionLost), operation: 0 };
-            let mut given_up = Transaction { id: before, ended: Some(cx.now), fate, ..record.clone() };
-            for (event, before) in record.events.iter_mut().zip(&mut given_up.events) {
-                if let (Event::Operation(record), Event::Operation(before)) = (event, before) {
-                    record.sent = cx.now;
-                    // Nobody writes a value twice; what is left of a change is its lock.
-                    if before.operation.kind.is_change() {
-                        before.operation.kind = OperationKind::ReadExclusive;
-                        (before.operation.body, before.operation.condition) = (Body::None, None);
-                    }
-                }
-            }
-            if let Some(at) = &mut record.commit_sent {
-                *at = cx.now;
-            }
+            let given_up = record.begin_again(id.0, Some(cx.now));
             cx.mark("client begins a transaction again");
             cx.history.transactions.push(given_up);
         }
@@ -258,17 +221,14 @@ impl Caller {
     pub(super) fn abandon_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize) {
         let Some(transaction) = &self.sessions[session].transaction else { return };
         self.client.cancel(transaction.token);
-        let fate = match cx.history.transactions[transaction.index].commit_sent {
-            Some(_) => Fate::Unknown,
-            None => Fate::RolledBack { error: Some(ErrorCode::TransactionAborted), operation: 0 },
-        };
+        let fate = cx.history.transactions[transaction.index].fate_if_abandoned();
         self.end_transaction(cx, session, fate);
     }
 
     pub(super) fn end_transaction(&mut self, cx: &mut Surroundings<'_>, session: usize, fate: Fate) {
         let transaction = self.sessions[session].transaction.take().expect("the caller has it");
         let record = &mut cx.history.transactions[transaction.index];
-        (record.fate, record.ended) = (fate, Some(cx.now));
+        record.end(fate, cx.now);
         if let (Fate::Committed(epoch), true, Some(acknowledged)) = (
             fate,
             transaction.is_durable && has_changed(record) || changes_durable_table(cx.shapes, record),
@@ -290,66 +250,28 @@ impl Caller {
             // It may have been rolled back before that was asked for.
             fate = Fate::RolledBack { error: self.client.rollback_cause(token), operation: 0 };
         }
-        check_fate(cx, transaction, &under_way, fate);
-        let (mut rows, mut errors) = (Vec::new(), under_way.refused);
+        let id = cx.history.transactions[transaction.index].id;
+        cx.violations.extend(fate.check(id, under_way.end, under_way.is_given_up).err());
+        let mut outcomes = Vec::new();
         for sent in &under_way.sent {
-            let answer = answer_to(cx, transaction, sent, &batch);
-            let record = &mut cx.history.transactions[transaction.index];
-            let Event::Operation(record) = &mut record.events[sent.place] else {
-                unreachable!("it was written there")
-            };
-            let is_blamed = matches!(fate, Fate::RolledBack { operation, .. } if operation == sent.number);
-            let answer = match (fate, answer) {
-                (Fate::RolledBack { error: Some(code), .. }, _) if is_blamed => {
-                    OpAnswer::Failed(code, failed_index.is_some())
-                }
-                // It says why the transaction was rolled back, not what has become of this operation; and whether
-                // others had the row locked comes with the answer to the whole batch.
-                (Fate::RolledBack { .. } | Fate::Unknown, OpAnswer::Done | OpAnswer::Failed(..)) => continue,
-                (Fate::RolledBack { .. } | Fate::Unknown, _) if gives_committed(&record.operation) => {
-                    continue;
-                }
-                (_, answer) => answer,
-            };
+            let outcome = outcome_of(cx, transaction, sent, &batch);
+            let record = cx.history.transactions[transaction.index].operation(sent.place);
             let has_ended_well = !matches!(fate, Fate::RolledBack { .. } | Fate::Unknown);
-            if has_ended_well && !matches!(answer, OpAnswer::Failed(..)) {
+            if has_ended_well && !matches!(outcome, Outcome::Failed(..)) {
                 let done = cx.changes.check(record.operation.table, sent.version, record.sent);
                 cx.violations.extend(done.err());
             }
-            match answer {
-                OpAnswer::Done => record.result = OperationResult::Done,
-                OpAnswer::Row(row) => {
-                    record.result = OperationResult::Row(row);
-                    rows.push((sent.number, row));
-                }
-                OpAnswer::NotLocked(row) => {
-                    record.result = OperationResult::NotLocked(row);
-                    rows.push((sent.number, row));
-                    errors.push((sent.number, ErrorCode::RowLocked));
-                }
-                // Its row was lost on the way, or the answer to the whole batch: what it has done is not known.
-                OpAnswer::Failed(code @ (ErrorCode::ConnectionLost | ErrorCode::UnknownOutcome), _)
-                    if !is_blamed =>
-                {
-                    errors.push((sent.number, code));
-                    continue;
-                }
-                OpAnswer::Failed(code, is_in_index) => {
-                    record.result = match is_in_index {
-                        true => OperationResult::FailedInIndex(code),
-                        false => OperationResult::Failed(code),
-                    };
-                    errors.push((sent.number, code));
-                }
-            }
-            record.answered = Some(cx.now);
+            outcomes.push((sent.place, outcome));
         }
+        let refused = under_way.refused;
+        let outcome = BatchOutcome { fate, failed_in_index: failed_index.is_some(), refused, outcomes };
+        let answer = cx.history.transactions[transaction.index].record(outcome, cx.now);
         transaction.batch = Some(batch);
         if fate != Fate::Open {
             self.client.cancel(token);
             self.end_transaction(cx, session, fate);
         }
-        self.answers.push_back((session, Answer::Executed(BatchAnswer { fate, rows, errors })));
+        self.answers.push_back((session, Answer::Executed(answer)));
     }
 }
 
@@ -379,54 +301,33 @@ fn changes_durable_table(shapes: &[Shape], record: &Transaction) -> bool {
 }
 
 /// What has become of an operation.
-enum OpAnswer {
-    /// A change that is done.
-    Done,
-    Row(Option<Value>),
-    /// Others have the row locked; it was read as it is committed.
-    NotLocked(Option<Value>),
-    /// It failed; and whether a unique index is to blame.
-    Failed(ErrorCode, bool),
-}
-
-fn answer_to(
+fn outcome_of(
     cx: &mut Surroundings<'_>,
     transaction: &OpenTransaction,
     sent: &Sent,
     batch: &ClientBatch,
-) -> OpAnswer {
-    let record = &cx.history.transactions[transaction.index];
-    let Event::Operation(record) = &record.events[sent.place] else { unreachable!("it was written there") };
-    let operation = record.operation.clone();
-    let is_read = operation.kind.is_read();
-    match batch.result(sent.own) {
-        Ok(row) if is_read => OpAnswer::Row(look_at_row(cx, &operation, row)),
-        Ok(_) => OpAnswer::Done,
-        Err(ErrorCode::RowLocked) if gives_committed(&operation) => match batch.committed(sent.own) {
-            Ok(row) => OpAnswer::NotLocked(look_at_row(cx, &operation, row)),
-            Err(_) => OpAnswer::Failed(ErrorCode::ConnectionLost, false),
+) -> Outcome {
+    let operation = &cx.history.transactions[transaction.index].operation(sent.place).operation;
+    let shape = cx.shape(operation.table);
+    let mut wrong = None;
+    let mut look = |row| {
+        let seen = look_at_row(shape, operation.selects, operation.key, row);
+        seen.unwrap_or_else(|what| {
+            wrong = Some(what);
+            None
+        })
+    };
+    let outcome = match batch.result(sent.own) {
+        Ok(row) if operation.kind.is_read() => Outcome::Row(look(row)),
+        Ok(_) => Outcome::Done,
+        Err(ErrorCode::RowLocked) if operation.gives_committed() => match batch.committed(sent.own) {
+            Ok(row) => Outcome::NotLocked(look(row)),
+            Err(_) => Outcome::Failed(ErrorCode::ConnectionLost, false),
         },
-        Err(code) => OpAnswer::Failed(code, batch.failed_index(sent.own).is_some()),
-    }
-}
-
-/// Whether it is a read that gives the committed version of a row that others have locked.
-fn gives_committed(operation: &Operation) -> bool {
-    operation.wait == LockWait::ElseCommitted && operation.kind.is_read()
-}
-
-fn look_at_row(cx: &mut Surroundings<'_>, operation: &Operation, row: Option<&[u8]>) -> Option<Value> {
-    match cx.shape(operation.table).read(operation.selects, row?) {
-        Ok((key, value)) if key == operation.key => Some(value),
-        Ok((key, _)) => {
-            cx.violations.push(format!("a read of row {} gave row {key}", operation.key));
-            None
-        }
-        Err(what) => {
-            cx.violations.push(what);
-            None
-        }
-    }
+        Err(code) => Outcome::Failed(code, batch.failed_index(sent.own).is_some()),
+    };
+    cx.violations.extend(wrong);
+    outcome
 }
 
 /// How the transaction stands, and the unique index that is to blame if it was rolled back because of one.
@@ -435,28 +336,10 @@ fn fate_of(transaction: &OpenTransaction, batch: &ClientBatch) -> (Fate, Option<
         Ok(Standing::Open) => (Fate::Open, None),
         Ok(Standing::Committed(epoch)) => (Fate::Committed(epoch), None),
         Ok(Standing::RolledBack) => (Fate::RolledBack { error: None, operation: 0 }, None),
-        Err(error) if error.code() == ErrorCode::UnknownOutcome => (Fate::Unknown, None),
         Err(error) => {
-            let operation = error.operation().map_or(0, |own| transaction.number_of(own));
-            (Fate::RolledBack { error: Some(error.code()), operation }, error.index())
+            let operation = error.operation().map_or(0, |own| transaction.numbers.of(own));
+            (Fate::failed(error.code(), operation), error.index())
         }
-    }
-}
-
-/// Whether a batch may end like that.
-fn check_fate(cx: &mut Surroundings<'_>, transaction: &OpenTransaction, under_way: &UnderWay, fate: Fate) {
-    let is_expected = match fate {
-        Fate::Open => under_way.end == End::Stay,
-        Fate::Committed(_) | Fate::Unknown => under_way.end == End::Commit,
-        Fate::RolledBack { error: None, .. } => under_way.end == End::Rollback || under_way.is_given_up,
-        Fate::RolledBack { error: Some(_), .. } => true,
-    };
-    let id = cx.history.transactions[transaction.index].id;
-    if !is_expected {
-        cx.violations.push(format!("batch of {id:#x} that was to {:?} ended {fate:?}", under_way.end));
-    }
-    if matches!(fate, Fate::RolledBack { error: Some(ErrorCode::InternalError), .. }) {
-        cx.violations.push(format!("transaction {id:#x} met an internal error"));
     }
 }
 
@@ -469,10 +352,4 @@ fn push_unlock(
     let number = batch.next_number();
     batch.push_unlocks();
     Ok(number)
-}
-
-/// The answer to a batch of a transaction that is over.
-pub(super) fn rolled_back(error: Option<ErrorCode>, operation: u32) -> Answer {
-    let fate = Fate::RolledBack { error, operation };
-    Answer::Executed(BatchAnswer { fate, rows: Vec::new(), errors: Vec::new() })
 }

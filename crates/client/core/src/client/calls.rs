@@ -59,6 +59,13 @@ impl Client {
         self.transactions.id(transaction.handle)
     }
 
+    /// How often the first batch of a transaction was begun again, as another transaction each time. 0 if it has ended
+    /// and was forgotten.
+    pub fn times_begun_again(&self, transaction: Token) -> u32 {
+        debug_assert_eq!(transaction.kind, TokenKind::Transaction);
+        self.transactions.repeats(transaction.handle)
+    }
+
     /// Why a transaction was rolled back that nobody has asked to roll back: the cluster did it, or the connection was
     /// lost. `None` while it is open, and if it has ended as was asked.
     pub fn rollback_cause(&self, transaction: Token) -> Option<ErrorCode> {
