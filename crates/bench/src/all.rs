@@ -12,7 +12,7 @@
 //! 10. *durable*: nodes with a disk: rates, commits beside InnoDB's, restarts, checkpoints;
 //! 11. *hostile*: a well-behaved client beside others that are hostile;
 //! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their
-//!    starts;
+//!     starts;
 //! 13. *failover*: two data nodes, one of which is killed or stands still.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
