@@ -55,7 +55,7 @@ impl Workload for ListAppend {
         Box::new(Loader { ids, left: self.settings.lists, attempts: ATTEMPTS_MAX })
     }
 
-    fn session(&mut self, ids: Ids) -> Box<dyn Session> {
+    fn session(&mut self, ids: Ids) -> Box<dyn Session + Send> {
         Box::new(Appender {
             settings: self.settings,
             ids,
