@@ -223,7 +223,7 @@ mod tests {
             let addresses =
                 ManagementAddresses { key: Some(file.clone()), addresses: vec![address.to_string()] };
             let request = ConfigurationRequest::new(ConfigurationReader::DataNode(NodeId(9)));
-            send_request(&addresses, &request).err().expect("it is refused")
+            send_request(&addresses, &request).expect_err("it is refused")
         };
         let (listener, address) = listener();
         let fake = thread::spawn(move || {
