@@ -53,7 +53,7 @@ fn start_with(change: impl FnOnce(&mut ManagementSettings)) -> ManagementNode {
         cluster: "test".to_string(),
         key: None,
         data_nodes: data_nodes(),
-        folder,
+        folder: None,
         handout: Handout {
             stamp: ConfigurationStamp { generation: 5, digest: 7 },
             text: TEXT.to_string(),
