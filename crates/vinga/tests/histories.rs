@@ -164,11 +164,11 @@ fn a_falsified_history_is_refused() {
     let seen = written_first(&finished.history.transactions, table, key);
     let what = refused(&mut finished, |finished| {
         let row = finished.history.transactions.iter().flat_map(|transaction| &transaction.events);
-        let row = row.filter_map(|event| match event {
+        let mut row = row.filter_map(|event| match event {
             Event::Operation(record) if record.operation.table == table => Some(record.row()),
             _ => None,
         });
-        let row = RowName { key, ..row.last().expect("there are some") };
+        let row = RowName { key, ..row.next_back().expect("there are some") };
         let (sent, answered) = (finished.end, finished.end);
         finished.history.reads.push(KeyRead { row, sent, answered, condition: None, seen: Some(seen) });
     });
