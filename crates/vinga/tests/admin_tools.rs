@@ -81,11 +81,16 @@ fn each_node_has_its_state() {
     // The other commands find the cluster by its management node, too.
     assert_eq!(all(&json(&["--mgm", &mgm], &["show"])["management_nodes"], "answers"), [true]);
 
-    // One that has gone is not connected, and so is, in the end, the whole cluster.
+    // One that has gone is not connected, and so is, in the end, the whole cluster. Connections end before the process.
     let (ok, text) = said(vinga().args(["admin", "--mgm", &mgm, "stop", "2"]).output());
     assert!(ok, "{text}");
     for way in ways {
-        let shown = json(way, &["status"]);
+        let shown = loop {
+            let shown = json(way, &["status"]);
+            if all(&shown, "state")[1] != "stopping" {
+                break shown;
+            }
+        };
         assert_eq!(all(&shown, "state"), ["started", "not connected", "started"], "{shown}");
         assert!(shown[1]["why"].is_string() && shown[0]["why"].is_null(), "{shown}");
         assert_eq!((&shown[1]["node_group"], &shown[1]["leads"]), (&0.into(), &false.into()), "{shown}");
@@ -93,7 +98,12 @@ fn each_node_has_its_state() {
     let (ok, text) = said(vinga().args(["admin", "--mgm", &mgm, "stop", "1", "--force"]).output());
     assert!(ok, "{text}");
     for way in ways {
-        let shown = json(way, &["status"]);
+        let shown = loop {
+            let shown = json(way, &["status"]);
+            if all(&shown, "state")[0] != "stopping" {
+                break shown;
+            }
+        };
         assert_eq!(all(&shown, "state"), ["not connected", "not connected", "started"], "{shown}");
     }
     let (ok, text) = said(vinga().args(["admin", "--connect", &address, "status"]).output());
