@@ -27,8 +27,8 @@ use vinga_runtime::{complain, console, say};
 pub struct AdminArguments {
     #[command(flatten)]
     connect: ConnectArguments,
-    /// Management nodes, which know where the data nodes are: host:port, several with commas between them, key=FILE before
-    /// them if the cluster has a key
+    /// Management nodes, which know where the data nodes are: host:port, several with commas between them, key=FILE
+    /// before them if the cluster has a key
     #[arg(long, value_name = "HOST:PORT", global = true, conflicts_with_all = ["connect", "folder"])]
     mgm: Option<String>,
     #[command(subcommand)]
@@ -41,8 +41,8 @@ enum AdminCommand {
     Show,
     /// Whether each data node and management node runs: started, starting, stopping, not connected
     ///
-    /// Nodes that are out of the cluster, and management nodes, are known if it is found by its folder or by a management
-    /// node (--mgm).
+    /// Nodes that are out of the cluster, and management nodes, are known if it is found by its folder or by a
+    /// management node (--mgm).
     Status {
         /// This node only
         #[arg(value_name = "ID")]

@@ -1,5 +1,5 @@
-//! Workloads on real clusters whose processes are killed or stand still: all answers are checked as the simulator checks
-//! those of its clusters. `VINGA_ROUNDS` sets how many rounds, `VINGA_SEED` the first seed.
+//! Workloads on real clusters whose processes are killed or stand still: all answers are checked as the simulator
+//! checks those of its clusters. `VINGA_ROUNDS` sets how many rounds, `VINGA_SEED` the first seed.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -138,8 +138,8 @@ fn refused(finished: &mut Finished, falsify: impl FnOnce(&mut Finished)) -> Stri
     verdict.expect_err("it can't be true")
 }
 
-/// The checks see what a cluster would do wrong that breaks its promises: the history of a real run is true, and false as
-/// soon as anything else was read, or is left, than what was there.
+/// The checks see what a cluster would do wrong that breaks its promises: the history of a real run is true, and false
+/// as soon as anything else was read, or is left, than what was there.
 #[test]
 fn a_falsified_history_is_refused() {
     let folder = start("a whole cluster", 5_000);

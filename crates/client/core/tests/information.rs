@@ -167,7 +167,8 @@ fn a_refusal_is_that_data_node_s_alone() {
     );
 }
 
-/// A data node is asked by its own connection whether it stops, and not again if that is lost: it may have gone because of it.
+/// A data node is asked by its own connection whether it stops, and not again if that is lost: it may have gone because
+/// of it.
 #[test]
 fn a_data_node_is_asked_to_stop_once() {
     let (mut rig, _) = pair();

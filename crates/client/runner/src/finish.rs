@@ -18,8 +18,8 @@ const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long an operation that was refused by a lock time-out must have found its row held, in microseconds: at all. How
-/// long it has waited is not checked. The clock of a data node's thread stands still while the machine gives it no time,
-/// so that a wait may be over sooner by ours.
+/// long it has waited is not checked. The clock of a data node's thread stands still while the machine gives it no
+/// time, so that a wait may be over sooner by ours.
 const LOCK_TIMEOUT: Time = 1;
 
 /// A run that is over, with all that its checks look at.

@@ -1,9 +1,9 @@
 //! Runs workloads on a real cluster, whatever happens to its processes and links meanwhile, and checks all answers.
 //!
-//! A [`Runner`] makes the tables, fills them, and gives each session a thread; a session's steps are calls of the client
-//! that users have. What was asked and answered, and when by one clock, is written down in a
-//! [`History`](vinga_workloads::history::History), as the simulator does it. In the end the rows that are left are read, and
-//! [`Finished::check`] decides whether any cluster that keeps its promises could have answered so.
+//! A [`Runner`] makes the tables, fills them, and gives each session a thread; a session's steps are calls of the
+//! client that users have. What was asked and answered, and when by one clock, is written down in a
+//! [`History`](vinga_workloads::history::History), as the simulator does it. In the end the rows that are left are
+//! read, and [`Finished::check`] decides whether any cluster that keeps its promises could have answered so.
 //!
 //! ```
 //! use vinga_runner::Runner;
@@ -18,9 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Sessions may execute batches, read by key and wait; other steps are not supported yet. The API of the client has reads
-//! by key without a condition, and within a transaction with all of its changes: steps that ask for less are carried out
-//! as such ones and written down as such; a condition is applied to what is there before the session is answered.
+//! Sessions may execute batches, read by key and wait; other steps are not supported yet. The API of the client has
+//! reads by key without a condition, and within a transaction with all of its changes: steps that ask for less are
+//! carried out as such ones and written down as such; a condition is applied to what is there before the session is
+//! answered.
 
 mod finish;
 mod reads;

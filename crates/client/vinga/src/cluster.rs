@@ -267,8 +267,8 @@ impl Cluster {
         nodes
     }
 
-    /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so; the
-    /// others go on without it. It has not stopped yet when it confirms that.
+    /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so;
+    /// the others go on without it. It has not stopped yet when it confirms that.
     ///
     /// # Errors
     /// `NodeIsNeeded` with the reason if the cluster can't go on without it, unless it is to stop in any case;

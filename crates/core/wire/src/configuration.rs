@@ -156,7 +156,8 @@ pub struct ClusterLogFilter {
     pub category: Option<String>,
 }
 
-/// Body of `ClusterLogRequest` (cold). The log is a sequence of bytes that have positions as long as the management node runs.
+/// Body of `ClusterLogRequest` (cold). The log is a sequence of bytes that have positions as long as the management
+/// node runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClusterLogRequest {
     /// [`MAGIC`].

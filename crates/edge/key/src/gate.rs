@@ -83,8 +83,8 @@ impl Gate {
     /// Looks at what was read, and removes what it was about.
     ///
     /// # Errors
-    /// The key is not proven, or for another node, address or purpose; or there is none here, and the other side wants a
-    /// proof.
+    /// The key is not proven, or for another node, address or purpose; or there is none here, and the other side wants
+    /// a proof.
     pub fn advance(&mut self, own: &Listening<'_>, bytes: &mut Vec<u8>) -> Result<Step, NotProven> {
         let expected = match &self.stage {
             Stage::Open(_) => return Ok(Step::Passed),
@@ -171,8 +171,8 @@ fn refused(own: &Listening<'_>, code: ErrorCode, detail: &str) -> NotProven {
     NotProven { code, detail: detail.to_string(), refusal: Some(refusal) }
 }
 
-/// Whether a connection with these terms is for this node. Nothing is proven to one that is not: the proof would be good
-/// for whoever has got the connection here.
+/// Whether a connection with these terms is for this node. Nothing is proven to one that is not: the proof would be
+/// good for whoever has got the connection here.
 fn check_terms(
     own: &Listening<'_>,
     reached: Option<SocketAddr>,

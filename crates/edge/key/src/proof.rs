@@ -53,8 +53,8 @@ fn mac(key: &[u8; KEY_BYTES], side: Side, subject: &Subject) -> Hmac<Sha256> {
         Side::Listening => b"vinga cluster key, listening",
     };
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
-    // The numbers have a fixed length, and neither label is the beginning of the other one: so no two inputs are the same
-    // bytes.
+    // The numbers have a fixed length, and neither label is the beginning of the other one: so no two inputs are the
+    // same bytes.
     mac.update(&subject.connecting);
     mac.update(&subject.listening);
     mac.update(label);

@@ -1,5 +1,5 @@
-//! `vinga admin clusterlog`: the log of the cluster, as a management node has it; or from the file in its folder, if that is on
-//! this machine and the node does not answer.
+//! `vinga admin clusterlog`: the log of the cluster, as a management node has it; or from the file in its folder, if
+//! that is on this machine and the node does not answer.
 
 use super::place::Configured;
 use clap::Args;

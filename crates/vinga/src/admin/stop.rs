@@ -1,4 +1,5 @@
-//! `vinga admin stop`: stops one data node in order, on whatever machine it is, unless the cluster can't go on without it.
+//! `vinga admin stop`: stops one data node in order, on whatever machine it is, unless the cluster can't go on without
+//! it.
 //!
 //! The order goes to the data node by a client's connection, and the data node itself knows whether the others can do
 //! without it. One of this machine that can't be reached so, as it has not come into the cluster yet, for example, is

@@ -6,8 +6,8 @@ use vinga_client_core::{BatchEnd, Error, Result, Standing};
 use vinga_wire::ErrorCode;
 
 impl Transaction {
-    /// As [`Transaction::commit`], and what became of its operations can be looked at afterwards, also if it has failed:
-    /// [`Transaction::result`], [`Transaction::row_bytes`]. Returns the epoch, as [`Committed::epoch`] does.
+    /// As [`Transaction::commit`], and what became of its operations can be looked at afterwards, also if it has
+    /// failed: [`Transaction::result`], [`Transaction::row_bytes`]. Returns the epoch, as [`Committed::epoch`] does.
     ///
     /// # Errors
     /// As of [`Transaction::commit`].
@@ -28,19 +28,20 @@ impl Transaction {
         self.send(BatchEnd::RollBack).await.map(|_| ())
     }
 
-    /// Why it was rolled back although nobody has asked for that: the cluster did it, or the connection was lost. `None`
-    /// while it is open, and if it has ended as was asked.
+    /// Why it was rolled back although nobody has asked for that: the cluster did it, or the connection was lost.
+    /// `None` while it is open, and if it has ended as was asked.
     pub fn rollback_cause(&self) -> Option<ErrorCode> {
         self.handle.engine.look(|client| client.rollback_cause(self.token))
     }
 
-    /// By which id data nodes know it: the one that [`Transaction::name`] gives as text. `None` before anything was sent.
+    /// By which id data nodes know it: the one that [`Transaction::name`] gives as text. `None` before anything was
+    /// sent.
     pub fn id(&self) -> Option<TransactionId> {
         self.handle.engine.look(|client| client.transaction_id(self.token))
     }
 
-    /// How often it was begun again, with another id each time, because data nodes have failed before anything of it was
-    /// answered.
+    /// How often it was begun again, with another id each time, because data nodes have failed before anything of it
+    /// was answered.
     pub fn times_begun_again(&self) -> u32 {
         self.handle.engine.look(|client| client.times_begun_again(self.token))
     }
