@@ -27,8 +27,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   `change-answered-too-early`, `dead-definitions-restored` a
 ///   schema change in the moments before a crash; `log-forgotten-beyond-file` a segment that is used again before any
 ///   page changes; `checkpoints-given-up-for-good` a disk that is full for long.
-/// - For `lost-read-locks-ignored` the primary of a row must die that a transaction has only read, and another one change
-///   the row before that ends.
+/// - For `lost-read-locks-ignored` the primary of a row must die that a transaction has only read, and another one
+///   change the row before that ends.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
