@@ -24,6 +24,8 @@ pub struct Reader {
     version: u64,
     alarmed: UnixStream,
     wakers: Vec<Waker>,
+    /// Room for what is polled, empty between turns.
+    polled: Vec<PollFd<'static>>,
     found: Vec<PollFlags>,
 }
 
@@ -62,7 +64,14 @@ enum Event {
 
 impl Reader {
     pub fn new(alarmed: UnixStream) -> Self {
-        Reader { sockets: Vec::new(), version: 0, alarmed, wakers: Vec::new(), found: Vec::new() }
+        Reader {
+            sockets: Vec::new(),
+            version: 0,
+            alarmed,
+            wakers: Vec::new(),
+            polled: Vec::new(),
+            found: Vec::new(),
+        }
     }
 
     /// Takes the present list of sockets over; those that are still open keep what has arrived.
@@ -96,7 +105,7 @@ impl Reader {
 
     /// Sleeps until a socket has something or the time is over, then reads.
     fn poll(&mut self, timeout: Span, spin: Span) {
-        let mut events = Vec::with_capacity(self.sockets.len() + 1);
+        let mut events = emptied(std::mem::take(&mut self.polled));
         events.push(PollFd::new(&self.alarmed, PollFlags::IN));
         for socket in &self.sockets {
             let wanted = if socket.wants_to_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -112,11 +121,13 @@ impl Reader {
                 is_ready = ready(Span(0));
             }
         }
-        if !is_ready && !ready(timeout - spin) {
-            return;
-        }
+        let is_ready = is_ready || ready(timeout - spin);
         self.found.clear();
         self.found.extend(events.iter().map(PollFd::revents));
+        self.polled = emptied(events);
+        if !is_ready {
+            return;
+        }
         if !self.found[0].is_empty() {
             let mut alarms = [0; 64];
             // It is only there to be emptied.
@@ -130,6 +141,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// The allocation of a list of borrowed sockets, for a list of others: `collect` keeps it, as the layout is the same.
+fn emptied<'b>(mut events: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
+    events.clear();
+    events.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
 
 fn timespec(span: Span) -> Timespec {
