@@ -201,13 +201,19 @@ impl Host for Blocks {
     }
 
     #[inline]
-    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
+    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) -> bool {
         let receiver = frame.receiver();
-        if receiver.block_number() == BlockNumber::DataManager as u8 && receiver.node() == self.node {
+        if receiver.node() != self.node {
+            return false;
+        }
+        if receiver.block_number() == BlockNumber::DataManager as u8 {
             let at = receiver.instance().wrapping_sub(self.first_data_manager);
-            if let Some(data_manager) = self.data_managers.get(usize::from(at)) {
-                data_manager.prefetch(pass, frame);
-            }
+            self.data_managers.get(usize::from(at)).is_some_and(|block| block.prefetch(pass, frame))
+        } else if receiver.block_number() == BlockNumber::Coordinator as u8 {
+            let at = receiver.instance().wrapping_sub(self.first_coordinator);
+            self.coordinators.get(usize::from(at)).is_some_and(|block| block.prefetch(pass, frame))
+        } else {
+            false
         }
     }
 

@@ -1,5 +1,6 @@
 //! Orders that nobody waits for: they are gathered and sent once a turn, in lists.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::TransactionId;
 use vinga_kernel::Context;
@@ -10,59 +11,64 @@ use vinga_wire::{Address, SignalNumber, U32, U64};
 /// Transaction ids in one signal, at most.
 const LIST_MAX: usize = 512;
 
+/// Transaction ids, by the data manager that they are for. A data manager's list stays when it is empty: there are few
+/// data managers, and each gets orders again and again.
+type Lists = BTreeMap<Address, Vec<TransactionId>>;
+
 /// Gathered orders of a coordinator.
 #[derive(Default)]
 pub struct LazyOrders {
-    /// Transactions that are committed on all replicas of a replica group, so that their records there can be dropped:
-    /// (data manager, id).
-    completes: Vec<(Address, TransactionId)>,
-    /// Transactions whose outcome is confirmed and whose marker can be dropped: (data manager, id).
-    marker_drops: Vec<(Address, TransactionId)>,
+    /// Transactions that are committed on all replicas of a replica group, so that their records there can be dropped.
+    completes: Lists,
+    /// Transactions whose outcome is confirmed and whose marker can be dropped.
+    marker_drops: Lists,
 }
 
 impl LazyOrders {
     /// All replicas have committed a transaction: they may drop their records of it.
     pub fn complete(&mut self, owner: ReplicaGroup, replicas: Chain, id: TransactionId) {
-        self.completes.extend(replicas.nodes().map(|node| (owner.at(node), id)));
+        add(&mut self.completes, owner, replicas, id);
     }
 
     /// Nobody will ask for the outcome of a transaction any more: its marker may be dropped.
     pub fn drop_marker(&mut self, owner: ReplicaGroup, replicas: Chain, id: TransactionId) {
-        self.marker_drops.extend(replicas.nodes().map(|node| (owner.at(node), id)));
+        add(&mut self.marker_drops, owner, replicas, id);
     }
 
     /// Lost members get nothing.
     pub fn forget_lost(&mut self, change: &ViewChange) {
-        for list in [&mut self.completes, &mut self.marker_drops] {
-            list.retain(|(data_manager, _)| !change.has_lost(data_manager.node()));
+        for lists in [&mut self.completes, &mut self.marker_drops] {
+            lists.retain(|data_manager, _| !change.has_lost(data_manager.node()));
         }
     }
 
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        self.completes.is_empty() && self.marker_drops.is_empty()
+        self.completes.values().chain(self.marker_drops.values()).all(Vec::is_empty)
     }
 
     /// Sends everything, one signal for each data manager unless they are too many.
     pub fn send(&mut self, cx: &mut Context<'_>) {
-        send_list(cx, SignalNumber::CompleteOrder, &mut self.completes);
-        send_list(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
+        send_lists(cx, SignalNumber::CompleteOrder, &mut self.completes);
+        send_lists(cx, SignalNumber::MarkersDropOrder, &mut self.marker_drops);
     }
 }
 
-fn send_list(cx: &mut Context<'_>, signal: SignalNumber, list: &mut Vec<(Address, TransactionId)>) {
-    if list.is_empty() {
-        return;
+fn add(lists: &mut Lists, owner: ReplicaGroup, replicas: Chain, id: TransactionId) {
+    for node in replicas.nodes() {
+        lists.entry(owner.at(node)).or_default().push(id);
     }
-    list.sort_unstable();
-    for run in list.chunk_by(|(a, _), (b, _)| a == b) {
-        for ids in run.chunks(LIST_MAX) {
-            let mut writer = cx.frame(signal, ids[0].0);
+}
+
+fn send_lists(cx: &mut Context<'_>, signal: SignalNumber, lists: &mut Lists) {
+    for (&data_manager, list) in lists {
+        for ids in list.chunks(LIST_MAX) {
+            let mut writer = cx.frame(signal, data_manager);
             writer.put(&TransactionList { count: U32::new(ids.len() as u32) });
-            for (_, id) in ids {
+            for id in ids {
                 writer.put(&U64::new(id.0));
             }
         }
+        list.clear();
     }
-    list.clear();
 }

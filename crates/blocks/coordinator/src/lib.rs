@@ -40,6 +40,7 @@ pub mod inspect;
 mod invariants;
 mod lazy_orders;
 mod participants;
+mod prefetching;
 mod stages;
 mod tables;
 mod take_over;

@@ -65,6 +65,14 @@ impl Participants {
         })
     }
 
+    /// Starts to load the first of them into the caches.
+    #[inline]
+    pub fn prefetch(&self, list: ParticipantList) {
+        if let Some(first) = list.0 {
+            self.pool.prefetch(first.index());
+        }
+    }
+
     /// One of them, to change it.
     pub fn find_mut(&mut self, list: ParticipantList, owner: ReplicaGroup) -> Option<&mut Participant> {
         let mut next = list.0;

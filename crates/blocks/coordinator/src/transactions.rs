@@ -48,6 +48,18 @@ impl Transactions {
         (self.pool[handle].id == id).then_some(handle)
     }
 
+    /// Starts to load the place of an id into the caches.
+    #[inline]
+    pub fn prefetch_id(&self, id: TransactionId) {
+        self.by_id.prefetch(id.0);
+    }
+
+    /// Starts to load a record into the caches; the index may be anything.
+    #[inline]
+    pub fn prefetch_record(&self, record: u32) {
+        self.pool.prefetch(record);
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &Transaction)> {
         self.pool.iter()

@@ -2,6 +2,7 @@
 
 use crate::DataManager;
 use crate::operation::{Change, State};
+use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
@@ -46,17 +47,25 @@ impl DataManager {
     pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
         let has_successors = cx.view().is_replicated();
-        let operations = self.versions.operations_of(transaction);
-        operations.iter().for_each(|&handle| self.release_reserved(handle));
-        for &handle in &operations {
+        let last = self.versions.transactions[transaction].operations;
+        let mut next = last;
+        while let Some(handle) = next {
+            next = self.versions.operations[handle].next;
+            self.release_reserved(handle);
+        }
+        next = last;
+        while let Some(handle) = next {
+            next = self.versions.operations[handle].next;
             if let Some(state) = self.versions.operations[handle].row_state
                 && self.versions.operations[handle].change != Change::None
             {
                 self.install(cx, state, epoch);
             }
         }
-        for handle in operations {
+        next = last;
+        while let Some(handle) = next {
             let record = &self.versions.operations[handle];
+            next = record.next;
             let is_spared =
                 record.chain.is_only(self.settings.node) && cx.has_bug(InjectedBug::RecordSparedOnShortChain);
             if record.kind.is_change() && has_successors && !is_spared {
@@ -72,9 +81,11 @@ impl DataManager {
     /// Notes the epoch; the new versions stay hidden until all have committed.
     fn commit_as_backup(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
-        let operations = self.versions.operations_of(transaction);
-        operations.iter().for_each(|&handle| self.release_reserved(handle));
-        for &handle in &operations {
+        let last = self.versions.transactions[transaction].operations;
+        let mut next = last;
+        while let Some(handle) = next {
+            next = self.versions.operations[handle].next;
+            self.release_reserved(handle);
             let record = &self.versions.operations[handle];
             let (is_prepared, state) = (record.state == State::Prepared, record.row_state);
             if let Some(state) = state.filter(|_| is_prepared && cx.has_bug(InjectedBug::EntriesGoAtCommit))
@@ -93,7 +104,7 @@ impl DataManager {
             }
         }
         if cx.has_bug(InjectedBug::BackupShowsAtCommit) {
-            for handle in operations {
+            for handle in self.versions.operations_of(transaction) {
                 if let State::Committed { shown: false, .. } = self.versions.operations[handle].state
                     && let Some(state) = self.versions.operations[handle].row_state
                 {
@@ -121,7 +132,12 @@ impl DataManager {
 
     /// These transactions are committed on all replicas: show what is hidden, drop the records, leave the markers.
     pub(crate) fn on_complete_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        for id in transactions_of(frame)? {
+        let mut ids = transactions_of(frame)?;
+        for at in 0.. {
+            if at % TOGETHER == 0 {
+                self.prefetch_listed(ids.clone());
+            }
+            let Some(id) = ids.next() else { break };
             let Some(transaction) = self.versions.find_transaction(id) else { continue };
             let marker = self.versions.transactions[transaction].marker;
             let mut next = self.versions.transactions[transaction].operations;
@@ -151,7 +167,7 @@ impl DataManager {
 }
 
 /// The transaction ids of a list signal.
-fn transactions_of<'a>(frame: &Frame<'a>) -> Option<impl Iterator<Item = TransactionId> + use<'a>> {
+fn transactions_of<'a>(frame: &Frame<'a>) -> Option<impl Iterator<Item = TransactionId> + Clone + use<'a>> {
     let (list, rest) = frame.head::<TransactionList>()?;
     let ids = rest.get(..list.count.get() as usize * 8)?;
     Some(

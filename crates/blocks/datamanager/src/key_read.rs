@@ -98,6 +98,7 @@ impl DataManager {
             match pass {
                 Prefetch::Index => fragment.prefetch_index(&self.store.pages, hash),
                 Prefetch::Row => fragment.prefetch_row(&self.store.pages, hash),
+                Prefetch::Operation | Prefetch::RowState => {}
             }
         }
     }

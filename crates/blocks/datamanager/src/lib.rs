@@ -58,6 +58,7 @@ mod key_read;
 mod locks;
 mod one_phase;
 mod operation;
+mod prefetching;
 mod prepare;
 mod range_scan;
 mod redo;
@@ -98,7 +99,7 @@ use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
 use vinga_base::{ColumnId, Epoch, LiveParameter, NodeId, TransactionId};
 use vinga_format::checksum::Checksum;
-use vinga_kernel::{AdmittedNodes, Block, Context, Prefetch, Scrutiny, Span};
+use vinga_kernel::{AdmittedNodes, Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::view::{ReplicaGroup, ViewChange};
@@ -270,16 +271,6 @@ impl DataManager {
             answers: Answers::default(),
             statistics: Statistics::default(),
             settings,
-        }
-    }
-
-    /// Prefetches what a signal about a single key will touch. Signals with several keys overlap their own misses.
-    pub fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
-        match frame.signal() {
-            Some(SignalNumber::KeyReadRequest) => self.prefetch_key_read(pass, frame),
-            Some(SignalNumber::PrepareRequest) => self.prefetch_prepare(pass, frame),
-            Some(SignalNumber::RangeScanOpenRequest) => self.prefetch_range_scan(pass, frame),
-            _ => {}
         }
     }
 

@@ -84,9 +84,21 @@ impl DataManager {
             return;
         }
         let Some(operation) = Operation::take(&mut rest) else { return };
+        // What is committed in one phase needs no record most often.
+        if pass == Prefetch::Index && head.flags.get() & PREPARE_LAST == 0 {
+            self.versions.prefetch_id(TransactionId(head.transaction.get()));
+        }
         let (id, version) = (operation.head.table.get(), operation.head.version.get());
-        if let Some(table) = self.store.tables.peek(id, version) {
-            self.prefetch_row(pass, table, KeyHash(operation.head.hash.get()));
+        let Some(table) = self.store.tables.peek(id, version) else { return };
+        let hash = KeyHash(operation.head.hash.get());
+        let is_row_known = !head.chain.is_empty() && operation.kind() != Some(OperationKind::Insert);
+        if !is_row_known {
+            self.prefetch_row(pass, table, hash);
+        } else if pass == Prefetch::Index {
+            let (partition, row) = (table.partitions.of(hash), RowId(operation.head.row_or_wait.get()));
+            if table.has_fragment(partition) {
+                table.fragment(partition).rows().prefetch(&self.store.pages, row);
+            }
         }
     }
 

@@ -219,7 +219,7 @@ impl DataManager {
         };
         let approach = index.tree.approach(&self.store.pages, key);
         match pass {
-            Prefetch::Index => {}
+            Prefetch::Index | Prefetch::Operation | Prefetch::RowState => {}
             Prefetch::Row => index.tree.prefetch_leaf(&self.store.pages, key, approach),
         }
     }

@@ -77,6 +77,26 @@ impl Versions {
         self.transactions.handle_at(self.by_id.get(id.0)?)
     }
 
+    /// Starts to load the place of a transaction's id into the caches.
+    #[inline]
+    pub fn prefetch_id(&self, id: TransactionId) {
+        self.by_id.prefetch(id.0);
+    }
+
+    /// Starts to load a transaction's record into the caches.
+    #[inline]
+    pub fn prefetch_record(&self, id: TransactionId) {
+        if let Some(index) = self.by_id.get(id.0) {
+            self.transactions.prefetch(index);
+        }
+    }
+
+    /// The operation of a transaction that came last.
+    #[inline]
+    pub fn last_operation(&self, id: TransactionId) -> Option<Handle> {
+        self.find_transaction(id).and_then(|transaction| self.transactions[transaction].operations)
+    }
+
     /// Adds the record of a transaction that has none. `None` if the pool is empty.
     pub fn add_transaction(&mut self, record: TransactionRecord) -> Option<Handle> {
         let id = record.id;

@@ -4,15 +4,22 @@
 //! is a multiplication (Fibonacci hashing): we choose the ids ourselves, and an API node that picked bad ones would
 //! only slow down its own transactions, by the little that a long probe sequence costs.
 //!
-//! API nodes number their transactions one after the other, and several of a batch of them arrive together. So the
-//! last two bits of an id are not hashed: four consecutive ids have their homes in one cache line.
+//! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of an
+//! id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That
+//! spares cache lines, and pages for the processor's address translation. Longer runs would make longer probe sequences
+//! where two of them overlap.
 
+use crate::prefetch::prefetch;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Places in a cache line.
 const LINE: usize = 1 << LINE_BITS;
 const LINE_BITS: u32 = 2;
+
+/// Consecutive ids with consecutive homes.
+const RUN: usize = 1 << RUN_BITS;
+const RUN_BITS: u32 = 6;
 
 /// A cache line of places: ids, each with its index. The id 0 marks an empty place.
 #[derive(Clone, Copy)]
@@ -24,7 +31,7 @@ const _: () = assert!(size_of::<Line>() == 64, "as many places as a cache line h
 /// Maps ids to pool indexes. The id 0 marks an empty place and can't be a key.
 pub struct IdMap {
     lines: Vec<Line>,
-    /// How many bits of a hash are shifted out; the others name a line.
+    /// How many bits of a hash are shifted out; the others name a run of places.
     shift: u32,
     length: usize,
 }
@@ -32,8 +39,10 @@ pub struct IdMap {
 impl IdMap {
     /// A map for at most `capacity` ids; half of its places stay empty.
     pub fn new(capacity: u32) -> Self {
-        let lines = (capacity.max(LINE as u32) as usize * 2).next_power_of_two() / LINE;
-        IdMap { lines: vec![Line([(0, 0); LINE]); lines], shift: 64 - lines.trailing_zeros(), length: 0 }
+        // At least two runs: a shift by all bits of a hash is none.
+        let places = (capacity as usize * 2).next_power_of_two().max(2 * RUN);
+        let shift = 64 - (places / RUN).trailing_zeros();
+        IdMap { lines: vec![Line([(0, 0); LINE]); places / LINE], shift, length: 0 }
     }
 
     /// Number of places.
@@ -54,8 +63,8 @@ impl IdMap {
 
     #[inline]
     fn home(&self, id: u64) -> usize {
-        let line = (id >> LINE_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
-        line as usize * LINE + id as usize % LINE
+        let run = (id >> RUN_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
+        run as usize * RUN + id as usize % RUN
     }
 
     #[inline]
@@ -69,6 +78,12 @@ impl IdMap {
                 _ => at = (at + 1) & mask,
             }
         }
+    }
+
+    /// Starts to load the home of an id into the caches.
+    #[inline]
+    pub fn prefetch(&self, id: u64) {
+        prefetch((&raw const self.lines[self.home(id) / LINE]).cast(), size_of::<Line>());
     }
 
     /// The index under an id.
@@ -132,10 +147,12 @@ mod tests {
     #[test]
     fn consecutive_ids_share_cache_lines() {
         let map = IdMap::new(1_000);
-        for first in (0..1_000).map(|step| 0x0012_3456_0000_0000 | step << 2) {
+        for first in (0..1_000).map(|step| 0x0012_3456_0000_0000 | step << LINE_BITS) {
             let line = map.home(first) / LINE;
             assert!((first..first + 4).all(|id| map.home(id) / LINE == line));
         }
+        let run = 0x0012_3456_0000_0000;
+        assert!((0..RUN as u64).all(|step| map.home(run + step) == map.home(run) + step as usize));
     }
 
     proptest::proptest! {

@@ -19,6 +19,7 @@ pub mod live_parameter;
 pub mod order_key;
 pub mod page_pool;
 pub mod pool;
+pub mod prefetch;
 pub mod row_layout;
 pub mod schema;
 pub mod table_partitions;

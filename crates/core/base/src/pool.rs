@@ -4,6 +4,7 @@
 //! freeing a record raises the generation of its place, so a handle that outlives its record finds nothing instead of
 //! another record. Index 0 is never given out, so a handle's bits are never 0 and 0 can mean "none" in a row header.
 
+use crate::prefetch::prefetch;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
@@ -181,6 +182,14 @@ impl<T> Pool<T> {
         match self.slots.get(index as usize) {
             Some(Slot { generation, place: Place::Used(_) }) => Some(Handle::new(index, *generation)),
             _ => None,
+        }
+    }
+
+    /// Starts to load the record at an index into the caches; the index may be anything.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        if let Some(slot) = self.slots.get(index as usize) {
+            prefetch((&raw const *slot).cast(), size_of::<Slot<T>>());
         }
     }
 

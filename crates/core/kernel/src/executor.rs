@@ -5,8 +5,8 @@
 //! of the outbox's lanes to their destinations. Within a turn the tick does not change.
 //!
 //! Frames are handled in *batches* of up to [`BATCH_FRAMES`]: first the host may prefetch the index lines of all of
-//! them, then the rows, then they are handled one by one in their order; so the cache misses of one overlap with those
-//! of the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the
+//! them, then the rows or records that these name, and so on, as far as it knows further ones; then they are handled
+//! one by one in their order. So the cache misses of one overlap with those of the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the
 //! local lane is drained in the same way, until it is empty: a request that needs no other thread is finished in its
 //! turn. Every chain of local signals ends, because each signal of a protocol only leads to later ones of the same
 //! protocol; work that could continue without end (a scan) is long work, done in slices.
@@ -53,13 +53,22 @@ pub const BATCH_FRAMES: usize = 64;
 /// Local frames that are handled between two calls of `goes_on` in [`Executor::drain_while`], at most.
 const LOCAL_FRAMES: usize = 16;
 
-/// The two prefetch passes over a batch.
+/// The prefetch passes over a batch. Each reads what the one before has loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefetch {
-    /// Index lines.
+    /// Lines of indexes: of keys, and of the ids of transactions.
     Index,
-    /// Rows, found by the index lines of the first pass.
+    /// Rows, and records of transactions.
     Row,
+    /// Operations of these transactions.
+    Operation,
+    /// Rows that these operations name, and what there is of them.
+    RowState,
+}
+
+impl Prefetch {
+    /// All passes, in their order.
+    pub const ALL: [Prefetch; 4] = [Prefetch::Index, Prefetch::Row, Prefetch::Operation, Prefetch::RowState];
 }
 
 /// The blocks of one thread.
@@ -67,8 +76,9 @@ pub trait Host {
     /// Called once, before the first frame.
     fn start(&mut self, cx: &mut Context<'_>);
 
-    /// Prefetches the memory that handling `frame` will access; may do nothing.
-    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>);
+    /// Prefetches the memory that handling `frame` will access; may do nothing. Says whether a further pass would
+    /// prefetch more for this frame.
+    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) -> bool;
 
     /// Hands a frame to the block instance that it is addressed to.
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>);
@@ -264,11 +274,11 @@ impl<H: Host> Executor<H> {
 
     fn handle_batch(&mut self, batch: &[Frame<'_>], origin: Origin) {
         if batch.len() > 1 {
-            for frame in batch {
-                self.host.prefetch(Prefetch::Index, frame);
-            }
-            for frame in batch {
-                self.host.prefetch(Prefetch::Row, frame);
+            for pass in Prefetch::ALL {
+                let goes_on = batch.iter().fold(false, |more, frame| self.host.prefetch(pass, frame) | more);
+                if !goes_on {
+                    break;
+                }
             }
         }
         for frame in batch {

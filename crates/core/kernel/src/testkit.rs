@@ -54,7 +54,9 @@ impl<B: Block> Host for Alone<B> {
         self.block.start(&mut cx.for_block(self.address));
     }
 
-    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         if frame.signal() == Some(SignalNumber::ParameterOrder) {

@@ -117,7 +117,9 @@ impl Host for Writer {
         cx.file(Self::log(), FILLED, FileTask::Flush);
     }
 
-    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         assert_eq!(frame.signal(), Some(SignalNumber::FileConfirm), "no task fails");

@@ -149,7 +149,9 @@ mod tests {
     impl Host for Echo {
         fn start(&mut self, _: &mut Context<'_>) {}
 
-        fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+        fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+            false
+        }
 
         fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
             self.answers += 1;

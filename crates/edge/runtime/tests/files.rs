@@ -84,7 +84,9 @@ impl Host for Writer {
         cx.file(file, FLUSH, FileTask::Flush);
     }
 
-    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         match frame.signal().expect("only known signals arrive") {

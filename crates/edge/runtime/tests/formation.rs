@@ -90,7 +90,9 @@ impl Host for Talker {
         }
     }
 
-    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         match frame.signal() {

@@ -20,9 +20,9 @@
 //! freeing take constant time.
 
 use crate::page_table::{PageList, PageTable};
-use crate::prefetch::prefetch;
 use core::num::NonZeroU32;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
+use vinga_base::prefetch::prefetch;
 
 /// Bytes of a chunk, at most: more than the largest row.
 pub const CHUNK_BYTES_MAX: usize = PAGE_BYTES - LENGTH_BYTES;

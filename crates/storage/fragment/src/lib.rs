@@ -16,7 +16,6 @@ pub mod lock_table;
 pub mod ordered_index;
 mod page_table;
 pub mod page_view;
-mod prefetch;
 pub mod row;
 pub mod row_store;
 pub mod row_version;

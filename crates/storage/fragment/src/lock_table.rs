@@ -140,6 +140,12 @@ impl<R: Copy> LockTable<R> {
         }
     }
 
+    /// Starts to load an operation's entry into the caches.
+    #[inline]
+    pub fn prefetch(&self, entry: Handle) {
+        self.entries.prefetch(entry.index());
+    }
+
     /// Requests a row whose header holds `at`; `row` is kept if this is its first lock.
     ///
     /// If the request has to wait, [`Self::find_deadlock`] should be called.

@@ -18,11 +18,11 @@
 
 use crate::page_table::{PageList, PageTable};
 use crate::page_view::PageView;
-use crate::prefetch::prefetch;
 use crate::row::{Row, RowHeader, RowMut, Shape};
 use alloc::vec::Vec;
 use vinga_base::RowId;
 use vinga_base::page_pool::{OutOfPages, PagePool, Purpose};
+use vinga_base::prefetch::prefetch;
 
 /// Pages of a fragment, at most.
 const PAGES_MAX: u32 = 1 << (32 - RowId::SLOT_BITS);

@@ -44,6 +44,12 @@ impl RowVersion {
         }
     }
 
+    /// Starts to load the fixed part into the caches.
+    #[inline]
+    pub fn prefetch(&self, pool: &PagePool, chunks: &ChunkStore) {
+        chunks.prefetch(pool, self.fixed);
+    }
+
     /// Fixed and variable part of the image.
     #[inline]
     pub fn parts<'a>(&self, pool: &'a PagePool, chunks: &ChunkStore) -> (&'a [u8], &'a [u8]) {

@@ -17,7 +17,7 @@ const API: Address = Address::new(NodeId(200), BlockNumber::Api, 0);
 /// Records the frames that it receives; answers `OutcomeRequest` by a local signal, which answers the API node.
 #[derive(Default)]
 struct Echo {
-    prefetched: RefCell<Vec<u32>>,
+    prefetched: RefCell<Vec<(Prefetch, u32)>>,
     handled: Vec<(SignalNumber, u32)>,
     slices: u32,
     views_adopted: u32,
@@ -41,10 +41,11 @@ fn view_change() -> Vec<u8> {
 impl Host for Echo {
     fn start(&mut self, _: &mut Context<'_>) {}
 
-    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) {
-        if pass == Prefetch::Index {
-            self.prefetched.borrow_mut().push(frame.header.trace.get());
-        }
+    fn prefetch(&self, pass: Prefetch, frame: &Frame<'_>) -> bool {
+        let trace = frame.header.trace.get();
+        self.prefetched.borrow_mut().push((pass, trace));
+        // Only these have something for a second pass.
+        pass == Prefetch::Index && trace < 10
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
@@ -278,6 +279,9 @@ fn frames_of_a_newer_view_wait() {
 fn each_pass_sees_the_whole_batch() {
     let (mut executor, _) = executor();
     executor.feed(&frames(SignalNumber::EpochOrder, TC, 1, 0..70), Origin::Node).unwrap();
-    assert_eq!(*executor.host().prefetched.borrow(), (0..70).collect::<Vec<u32>>());
+    let prefetched = executor.host().prefetched.borrow();
+    let passes = [(Prefetch::Index, 0..64), (Prefetch::Row, 0..64), (Prefetch::Index, 64..70)];
+    let expected = passes.into_iter().flat_map(|(pass, batch)| batch.map(move |trace| (pass, trace)));
+    assert_eq!(*prefetched, expected.collect::<Vec<(Prefetch, u32)>>());
     assert_eq!(executor.handled(), 70);
 }

@@ -80,7 +80,9 @@ pub struct EchoHost {
 impl Host for EchoHost {
     fn start(&mut self, _: &mut Context<'_>) {}
 
-    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) {}
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         if frame.sender().block() == Some(BlockNumber::Api) {

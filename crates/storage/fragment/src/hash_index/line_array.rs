@@ -4,9 +4,9 @@
 //! allocation, so that a lack of memory is refused like a lack of pages.
 
 use super::line::{LINE_BYTES, Line};
-use crate::prefetch::prefetch;
 use alloc::vec::Vec;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PageNumber, PagePool, Purpose};
+use vinga_base::prefetch::prefetch;
 
 /// Lines of a page.
 pub(super) const LINES_PER_PAGE: u32 = (PAGE_BYTES / LINE_BYTES) as u32;

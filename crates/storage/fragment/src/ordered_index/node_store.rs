@@ -6,8 +6,8 @@
 
 use super::node::{Level, Node};
 use crate::page_table::{PageList, PageTable};
-use crate::prefetch::prefetch;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
+use vinga_base::prefetch::prefetch;
 
 #[derive(Clone, Copy, Default)]
 struct PageState {

@@ -8,7 +8,7 @@ const LINE_BYTES: usize = 64;
 /// Starts to load the cache lines of `bytes` bytes from `address` on, the first few of them. It only affects the
 /// caches, so any address is allowed.
 #[inline]
-pub(crate) fn prefetch(address: *const u8, bytes: usize) {
+pub fn prefetch(address: *const u8, bytes: usize) {
     let first = address.map_addr(|a| a & !(LINE_BYTES - 1));
     let lines = (address.addr() - first.addr() + bytes).div_ceil(LINE_BYTES).min(LINES_MAX);
     for line in 0..lines {
