@@ -40,6 +40,23 @@ pub struct FoundDisk {
     pub mark: Option<PathBuf>,
 }
 
+/// Whether the node of this configuration, which has kept a database in the folder before, may look for it there. Nothing
+/// is made or changed: a folder that is missing stays so.
+///
+/// # Errors
+/// A text: there is nothing of a database, as if the folder's disk were not mounted.
+pub fn check_existing(configuration: &Configuration, folder: &Path) -> Result<(), String> {
+    let files = DatabaseFiles::new(folder);
+    // What can't be read is reported when it is to be used.
+    let is_empty = !files.mark().exists()
+        && (0..2).all(|copy| !files.system_file(copy).exists())
+        && files.count_others() == Ok(0);
+    if is_empty && !configuration.parameters.flag(Parameter::Diskless) {
+        return Err(no_database(folder));
+    }
+    Ok(())
+}
+
 /// Finds out what the node starts from. Nothing is changed, but that what an interrupted first start has left is
 /// removed, and a first start is marked.
 ///
