@@ -40,8 +40,8 @@ pub struct FoundDisk {
     pub mark: Option<PathBuf>,
 }
 
-/// Whether the node of this configuration, which has kept a database in the folder before, may look for it there. Nothing
-/// is made or changed: a folder that is missing stays so.
+/// Whether the node of this configuration, which has kept a database in the folder before, may look for it there.
+/// Nothing is made or changed: a folder that is missing stays so.
 ///
 /// # Errors
 /// A text: there is nothing of a database, as if the folder's disk were not mounted.
@@ -171,7 +171,10 @@ fn no_database(folder: &Path) -> String {
 }
 
 /// A random number from the system.
-fn random() -> Result<u64, String> {
+///
+/// # Errors
+/// A text: the system gives none.
+pub fn random() -> Result<u64, String> {
     let mut bytes = [0; 8];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| format!("the system gives no random numbers: {why}"))?;
