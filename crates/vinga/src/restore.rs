@@ -34,8 +34,8 @@ pub struct RestoreArguments {
     /// Leave out what belongs to SQL nodes: accounts, views, routines, triggers, events
     #[arg(long)]
     no_sql: bool,
-    /// If the cluster keeps nothing on disk: restore tables with DURABILITY=disk as usual ones, whose commits do not wait
-    /// for a disk. Without this such a backup is refused there
+    /// If the cluster keeps nothing on disk: restore tables with DURABILITY=disk as usual ones, whose commits do not
+    /// wait for a disk. Without this such a backup is refused there
     #[arg(long)]
     memory_only: bool,
     /// Parts of the backup that are loaded at the same time [default: twice the CPUs]
@@ -126,8 +126,8 @@ impl Done {
         let seconds = begun.elapsed().as_secs_f64();
         if let [first, ..] = &made_usual[..] {
             complain!(
-                "note: commits to {} tables with DURABILITY=disk wait for no disk here, {first} among them. SQL's definition of \
-                 such a table still says it: give ALTER TABLE … DURABILITY=memory with the next change of it",
+                "note: commits to {} tables with DURABILITY=disk wait for no disk here, {first} among them. SQL's \
+                 definition of such a table still says it: give ALTER TABLE … DURABILITY=memory with the next change of it",
                 made_usual.len()
             );
         }

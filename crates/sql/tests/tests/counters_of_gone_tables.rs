@@ -1,5 +1,5 @@
-//! The counters of `AUTO_INCREMENT` go with their tables, whoever drops these and whatever happens to that node, and those
-//! of tables that are there stay.
+//! The counters of `AUTO_INCREMENT` go with their tables, whoever drops these and whatever happens to that node, and
+//! those of tables that are there stay.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

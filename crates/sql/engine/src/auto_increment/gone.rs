@@ -1,10 +1,10 @@
 //! Counters of tables that have gone are deleted.
 //!
 //! No counter is ever used for another table, as births are never given twice; but a counter that stayed when its table
-//! went would stay for good. A SQL node that drops a table, empties it, or puts a copy in its place deletes the counters
-//! of the table that has gone ([`forget`]), before the statement returns. What that leaves is found by the *sweep*: the
-//! node may be killed in between, native clients and `vinga admin` drop tables too, and another SQL node may make a
-//! counter when its statement is about to fail because the table has just gone.
+//! went would stay for good. A SQL node that drops a table, empties it, or puts a copy in its place deletes the
+//! counters of the table that has gone ([`forget`]), before the statement returns. What that leaves is found by the
+//! *sweep*: the node may be killed in between, native clients and `vinga admin` drop tables too, and another SQL node
+//! may make a counter when its statement is about to fail because the table has just gone.
 //!
 //! The sweep compares all counters with all tables. It is made by each SQL node, on a thread of its own, when it has
 //! connected or may have missed changes, when it learns that a table was dropped, by whomever, and when it has made a
@@ -12,11 +12,12 @@
 //!
 //! That no counter of a table that is there is deleted depends on the order of its steps:
 //!
-//! 1. The counters are read first. A counter is made after its table, so the table of each of them is there or has gone.
+//! 1. The counters are read first. A counter is made after its table, so the table of each of them is there or has
+//!    gone.
 //! 2. Then all tables are listed, by ids, which they keep whatever their names: what is not listed has gone.
-//! 3. A drop may be undone as long as its statement has not been answered: by a crash of the data nodes, which restore an
-//!    earlier epoch. So a schema change is requested that is refused, when its turn comes: all changes before it are over
-//!    then, and on the disk. If the data nodes have been restarted since step 2, the list says nothing.
+//! 3. A drop may be undone as long as its statement has not been answered: by a crash of the data nodes, which restore
+//!    an earlier epoch. So a schema change is requested that is refused, when its turn comes: all changes before it
+//!    are over then, and on the disk. If the data nodes have been restarted since step 2, the list says nothing.
 
 use super::counters;
 use crate::failure::Result;
@@ -58,8 +59,8 @@ impl Going {
     }
 }
 
-/// A table has gone: deletes its counters. What can't be done now, or if it is not known which table that was, is left to
-/// the sweep.
+/// A table has gone: deletes its counters. What can't be done now, or if it is not known which table that was, is left
+/// to the sweep.
 pub fn forget(session: &mut Session, gone: Option<Going>) {
     let is_done = gone.is_some_and(|gone| {
         let cluster = session.cluster().ok().cloned();
@@ -76,7 +77,8 @@ fn delete_of(cluster: &Cluster, Going { id, birth }: Going) -> vinga::Result<()>
     if keys.is_empty() {
         return Ok(());
     }
-    // A native client may have given the table another name, and the dropped one its name, after it was read which it is.
+    // A native client may have given the table another name, and the dropped one its name, after it was read which it
+    // is.
     if cluster.list_tables()?.iter().any(|table| table.id == id) {
         return Err(ErrorCode::SchemaBusy.into());
     }
