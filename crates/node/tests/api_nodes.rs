@@ -143,6 +143,31 @@ fn an_epoch_that_a_data_node_gave_disconnects_nobody() {
     assert_eq!(add_with(&mut c, 2, 9, seen), [committed(9)]);
 }
 
+/// With leaps without end a client would use up all epochs in an hour, and the node would stop.
+#[test]
+fn epochs_are_not_used_up_by_a_client_that_leaps_again_and_again() {
+    let mut c = Cluster::with(&Setup { nodes: 1, ..Setup::default() });
+    c.at_once(&[Op::Insert(row(1, 1))]);
+    let mut newest = 0;
+    let mut add_with = |request: u32, leap: u64, wait: Span| {
+        c.advance(wait);
+        // A refusal has no epoch.
+        newest = c.epoch_received().max(newest);
+        let seen = newest + leap;
+        let id = c.begin();
+        let mut bytes = c.batch_bytes(tc(1), id, ALL, request, 0, &strict(&[Op::Add(1, 1)]));
+        bytes[28..36].copy_from_slice(&seen.to_le_bytes());
+        c.send_bytes(1, &bytes);
+        c.received()
+    };
+    assert_eq!(add_with(7, EPOCH_LEAP_MAX, Span(0)), [committed(7)]);
+    assert_eq!(add_with(8, EPOCH_LEAP_MAX, Span(0)), [refused(8, ErrorCode::EpochNotKnown, 0)]);
+    assert_eq!(add_with(9, 50_000, Span(0)), [refused(9, ErrorCode::EpochNotKnown, 0)]);
+    // What a client that has read from another node may have seen meanwhile.
+    assert_eq!(add_with(10, 50_000, Span::from_millis(600)), [committed(10)]);
+    assert_eq!(add_with(11, 0, Span(0)), [committed(11)]);
+}
+
 /// Two dictionaries would give one id to two tables.
 #[test]
 fn a_dictionary_that_does_not_lead_refuses_changes() {

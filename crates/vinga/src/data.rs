@@ -17,7 +17,7 @@ use vinga_config::describe;
 use vinga_config::file::ConfigFile;
 use vinga_config::management::ManagementNode;
 use vinga_config::parameters::Parameter;
-use vinga_datanode::{Assembly, DatabaseFiles, this_machine, why_refused};
+use vinga_datanode::{Assembly, DatabaseFiles, check_existing, this_machine, why_refused};
 use vinga_mgm::{ManagementAddresses, Reports};
 use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
@@ -310,6 +310,10 @@ fn run_node(
 ) -> Result<ExitCode, String> {
     // Before the log, the crash reports and the reports to management nodes, which have threads.
     let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
+    if let (Some(folder), Source::Existing) = (&folder, source) {
+        // Before anything is made there: without its disk the folder is an empty one of another disk, or missing.
+        check_existing(configuration, folder.path())?;
+    }
     let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");

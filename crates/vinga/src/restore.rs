@@ -16,8 +16,9 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
+use tables::WithoutDisk;
 use vinga::blocking::Cluster;
-use vinga_runtime::say;
+use vinga_runtime::{complain, say};
 
 /// What to do when a backup is damaged.
 const OTHER: &str = "use another backup";
@@ -33,6 +34,10 @@ pub struct RestoreArguments {
     /// Leave out what belongs to SQL nodes: accounts, views, routines, triggers, events
     #[arg(long)]
     no_sql: bool,
+    /// If the cluster keeps nothing on disk: restore tables with DURABILITY=disk as usual ones, whose commits do not
+    /// wait for a disk. Without this such a backup is refused there
+    #[arg(long)]
+    memory_only: bool,
     /// Parts of the backup that are loaded at the same time [default: twice the CPUs]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
@@ -57,8 +62,9 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
     let cluster = Cluster::connect(&arguments.connect.address()?).map_err(|error| error.to_string())?;
     tables::check_empty(&cluster)?;
     backup.verify().map_err(|problems| unusable(&problems))?;
-    let definitions = backup.definitions().map_err(|problem| unusable(&[problem]))?;
-    tables::check_disk(&cluster, &definitions).map_err(refused)?;
+    let mut definitions = backup.definitions().map_err(|problem| unusable(&[problem]))?;
+    let without_disk = if arguments.memory_only { WithoutDisk::MakeUsual } else { WithoutDisk::Refuse };
+    let made_usual = tables::fit_disk(&cluster, &mut definitions, without_disk).map_err(refused)?;
     let plan = if arguments.no_sql {
         sql::Plan::nothing()
     } else {
@@ -95,26 +101,50 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
     let nodes = plan.run().map_err(|error| {
         format!("{error}; all tables and rows are restored, but not all that belongs to SQL nodes")
     })?;
-    let seconds = begun.elapsed().as_secs_f64();
-    if is_json {
-        say!(
-            "{}",
-            json!({
-                "epoch": backup.manifest.epoch, "tables": made.len(), "rows": loaded, "statements": nodes.statements,
-                "failed_statements": nodes.failed, "seconds": seconds,
-            })
-        );
-    } else {
-        say!(
-            "restored epoch {}: {} tables, {} rows, {} statements at SQL nodes, in {seconds:.1} s",
-            backup.manifest.epoch,
-            made.len(),
-            grouped(loaded),
-            nodes.statements
-        );
-    }
+    let done = Done { epoch: backup.manifest.epoch, tables: made.len(), rows: loaded, made_usual, begun };
+    done.report(&nodes, is_json);
     match nodes.failed {
         0 => Ok(()),
         failed => Err(format!("{failed} statements failed at SQL nodes; all tables and rows are restored")),
+    }
+}
+
+/// What was restored.
+struct Done {
+    epoch: u64,
+    tables: usize,
+    rows: u64,
+    /// The tables whose commits waited for the disk, and do not any more.
+    made_usual: Vec<String>,
+    begun: Instant,
+}
+
+impl Done {
+    /// Prints it.
+    fn report(&self, nodes: &sql::Made, is_json: bool) {
+        let Done { epoch, tables, rows, made_usual, begun } = self;
+        let seconds = begun.elapsed().as_secs_f64();
+        if let [first, ..] = &made_usual[..] {
+            complain!(
+                "note: commits to {} tables with DURABILITY=disk wait for no disk here, {first} among them. SQL's \
+                 definition of such a table still says it: give ALTER TABLE … DURABILITY=memory with the next change of it",
+                made_usual.len()
+            );
+        }
+        if is_json {
+            say!(
+                "{}",
+                json!({
+                    "epoch": epoch, "tables": tables, "rows": rows, "statements": nodes.statements,
+                    "failed_statements": nodes.failed, "memory_only": made_usual, "seconds": seconds,
+                })
+            );
+        } else {
+            say!(
+                "restored epoch {epoch}: {tables} tables, {} rows, {} statements at SQL nodes, in {seconds:.1} s",
+                grouped(*rows),
+                nodes.statements
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::task::{Context, Waker};
-use support::backups::{Load, Tables, back_up, inspect, restore};
+use support::backups::{Load, Tables, back_up, inspect, restore, restore_with};
 use support::durable::DurableNode;
 use support::folder::{said, vinga};
 use support::{Node, greet};
@@ -234,7 +234,8 @@ fn a_table_that_waits_for_the_disk_needs_a_cluster_with_one() {
     let usual = NewTable::new("test.a").column("id", u64).primary_key(&["id"]);
     let durable = NewTable::new("test.t").column("id", u64).primary_key(&["id"]).durable();
     for table in [usual, durable] {
-        cluster.create_table(table).expect("it is new");
+        let table = cluster.create_table(table).expect("it is new");
+        cluster.insert(&table, &[("id", 1_u64)]).expect("it is new");
     }
     let place = TempDir::new().expect("a folder can be made");
     let folder = place.path().join("backup");
@@ -244,7 +245,28 @@ fn a_table_that_waits_for_the_disk_needs_a_cluster_with_one() {
     let diskless = Node::start(&[SMALL]);
     let (is_well, text) = restore(&folder, &diskless);
     assert!(!is_well && text.contains("test.t") && text.contains("Nothing was changed"), "{text}");
+    assert!(text.contains("--memory-only"), "it says what to do: {text}");
     assert!(connect(&diskless).tables().expect("it answers").is_empty(), "nothing was changed");
+    // Or one is content with what such a cluster can do.
+    let (is_well, text) = restore_with(&folder, &diskless, &["--memory-only"]);
+    assert!(is_well && text.contains("1 tables with DURABILITY=disk") && text.contains("test.t"), "{text}");
+    let there = connect(&diskless);
+    for name in ["test.a", "test.t"] {
+        let table = there.table(name).expect("it was restored");
+        assert_eq!(table.definition().durability, Durability::Memory, "{name}");
+        there.insert(&table, &[("id", 2_u64)]).expect("it is new");
+    }
+    let rows = there.table("test.t").expect("it is there");
+    assert_eq!(there.count(&rows, |scan| scan).expect("it can be counted"), 2, "the old and the new row");
+    // Where there is a disk the tables stay what they are.
+    let mut kept = DurableNode::new(&[]);
+    let there = kept.start();
+    let mut command = vinga();
+    command.arg("restore").arg(&folder).args(["--memory-only", "--json", "--connect", &kept.address()]);
+    let (is_well, text) = said(command.output());
+    assert!(is_well && text.contains("\"memory_only\":[]"), "{text}");
+    let table = there.table("test.t").expect("it was restored");
+    assert_eq!(table.definition().durability, Durability::Disk);
 }
 
 #[test]

@@ -105,6 +105,39 @@ fn what_was_made_by_sql_is_restored() {
     }
 }
 
+/// Tables whose commits wait for the disk, in a cluster that has none.
+#[test]
+fn durable_tables_may_be_restored_into_memory() {
+    let old = up("1", &[]);
+    let mut session = connect(&old, 1);
+    run(
+        &mut session,
+        &[
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (a INT PRIMARY KEY) ENGINE=VINGA DURABILITY=disk",
+            "INSERT INTO d.t VALUES (1)",
+        ],
+    );
+    session.quit();
+    let backup = old.0.join("copy");
+    let to = backup.to_str().expect("letters");
+    let (is_well, text) = old.run("admin", &["backup", "--to", to]);
+    assert!(is_well, "{text}");
+    let new = up("1", &["--set", "Diskless=yes"]);
+    let (is_well, text) = new.run("restore", &[to]);
+    assert!(!is_well && text.contains("d.t") && text.contains("--memory-only"), "{text}");
+    let (is_well, text) = new.run("restore", &[to, "--memory-only"]);
+    assert!(is_well && text.contains("d.t") && text.contains("DURABILITY=memory"), "{text}");
+    let mut session = connect(&new, 1);
+    run(&mut session, &["INSERT INTO d.t VALUES (2)"]);
+    // The server's own definition is the old one until it is changed.
+    session.query("ALTER TABLE d.t ADD COLUMN b INT").expect_err("a copy would wait for the disk");
+    run(&mut session, &["ALTER TABLE d.t ADD COLUMN b INT, DURABILITY=memory"]);
+    assert_eq!(session.rows("SELECT a FROM d.t ORDER BY a").expect("they are there"), [["1"], ["2"]]);
+    run(&mut session, &["ALTER TABLE d.t ADD COLUMN c INT", "INSERT INTO d.t VALUES (3, 3, 3)"]);
+    session.quit();
+}
+
 /// What the server keeps with a view, routine, trigger or event is in force wherever texts are compared in it. The old
 /// SQL node quotes names as ANSI has it unless a session says otherwise.
 const DEPEND: [&[u8]; 22] = [

@@ -282,6 +282,13 @@ fn a_node_that_needs_a_database_does_not_begin_anew() {
     };
     let sentence = refusal_of(needing(&empty));
     assert!(sentence.contains("error 20054"), "{sentence}");
+    assert_eq!(fs::read_dir(empty.file("")).expect("it is there").count(), 0, "nothing is made");
+    let missing = empty.file("not-mounted");
+    let mut command = vinga();
+    command.args(["data", "--port", "0", "--existing", "--folder"]).arg(&missing);
+    let sentence = refusal_of(command);
+    assert!(sentence.contains("error 20054") && sentence.contains("not-mounted"), "{sentence}");
+    assert!(!missing.exists(), "the folder is not made");
     let mut node = with_a_row(&[]);
     node.launch_by(needing(&node));
     let file = node.file("vinga.address");

@@ -51,7 +51,7 @@ impl Coordinator {
                 cx.reject(frame, ErrorCode::AbsurdEpoch);
                 return Some(());
             }
-            is_epoch_known = self.epochs.allows(Epoch(epoch_seen));
+            is_epoch_known = self.epochs.allows(cx.now(), Epoch(epoch_seen));
             if is_epoch_known {
                 self.adopt_epoch(cx, Epoch(epoch_seen));
             }

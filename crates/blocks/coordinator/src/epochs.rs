@@ -16,10 +16,14 @@ use crate::Coordinator;
 use crate::disk_waits::president;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
-use vinga_kernel::{AskedTask, Context, InjectedBug};
+use vinga_kernel::{AskedTask, Context, InjectedBug, Span, Tick};
 use vinga_wire::epoch::{EPOCH_LEAP_MAX, EpochBody, EpochClosedReport, EpochOrder};
 use vinga_wire::start::{StartResult, StartTask};
 use vinga_wire::{Frame, SignalNumber, U64};
+
+/// In this time an API node may take a coordinator one epoch further, on the average. Epochs of a busy cluster take
+/// longer, and of all that there are the last one comes in 89 years at this rate.
+const LEAP_TIME: Span = Span(10);
 
 /// The epochs of one coordinator.
 pub struct Epochs {
@@ -33,12 +37,23 @@ pub struct Epochs {
     reported: Epoch,
     /// The newest epoch in which changes were committed.
     changed: Epoch,
+    /// How many epochs further API nodes may take it now, and up to when that was counted.
+    leaps: u64,
+    leaps_counted: Tick,
 }
 
 impl Epochs {
     /// Those of a coordinator that begins in this epoch.
     pub fn new(current: Epoch) -> Self {
-        Epochs { current, limit: Epoch::MAX, committing: Vec::new(), reported: Epoch(0), changed: Epoch(0) }
+        Epochs {
+            current,
+            limit: Epoch::MAX,
+            committing: Vec::new(),
+            reported: Epoch(0),
+            changed: Epoch(0),
+            leaps: EPOCH_LEAP_MAX,
+            leaps_counted: Tick(0),
+        }
     }
 
     /// The epoch that is given out.
@@ -47,10 +62,19 @@ impl Epochs {
         self.current
     }
 
-    /// Whether an epoch may be used that an API node has seen and that is above the one that is given out.
+    /// Whether an epoch may be used, from now on, that an API node says to have seen and that is above the one that is
+    /// given out. One leap after the other would use up all epochs that there are, so they are rationed, by time.
     #[cold]
-    pub fn allows(&self, seen: Epoch) -> bool {
-        seen.0 <= self.current.0 + EPOCH_LEAP_MAX && seen <= self.limit
+    pub fn allows(&mut self, now: Tick, seen: Epoch) -> bool {
+        let passed = now.since(self.leaps_counted).0 / LEAP_TIME.0;
+        self.leaps = self.leaps.saturating_add(passed).min(EPOCH_LEAP_MAX);
+        self.leaps_counted = self.leaps_counted + Span(passed * LEAP_TIME.0);
+        let leap = seen.0 - self.current.0;
+        if leap > self.leaps || seen > self.limit {
+            return false;
+        }
+        self.leaps -= leap;
+        true
     }
 
     /// A transaction is going to commit in this epoch or a later one.
@@ -210,6 +234,33 @@ mod tests {
         epochs.enter(Epoch(11));
         assert!(!epochs.leave(Epoch(11)), "it is still given out");
         epochs.check();
+    }
+
+    #[test]
+    fn api_nodes_do_not_use_up_all_epochs() {
+        let mut epochs = Epochs::new(Epoch(10));
+        let mut now = Tick(0);
+        // Another coordinator has believed as much.
+        assert!(epochs.allows(now, Epoch(10 + EPOCH_LEAP_MAX)));
+        epochs.current = Epoch(10 + EPOCH_LEAP_MAX);
+        let begun = epochs.current;
+        assert!(!epochs.allows(now, Epoch(begun.0 + 1)), "one leap after the other");
+        for _ in 0..10_000 {
+            now = now + Span(7);
+            while epochs.allows(now, Epoch(epochs.current.0 + 1)) {
+                epochs.current.0 += 1;
+            }
+        }
+        assert_eq!(
+            epochs.current.0 - begun.0,
+            7 * 10_000 / LEAP_TIME.0,
+            "no time is lost, and none counts twice"
+        );
+        // What is announced costs nothing, and no more is saved up than one leap.
+        epochs.current.0 += 1 << 30;
+        now = now + Span(u64::from(u32::MAX) * 100);
+        assert!(!epochs.allows(now, Epoch(epochs.current.0 + EPOCH_LEAP_MAX + 1)));
+        assert!(epochs.allows(now, Epoch(epochs.current.0 + EPOCH_LEAP_MAX)));
     }
 
     #[test]

@@ -204,6 +204,7 @@ impl DataManager {
     /// # Errors
     /// The first row that is not found, or an index that knows of more rows.
     pub fn inspect_indexes(&self) -> Result<(), String> {
+        let is_at_rest = self.has_begun && self.versions.operations.used() == 0;
         for (id, table) in self.store.tables.iter() {
             for (partition, fragment) in table.fragments() {
                 let mut rows = 0;
@@ -216,12 +217,17 @@ impl DataManager {
                         let mut key = Vec::new();
                         table.layout.write_key(fixed, variable, &mut key);
                         let hash = KeyHash::of(&key);
-                        let found = fragment
-                            .find_all(&self.store.pages, &self.store.chunks, hash, &key)
-                            .any(|found| found == row);
-                        if !found {
+                        let found: Vec<RowId> =
+                            fragment.find_all(&self.store.pages, &self.store.chunks, hash, &key).collect();
+                        if !found.contains(&row) {
                             return Err(format!(
                                 "table {id}, partition {partition}: row {row} is not found by its key"
+                            ));
+                        }
+                        // Else one of them may be a deleted one that is still shown.
+                        if is_at_rest && found.len() > 1 {
+                            return Err(format!(
+                                "table {id}, partition {partition}: rows {found:?} have the same key"
                             ));
                         }
                     }

@@ -6,7 +6,8 @@
 //!    the newest file that has it.
 //! 2. `RedoReplayRequest`: each record says what its row is after the change. Records beyond the last epoch that counts
 //!    are dead.
-//! 3. `EndRestore`: ordered indexes are built; no key may have two rows now.
+//! 3. `EndRestore`: ordered indexes are built; no key may have two rows now (the simulator checks it:
+//!    `inspect_indexes`).
 //!
 //! Until the replay has ended two rows may have the same key: a row that was deleted and inserted again elsewhere,
 //! while the scan was between the two places. The hash index finds a row by its place, too, so this does no harm.

@@ -78,6 +78,119 @@ fn a_checkpoint_that_is_not_covered_is_not_used() {
     assert_eq!(node.files.len(), 1, "the file that does not count is gone");
 }
 
+/// The scan meets a row before it is deleted, and its key again in the place where it was inserted since: both are in
+/// the file, which is loaded whole before the log says which of them is left.
+#[test]
+fn a_key_that_the_scan_meets_in_two_places_has_one_row_in_the_end() {
+    const KEY: u64 = 0x1122_3344_5566_7788;
+    let mut node = Node::new(table(false));
+    node.change(OperationKind::Insert, KEY, b"first", 10).expect("it is new");
+    // More than a block of the file.
+    for key in 1..600 {
+        node.change(OperationKind::Insert, key, b"", 10).expect("it is new");
+    }
+    node.durable(10);
+    node.order_checkpoint(1);
+    node.change(OperationKind::Delete, KEY, b"", 11).expect("it is there");
+    node.change(OperationKind::Insert, 1000, b"in its place", 11).expect("it is new");
+    node.change(OperationKind::Insert, KEY, b"second", 12).expect("it is new");
+    let rows = node.rows();
+    node.give_quota(1 << 30);
+    node.durable(12);
+    let file = node.files.values().next_back().expect("it was written");
+    assert_eq!(
+        file.windows(8).filter(|bytes| *bytes == KEY.to_le_bytes()).count(),
+        2,
+        "the scan met it twice"
+    );
+    assert!(node.trimmed > 1, "the checkpoint counts");
+    let node = node.restart(12).expect("file and log have everything");
+    assert_eq!(node.rows(), rows);
+}
+
+/// A table is dropped in an epoch that no restart restores yet: what the checkpoint lacks may still be needed.
+#[test]
+fn a_checkpoint_without_a_dropped_table_counts_when_the_drop_does() {
+    for is_before_scan in [true, false] {
+        let mut node = Node::new(table(false));
+        for key in 1..600 {
+            node.change(OperationKind::Insert, key, b"", 10).expect("it is new");
+        }
+        node.durable(10);
+        node.order_checkpoint(1 << 30);
+        let trimmed = node.trimmed;
+        for key in 1..400 {
+            node.change(OperationKind::Delete, key, b"", 10).expect("it is there");
+        }
+        let rows = node.rows();
+        if is_before_scan {
+            node.drop_table(11);
+            node.order_checkpoint(1 << 30);
+        } else {
+            node.order_checkpoint(1);
+            node.drop_table(11);
+            node.give_quota(1 << 30);
+        }
+        assert_eq!((node.trimmed, node.files.len()), (trimmed, 2), "the drop is not on disk");
+        let mut node = node.restart(10).expect("the older checkpoint and the log have everything");
+        assert_eq!(node.rows(), rows);
+        node.drop_table(11);
+        node.order_checkpoint(1 << 30);
+        assert_eq!((node.trimmed, node.files.len()), (1, 2), "the drop is not on disk");
+        node.durable(11);
+        assert!(node.trimmed > trimmed, "it counts now");
+    }
+}
+
+/// A backup does not show what is committed before it is committed at the primary, too. The checkpoint has it all the
+/// same: it was logged before the place from which the log is replayed.
+#[test]
+fn a_checkpoint_has_what_is_committed_and_not_shown_yet() {
+    let mut node = Node::new(table(false));
+    for key in 1..4 {
+        node.change(OperationKind::Insert, key, b"old", 10).expect("it is new");
+    }
+    let before = node.rows();
+    node.is_backup = true;
+    node.change(OperationKind::Write, 1, b"new", 11).expect("it is there");
+    node.change(OperationKind::Delete, 2, b"", 11).expect("it is there");
+    node.change(OperationKind::Insert, 5, b"new", 11).expect("it is new");
+    node.durable(11);
+    node.order_checkpoint(1 << 30);
+    assert!(node.trimmed > *node.log.keys().last().expect("all was logged"), "the log is not needed");
+    let rows = node.restart(11).expect("the checkpoint has everything").rows();
+    assert_eq!(rows.keys().copied().collect::<Vec<_>>(), [1, 3, 5]);
+    assert!(rows[&1] != before[&1] && rows[&3] == before[&3]);
+    assert_eq!(rows[&1].1, 11, "with the epoch of the change");
+}
+
+/// A checkpoint has changes beyond the restore point of its incarnation. Its epoch is on disk later, in another
+/// history; the file may still be there if the machine stopped before its removal was.
+#[test]
+fn a_checkpoint_of_an_incarnation_that_did_not_get_so_far_is_never_used() {
+    let mut node = Node::new(table(false));
+    node.change(OperationKind::Insert, 1, b"one", 10).expect("it is new");
+    node.durable(10);
+    node.order_checkpoint(1 << 30);
+    node.change(OperationKind::Delete, 1, b"", 11).expect("it is there");
+    node.change(OperationKind::Insert, 2, b"dead", 11).expect("it is new");
+    node.order_checkpoint(1 << 30);
+    let (dead, bytes) = node.files.iter().next_back().map(|(name, file)| (*name, file.clone())).expect("two");
+    node.log.retain(|_, records| records_are_of(records, 10));
+    let mut node = node.restart(10).expect("the older checkpoint has everything");
+    node.files.insert(dead, bytes);
+    node.change(OperationKind::Insert, 3, b"three", 11).expect("it is new");
+    node.durable(11);
+    let node = node.restart(11).expect("the older checkpoint and the log have everything");
+    assert_eq!(node.rows().keys().copied().collect::<Vec<_>>(), [1, 3]);
+    assert!(!node.files.contains_key(&dead), "it is removed again");
+}
+
+/// Whether all of these records are of epochs up to this one.
+fn records_are_of(bytes: &[u8], epoch: u64) -> bool {
+    records(bytes).all(|record| record.expect("a whole record").change.epoch <= Epoch(epoch))
+}
+
 #[test]
 fn a_damaged_checkpoint_is_replaced_by_the_older_one_or_refused() {
     let mut node = Node::new(table(false));

@@ -20,21 +20,23 @@
 //! pause, which doubles each time: a disk does not get emptier by being asked.
 //!
 //! Every tenth of a second each data manager that is writing gets a quota (`CheckpointQuotaOrder`). Of what
-//! [`WriteSpeed`] says for the whole node the stream has a part, as many of the node's data managers log to it; those
-//! that are still writing share that part, so that one that has most of the data is not slowed down by those that have
-//! none. Timers run only meanwhile: a stream at rest does nothing.
+//! [`WriteSpeed`] says for the whole node the stream has a part: its data managers' of those of all streams that write
+//! at that time. They tell each other when they begin and end (`CheckpointWritersReport`). Those of its data managers
+//! that are still writing share the stream's part. So one that has most of the data is not slowed down by those that
+//! have none. Timers run only meanwhile: a stream at rest does nothing.
 
 use crate::Redo;
 use crate::samples::{Sample, Written};
 use crate::sizing::LastRound;
 use crate::write_speed::{Conditions, Reason, Restart, RoomLeft, Slowdowns, SpeedLimits, WriteSpeed};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use vinga_base::{Epoch, LiveParameter};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
-use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
+use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody, WritersBody};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::view::MemberState;
-use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U64};
 
 /// How often quotas are given.
 const QUOTA_INTERVAL: Span = Span::from_millis(100);
@@ -103,6 +105,10 @@ pub struct Checkpoints {
     data_managers: u16,
     /// Those of them that log to this stream.
     participants: u16,
+    /// The other streams of the node that write checkpoints, and how many data managers log to each.
+    others: BTreeMap<u16, u16>,
+    /// What the others know: whether checkpoints are written here.
+    is_reported: bool,
     /// The log is open and the node started.
     is_started: bool,
     /// A round begins when so much was logged since the last one.
@@ -180,6 +186,8 @@ impl Checkpoints {
         Checkpoints {
             data_managers,
             participants,
+            others: BTreeMap::new(),
+            is_reported: false,
             is_started: false,
             threshold: threshold(settings.bytes_between, participants, data_managers),
             covered: 0,
@@ -219,6 +227,8 @@ impl Checkpoints {
     pub fn check(&self, position: Option<u64>) {
         assert!(position.is_some() || !self.is_started, "the log is open when the node is started");
         assert!(self.covered <= position.unwrap_or(0), "only what was logged is covered");
+        let is_writing = self.round.as_ref().is_some_and(Round::is_writing);
+        assert_eq!(self.is_reported, is_writing, "other streams know whether checkpoints are written");
         if let Some(round) = &self.round {
             assert!(self.is_started && !self.backs_off, "a round is made when it may be");
             assert!(!round.awaited.is_empty(), "a round ends with the last data manager");
@@ -230,8 +240,13 @@ impl Checkpoints {
     fn quota(&self, time: Span, writing: usize) -> u64 {
         let Some(speed) = self.speed.target() else { return u64::MAX };
         let node = u128::from(speed) * u128::from(time.0) / 1_000_000;
-        let stream = node * u128::from(self.participants) / u128::from(self.data_managers);
+        let stream = node * u128::from(self.participants) / u128::from(self.sharers());
         u64::try_from(stream.div_ceil(writing.max(1) as u128)).unwrap_or(u64::MAX)
+    }
+
+    /// Data managers of the streams that share the node's speed now, this one included.
+    fn sharers(&self) -> u16 {
+        self.others.values().sum::<u16>() + self.participants
     }
 }
 
@@ -266,13 +281,14 @@ impl Redo {
         self.checkpoints.last
     }
 
-    /// The part of the node's speed that the data managers of this stream have together when nothing is in a hurry.
+    /// The part of the node's speed that the data managers of this stream have together when nothing is in a hurry, and
+    /// all other streams write, too.
     pub(crate) fn usual_speed(&self) -> u64 {
-        self.part_of(self.checkpoints.speed.usual())
+        self.part_of(self.checkpoints.speed.usual(), self.checkpoints.data_managers)
     }
 
-    fn part_of(&self, speed: u64) -> u64 {
-        speed * self.settings.participants.len() as u64 / u64::from(self.checkpoints.data_managers)
+    fn part_of(&self, speed: u64, sharers: u16) -> u64 {
+        speed * u64::from(self.checkpoints.participants) / u64::from(sharers)
     }
 
     /// Counters of rounds.
@@ -282,7 +298,7 @@ impl Redo {
 
     /// The part of [`Redo::write_speed`] that the data managers of this stream have together.
     pub fn target_speed(&self) -> Option<u64> {
-        self.checkpoints.speed.target().map(|node| self.part_of(node))
+        self.checkpoints.speed.target().map(|node| self.part_of(node, self.checkpoints.sharers()))
     }
 
     /// The start has ended: data managers are ready for checkpoints.
@@ -351,7 +367,37 @@ impl Redo {
         self.checkpoints.has_changes = false;
         let conditions = self.conditions(cx);
         self.checkpoints.speed.begin(cx.now(), &conditions);
+        self.report_writers(cx);
         self.give_quotas(cx, QUOTA_INTERVAL);
+    }
+
+    /// Tells the other streams of the node whether checkpoints are written here, if that has changed: then they share
+    /// the speed with this one.
+    fn report_writers(&mut self, cx: &mut Context<'_>) {
+        let checkpoints = &mut self.checkpoints;
+        let is_writing = checkpoints.round.as_ref().is_some_and(Round::is_writing);
+        if core::mem::replace(&mut checkpoints.is_reported, is_writing) == is_writing {
+            return;
+        }
+        let data_managers = U16::new(if is_writing { checkpoints.participants } else { 0 });
+        let own = cx.own();
+        let others = cx.view().addresses(BlockNumber::Redo);
+        let others: Vec<Address> =
+            others.filter(|other| other.node() == own.node() && *other != own).collect();
+        for other in others {
+            cx.frame(SignalNumber::CheckpointWritersReport, other).put(&WritersBody { data_managers });
+        }
+    }
+
+    /// Another stream of the node begins or ends to write checkpoints. It counts from the next quotas on.
+    pub(crate) fn on_checkpoint_writers_report(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (report, _) = frame.head::<WritersBody>()?;
+        let stream = frame.sender().instance();
+        match report.data_managers.get() {
+            0 => self.checkpoints.others.remove(&stream),
+            data_managers => self.checkpoints.others.insert(stream, data_managers),
+        };
+        Some(())
     }
 
     /// Gives each data manager that is writing its quota for some time, and comes back when it is over.
@@ -452,6 +498,7 @@ impl Redo {
         if !round.is_writing() {
             self.checkpoints.speed.end();
         }
+        self.report_writers(cx);
         self.end_round(cx);
         self.hurry(cx);
         self.go_on_ending(cx);

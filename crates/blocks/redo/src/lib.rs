@@ -381,6 +381,7 @@ impl Block for Redo {
             Some(SignalNumber::EpochEndRequest) => self.on_epoch_end_request(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::CheckpointReport) => self.on_checkpoint_report(cx, frame),
+            Some(SignalNumber::CheckpointWritersReport) => self.on_checkpoint_writers_report(frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             Some(SignalNumber::NodeStartedOrder) => {
                 self.on_node_started_order(cx);

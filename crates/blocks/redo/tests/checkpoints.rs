@@ -56,6 +56,17 @@ fn quotas(orders: &[Order], of: u16) -> Vec<u64> {
         .collect()
 }
 
+/// What other streams were told: the stream, and how many data managers write here.
+fn writers(orders: &[Order]) -> Vec<(u16, u16)> {
+    orders
+        .iter()
+        .filter_map(|order| match *order {
+            Order::Writers(stream, data_managers) => Some((stream, data_managers)),
+            _ => None,
+        })
+        .collect()
+}
+
 /// All checkpoints of the round become usable.
 fn end_round(log: &mut Log, participants: u16) {
     for instance in 0..participants {
@@ -85,12 +96,14 @@ fn a_stream_counts_its_part_of_what_the_node_logs() {
     let mut log = Log::with(Settings { data_managers: 4, ..with_bytes_between(settings(1), 100_000) });
     log.make(1);
     log.node_started();
+    (1..4).for_each(|stream| log.report_writers(stream, 1));
     log_bytes(&mut log, 0, 20_000);
     assert_eq!(begun(&log.orders()), []);
     log_bytes(&mut log, 0, 10_000);
     let orders = log.orders();
     assert_eq!(begun(&orders), [0]);
     assert_eq!(quotas(&orders, 0), [10 * M], "a tenth of a second, and a quarter of the node's speed");
+    assert_eq!(writers(&orders), [(1, 1), (2, 1), (3, 1)]);
 }
 
 #[test]
@@ -222,21 +235,30 @@ fn quotas_add_up_to_the_speed_of_the_node() {
 
 /// One table may be all that is to be written.
 #[test]
-fn one_that_writes_alone_has_the_whole_part_of_its_stream() {
+fn streams_and_data_managers_that_write_nothing_leave_their_part_to_the_others() {
     let mut log = Log::with(Settings { data_managers: 8, ..with_bytes_between(settings(4), 10_000) });
     log.make(1);
     log.node_started();
     log_bytes(&mut log, 0, 20_000);
-    assert_eq!(
-        quotas(&log.orders(), 0),
-        [5 * M],
-        "a tenth of a second: 40 MiB, of which the stream has half"
-    );
+    let orders = log.orders();
+    assert_eq!(quotas(&orders, 0), [10 * M], "a quarter of 40 MiB in a tenth of a second: it writes alone");
+    assert_eq!(writers(&orders), [(1, 4)], "the other stream knows");
+    log.report_writers(1, 4);
+    log.advance(TENTH);
+    assert_eq!(quotas(&log.orders(), 0), [5 * M], "the other one writes, too");
+    assert_eq!(log.block().target_speed(), Some(200 * M));
     for instance in 1..4 {
         log.report(instance, Usable, 0);
     }
     log.advance(TENTH);
-    assert_eq!(quotas(&log.orders(), 0), [20 * M]);
+    assert_eq!(quotas(&log.orders(), 0), [20 * M], "of the stream's part it has all");
+    log.report_writers(1, 0);
+    log.advance(TENTH);
+    assert_eq!(quotas(&log.orders(), 0), [40 * M], "one data manager has the speed of the node");
+    log.report(0, Written, 1000);
+    assert_eq!(writers(&log.orders()), [(1, 0)], "as soon as all is written");
+    log.report(0, Usable, 0);
+    assert_eq!(writers(&log.orders()), [], "once");
 }
 
 #[test]

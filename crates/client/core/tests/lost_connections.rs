@@ -236,6 +236,27 @@ fn who_asks_for_a_session_once_more_asks_for_a_newer_one() {
     assert_eq!(requested(&mut rig), 3);
 }
 
+/// A cluster that has restarted begins where its disks say. What the client has seen before may be far beyond, and
+/// then no coordinator would believe it.
+#[test]
+fn an_epoch_that_was_seen_counts_in_its_incarnation_of_the_cluster() {
+    let (view, table, link) = (first_view(&[0]), table(2), LinkId::new(0, 0));
+    for (cluster, seen) in [(7, 1000), (8, 0)] {
+        let mut rig = Rig::connected(1, &view);
+        rig.feed(link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&HeartbeatBody { epoch: U64::new(1000), view: U32::new(1) });
+        });
+        rig.commit_insert(&table, 1);
+        assert_eq!(rig.epochs_sent(), [1000]);
+        rig.break_link(link);
+        rig.cluster = cluster;
+        rig.advance(2000);
+        rig.admit_all(&view);
+        rig.commit_insert(&table, 2);
+        assert_eq!(rig.epochs_sent(), [seen], "incarnation {cluster}");
+    }
+}
+
 /// The partitions of scans that were opened, and where.
 fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
     let read = |sent: Sent| {

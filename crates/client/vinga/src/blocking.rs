@@ -203,6 +203,11 @@ impl Cluster {
         self.block_on(self.inner.tables())
     }
 
+    /// All tables, with their ids; see [`crate::Cluster::list_tables`].
+    pub fn list_tables(&self) -> Result<Vec<crate::ListedTable>> {
+        self.block_on(self.inner.list_tables())
+    }
+
     /// Rows of an information table, of all data nodes; see [`crate::Cluster::info`].
     pub fn info(&self, table: InfoTable) -> Result<InfoRows> {
         self.block_on(self.inner.info(table))

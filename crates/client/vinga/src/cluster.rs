@@ -17,7 +17,7 @@ use crate::transaction::Transaction;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use vinga_base::{Incarnation, LiveParameter, NodeId};
+use vinga_base::{Incarnation, LiveParameter, NodeId, TableId, TableVersion};
 use vinga_client_core::value::Key;
 use vinga_client_core::{
     Answer, Client, Error, OperationSpec, Request, Result, Settings, Span, Token, Urgency,
@@ -26,6 +26,17 @@ use vinga_key::ClusterKey;
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
 use vinga_wire::shutdown::ShutdownTerms;
+
+/// A table as it is listed ([`Cluster::list_tables`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedTable {
+    /// Its id, which it keeps as long as it has its rows; another table may have the id later.
+    pub id: TableId,
+    /// Its version, which no other table ever has, and which changes with its definition.
+    pub version: TableVersion,
+    /// `database.table`.
+    pub name: String,
+}
 
 /// How to connect.
 #[derive(Clone, Debug, Default)]
@@ -227,21 +238,31 @@ impl Cluster {
         self.request(Request::DropTable(name.into())).await.map(|_| ())
     }
 
-    /// The names of all tables, in the order in which they were created.
+    /// The names of all tables, in the order of their ids.
     ///
     /// # Errors
     /// If the cluster can't be asked.
     pub async fn tables(&self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        let mut after = 0;
+        Ok(self.list_tables().await?.into_iter().map(|table| table.name).collect())
+    }
+
+    /// All tables, in the order of their ids. As a table keeps its id over renames and alters, none is left out that
+    /// exists all the time, though the list is read in pieces while tables may be changed.
+    ///
+    /// # Errors
+    /// If the cluster can't be asked.
+    pub async fn list_tables(&self) -> Result<Vec<ListedTable>> {
+        let mut tables: Vec<ListedTable> = Vec::new();
         loop {
+            let after = tables.last().map_or(0, |table| table.id.0);
             let Answer::Tables(list) = self.request(Request::ListTables(after)).await? else {
                 return Err(mixed_up());
             };
-            after = list.tables.last().map_or(after, |(id, _, _)| *id);
-            names.extend(list.tables.into_iter().map(|(_, _, name)| name));
+            let listed =
+                |(id, version, name)| ListedTable { id: TableId(id), version: TableVersion(version), name };
+            tables.extend(list.tables.into_iter().map(listed));
             if !list.more {
-                return Ok(names);
+                return Ok(tables);
             }
         }
     }

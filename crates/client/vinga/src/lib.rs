@@ -353,7 +353,7 @@ mod unique;
 
 pub use backup::{PartitionBackup, PieceTicket};
 pub use batch::{ReadBatch, ReadTicket, WriteBatch, WriteTicket};
-pub use cluster::{Cluster, ConnectOptions, PORT};
+pub use cluster::{Cluster, ConnectOptions, ListedTable, PORT};
 pub use information::{InfoRows, Unanswered};
 pub use lock::{Found, Lock, LockRequest, LockWait};
 pub use locking_scan::{LockedRows, LockingScan};
@@ -369,7 +369,9 @@ pub use vinga_base::order_key::{Direction, KeyRange, OrderColumn, OrderKey};
 pub use vinga_base::schema::{
     ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
 };
-pub use vinga_base::{ColumnId, Epoch, LiveParameter, LiveUnit, NodeId, OperationNumber};
+pub use vinga_base::{
+    ColumnId, Epoch, LiveParameter, LiveUnit, NodeId, OperationNumber, TableId, TableVersion,
+};
 pub use vinga_client_core::backup_steps;
 pub use vinga_client_core::{
     BackupBatch, EndpointState, Error, KeyWriter, Result, RowBuilder, RowRef, Table as TableLayout, Value,

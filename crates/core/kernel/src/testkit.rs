@@ -476,6 +476,10 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<checkpoint::ReportBody>()?;
             Some(format!("{{ state: {}, bytes: {}, epoch: {} }}", body.state, body.bytes, body.epoch))
         }
+        S::CheckpointWritersReport => {
+            let (body, _) = frame.head::<checkpoint::WritersBody>()?;
+            Some(format!("{{ data_managers: {} }}", body.data_managers))
+        }
         S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
         S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
         S::StartRefuse => cold::read::<start::StartRefuse>(frame).map(|body| format!("{body:?}")),

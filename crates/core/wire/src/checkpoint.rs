@@ -1,12 +1,14 @@
-//! Local checkpoints: between a log stream, which decides when and how fast, and its data managers.
+//! Local checkpoints: between a log stream, which decides when and how fast, its data managers, and the other streams
+//! of the node, with which it shares the speed.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `CheckpointOrder` | redo | data manager | begin a checkpoint, unless one is under way |
 //! | `CheckpointQuotaOrder` | redo | data manager | write so many bytes more, less what was written above the quota before |
 //! | `CheckpointReport` | data manager | redo | how far it is |
+//! | `CheckpointWritersReport` | redo | other redo of the node | checkpoints of so many data managers are being made |
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Body of `CheckpointQuotaOrder`.
@@ -56,4 +58,12 @@ pub struct ReportBody {
     pub bytes: U64,
     /// Of one that is written: it is usable when everything up to this epoch is on disk. Else 0.
     pub epoch: U64,
+}
+
+/// Body of `CheckpointWritersReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct WritersBody {
+    /// The data managers of the sender, if it writes checkpoints from now on; else 0.
+    pub data_managers: U16,
 }

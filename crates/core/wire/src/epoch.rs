@@ -19,7 +19,8 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// How far ahead of a coordinator's own epoch the epoch may be that an API node reports as seen. What it sends is
-/// refused else, to be tried again: another coordinator may have believed it, and its word may be on the way.
+/// refused else, to be tried again: another coordinator may have believed it, and its word may be on the way. What was
+/// believed counts against the next ones, until time has passed.
 pub const EPOCH_LEAP_MAX: u64 = 1 << 20;
 
 /// An API node that reports an epoch so far ahead as seen is disconnected: no cluster gets there in 3000 years.

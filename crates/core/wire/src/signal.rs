@@ -266,6 +266,7 @@ signals! {
     CheckpointOrder = 200, Own;
     CheckpointQuotaOrder = 201, Own;
     CheckpointReport = 202, Own;
+    CheckpointWritersReport = 203, Own;
     // backup.rs
     BackupOpenRequest = 210, Api;
     BackupOpenConfirm = 211, Node;

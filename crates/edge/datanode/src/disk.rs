@@ -40,6 +40,23 @@ pub struct FoundDisk {
     pub mark: Option<PathBuf>,
 }
 
+/// Whether the node of this configuration, which has kept a database in the folder before, may look for it there.
+/// Nothing is made or changed: a folder that is missing stays so.
+///
+/// # Errors
+/// A text: there is nothing of a database, as if the folder's disk were not mounted.
+pub fn check_existing(configuration: &Configuration, folder: &Path) -> Result<(), String> {
+    let files = DatabaseFiles::new(folder);
+    // What can't be read is reported when it is to be used.
+    let is_empty = !files.mark().exists()
+        && (0..2).all(|copy| !files.system_file(copy).exists())
+        && files.count_others() == Ok(0);
+    if is_empty && !configuration.parameters.flag(Parameter::Diskless) {
+        return Err(no_database(folder));
+    }
+    Ok(())
+}
+
 /// Finds out what the node starts from. Nothing is changed, but that what an interrupted first start has left is
 /// removed, and a first start is marked.
 ///
@@ -154,7 +171,10 @@ fn no_database(folder: &Path) -> String {
 }
 
 /// A random number from the system.
-fn random() -> Result<u64, String> {
+///
+/// # Errors
+/// A text: the system gives none.
+pub fn random() -> Result<u64, String> {
     let mut bytes = [0; 8];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| format!("the system gives no random numbers: {why}"))?;

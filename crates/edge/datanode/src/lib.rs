@@ -16,6 +16,7 @@ mod others;
 mod settings;
 
 pub use database_files::{DatabaseFiles, Removed, why_refused};
+pub use disk::check_existing;
 pub use local_node::LocalNode;
 pub use machine::this_machine;
 

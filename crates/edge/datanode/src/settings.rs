@@ -1,5 +1,6 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
+use crate::disk::random;
 use crate::others::{arbitrators, others, resolve};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -140,7 +141,8 @@ pub fn edge_settings(
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
     let listen = resolve("HostName", &text(Parameter::HostName), integer(Parameter::ServerPort) as u16)?;
-    let seed = clock_millis() ^ u64::from(std::process::id()) << 40;
+    // Not from the clock, which may be set back: what names an incarnation must never come again.
+    let seed = random()?;
     Ok(edge::ProcessSettings {
         node: node.node,
         incarnation: node.incarnation,
@@ -212,6 +214,7 @@ fn thread(plan: &ThreadPlan) -> edge::ThreadSettings {
 mod tests {
     use super::*;
     use crate::this_machine;
+    use std::collections::BTreeSet;
     use vinga_config::file::ConfigFile;
     use vinga_wire::view::Member;
 
@@ -226,6 +229,14 @@ mod tests {
         let node = node_settings(&configuration, None);
         let edge = edge_settings(&configuration, &node, None).expect("these are addresses");
         (node, edge)
+    }
+
+    /// Clients take whatever has these numbers for what they knew before.
+    #[test]
+    fn no_two_starts_without_a_disk_have_the_same_incarnation_or_database() {
+        let starts: BTreeSet<(u64, u64)> =
+            (0..50).map(|_| settings("1").1).map(|edge| (edge.cluster_incarnation, edge.database)).collect();
+        assert_eq!(starts.len(), 50);
     }
 
     /// What all nodes say of themselves together is the view that a cluster with this file begins in.

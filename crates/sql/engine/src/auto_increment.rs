@@ -45,6 +45,7 @@
 //! Where the column is in no unique key, two rows with the same value are no error, and nothing is done about them.
 
 mod counters;
+pub mod gone;
 mod ranges;
 
 pub use ranges::ValueRequest;
@@ -233,7 +234,7 @@ impl Counter {
             }
             let slack_max = state.size.max(session.node().prefetch());
             match moved {
-                Moved::To(end) => state.ranges.move_behind(next, end, slack_max),
+                Moved::To(end) | Moved::Made(end) => state.ranges.move_behind(next, end, slack_max),
                 Moved::Was(there) => state.ranges.learn(there),
             }
             return Ok(());
@@ -246,7 +247,8 @@ impl Counter {
     /// If the counter could not be moved.
     pub fn begin_at(&self, session: &mut Session, next: u64) -> Result<()> {
         let incarnation = session.cluster()?.incarnation();
-        let (Moved::To(there) | Moved::Was(there)) = self.advance(session, next, next, true)?;
+        let (Moved::To(there) | Moved::Made(there) | Moved::Was(there)) =
+            self.advance(session, next, next, true)?;
         let mut state = self.state.lock().expect(NO_PANIC);
         state.meet(incarnation);
         state.ranges.use_value(next.saturating_sub(1));
@@ -257,7 +259,11 @@ impl Counter {
     fn advance(&self, session: &mut Session, next: u64, end: u64, is_durable: bool) -> Result<Moved> {
         let node = Arc::clone(session.node());
         let moved = counters::advance(session.cluster()?, self.key, next, end, is_durable);
-        moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))
+        let moved = moved.map_err(|error| counters::failure(&error, |error| node.failure(error)))?;
+        let Moved::Made(there) = moved else { return Ok(moved) };
+        // Its table may just have gone.
+        node.sweeper.want();
+        Ok(Moved::To(there))
     }
 
     /// Abandons the range of a generated value that met an existing row, as there may be more such rows.
@@ -359,6 +365,10 @@ impl Fetcher {
                 counters::take(&cluster, counter.key, count)
                     .map_err(|error| counters::failure(&error, |error| node.failure(error)))
             });
+            if let Ok((1, _)) = fetched {
+                // The counter is a new one, and its table may just have gone.
+                node.sweeper.want();
+            }
             node.counters.auto_increment_fetches.fetch_add(1, Ordering::Relaxed);
             counter.take_over(incarnation, fetched);
         }

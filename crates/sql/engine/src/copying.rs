@@ -13,6 +13,7 @@
 //! it has ended before, because the connection was lost, the new table can't take the place: rows of the old one may
 //! have changed since, and rows of the new one may be lost if the data nodes were restarted.
 
+use crate::auto_increment::gone::{self, Going};
 use crate::definition::{Description, split_own_part};
 use crate::failure::{Failure, Result, ha};
 use crate::leftovers::Which;
@@ -40,6 +41,7 @@ pub struct Copying {
 struct Original {
     name: String,
     birth: u64,
+    going: Going,
     /// `None` once it has ended.
     fence: Option<Fence>,
     /// The backup name that the server has given it, which the data nodes don't know.
@@ -139,11 +141,12 @@ impl Copying {
 /// If the definition of the table has changed, if others are changing it, or if the data nodes can't be reached.
 pub fn fence(session: &mut Session, table: &OpenTable) -> Result<()> {
     let handle = table.table(session)?.clone();
-    let birth = handle.core().birth().0;
+    let (birth, going) = (handle.core().birth().0, Going::of(&handle));
     let fence = carry_out(session, |cluster| async move { cluster.as_async().fence_table(&handle).await })?;
     session.copying().originals.push(Original {
         name: table.name().to_owned(),
         birth,
+        going,
         fence: Some(fence),
         backup: None,
         is_replaced: false,
@@ -216,6 +219,7 @@ pub fn put_in_place(session: &mut Session, copy: &str, name: &str) -> Result<()>
             if takes_place && let Some(original) = &mut original {
                 original.fence.take().into_iter().for_each(Fence::gone);
                 original.is_replaced = true;
+                gone::forget(session, Some(original.going));
             }
         }
         Err(failure) if has_unknown_outcome(failure) => {

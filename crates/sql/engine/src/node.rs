@@ -5,6 +5,7 @@
 //! client restores lost connections by itself.
 
 use crate::auto_increment::Fetcher;
+use crate::auto_increment::gone::Sweeper;
 use crate::databases::{self, Sharing};
 use crate::failure::{Failure, Result};
 use crate::leftovers::Leftovers;
@@ -89,6 +90,8 @@ pub struct Node {
     pub counters: Counters,
     /// Fetches auto-increment values.
     pub fetcher: Fetcher,
+    /// Deletes counters of tables that have gone.
+    pub sweeper: Sweeper,
     /// State of sending databases to the data nodes.
     pub sharing: Sharing,
     /// Which tables SQL can represent, and so lists.
@@ -129,6 +132,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         prefetch: AtomicU64::new(PREFETCH),
         counters: Counters::default(),
         fetcher: Fetcher::default(),
+        sweeper: Sweeper::default(),
         sharing: Sharing::default(),
         sayable: SayableTables::default(),
         leftovers: Leftovers::default(),
@@ -149,6 +153,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
     run("vinga-schema", |node, _| schema_watch::run(node))?;
     run("vinga-databases", |node, _| databases::run(node))?;
     run("vinga-autoinc", |node, _| node.fetcher.run(node))?;
+    run("vinga-sweep", |node, _| node.sweeper.run(node))?;
     node.leftovers.recall(&node);
     *NODE.write().expect(NO_PANIC) = Some(node);
     Ok(())
@@ -161,6 +166,7 @@ pub fn stop() {
     if let Some(node) = NODE.write().expect(NO_PANIC).take() {
         node.is_stopping.store(true, Ordering::Relaxed);
         node.fetcher.stop();
+        node.sweeper.stop();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Statements that concern whole tables: create, drop, rename, truncate, and look up.
 
+use crate::auto_increment::gone::{self, Going};
 use crate::auto_increment::{Counter, Name};
 use crate::copying;
 use crate::definition::{Description, OWN_DATABASE};
@@ -120,6 +121,7 @@ pub fn drop_database(session: &mut Session, name: &str) -> Result<()> {
 pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
     let Some(name) = session.copying().resolve_backup(name) else { return Ok(()) };
     let name = name.as_str();
+    let going = Going::named(session, name);
     carry_out(session, |cluster| async move { cluster.as_async().drop_table(name).await }).inspect_err(
         |failure| {
             if failure.number != ha::NO_SUCH_TABLE {
@@ -128,6 +130,7 @@ pub fn drop_table(session: &mut Session, name: &str) -> Result<()> {
         },
     )?;
     session.copying().note_dropped(name);
+    gone::forget(session, going);
     Ok(())
 }
 
@@ -168,7 +171,10 @@ pub fn rename_table(session: &mut Session, from: &str, to: &str) -> Result<()> {
 /// # Errors
 /// `NO_SUCH_TABLE`, or the failure of the request.
 pub fn truncate_table(session: &mut Session, name: &str) -> Result<()> {
-    carry_out(session, |cluster| async move { cluster.as_async().truncate_table(name).await }).map(|_| ())
+    let going = Going::named(session, name);
+    carry_out(session, |cluster| async move { cluster.as_async().truncate_table(name).await })?;
+    gone::forget(session, going);
+    Ok(())
 }
 
 /// The definition of a table for the server: see [`native_tables::own_part`].

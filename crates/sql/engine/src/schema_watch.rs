@@ -43,6 +43,7 @@ pub fn run(node: &Arc<Node>) {
                             make_database(node, &cluster, &name);
                         }
                         node.sharing.meet(cluster.database_id());
+                        node.sweeper.want();
                     }
                     SchemaNews::Changed(event) => follow(node, &cluster, &event),
                 }
@@ -68,6 +69,9 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
         | SchemaEventKind::RenameTable
         | SchemaEventKind::TruncateTable
         | SchemaEventKind::AlterTable => {
+            if has_removed_rows(event.kind) {
+                node.sweeper.want();
+            }
             node.sayable.forget(&event.name);
             node.sayable.forget(&event.new_name);
             // A statement of this SQL node holds the table's lock, and the server forgets the table by itself.
@@ -84,6 +88,11 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
             }
         }
     }
+}
+
+/// Whether a table may have gone by such a change; by a rename one whose name was taken over.
+fn has_removed_rows(kind: SchemaEventKind) -> bool {
+    matches!(kind, SchemaEventKind::DropTable | SchemaEventKind::RenameTable | SchemaEventKind::TruncateTable)
 }
 
 fn make_database(node: &Arc<Node>, cluster: &Cluster, name: &str) {

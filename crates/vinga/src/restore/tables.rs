@@ -56,25 +56,50 @@ pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
     }
 }
 
-/// Refuses tables whose commits wait for the disk if the cluster has none.
+/// What to do with tables whose commits wait for the disk (`DURABILITY=disk`) where the cluster has none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WithoutDisk {
+    /// The restore is refused: whoever made them counts on it.
+    Refuse,
+    /// They become usual tables.
+    MakeUsual,
+}
+
+/// Makes the tables ones that the cluster can have: if it keeps nothing on disk, no commit can wait for that. Returns
+/// the names of those that were changed.
 ///
 /// # Errors
-/// A text with one of them.
-pub fn check_disk(cluster: &Cluster, definitions: &[BackupDefinition]) -> Result<(), String> {
-    let mut tables = definitions.iter().filter_map(|definition| match definition {
-        BackupDefinition::Table(table) => Some(&table.definition),
-        BackupDefinition::Database(_) => None,
-    });
-    let Some(table) = tables.find(|table| table.durability == Durability::Disk) else { return Ok(()) };
+/// A text with the first of them, if they are not to be changed.
+pub fn fit_disk(
+    cluster: &Cluster,
+    definitions: &mut [BackupDefinition],
+    without_disk: WithoutDisk,
+) -> Result<Vec<String>, String> {
+    let mut tables: Vec<_> = definitions
+        .iter_mut()
+        .filter_map(|definition| match definition {
+            BackupDefinition::Table(table) => Some(&mut table.definition),
+            BackupDefinition::Database(_) => None,
+        })
+        .filter(|table| table.durability == Durability::Disk)
+        .collect();
+    let Some(first) = tables.first() else { return Ok(Vec::new()) };
     let streams = cluster.info(InfoTable::RedoLogs).map_err(|error| error.to_string())?;
-    if streams.rows.is_empty() {
+    if !streams.rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    if without_disk == WithoutDisk::Refuse {
         return Err(format!(
             "commits to table {} wait for the disk (DURABILITY=disk), and this cluster keeps nothing on disk (Diskless=yes, \
-             or no folder): restore it into another one",
-            table.name
+             no folder, or several data nodes): restore it into another one, or give --memory-only to make it a table \
+             whose commits wait for no disk",
+            first.name
         ));
     }
-    Ok(())
+    for table in &mut tables {
+        table.durability = Durability::Memory;
+    }
+    Ok(tables.into_iter().map(|table| table.name.clone()).collect())
 }
 
 /// Creates all databases and tables.

@@ -223,7 +223,12 @@ pub fn back_up(node: &Node, to: &Path) -> (bool, String) {
 
 /// `vinga restore`.
 pub fn restore(from: &Path, node: &Node) -> (bool, String) {
-    said(vinga().arg("restore").arg(from).args(["--connect", &node.address]).output())
+    restore_with(from, node, &[])
+}
+
+/// `vinga restore`, with more arguments.
+pub fn restore_with(from: &Path, node: &Node, more: &[&str]) -> (bool, String) {
+    said(vinga().arg("restore").arg(from).args(["--connect", &node.address]).args(more).output())
 }
 
 /// `vinga inspect backup`.

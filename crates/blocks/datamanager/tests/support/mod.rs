@@ -61,6 +61,9 @@ pub struct Node {
     pub asked: u32,
     /// Its memory, in pages, and how many beyond that are for restarts.
     pub memory: (u32, u32),
+    /// It is a backup: what is committed here is not shown before it is committed at the primary, of which it is not
+    /// told.
+    pub is_backup: bool,
 }
 
 /// Memory that is never full.
@@ -172,6 +175,7 @@ impl Node {
             incarnations: vec![LogIncarnation { number: 1, last_valid: None }],
             asked: 0,
             memory,
+            is_backup: false,
         }
     }
 
@@ -357,6 +361,16 @@ impl Node {
         self.take_sent();
     }
 
+    /// The table is dropped, in this epoch. Its rows stay for the moment.
+    pub fn drop_table(&mut self, epoch: u64) {
+        let (gone, round) = (vec![self.table.own()], RoundName { change: 2, step: 1 });
+        self.send(address(BlockNumber::Dictionary), SignalNumber::SchemaRoundRequest, |writer| {
+            let task = RoundTask::Complete { record: None, gone };
+            cold::write(writer, &SchemaRoundRequest { round, epoch: Epoch(epoch), task });
+        });
+        self.take_sent();
+    }
+
     pub fn give_credit(&mut self, bytes: u64) {
         self.give_credit_with(bytes, 0);
     }
@@ -428,12 +442,13 @@ impl Node {
         if answer.signal() == SignalNumber::PrepareRefuse {
             return Err(u16::from_le_bytes([rest[4], rest[5]]));
         }
+        let replicas = if self.is_backup { Chain::new(&[NodeId(2), NODE]) } else { Chain::new(&[NODE]) };
         let commit = CommitBody {
             transaction: U64::new(id.0),
             epoch: U64::new(epoch),
             actor: prepare.actor,
             owner: ReplicaGroup::new(0, 0),
-            replicas: Chain::new(&[NODE]),
+            replicas,
             marker: U32::ZERO,
             unused: U32::ZERO,
         };

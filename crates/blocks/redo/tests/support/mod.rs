@@ -11,7 +11,7 @@ use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileKind, FileN
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_kernel::{Span, Tick};
 use vinga_redo::{CheckpointSettings, Redo, Settings, SpeedLimits};
-use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody};
+use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody, WritersBody};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
@@ -66,6 +66,8 @@ pub enum Order {
     Credit(u16, u64, u16),
     /// The president ends this epoch at once.
     GlobalCheckpoint(u64),
+    /// This stream learns that checkpoints of so many data managers are written here.
+    Writers(u16, u16),
 }
 
 /// A stream with its files.
@@ -145,8 +147,9 @@ pub fn settings(participants: u16) -> Settings {
 }
 
 fn stream(settings: Settings) -> Harness<Redo> {
-    let participants = settings.participants.len() as u16;
-    let view = ClusterView::first(vec![Member::started(NODE, Incarnation(1), 0, participants, 1)]);
+    let mut member = Member::started(NODE, Incarnation(1), 0, settings.data_managers, 1);
+    member.redo_streams = settings.data_managers.div_ceil(settings.participants.len() as u16);
+    let view = ClusterView::first(vec![member]);
     Harness::new(address(BlockNumber::Redo, 0), 1, view, Redo::new(settings))
 }
 
@@ -277,6 +280,10 @@ impl Log {
         for sent in self.harness.take_sent() {
             let (frame, instance) = (sent.frame(), sent.receiver().instance());
             match sent.signal() {
+                SignalNumber::CheckpointWritersReport => {
+                    let (body, _) = frame.head::<WritersBody>().expect("a whole body");
+                    self.orders.push(Order::Writers(instance, body.data_managers.get()));
+                }
                 SignalNumber::CheckpointOrder => self.orders.push(Order::Checkpoint(instance)),
                 SignalNumber::CheckpointQuotaOrder => {
                     let (body, _) = frame.head::<QuotaBody>().expect("a whole body");
@@ -320,6 +327,14 @@ impl Log {
         self.send(from, SignalNumber::CheckpointReport, |writer| {
             let (state, bytes) = (U32::new(state as u32), U64::new(bytes));
             writer.put(&ReportBody { state, unused: U32::ZERO, bytes, epoch: U64::new(epoch) });
+        });
+    }
+
+    /// Another stream of the node writes checkpoints of so many data managers from now on.
+    pub fn report_writers(&mut self, stream: u16, data_managers: u16) {
+        let from = address(BlockNumber::Redo, stream);
+        self.send(from, SignalNumber::CheckpointWritersReport, |writer| {
+            writer.put(&WritersBody { data_managers: U16::new(data_managers) });
         });
     }
 

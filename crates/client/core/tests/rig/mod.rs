@@ -49,6 +49,8 @@ pub struct Rig {
     pub now: Tick,
     /// How often the cluster has admitted it.
     pub admission: u32,
+    /// The incarnation of the cluster.
+    pub cluster: u64,
 }
 
 /// A frame that the client has sent, and by which connection.
@@ -67,7 +69,7 @@ impl Rig {
     pub fn new(endpoints: u16) -> Self {
         let addresses = (1..=endpoints).map(|node| format!("node{node}")).collect();
         let client = Client::new(Settings { addresses, ..Settings::default() });
-        Rig { client, now: Tick(0), admission: 1 }
+        Rig { client, now: Tick(0), admission: 1, cluster: 7 }
     }
 
     pub fn advance(&mut self, millis: u64) {
@@ -119,7 +121,7 @@ impl Rig {
             version: PROTOCOL_VERSION,
             node: node_at(link),
             incarnation: 1,
-            cluster_incarnation: 7,
+            cluster_incarnation: self.cluster,
             database: 7,
             api: 145,
             ticket: 99,
@@ -174,6 +176,12 @@ impl Rig {
             let (head, _) = frame.head::<TransactionHead>().unwrap();
             (head.transaction.get(), head.outcomes_seen.get())
         };
+        self.sent(SignalNumber::TransactionRequest).into_iter().map(read).collect()
+    }
+
+    /// The epochs that transactions which were sent say to have seen.
+    pub fn epochs_sent(&mut self) -> Vec<u64> {
+        let read = |sent: Sent| sent.frame().head::<TransactionHead>().unwrap().0.epoch_seen.get();
         self.sent(SignalNumber::TransactionRequest).into_iter().map(read).collect()
     }
 

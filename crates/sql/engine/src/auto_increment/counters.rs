@@ -63,11 +63,19 @@ fn table(cluster: &Cluster) -> vinga::Result<Table> {
     }
 }
 
-fn number(row: &Record) -> vinga::Result<u64> {
-    match row.get("next") {
-        Some(Value::UInt(next)) => Ok(*next),
+fn column(row: &Record, name: &str) -> vinga::Result<u64> {
+    match row.get(name) {
+        Some(Value::UInt(value)) => Ok(*value),
         _ => Err(ErrorCode::BadRow.into()),
     }
+}
+
+fn key(row: &Record) -> vinga::Result<u64> {
+    column(row, "birth")
+}
+
+fn number(row: &Record) -> vinga::Result<u64> {
+    column(row, "next")
 }
 
 /// Whether the cluster may keep something on disk.
@@ -122,6 +130,8 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
 pub enum Moved {
     /// It was moved to this value.
     To(u64),
+    /// There was none, and it was made with this value.
+    Made(u64),
     /// It was at this value, the wanted one or a later one, already.
     Was(u64),
 }
@@ -141,11 +151,16 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: boo
     };
     loop {
         let update = Update::new().when("next", "<", next)?.set("next", end);
-        let mut moved = commit(&|transaction| transaction.update(&table, key, &update));
+        let mut moved =
+            commit(&|transaction| transaction.update(&table, key, &update)).map(|_| Moved::To(end));
         if moved.as_ref().is_err_and(|error| error.code() == ErrorCode::NoSuchRow) {
-            moved = commit(&|transaction| transaction.insert(&table, &[("birth", key), ("next", end)]));
+            let row = [("birth", key), ("next", end)];
+            moved = commit(&|transaction| transaction.insert(&table, &row)).map(|_| Moved::Made(end));
         }
-        let Err(error) = moved else { return Ok(Moved::To(end)) };
+        let error = match moved {
+            Ok(moved) => return Ok(moved),
+            Err(error) => error,
+        };
         match error.code() {
             // It may have been moved only in memory.
             ErrorCode::ConditionFailed if is_durable => return Ok(Moved::Was(take(cluster, key, 0)?.1)),
@@ -154,6 +169,46 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: boo
             _ => attempts.once_more(error)?,
         }
     }
+}
+
+/// The keys of all counters.
+///
+/// # Errors
+/// If they could not be read.
+pub fn keys(cluster: &Cluster) -> vinga::Result<Vec<u64>> {
+    let table = match cluster.table(TABLE) {
+        Err(error) if error.code() == ErrorCode::NoSuchTable => return Ok(Vec::new()),
+        table => table?,
+    };
+    cluster.scan(&table, |scan| scan)?.map(|row| key(&row?)).collect()
+}
+
+/// Those of these counters that there are.
+///
+/// # Errors
+/// If they could not be read.
+pub fn existing(cluster: &Cluster, keys: &[u64]) -> vinga::Result<Vec<u64>> {
+    let table = match cluster.table(TABLE) {
+        Err(error) if error.code() == ErrorCode::NoSuchTable => return Ok(Vec::new()),
+        table => table?,
+    };
+    let rows = cluster.get_many(&table, keys.iter().copied())?;
+    Ok(keys.iter().zip(rows).filter_map(|(key, row)| row.map(|_| *key)).collect())
+}
+
+/// Deletes these counters; others may have deleted them before.
+///
+/// # Errors
+/// If one could not be deleted.
+pub fn delete(cluster: &Cluster, keys: &[u64]) -> vinga::Result<()> {
+    let table = cluster.table(TABLE)?;
+    for &key in keys {
+        match cluster.delete(&table, key) {
+            Err(error) if error.code() != ErrorCode::NoSuchRow => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The value of a counter; `None` if no value has been taken or given yet.
