@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
-use vinga_key::ClusterKey;
+use vinga_key::{ClusterKey, NotAccepted};
 use vinga_mgm::{
     ClusterLogReader, Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch,
 };
@@ -24,7 +24,7 @@ use vinga_wire::configuration::{
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
-use vinga_wire::{Frame, SignalNumber, cold};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
 const HANG_GUARD: Duration = Duration::from_secs(180);
@@ -406,5 +406,59 @@ fn the_log_of_the_cluster_is_read() {
         Err(NotFetched::Refused(why)) => assert!(why.contains("20001"), "{why}"),
         other => panic!("{other:?}"),
     }
+    node.stop();
+}
+
+#[test]
+fn a_proven_key_is_good_for_one_purpose_and_one_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.key");
+    let key = Arc::new(ClusterKey::make(&file).unwrap());
+    let node = start_with(|settings| settings.key = Some(key.clone()));
+    let proven = |purpose, sender, receiver| {
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let terms = ConnectionTerms::new(purpose, NodeId(sender), NodeId(receiver), "test");
+        exchange.prove(&key, terms, until()).map(|()| exchange)
+    };
+    // What is for a data node, or for another management node, is proven to nobody here.
+    for (purpose, receiver) in [
+        (ConnectionPurpose::Client, 0),
+        (ConnectionPurpose::Link, ARBITRATOR.0),
+        (ConnectionPurpose::Arbitration, 4),
+    ] {
+        match proven(purpose, 1, receiver) {
+            Err(NotAccepted::Refused(ErrorCode::KeyForAnother, _)) => {}
+            other => panic!("{purpose}: {other:?}"),
+        }
+    }
+    // What is proven for one purpose, or by one node, is no greeting of another one.
+    let arbitration = frame(SignalNumber::ArbitratorHelloRequest, NodeId(1), |w| cold::write(w, &hello(1)));
+    let request = ConfigurationRequest::new(ConfigurationReader::DataNode(NodeId(1)));
+    let configuration = frame(SignalNumber::ConfigurationRequest, NodeId(1), |w| cold::write(w, &request));
+    for (purpose, sender, greeting, is_taken) in [
+        (ConnectionPurpose::Arbitration, 1, &arbitration, true),
+        (ConnectionPurpose::Arbitration, 2, &arbitration, false),
+        (ConnectionPurpose::Arbitration, 1, &configuration, false),
+        (ConnectionPurpose::Configuration, 1, &configuration, true),
+        (ConnectionPurpose::Configuration, 2, &configuration, false),
+        (ConnectionPurpose::Configuration, 0, &configuration, false),
+        (ConnectionPurpose::Configuration, 1, &arbitration, false),
+    ] {
+        let mut exchange = proven(purpose, sender, 0).expect("it has the key");
+        exchange.send(greeting, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        let number = answer.signal().expect("it is known");
+        if is_taken {
+            let confirms = [SignalNumber::ArbitratorHelloConfirm, SignalNumber::ConfigurationConfirm];
+            assert!(confirms.contains(&number), "{purpose} of {sender}: {number:?}");
+            continue;
+        }
+        let refusal: Refusal = cold::read(&answer).unwrap();
+        let code = ErrorCode::from_number(refusal.code);
+        assert_eq!(code, Some(ErrorCode::KeyForAnother), "{purpose} of {sender}: {refusal:?}");
+    }
+    let with_key = ManagementAddresses { key: Some(file), ..addresses(&node) };
+    fetch(&with_key, ConfigurationReader::Onlooker).expect("it has the key, and asks for itself");
     node.stop();
 }
