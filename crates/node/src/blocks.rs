@@ -262,6 +262,8 @@ impl Host for Blocks {
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.each_block(cx, |block, cx| block.view_changed(cx, change));
+        let info = Address::new(self.node, BlockNumber::Info, self.thread);
+        self.info.view_changed(&mut cx.for_block(info));
     }
 
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {

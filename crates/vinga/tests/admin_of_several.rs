@@ -6,12 +6,14 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::Output;
-use std::time::Instant;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 use support::HANG_GUARD;
 use support::folder::{Folder, Suspended, said};
 use vinga::blocking::Cluster;
-use vinga::{ColumnType, InfoRows, InfoTable, NewTable, Record, Value as Cell};
+use vinga::{
+    ColumnType, ErrorCode, InfoRows, InfoTable, NewTable, NodeId, Record, ShutdownTerms, Value as Cell,
+};
 use vinga_runtime::node_folder::NodeFolder;
 
 /// Parameters of small data nodes that leave nobody out who stands still: whether it answers is what is tested.
@@ -280,6 +282,47 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
     while [1, 2].iter().any(|&node| NodeFolder::new(&folder.0, node).running().expect("a folder").is_some()) {
         assert!(begun.elapsed() < HANG_GUARD, "they go on");
     }
+}
+
+/// The two data nodes of each group are asked at the same moment: one of them stops, and the cluster goes on.
+#[test]
+fn of_two_that_are_stopped_at_once_one_is_refused() {
+    let folder = start(&["--data-nodes", "4", "--replicas", "2"]);
+    let stop = |node: &str| {
+        let mut command = folder.command("admin");
+        command.args(["stop", node]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the binary runs")
+    };
+    let ends = ["1", "2"].map(stop).map(|command| said(command.wait_with_output()));
+    let refused: Vec<&String> = ends.iter().filter(|(ok, _)| !ok).map(|(_, text)| text).collect();
+    assert_eq!(refused.len(), 1, "{ends:?}");
+    assert!(refused[0].contains("20076") && refused[0].contains("node group 0"), "{ends:?}");
+
+    // Both orders are there before either data node reads its own.
+    let clients =
+        [3, 4].map(|node| (node, Cluster::connect(&folder.addresses([3, 4])).expect("they admit us")));
+    let suspended = [3, 4].map(|node| Suspended::new(&folder.0, node));
+    let ends: Vec<(u8, Option<ErrorCode>)> = std::thread::scope(|threads| {
+        let asks = |(node, client): &(u8, Cluster)| {
+            let end = client.shut_down(NodeId(*node), ShutdownTerms::IfDispensable);
+            (*node, end.err().map(|error| error.code()))
+        };
+        let asking = clients.each_ref().map(|one| threads.spawn(move || asks(one)));
+        // Nothing shows when they have sent them; what comes of it is the same if they have not.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(suspended);
+        asking.map(|thread| thread.join().expect("it does not panic")).into()
+    });
+    let mut codes: Vec<Option<ErrorCode>> = ends.iter().map(|(_, code)| *code).collect();
+    codes.sort_by_key(Option::is_some);
+    assert_eq!(codes, [None, Some(ErrorCode::NodeIsNeeded)], "{ends:?}");
+    // One of each group is left, and answers.
+    let begun = Instant::now();
+    while json(&folder, &["show"]).0["data_nodes"].as_array().expect("rows").len() != 2 {
+        assert!(begun.elapsed() < HANG_GUARD, "they stay in the view");
+    }
+    let (ok, text) = folder.run("admin", &["tables"]);
+    assert!(ok, "{text}");
 }
 
 /// Nothing but addresses: the order goes over the connection, and what comes of it is seen there.
