@@ -241,6 +241,8 @@ impl Host for Blocks {
                     streams: &self.streams,
                     first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
+                    agreement: self.main.as_ref().map(|main| &main.agreement),
+                    stopped: self.info.stopped_nodes().to_vec(),
                     parameters: &self.parameters,
                     facts: self.facts.as_ref(),
                 };

@@ -270,7 +270,8 @@ mod tests {
                 | InfoTable::DiskWriteSpeedBase
                 | InfoTable::DiskWriteSpeedAggregate
                 | InfoTable::RedoLogs
-                | InfoTable::Parameters => {}
+                | InfoTable::Parameters
+                | InfoTable::LostNodes => {}
             }
             0
         }

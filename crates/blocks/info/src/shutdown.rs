@@ -38,6 +38,8 @@ pub(crate) struct Shutdown {
     /// Members that were permitted to stop, by this one at least.
     leaving: Vec<(NodeId, Incarnation)>,
     own: Own,
+    /// Those of them that have left the cluster since, the latest start of each.
+    left: Vec<(NodeId, Incarnation)>,
     /// The number of the latest attempt to stop.
     attempt: u32,
 }
@@ -261,12 +263,21 @@ impl Info {
         let is_member = |one: &(NodeId, Incarnation)| {
             cx.view().member(one.0).is_some_and(|member| member.identity() == *one)
         };
-        self.shutdown.leaving.retain(is_member);
+        let (leaving, left) = (&mut self.shutdown.leaving, &mut self.shutdown.left);
+        for lost in leaving.extract_if(.., |one| !is_member(one)) {
+            left.retain(|(node, _)| *node != lost.0);
+            left.push(lost);
+        }
         if let Own::Asks(asking) = &self.shutdown.own
             && asking.asked.is_some_and(|node| !cx.view().has(node))
         {
             self.ask_next(cx);
         }
+    }
+
+    /// The data nodes that have left the cluster after they were permitted to stop.
+    pub fn stopped_nodes(&self) -> &[(NodeId, Incarnation)] {
+        &self.shutdown.left
     }
 
     /// An API node has gone: nothing is sent to it any more. What it has requested is done.

@@ -267,6 +267,18 @@ impl Cluster {
         nodes
     }
 
+    /// The management node that decides which data nodes go on when they lose each other, as the newest view has it;
+    /// `None` if there is none.
+    pub fn arbitrator(&self) -> Option<NodeId> {
+        self.handle.engine.look(|client| client.view().arbitrator())
+    }
+
+    /// Whether the cluster is configured with several replicas, so that a part of its data nodes may go on without the
+    /// others.
+    pub fn is_replicated(&self) -> bool {
+        self.handle.engine.look(|client| client.view().is_replicated())
+    }
+
     /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so;
     /// the others go on without it. It has not stopped yet when it confirms that.
     ///

@@ -92,6 +92,9 @@ pub struct ConfigurationConfirm {
     pub node: NodeId,
     /// The text of the configuration file.
     pub text: String,
+    /// The incarnation of the cluster that the management node arbitrates for: it has taken the ticket of its first
+    /// view since it was started. `None` if it arbitrates for none.
+    pub arbitrates_for: Option<u64>,
 }
 
 /// Body of `ClusterLogReport` (cold).

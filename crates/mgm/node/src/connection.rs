@@ -199,7 +199,12 @@ fn log_reader(
 
 fn confirm(exchange: &mut Exchange, node: NodeId, shared: &Shared) -> io::Result<()> {
     let Handout { stamp, text, .. } = &shared.handout;
-    let confirm = ConfigurationConfirm { stamp: *stamp, node, text: text.clone() };
+    let confirm = ConfigurationConfirm {
+        stamp: *stamp,
+        node,
+        text: text.clone(),
+        arbitrates_for: shared.arbitrator().cluster(),
+    };
     send(exchange, shared, SignalNumber::ConfigurationConfirm, |writer| cold::write(writer, &confirm))
 }
 

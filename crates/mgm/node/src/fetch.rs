@@ -27,6 +27,8 @@ pub struct Fetched {
     pub node: NodeId,
     /// The text of the configuration file.
     pub text: String,
+    /// The incarnation of the cluster that the management node arbitrates for, if it does.
+    pub arbitrates_for: Option<u64>,
     /// Where it has come from.
     pub from: String,
     /// The connection: as long as it is open the id is not given to another process that does not know its own.
@@ -170,8 +172,8 @@ fn ask(
     match answer.signal() {
         Some(SignalNumber::ConfigurationConfirm) => {
             let confirm: ConfigurationConfirm = cold::read(&answer).ok_or_else(unreadable)?;
-            let ConfigurationConfirm { stamp, node, text } = confirm;
-            Ok(Fetched { stamp, node, text, from: address.to_owned(), connection })
+            let ConfigurationConfirm { stamp, node, text, arbitrates_for } = confirm;
+            Ok(Fetched { stamp, node, text, arbitrates_for, from: address.to_owned(), connection })
         }
         // A data node refuses each greeting that is none of a client or of a data node.
         Some(
