@@ -78,7 +78,7 @@ impl ConnectOptions {
             None => None,
             Some(path) => {
                 let key = ClusterKey::read(&path);
-                let key = key.map_err(|why| Error::with_detail(ErrorCode::BadAddress, why))?;
+                let key = key.map_err(|why| Error::with_detail(ErrorCode::BadKeyFile, why.into_detail()))?;
                 Some(Prover { key, cluster: self.cluster.clone(), is_relayed })
             }
         };

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{ClusterKey, NotAccepted};
+use vinga_key::{BadKeyFile, ClusterKey, NotAccepted};
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::configuration::{
     ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
@@ -74,7 +74,8 @@ pub(crate) fn send_request(
     request: &ConfigurationRequest,
 ) -> Result<Fetched, Unanswered> {
     let key = addresses.key.as_deref().map(ClusterKey::read).transpose();
-    let key = key.map_err(|why| Unanswered { why: NotFetched::Refused(why), is_proven: false })?;
+    let refused = |why: BadKeyFile| NotFetched::Refused(why.to_string());
+    let key = key.map_err(|why| Unanswered { why: refused(why), is_proven: false })?;
     let mut reasons = Vec::new();
     for address in &addresses.addresses {
         let mut is_proven = false;
