@@ -284,10 +284,10 @@ fn links_have_the_buffers_that_are_configured() {
     assert!(ok, "{text}");
     let config = folder.0.join("config.ini");
     let before = std::fs::read_to_string(&config).expect("it is there");
-    let link = "\n[tcp]\nNodeId1=2\nNodeId2=1\nTCP_SND_BUF_SIZE=64K\nHostName1=127.0.0.1\n";
+    let link = "\n[tcp]\nNodeId1=2\nNodeId2=1\nTCP_SND_BUF_SIZE=64K\nSendBufferMemory=4M\n";
     std::fs::write(&config, before.clone() + link).expect("it is ours");
     let (ok, text) = said(folder.command("up").args(SMALL).output());
-    assert!(ok && text.contains("HostName1=127.0.0.1") && text.contains("without effect"), "{text}");
+    assert!(ok && text.contains("SendBufferMemory=4M") && text.contains("without effect"), "{text}");
     for (node, other) in [(1, 2), (2, 1)] {
         let log = NodeFolder::new(&folder.0, node).log_tail(0, 100);
         let line =
@@ -297,7 +297,12 @@ fn links_have_the_buffers_that_are_configured() {
     }
     let (ok, text) = folder.run("down", &[]);
     assert!(ok, "{text}");
-    std::fs::write(&config, before + "\n[tcp]\nNodeId1=2\n").expect("it is ours");
-    let (ok, text) = said(folder.command("up").args(SMALL).output());
-    assert!(!ok && text.contains("Write NodeId1 and NodeId2"), "{text}");
+    for (section, why) in [
+        ("NodeId1=2\n", "Write NodeId1 and NodeId2"),
+        ("NodeId1=1\nNodeId2=2\nHostName1=127.0.0.1\n", "'HostName1': a network of its own for one link"),
+    ] {
+        std::fs::write(&config, format!("{before}\n[tcp]\n{section}")).expect("it is ours");
+        let (ok, text) = said(folder.command("up").args(SMALL).output());
+        assert!(!ok && text.contains(why), "{text}");
+    }
 }
