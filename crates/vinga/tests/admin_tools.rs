@@ -251,6 +251,17 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     let (ok, text) = said(vinga().args(["admin", "--mgm", &mgm, "clusterlog", "--lines", "1"]).output());
     assert!(ok && text.lines().count() == 1 && text.contains(" node "), "{text}");
 
+    // Which severities are written.
+    let shown = json(&by_mgm, &["clusterlog", "--info"]);
+    assert_eq!(shown, serde_json::json!([{ "node": 3, "written": ["error", "warning", "info", "debug"] }]));
+    let by_folder = ["--folder", path(&folder.0)];
+    let shown = json(&by_folder, &["clusterlog", "--off", "debug,warning", "--on", "error"]);
+    assert_eq!(shown[0]["written"], serde_json::json!(["error", "info"]));
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "warning"]);
+    assert!(ok && text == "management node 3 writes error, warning, info\n", "{text}");
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "info", "--off", "info"]);
+    assert!(!ok && text.contains("both on and off"), "{text}");
+
     // What comes later is shown when it comes.
     let mut follow = vinga();
     follow.args(["admin", "--mgm", &mgm, "clusterlog", "--follow", "--lines", "1", "--node", "1"]);
@@ -272,6 +283,8 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     // When nothing runs any more the file is there.
     let (ok, text) = folder.run("down", &[]);
     assert!(ok, "{text}");
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "debug"]);
+    assert!(!ok && text.contains("management node 3 does not answer"), "{text}");
     let (ok, text) = folder.run("admin", &["clusterlog", "--node", "1"]);
     assert!(ok && text.contains("the lines are from its folder") && text.contains("node 1, "), "{text}");
 }

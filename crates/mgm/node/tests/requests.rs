@@ -19,8 +19,8 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogTakenReport, ConfigurationReader,
-    ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
+    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogSwitch, ClusterLogTakenReport,
+    ConfigurationReader, ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
@@ -389,6 +389,26 @@ fn the_log_of_the_cluster_is_read() {
     assert!(last.lines[0].ends_with("warning node 2, reports: 7 lines before the next one are missing here"));
     let before = ask(&mut reader, last.more_until.expect("there are more"), u32::MAX);
     assert_eq!((before.lines.len(), before.more_until), (49, None));
+    assert_eq!(before.written, LogSeverity::ALL);
+
+    // Severities are switched off, for all that is written afterwards.
+    let switch = ClusterLogSwitch { severities: vec![LogSeverity::Info], is_on: false };
+    let answer = reader.read(&ClusterLogRequest::of_severities(Some(switch))).expect("it has a log");
+    assert!(answer.lines.is_empty() && !answer.written.contains(&LogSeverity::Info), "{answer:?}");
+    for (number, severity) in [(50, "info"), (51, "error")] {
+        let line = format!("2026-03-01T12:00:00.000Z {severity} source: {number}");
+        let report = ClusterLogReport { line, left_out: 0 };
+        let bytes = frame(SignalNumber::ClusterLogReport, NodeId(2), |w| cold::write(w, &report));
+        connection.send(&bytes, until()).expect("it reads");
+    }
+    let last = loop {
+        let last = ask(&mut reader, u64::MAX, 2);
+        if last.lines.last().is_some_and(|line| line.ends_with("node 2, source: 51")) {
+            break last;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(last.lines[0].ends_with("node 2, source: 49"), "{last:?}");
     drop(connection);
     node.stop();
 
