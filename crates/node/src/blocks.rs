@@ -247,6 +247,8 @@ impl Host for Blocks {
                     streams: &self.streams,
                     first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
+                    agreement: self.main.as_ref().map(|main| &main.agreement),
+                    stopped: self.info.stopped_nodes().to_vec(),
                     parameters: &self.parameters,
                     facts: self.facts.as_ref(),
                 };
@@ -268,6 +270,8 @@ impl Host for Blocks {
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.each_block(cx, |block, cx| block.view_changed(cx, change));
+        let info = Address::new(self.node, BlockNumber::Info, self.thread);
+        self.info.view_changed(&mut cx.for_block(info));
     }
 
     fn slice(&mut self, cx: &mut Context<'_>) -> bool {

@@ -7,8 +7,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use vinga_agreement::Agreement;
 use vinga_base::page_pool::PAGE_BYTES;
-use vinga_base::{LiveValues, NodeId, TransactionId};
+use vinga_base::{Incarnation, LiveValues, NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::table_usage::TableUsage;
@@ -35,6 +36,11 @@ pub trait DriverFacts: Send {
 
     /// Where an API node has come from; empty if that is not known.
     fn address_of(&self, api: NodeId) -> String;
+
+    /// When something was that is so long ago, in seconds since 1970; 0 if that is not known.
+    fn time_of(&self, _ago: Span) -> u64 {
+        0
+    }
 
     /// When the node has started, in seconds since 1970; 0 if that is not known.
     fn started_at(&self) -> u64 {
@@ -110,6 +116,10 @@ pub struct Source<'a> {
     pub first_stream: u16,
     /// On the main thread.
     pub membership: Option<&'a Membership>,
+    /// On the main thread.
+    pub agreement: Option<&'a Agreement>,
+    /// The data nodes that have left after they were asked to stop.
+    pub stopped: Vec<(NodeId, Incarnation)>,
     pub parameters: &'a LiveValues,
     pub facts: &'a dyn DriverFacts,
 }
@@ -162,6 +172,7 @@ impl InfoSource for Source<'_> {
             InfoTable::DiskWriteSpeedAggregate => disk_writes::AGGREGATE_COLUMNS,
             InfoTable::RedoLogs => disk_writes::LOG_COLUMNS,
             InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
+            InfoTable::LostNodes => &["lost_node", "node_group", "address", "since", "why"],
         }
     }
 
@@ -179,6 +190,7 @@ impl InfoSource for Source<'_> {
             InfoTable::DiskWriteSpeedAggregate => self.log_streams().aggregate(now, out),
             InfoTable::RedoLogs => self.log_streams().logs(now, |stream| self.logged_bytes(stream), out),
             InfoTable::Parameters => self.parameters(out),
+            InfoTable::LostNodes => self.lost_nodes(now, out),
         }
         0
     }
@@ -327,6 +339,20 @@ impl Source<'_> {
             };
             let connected = if membership.has_connections_of(api) { "yes" } else { "no" };
             row(api, "API", state, "", self.facts.address_of(api), u64::from(incarnation.0), connected);
+        }
+    }
+
+    /// Those without which the cluster has gone on.
+    fn lost_nodes(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) {
+        for lost in self.agreement.iter().flat_map(|agreement| agreement.lost()) {
+            let is_stopped = self.stopped.contains(&lost.member.identity());
+            out.push(vec![
+                InfoValue::Number(u64::from(lost.member.node.0)),
+                InfoValue::Number(u64::from(lost.member.group)),
+                text(&lost.member.address),
+                InfoValue::Number(self.facts.time_of(now.since(lost.given_up))),
+                text(if is_stopped { "a client has requested that it stops" } else { lost.why }),
+            ]);
         }
     }
 

@@ -276,6 +276,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "schema change is refused because the disk is full",
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
+    ("shutdown: another member does not permit it", "the simulator's clients stop no data nodes"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

@@ -1,6 +1,8 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod arbitration;
 mod cluster_log;
+mod gone;
 mod output;
 mod parameters;
 mod place;
@@ -37,7 +39,8 @@ pub struct AdminArguments {
 
 #[derive(Subcommand)]
 enum AdminCommand {
-    /// The cluster: data nodes by node group, which of them leads, management nodes, clients
+    /// The cluster: data nodes by node group, which of them leads and which have gone, arbitration, management nodes,
+    /// clients
     Show,
     /// Whether each data node and management node runs: started, starting, stopping, not connected
     ///

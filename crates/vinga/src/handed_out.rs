@@ -66,7 +66,7 @@ pub fn get(
         (Purpose::Run, Some(Ok(node))) => ConfigurationReader::DataNode(NodeId(node)),
     };
     match fetch(&addresses, reader) {
-        Ok(Fetched { stamp, node: given, text, from, connection }) => {
+        Ok(Fetched { stamp, node: given, text, from, connection, .. }) => {
             // One that is damaged is replaced.
             let copy = folder.and_then(|folder| read_copy(folder).ok().flatten());
             Ok(HandedOut {

@@ -6,12 +6,14 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::Output;
-use std::time::Instant;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 use support::HANG_GUARD;
 use support::folder::{Folder, Suspended, said};
 use vinga::blocking::Cluster;
-use vinga::{ColumnType, InfoRows, InfoTable, NewTable, Record, Value as Cell};
+use vinga::{
+    ColumnType, ErrorCode, InfoRows, InfoTable, NewTable, NodeId, Record, ShutdownTerms, Value as Cell,
+};
 use vinga_runtime::node_folder::NodeFolder;
 
 /// Parameters of small data nodes that leave nobody out who stands still: whether it answers is what is tested.
@@ -250,10 +252,13 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
         let of = |row: &Value| {
             (row["node_group"].as_u64().expect("a group"), row["node"].as_u64().expect("an id"))
         };
-        shown["data_nodes"].as_array().expect("rows").iter().map(of).collect()
+        let members = shown["data_nodes"].as_array().expect("rows").iter();
+        members.filter(|row| row["state"] == "started").map(of).collect()
     };
     assert_eq!(groups(&shown), [(0, 1), (0, 2), (1, 3), (1, 4)]);
     assert_eq!(shown["management_nodes"][0]["answers"], true, "{shown}");
+    let arbitration = &shown["arbitration"];
+    assert_eq!((&arbitration["node"], &arbitration["state"]), (&5.into(), &"arbitrates".into()), "{shown}");
     assert_eq!(shown["api_nodes"].as_array().expect("rows").len(), 1, "this command: {shown}");
 
     // One of each group may go, and not the other.
@@ -263,6 +268,19 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
     while groups(&json(&folder, &["show"]).0) != [(0, 1), (0, 2), (1, 4)] {
         assert!(begun.elapsed() < HANG_GUARD, "it stays in the view");
     }
+    // It is shown all the same, also by commands that know nothing but addresses.
+    let address = folder.addresses([1]);
+    let by_address = said(support::folder::vinga().args(["admin", "--connect", &address, "show"]).output());
+    assert!(by_address.0 && by_address.1.contains("\n  3   not connected, "), "{}", by_address.1);
+    assert!(by_address.1.contains("whether it answers is not known here"), "{}", by_address.1);
+    let (shown, _) = json(&folder, &["show"]);
+    let gone = &shown["data_nodes"][2];
+    assert_eq!(
+        (&gone["node"], &gone["state"], &gone["node_group"]),
+        (&3.into(), &"not connected".into(), &1.into())
+    );
+    assert!(gone["since"].as_u64().is_some_and(|since| since > 1_700_000_000), "{shown}");
+    assert_eq!(gone["why"], "a client has requested that it stops; it does not run", "{shown}");
     let (ok, text) = folder.run("admin", &["stop", "4"]);
     assert!(
         !ok && text.contains("data node 4 is the last one of node group 1") && text.contains("--force"),
@@ -280,6 +298,99 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
     while [1, 2].iter().any(|&node| NodeFolder::new(&folder.0, node).running().expect("a folder").is_some()) {
         assert!(begun.elapsed() < HANG_GUARD, "they go on");
     }
+}
+
+/// What of arbitration is left when the management node has gone, and when it has come again; and a data node that was
+/// killed.
+#[test]
+fn what_arbitration_is_left_is_shown() {
+    let folder = start(&PAIR);
+    let shown = |state: &str, means: &str| {
+        let (shown, _) = json(&folder, &["show"]);
+        let arbitration = &shown["arbitration"];
+        assert_eq!((&arbitration["node"], &arbitration["state"]), (&3.into(), &state.into()), "{shown}");
+        assert!(arbitration["means"].as_str().is_some_and(|text| text.contains(means)), "{shown}");
+        shown
+    };
+    shown("arbitrates", "decides which data nodes go on");
+    let management = NodeFolder::at(folder.0.join("mgm-3"));
+    let process =
+        management.running().expect("the folder is there").and_then(Pid::from_raw).expect("it runs");
+    kill_process(process, Signal::KILL).expect("it runs");
+    let begun = Instant::now();
+    while management.running().expect("the folder is there").is_some() {
+        assert!(begun.elapsed() < HANG_GUARD, "it goes on");
+    }
+    shown("does not answer", "as long as it does not");
+    let (ok, text) = said(folder.command("up").args(PATIENT).output());
+    assert!(ok, "{text}");
+    shown("does not know the cluster", "until all data nodes are started again");
+    kill_process(pid(&folder, 2), Signal::KILL).expect("it runs");
+    let begun = Instant::now();
+    let shown = loop {
+        let shown = shown("does not know the cluster", "management node 3");
+        if shown["data_nodes"][1]["state"] == "not connected" {
+            break shown;
+        }
+        assert!(begun.elapsed() < HANG_GUARD, "it stays in the view");
+    };
+    assert!(shown["data_nodes"][1]["since"].is_u64(), "{shown}");
+    let why = shown["data_nodes"][1]["why"].as_str().expect("it is known");
+    assert!(why.ends_with("; it was killed, or has crashed"), "{why}");
+}
+
+#[test]
+fn without_replicas_there_is_nothing_to_decide() {
+    let folder = start(&["--data-nodes", "2"]);
+    let (shown, _) = json(&folder, &["show"]);
+    assert_eq!(shown["arbitration"]["state"], "not needed", "{shown}");
+    let folder = start(&["--data-nodes", "2", "--replicas", "2", "--management-nodes", "0"]);
+    let (ok, text) = folder.run("admin", &["show"]);
+    assert!(
+        ok && text.contains("arbitration: nobody decides") && text.contains("there is no management node"),
+        "{text}"
+    );
+}
+
+/// The two data nodes of each group are asked at the same moment: one of them stops, and the cluster goes on.
+#[test]
+fn of_two_that_are_stopped_at_once_one_is_refused() {
+    let folder = start(&["--data-nodes", "4", "--replicas", "2"]);
+    let stop = |node: &str| {
+        let mut command = folder.command("admin");
+        command.args(["stop", node]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the binary runs")
+    };
+    let ends = ["1", "2"].map(stop).map(|command| said(command.wait_with_output()));
+    let refused: Vec<&String> = ends.iter().filter(|(ok, _)| !ok).map(|(_, text)| text).collect();
+    assert_eq!(refused.len(), 1, "{ends:?}");
+    assert!(refused[0].contains("20076") && refused[0].contains("node group 0"), "{ends:?}");
+
+    // Both orders are there before either data node reads its own.
+    let clients =
+        [3, 4].map(|node| (node, Cluster::connect(&folder.addresses([3, 4])).expect("they admit us")));
+    let suspended = [3, 4].map(|node| Suspended::new(&folder.0, node));
+    let ends: Vec<(u8, Option<ErrorCode>)> = std::thread::scope(|threads| {
+        let asks = |(node, client): &(u8, Cluster)| {
+            let end = client.shut_down(NodeId(*node), ShutdownTerms::IfDispensable);
+            (*node, end.err().map(|error| error.code()))
+        };
+        let asking = clients.each_ref().map(|one| threads.spawn(move || asks(one)));
+        // Nothing shows when they have sent them; what comes of it is the same if they have not.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(suspended);
+        asking.map(|thread| thread.join().expect("it does not panic")).into()
+    });
+    let mut codes: Vec<Option<ErrorCode>> = ends.iter().map(|(_, code)| *code).collect();
+    codes.sort_by_key(Option::is_some);
+    assert_eq!(codes, [None, Some(ErrorCode::NodeIsNeeded)], "{ends:?}");
+    // One of each group is left, and answers.
+    let begun = Instant::now();
+    while of_kind(&json(&folder, &["nodes"]).0, "data").len() != 2 {
+        assert!(begun.elapsed() < HANG_GUARD, "they stay in the view");
+    }
+    let (ok, text) = folder.run("admin", &["tables"]);
+    assert!(ok, "{text}");
 }
 
 /// Nothing but addresses: the order goes over the connection, and what comes of it is seen there.

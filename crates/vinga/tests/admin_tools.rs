@@ -251,6 +251,17 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     let (ok, text) = said(vinga().args(["admin", "--mgm", &mgm, "clusterlog", "--lines", "1"]).output());
     assert!(ok && text.lines().count() == 1 && text.contains(" node "), "{text}");
 
+    // Which severities are written.
+    let shown = json(&by_mgm, &["clusterlog", "--info"]);
+    assert_eq!(shown, serde_json::json!([{ "node": 3, "written": ["error", "warning", "info", "debug"] }]));
+    let by_folder = ["--folder", path(&folder.0)];
+    let shown = json(&by_folder, &["clusterlog", "--off", "debug,warning", "--on", "error"]);
+    assert_eq!(shown[0]["written"], serde_json::json!(["error", "info"]));
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "warning"]);
+    assert!(ok && text == "management node 3 writes error, warning, info\n", "{text}");
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "info", "--off", "info"]);
+    assert!(!ok && text.contains("both on and off"), "{text}");
+
     // What comes later is shown when it comes.
     let mut follow = vinga();
     follow.args(["admin", "--mgm", &mgm, "clusterlog", "--follow", "--lines", "1", "--node", "1"]);
@@ -272,6 +283,8 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     // When nothing runs any more the file is there.
     let (ok, text) = folder.run("down", &[]);
     assert!(ok, "{text}");
+    let (ok, text) = folder.run("admin", &["clusterlog", "--on", "debug"]);
+    assert!(!ok && text.contains("management node 3 does not answer"), "{text}");
     let (ok, text) = folder.run("admin", &["clusterlog", "--node", "1"]);
     assert!(ok && text.contains("the lines are from its folder") && text.contains("node 1, "), "{text}");
 }
@@ -284,10 +297,10 @@ fn links_have_the_buffers_that_are_configured() {
     assert!(ok, "{text}");
     let config = folder.0.join("config.ini");
     let before = std::fs::read_to_string(&config).expect("it is there");
-    let link = "\n[tcp]\nNodeId1=2\nNodeId2=1\nTCP_SND_BUF_SIZE=64K\nHostName1=127.0.0.1\n";
+    let link = "\n[tcp]\nNodeId1=2\nNodeId2=1\nTCP_SND_BUF_SIZE=64K\nSendBufferMemory=4M\n";
     std::fs::write(&config, before.clone() + link).expect("it is ours");
     let (ok, text) = said(folder.command("up").args(SMALL).output());
-    assert!(ok && text.contains("HostName1=127.0.0.1") && text.contains("without effect"), "{text}");
+    assert!(ok && text.contains("SendBufferMemory=4M") && text.contains("without effect"), "{text}");
     for (node, other) in [(1, 2), (2, 1)] {
         let log = NodeFolder::new(&folder.0, node).log_tail(0, 100);
         let line =
@@ -297,7 +310,12 @@ fn links_have_the_buffers_that_are_configured() {
     }
     let (ok, text) = folder.run("down", &[]);
     assert!(ok, "{text}");
-    std::fs::write(&config, before + "\n[tcp]\nNodeId1=2\n").expect("it is ours");
-    let (ok, text) = said(folder.command("up").args(SMALL).output());
-    assert!(!ok && text.contains("Write NodeId1 and NodeId2"), "{text}");
+    for (section, why) in [
+        ("NodeId1=2\n", "Write NodeId1 and NodeId2"),
+        ("NodeId1=1\nNodeId2=2\nHostName1=127.0.0.1\n", "'HostName1': a network of its own for one link"),
+    ] {
+        std::fs::write(&config, format!("{before}\n[tcp]\n{section}")).expect("it is ours");
+        let (ok, text) = said(folder.command("up").args(SMALL).output());
+        assert!(!ok && text.contains(why), "{text}");
+    }
 }

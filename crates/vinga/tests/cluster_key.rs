@@ -132,6 +132,14 @@ fn bad_keys_are_refused_before_a_node_listens() {
     assert!(!ok && text.contains("(mode 644): chmod 600"), "{text}");
     let (ok, text) = data(&[file(&keys.0.path().join("none"))]);
     assert!(!ok && text.contains("ClusterKeyFile") && text.contains("can't be read"), "{text}");
+    let pipe = keys.0.path().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("it is new");
+    let (ok, text) = data(&[file(&pipe)]);
+    assert!(!ok && text.contains("20079") && text.contains("it is a named pipe"), "{text}");
+    let address = format!("key={},127.0.0.1:1", pipe.display());
+    let (ok, text) = admin_nodes(&address);
+    assert!(!ok && text.contains("20079") && text.contains("it is a named pipe"), "{text}");
     let (ok, text) = data(&["HostName=0.0.0.0".to_string()]);
     assert!(
         !ok && text.contains("is reached by other machines") && text.contains("vinga key FILE"),
@@ -176,6 +184,35 @@ fn a_cluster_on_this_machine_has_a_key() {
         assert_eq!(fs::read_to_string(&file).expect("it stays"), key);
         Cluster::connect(printed_addresses(&text)).expect("it is the same key");
     }
+}
+
+/// `config.ini` names the key by an absolute path.
+#[test]
+fn a_folder_that_was_moved_names_the_key_that_is_meant() {
+    let (folder, place) = (Folder::new(), tempfile::tempdir().expect("a folder can be made"));
+    let up = |at: &Path| {
+        let mut command = vinga();
+        said(command.args(["up", "--folder"]).arg(at).args(["--set", "DataMemory=64M"]).output())
+    };
+    let size = ["--data-nodes", "2", "--replicas", "2"];
+    let (ok, text) = said(folder.command("up").args(SMALL).args(["--port", "0"]).args(size).output());
+    assert!(ok && folder.run("down", &[]).0, "{text}");
+    let old = folder.0.canonicalize().expect("it is there").join("cluster.key");
+    let moved = place.path().canonicalize().expect("it is there").join("moved");
+    fs::rename(&folder.0, &moved).expect("it is ours");
+    let (ok, text) = up(&moved);
+    for part in [Path::new("20079"), &old, &moved.join("cluster.key"), &moved.join("config.ini")] {
+        assert!(!ok && text.contains(&part.display().to_string()), "{part:?}: {text}");
+    }
+    // As the error says.
+    let configuration = fs::read_to_string(moved.join("config.ini")).expect("it is there");
+    let configuration =
+        configuration.replace(&old.display().to_string(), &moved.join("cluster.key").display().to_string());
+    fs::write(moved.join("config.ini"), configuration).expect("it is ours");
+    let (ok, text) = up(&moved);
+    assert!(ok, "{text}");
+    let (ok, text) = said(vinga().args(["down", "--folder"]).arg(&moved).output());
+    assert!(ok, "{text}");
 }
 
 #[test]

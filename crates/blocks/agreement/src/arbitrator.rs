@@ -62,6 +62,11 @@ impl Arbitrator {
         Arbitrator { ticket, ..Arbitrator::default() }
     }
 
+    /// The incarnation of the cluster whose ticket counts, if one has begun.
+    pub fn cluster(&self) -> Option<u64> {
+        self.begun.map(|begun| begun.cluster_incarnation)
+    }
+
     /// Takes the first ticket of a cluster that begins. The same request may come again.
     ///
     /// # Errors

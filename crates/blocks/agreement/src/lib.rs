@@ -39,7 +39,7 @@ use round::Round;
 use vinga_base::NodeId;
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody};
-use vinga_wire::view::ClusterView;
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
 /// Heartbeat intervals without anything from a member, after which it is suspected.
@@ -85,8 +85,21 @@ pub struct Agreement {
     beat_due: Tick,
     /// The lease that the drivers have.
     lease: Tick,
+    /// Members that this node has given up, the latest start of each.
+    lost: Vec<LostNode>,
     /// This node is about to stop: it does nothing more.
     is_stopping: bool,
+}
+
+/// A data node without which the cluster has gone on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostNode {
+    /// What the view had of it.
+    pub member: Member,
+    /// When this node has given it up.
+    pub given_up: Tick,
+    /// Why, for people.
+    pub why: &'static str,
 }
 
 /// What a timer of this block is for; its token has the kind in the low bits.
@@ -136,8 +149,14 @@ impl Agreement {
             turn: Tick(0),
             beat_due: Tick(0),
             lease: Tick(0),
+            lost: Vec::new(),
             is_stopping: false,
         }
+    }
+
+    /// Those without which the cluster has gone on, as far as this node was a member then.
+    pub fn lost(&self) -> impl Iterator<Item = &LostNode> {
+        self.lost.iter().filter(|lost| !self.view.has(lost.member.node))
     }
 
     /// So many heartbeat intervals.
@@ -257,16 +276,15 @@ impl Agreement {
     /// Gives up members for good: nothing is accepted from them any more.
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>, nodes: impl IntoIterator<Item = NodeId>) {
         for node in nodes {
-            let Some(member) = self.view.member(node) else { continue };
+            let Some(member) = self.view.member(node).cloned() else { continue };
             if self.peers.give_up(node) {
-                let incarnation = member.incarnation;
+                let (incarnation, why) = (member.incarnation, self.peers.why(node));
                 cx.log(
                     LogLevel::Warning,
-                    format_args!(
-                        "data node {node} (incarnation {incarnation}) is given up: {}",
-                        self.peers.why(node)
-                    ),
+                    format_args!("data node {node} (incarnation {incarnation}) is given up: {why}"),
                 );
+                self.lost.retain(|lost| lost.member.node != node);
+                self.lost.push(LostNode { member, given_up: cx.now(), why });
                 self.close_link(cx, LinkBody { node, incarnation, is_gone: false });
             }
         }

@@ -26,6 +26,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use gathering::Gathering;
 use rows::Rows;
+use shutdown::Shutdown;
 use vinga_base::{LiveValues, NodeId};
 use vinga_kernel::{Context, Scrutiny, Span, Tick};
 use vinga_wire::handshake::Refusal;
@@ -61,12 +62,13 @@ pub struct Info {
     threads: u16,
     gatherings: Vec<Gathering>,
     gathering_next: u32,
+    shutdown: Shutdown,
 }
 
 impl Info {
     /// The info block of one of `threads` threads.
     pub fn new(threads: u16) -> Self {
-        Info { threads, gatherings: Vec::new(), gathering_next: 0 }
+        Info { threads, gatherings: Vec::new(), gathering_next: 0, shutdown: Shutdown::default() }
     }
 
     /// Handles one signal, with the rows that this thread has now.
@@ -78,6 +80,10 @@ impl Info {
                 self.on_parameter_set_request(cx, frame, source.parameters())
             }
             Some(SignalNumber::ShutdownRequest) => self.on_shutdown_request(cx, frame),
+            Some(SignalNumber::ShutdownPermitRequest) => self.on_permit_request(cx, frame),
+            Some(SignalNumber::ShutdownPermitConfirm) => self.on_permit_confirm(cx, frame),
+            Some(SignalNumber::ShutdownPermitRefuse) => self.on_permit_refuse(cx, frame),
+            Some(SignalNumber::ShutdownPermitReturnOrder) => self.on_permit_return(frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             // Whoever asks is answered: nothing is begun for it.
             Some(SignalNumber::ApiConnectedOrder) => confirm_connected(cx, frame),
@@ -92,6 +98,11 @@ impl Info {
         }
     }
 
+    /// The thread has adopted another view.
+    pub fn view_changed(&mut self, cx: &mut Context<'_>) {
+        self.forget_lost_members(cx);
+    }
+
     /// Panics if it gathers more than it may, or for nobody; see `vinga_kernel::Block::check_invariants`.
     pub fn check_invariants(&self, _: Scrutiny) {
         assert!(
@@ -99,6 +110,7 @@ impl Info {
             "at most {GATHERINGS_MAX} requests are gathered for"
         );
         assert!(self.gatherings.iter().all(|one| !one.is_complete()), "a complete answer is sent");
+        self.shutdown.check_invariants();
     }
 
     fn on_info_request(
@@ -179,6 +191,7 @@ impl Info {
     fn on_api_gone(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, confirm: SignalNumber) -> Option<()> {
         let (body, _) = frame.head::<ApiNodeBody>()?;
         self.gatherings.retain(|gathering| gathering.requester.node() != NodeId(body.api));
+        self.forget_requests_to_stop(NodeId(body.api));
         cx.frame(confirm, frame.sender()).put(body);
         Some(())
     }
@@ -218,7 +231,7 @@ mod tests {
     use vinga_kernel::Block;
     use vinga_kernel::testkit::Harness;
     use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
-    use vinga_wire::shutdown::{ShutdownRequest, ShutdownTerms};
+    use vinga_wire::shutdown::{ShutdownPermitBody, ShutdownPermitRequest, ShutdownRequest, ShutdownTerms};
     use vinga_wire::view::{ClusterView, Member, MemberState};
 
     const NODE: NodeId = NodeId(1);
@@ -257,7 +270,8 @@ mod tests {
                 | InfoTable::DiskWriteSpeedBase
                 | InfoTable::DiskWriteSpeedAggregate
                 | InfoTable::RedoLogs
-                | InfoTable::Parameters => {}
+                | InfoTable::Parameters
+                | InfoTable::LostNodes => {}
             }
             0
         }
@@ -469,9 +483,18 @@ mod tests {
     fn ask_to_stop(h: &mut Harness<Hosted>, terms: ShutdownTerms) -> Vec<(Address, SignalNumber, String)> {
         let body = ShutdownRequest { request: 5, terms };
         h.send(API, SignalNumber::ShutdownRequest, |w| cold::write(w, &body)).expect("an API node may ask");
-        let confirmed = h.take_sent();
+        let mut sent = h.take_sent();
+        // The other members permit it.
+        while let Some(at) = sent.iter().position(|one| one.signal() == SignalNumber::ShutdownPermitRequest) {
+            let asked = sent.remove(at);
+            let body: ShutdownPermitRequest = cold::read(&asked.frame()).expect("well-formed");
+            let body = ShutdownPermitBody { request: body.request };
+            h.send(asked.receiver(), SignalNumber::ShutdownPermitConfirm, |w| cold::write(w, &body))
+                .expect("a block may answer");
+            sent.extend(h.take_sent());
+        }
         h.advance(Span::from_millis(10));
-        let sent = confirmed.into_iter().chain(h.take_sent());
+        let sent = sent.into_iter().chain(h.take_sent());
         sent.map(|one| {
             let refusal = (one.signal() == SignalNumber::ShutdownRefuse)
                 .then(|| cold::read::<Refusal>(&one.frame()).expect("well-formed"));

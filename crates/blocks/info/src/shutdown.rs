@@ -1,22 +1,27 @@
 //! A client has this data node stop.
 //!
 //! ```text
-//!   API node ── ShutdownRequest ──▶ info 0
+//!   API node ── ShutdownRequest ──▶ info 0 ── ShutdownPermitRequest ──▶ info 0 of one member after the other
+//!            info 0 ◀── ShutdownPermitConfirm ──
 //!   API node ◀── ShutdownConfirm ── info 0, a moment later: ── ShutdownOrder ──▶ driver
 //! ```
-//! What the node would lack of a cluster without it is looked up in its own view, at that moment. Two data nodes that
-//! are asked at the same moment may both stop, although either of them could have been done without: whoever stops
-//! several waits until the one is out of the view before it asks the next one.
+//! Each member counts those that it has permitted to stop as gone, and permits no other one that the rest can't do
+//! without then. A data node stops when all members have permitted it, this one among them. So of several that can't
+//! be missed together, the one that is permitted last by any of them is refused there, and not all of them stop. All
+//! ask in the order of the members: so the first one that comes to the oldest member is not refused on account of
+//! another one, which is refused then.
 
 use crate::Info;
 use alloc::format;
 use alloc::string::String;
-use vinga_base::NodeId;
+use alloc::vec::Vec;
+use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel, Span};
 use vinga_wire::handshake::Refusal;
-use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
-use vinga_wire::view::Lack;
-use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
+use vinga_wire::shutdown::{ShutdownConfirm, ShutdownPermitBody, ShutdownPermitRequest};
+use vinga_wire::shutdown::{ShutdownRequest, ShutdownTerms};
+use vinga_wire::view::{ClusterView, Lack, Member};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// The timer behind which the driver is ordered to stop: no number of a request that rows are gathered for.
 const TIMER: u64 = u64::MAX;
@@ -24,27 +29,262 @@ const TIMER: u64 = u64::MAX;
 /// How long after its confirmation: in a later turn, so that the thread has handed the confirmation over by then.
 const PAUSE: Span = Span::from_millis(1);
 
+/// Requests of API nodes that wait for the answer of the other members, at most.
+pub(crate) const WAITING_MAX: usize = 16;
+
+/// Which data nodes stop, as far as this one has permitted it, and whether this one does.
+#[derive(Default)]
+pub(crate) struct Shutdown {
+    /// Members that were permitted to stop, by this one at least.
+    leaving: Vec<(NodeId, Incarnation)>,
+    own: Own,
+    /// Those of them that have left the cluster since, the latest start of each.
+    left: Vec<(NodeId, Incarnation)>,
+    /// The number of the latest attempt to stop.
+    attempt: u32,
+}
+
+/// How far this data node is.
+#[derive(Default)]
+enum Own {
+    #[default]
+    Stays,
+    /// The members are asked.
+    Asks(Asking),
+    /// The driver is ordered to stop the node, in a moment.
+    Stops,
+}
+
+/// The members are asked whether this data node may stop.
+#[derive(Default)]
+struct Asking {
+    /// The API nodes that have requested it, each with its tag.
+    waiting: Vec<(Address, u32)>,
+    /// The members that have permitted it.
+    permitted: Vec<NodeId>,
+    /// The member that is asked now; it has not answered.
+    asked: Option<NodeId>,
+}
+
+impl Shutdown {
+    /// Why the cluster can't do without a data node, if those that stop are missing, too.
+    fn objection(&self, view: &ClusterView, node: NodeId) -> Option<String> {
+        let stops = |one: NodeId| self.leaving.iter().any(|(other, _)| *other == one);
+        let lack = view.lack_of(|one| one != node && !stops(one))?;
+        let (what, is_such): (String, &dyn Fn(&Member) -> bool) = match &lack {
+            Lack::NodeGroup(group) => {
+                (format!("of node group {group} that has all its rows"), &|member| member.group == *group)
+            }
+            Lack::Coordinators => ("with coordinators".into(), &|member| member.coordinators > 0),
+        };
+        let others = view.members().iter().filter(|one| one.node != node && stops(one.node) && is_such(one));
+        let others: Vec<String> = others.map(|one| format!("data node {}", one.node)).collect();
+        let also = match others.is_empty() {
+            true => String::new(),
+            false => format!(", as {} is about to stop", others.join(" and ")),
+        };
+        Some(format!("data node {node} is the last one {what}{also}"))
+    }
+
+    /// A member is permitted to stop, whatever comes of it.
+    fn permit(&mut self, view: &ClusterView, node: NodeId) {
+        let member = view.member(node).map(Member::identity);
+        self.leaving.extend(member.filter(|member| !self.leaving.contains(member)));
+    }
+
+    /// Panics if it contradicts itself; see `vinga_kernel::Block::check_invariants`.
+    pub(crate) fn check_invariants(&self) {
+        if let Own::Asks(Asking { waiting, permitted, asked }) = &self.own {
+            assert!(waiting.len() <= WAITING_MAX, "at most {WAITING_MAX} requests to stop wait");
+            let asked = asked.expect("a member is asked until all have permitted it");
+            assert!(!permitted.contains(&asked), "a member is asked once");
+        }
+    }
+}
+
 impl Info {
-    /// Refuses, or confirms and has the driver stop the node.
+    /// Has the members asked whether this data node may stop, or has it stop in any case.
     pub(crate) fn on_shutdown_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let ShutdownRequest { request, terms } = cold::read(frame)?;
-        let (own, api) = (cx.own().node(), frame.sender().node());
+        let requester = frame.sender();
         if cx.own().instance() != 0 {
             return None;
         }
-        if terms == ShutdownTerms::IfDispensable
-            && let Some(lack) = cx.view().lack_of(|node| node != own)
-        {
-            let (code, detail) = (ErrorCode::NodeIsNeeded as u16, describe(own, lack));
-            let body = Refusal { request, code, detail };
-            cold::write(&mut cx.frame(SignalNumber::ShutdownRefuse, frame.sender()), &body);
+        let api = requester.node();
+        cx.log(LogLevel::Info, format_args!("API node {api} has requested that this data node stops"));
+        match &mut self.shutdown.own {
+            Own::Stops => confirm(cx, requester, request),
+            Own::Asks(Asking { waiting, .. }) if waiting.len() >= WAITING_MAX => {
+                refuse(cx, requester, request, ErrorCode::Overloaded, String::new());
+            }
+            Own::Asks(asking) => {
+                asking.waiting.push((requester, request));
+                if terms == ShutdownTerms::InAnyCase {
+                    self.stop_in_any_case(cx);
+                }
+            }
+            Own::Stays => {
+                self.shutdown.attempt = self.shutdown.attempt.wrapping_add(1);
+                let waiting = [(requester, request)].into();
+                self.shutdown.own = Own::Asks(Asking { waiting, ..Asking::default() });
+                match terms {
+                    ShutdownTerms::IfDispensable => self.ask_next(cx),
+                    ShutdownTerms::InAnyCase => self.stop_in_any_case(cx),
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Asks the next member whether this data node may stop; if there is none, it stops.
+    fn ask_next(&mut self, cx: &mut Context<'_>) {
+        let own = cx.own().node();
+        loop {
+            let Own::Asks(asking) = &mut self.shutdown.own else { return };
+            let members = cx.view().members().iter().map(|member| member.node);
+            let next = members.clone().find(|node| !asking.permitted.contains(node));
+            asking.asked = next.filter(|&node| node != own);
+            match next {
+                Some(node) if node == own => {
+                    asking.permitted.push(own);
+                    if let Some(why) = self.shutdown.objection(cx.view(), own) {
+                        return self.give_up(cx, &why);
+                    }
+                    self.shutdown.permit(cx.view(), own);
+                }
+                Some(node) => return self.ask(cx, node, ShutdownTerms::IfDispensable),
+                None => {
+                    // Members may have been lost since this one has permitted it.
+                    return match self.shutdown.objection(cx.view(), own) {
+                        Some(why) => self.give_up(cx, &why),
+                        None => self.stop(cx),
+                    };
+                }
+            }
+        }
+    }
+
+    fn ask(&self, cx: &mut Context<'_>, node: NodeId, terms: ShutdownTerms) {
+        let body = ShutdownPermitRequest { request: self.shutdown.attempt, terms };
+        let info = Address::new(node, BlockNumber::Info, 0);
+        cold::write(&mut cx.frame(SignalNumber::ShutdownPermitRequest, info), &body);
+    }
+
+    /// Stops although nobody has permitted it, so that the others count this data node as gone at once.
+    fn stop_in_any_case(&mut self, cx: &mut Context<'_>) {
+        let own = cx.own().node();
+        self.shutdown.permit(cx.view(), own);
+        let members: Vec<NodeId> = cx.view().members().iter().map(|member| member.node).collect();
+        for node in members.into_iter().filter(|&node| node != own) {
+            self.ask(cx, node, ShutdownTerms::InAnyCase);
+        }
+        self.stop(cx);
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        if let Own::Asks(Asking { waiting, .. }) = core::mem::replace(&mut self.shutdown.own, Own::Stops) {
+            waiting.into_iter().for_each(|(requester, request)| confirm(cx, requester, request));
+            cx.send_after(PAUSE, TIMER);
+        }
+    }
+
+    /// It does not stop: those that have permitted it learn that.
+    fn give_up(&mut self, cx: &mut Context<'_>, why: &str) {
+        let own = cx.own().node();
+        let Own::Asks(asking) = core::mem::take(&mut self.shutdown.own) else { return };
+        self.shutdown.leaving.retain(|(node, _)| *node != own);
+        cx.log(LogLevel::Info, format_args!("this data node goes on: {why}"));
+        let body = ShutdownPermitBody { request: self.shutdown.attempt };
+        let mut permitted = asking.permitted;
+        permitted.retain(|&node| node != own && cx.view().has(node));
+        for node in permitted {
+            let info = Address::new(node, BlockNumber::Info, 0);
+            cold::write(&mut cx.frame(SignalNumber::ShutdownPermitReturnOrder, info), &body);
+        }
+        for (requester, request) in asking.waiting {
+            refuse(cx, requester, request, ErrorCode::NodeIsNeeded, why.into());
+        }
+    }
+
+    /// Another data node asks whether it may stop.
+    pub(crate) fn on_permit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ShutdownPermitRequest { request, terms } = cold::read(frame)?;
+        let (sender, node) = (frame.sender(), frame.sender().node());
+        let objection = match terms {
+            ShutdownTerms::IfDispensable => self.shutdown.objection(cx.view(), node),
+            ShutdownTerms::InAnyCase => None,
+        };
+        if let Some(detail) = objection {
+            cx.mark("shutdown: another member does not permit it");
+            let body = Refusal { request, code: ErrorCode::NodeIsNeeded as u16, detail };
+            cold::write(&mut cx.frame(SignalNumber::ShutdownPermitRefuse, sender), &body);
             return Some(());
         }
-        cx.log(LogLevel::Info, format_args!("API node {api} has requested that this data node stops"));
-        let body = ShutdownConfirm { request };
-        cold::write(&mut cx.frame(SignalNumber::ShutdownConfirm, frame.sender()), &body);
-        cx.send_after(PAUSE, TIMER);
+        self.shutdown.permit(cx.view(), node);
+        let body = ShutdownPermitBody { request };
+        cold::write(&mut cx.frame(SignalNumber::ShutdownPermitConfirm, sender), &body);
         Some(())
+    }
+
+    /// A member permits that this data node stops.
+    pub(crate) fn on_permit_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ShutdownPermitBody { request } = cold::read(frame)?;
+        let (node, attempt) = (frame.sender().node(), self.shutdown.attempt);
+        if let Own::Asks(asking) = &mut self.shutdown.own
+            && (asking.asked, request) == (Some(node), attempt)
+        {
+            asking.permitted.push(node);
+            self.ask_next(cx);
+        }
+        Some(())
+    }
+
+    /// A member does not permit it.
+    pub(crate) fn on_permit_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let Refusal { request, detail, .. } = cold::read(frame)?;
+        if let Own::Asks(asking) = &self.shutdown.own
+            && (asking.asked, request) == (Some(frame.sender().node()), self.shutdown.attempt)
+        {
+            self.give_up(cx, &detail);
+        }
+        Some(())
+    }
+
+    /// Another data node does not stop after all.
+    pub(crate) fn on_permit_return(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let ShutdownPermitBody { .. } = cold::read(frame)?;
+        let sender = frame.sender().node();
+        self.shutdown.leaving.retain(|(node, _)| *node != sender);
+        Some(())
+    }
+
+    /// Whoever is lost is none of those that are about to stop, and is not waited for.
+    pub(crate) fn forget_lost_members(&mut self, cx: &mut Context<'_>) {
+        let is_member = |one: &(NodeId, Incarnation)| {
+            cx.view().member(one.0).is_some_and(|member| member.identity() == *one)
+        };
+        let (leaving, left) = (&mut self.shutdown.leaving, &mut self.shutdown.left);
+        for lost in leaving.extract_if(.., |one| !is_member(one)) {
+            left.retain(|(node, _)| *node != lost.0);
+            left.push(lost);
+        }
+        if let Own::Asks(asking) = &self.shutdown.own
+            && asking.asked.is_some_and(|node| !cx.view().has(node))
+        {
+            self.ask_next(cx);
+        }
+    }
+
+    /// The data nodes that have left the cluster after they were permitted to stop.
+    pub fn stopped_nodes(&self) -> &[(NodeId, Incarnation)] {
+        &self.shutdown.left
+    }
+
+    /// An API node has gone: nothing is sent to it any more. What it has requested is done.
+    pub(crate) fn forget_requests_to_stop(&mut self, api: NodeId) {
+        if let Own::Asks(asking) = &mut self.shutdown.own {
+            asking.waiting.retain(|(requester, _)| requester.node() != api);
+        }
     }
 
     /// If it is the timer of a shutdown, the driver is ordered to stop the node; returns whether it is.
@@ -58,12 +298,11 @@ impl Info {
     }
 }
 
-/// What there would not be without this data node.
-fn describe(node: NodeId, lack: Lack) -> String {
-    match lack {
-        Lack::NodeGroup(group) => {
-            format!("data node {node} is the last one of node group {group} that has all its rows")
-        }
-        Lack::Coordinators => format!("data node {node} is the last one with coordinators"),
-    }
+fn confirm(cx: &mut Context<'_>, requester: Address, request: u32) {
+    cold::write(&mut cx.frame(SignalNumber::ShutdownConfirm, requester), &ShutdownConfirm { request });
+}
+
+fn refuse(cx: &mut Context<'_>, requester: Address, request: u32, code: ErrorCode, detail: String) {
+    let body = Refusal { request, code: code as u16, detail };
+    cold::write(&mut cx.frame(SignalNumber::ShutdownRefuse, requester), &body);
 }

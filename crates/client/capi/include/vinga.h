@@ -257,6 +257,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_CLUSTER_LOG 20077
 /** The key is proven for another node, address or use than this: a process between both ends relays the connection. If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE. */
 #define VINGA_ERROR_KEY_FOR_ANOTHER 20078
+/** The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600). */
+#define VINGA_ERROR_BAD_KEY_FILE 20079
 /** There is a database of this name already. */
 #define VINGA_ERROR_DATABASE_EXISTS 20040
 /** There is no such database. */

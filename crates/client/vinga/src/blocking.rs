@@ -228,6 +228,16 @@ impl Cluster {
         self.inner.data_nodes()
     }
 
+    /// See [`crate::Cluster::arbitrator`].
+    pub fn arbitrator(&self) -> Option<NodeId> {
+        self.inner.arbitrator()
+    }
+
+    /// See [`crate::Cluster::is_replicated`].
+    pub fn is_replicated(&self) -> bool {
+        self.inner.is_replicated()
+    }
+
     /// See [`crate::Cluster::shut_down`].
     pub fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<()> {
         self.block_on(self.inner.shut_down(node, terms))

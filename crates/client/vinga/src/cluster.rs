@@ -89,7 +89,7 @@ impl ConnectOptions {
             None => None,
             Some(path) => {
                 let key = ClusterKey::read(&path);
-                let key = key.map_err(|why| Error::with_detail(ErrorCode::BadAddress, why))?;
+                let key = key.map_err(|why| Error::with_detail(ErrorCode::BadKeyFile, why.into_detail()))?;
                 Some(Prover { key, cluster: self.cluster.clone(), is_relayed })
             }
         };
@@ -286,6 +286,18 @@ impl Cluster {
             self.handle.engine.look(|client| client.view().members().iter().map(|one| one.node).collect());
         nodes.sort_unstable();
         nodes
+    }
+
+    /// The management node that decides which data nodes go on when they lose each other, as the newest view has it;
+    /// `None` if there is none.
+    pub fn arbitrator(&self) -> Option<NodeId> {
+        self.handle.engine.look(|client| client.view().arbitrator())
+    }
+
+    /// Whether the cluster is configured with several replicas, so that a part of its data nodes may go on without the
+    /// others.
+    pub fn is_replicated(&self) -> bool {
+        self.handle.engine.look(|client| client.view().is_replicated())
     }
 
     /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so;

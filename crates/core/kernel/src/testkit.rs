@@ -535,7 +535,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::ListDatabasesRefuse
         | S::InfoRefuse
         | S::ParameterSetRefuse
-        | S::ShutdownRefuse => {
+        | S::ShutdownRefuse
+        | S::ShutdownPermitRefuse => {
             cold!(handshake::Refusal)
         }
         S::ListTablesRequest => cold!(dictionary::ListTablesRequest),
@@ -564,6 +565,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ParameterOrder => cold!(ParameterChange),
         S::ShutdownRequest => cold!(shutdown::ShutdownRequest),
         S::ShutdownConfirm => cold!(shutdown::ShutdownConfirm),
+        S::ShutdownPermitRequest => cold!(shutdown::ShutdownPermitRequest),
+        S::ShutdownPermitConfirm | S::ShutdownPermitReturnOrder => cold!(shutdown::ShutdownPermitBody),
         // Timers and bodies with sections of row data are described by their length.
         S::BackupCloseOrder
         | S::KeyReadRequest

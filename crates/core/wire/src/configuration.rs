@@ -92,6 +92,9 @@ pub struct ConfigurationConfirm {
     pub node: NodeId,
     /// The text of the configuration file.
     pub text: String,
+    /// The incarnation of the cluster that the management node arbitrates for: it has taken the ticket of its first
+    /// view since it was started. `None` if it arbitrates for none.
+    pub arbitrates_for: Option<u64>,
 }
 
 /// Body of `ClusterLogReport` (cold).
@@ -156,6 +159,15 @@ pub struct ClusterLogFilter {
     pub category: Option<String>,
 }
 
+/// Has a management node write lines of some severities into the log of the cluster from now on, or not.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterLogSwitch {
+    /// Which severities.
+    pub severities: Vec<LogSeverity>,
+    /// Whether their lines are written.
+    pub is_on: bool,
+}
+
 /// Body of `ClusterLogRequest` (cold). The log is a sequence of bytes that have positions as long as the management
 /// node runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -172,12 +184,28 @@ pub struct ClusterLogRequest {
     pub lines_max: u32,
     /// Which lines count.
     pub filter: ClusterLogFilter,
+    /// What is to be changed before lines are read.
+    pub switch: Option<ClusterLogSwitch>,
 }
 
 impl ClusterLogRequest {
     /// One of this version.
     pub fn new(from: u64, until: u64, lines_max: u32, filter: ClusterLogFilter) -> Self {
-        ClusterLogRequest { magic: MAGIC, version: PROTOCOL_VERSION, from, until, lines_max, filter }
+        ClusterLogRequest {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            from,
+            until,
+            lines_max,
+            filter,
+            switch: None,
+        }
+    }
+
+    /// One of this version, for no lines.
+    pub fn of_severities(switch: Option<ClusterLogSwitch>) -> Self {
+        let filter = ClusterLogFilter { severity: LogSeverity::Error, nodes: Vec::new(), category: None };
+        ClusterLogRequest { switch, ..ClusterLogRequest::new(u64::MAX, u64::MAX, 0, filter) }
     }
 }
 
@@ -190,4 +218,6 @@ pub struct ClusterLogConfirm {
     pub more_until: Option<u64>,
     /// The position behind the last line of the log, or `until`.
     pub end: u64,
+    /// The severities whose lines are written, as long as the management node runs.
+    pub written: Vec<LogSeverity>,
 }

@@ -217,6 +217,8 @@ errors! {
     KeyForAnother = 20078, Usage,
         "The key is proven for another node, address or use than this: a process between both ends relays the connection. \
          If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";
+    BadKeyFile = 20079, Usage,
+        "The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600).";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,

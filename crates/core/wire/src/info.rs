@@ -39,6 +39,8 @@ pub enum InfoTable {
     RedoLogs,
     /// Parameters that may change while the node runs, with their present values.
     Parameters,
+    /// Data nodes without which the cluster has gone on, as the requested node knows it.
+    LostNodes,
 }
 
 /// `InfoRequest`.

@@ -5,6 +5,10 @@
 //! | `ShutdownRequest` | API node | info of a main thread | stop your data node in order |
 //! | `ShutdownConfirm` | info | API node | it stops, as soon as this is sent |
 //! | `ShutdownRefuse` | info | API node | why not ([`crate::handshake::Refusal`]) |
+//! | `ShutdownPermitRequest` | info | info of a main thread | can you all do without my data node? |
+//! | `ShutdownPermitConfirm` | info | info | yes; from now on I count it as gone |
+//! | `ShutdownPermitRefuse` | info | info | why not ([`crate::handshake::Refusal`]) |
+//! | `ShutdownPermitReturnOrder` | info | info | my data node does not stop after all |
 //! | `ShutdownOrder` | info | driver | stop the node, as if the process had been asked to by a signal of the system |
 //!
 //! The protocol is described in `docs/protocols/shutdown.md`.
@@ -27,6 +31,22 @@ pub struct ShutdownRequest {
     pub request: u32,
     /// On what terms.
     pub terms: ShutdownTerms,
+}
+
+/// `ShutdownPermitRequest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownPermitRequest {
+    /// Which attempt of the sender to stop it is.
+    pub request: u32,
+    /// In any case: it stops without an answer.
+    pub terms: ShutdownTerms,
+}
+
+/// `ShutdownPermitConfirm`, `ShutdownPermitReturnOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownPermitBody {
+    /// Which attempt to stop it is about.
+    pub request: u32,
 }
 
 /// `ShutdownConfirm`.

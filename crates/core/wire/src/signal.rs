@@ -237,6 +237,10 @@ signals! {
     ShutdownConfirm = 282, Node;
     ShutdownRefuse = 283, Node;
     ShutdownOrder = 284, Own;
+    ShutdownPermitRequest = 285, Node;
+    ShutdownPermitConfirm = 286, Node;
+    ShutdownPermitRefuse = 287, Node;
+    ShutdownPermitReturnOrder = 288, Node;
     // file.rs
     FileConfirm = 170, Driver;
     FileRefuse = 171, Driver;

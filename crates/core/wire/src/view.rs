@@ -226,6 +226,8 @@ pub struct ClusterView {
     successions: Vec<Succession>,
     /// What the arbitrator holds for this view; see `agreement.rs`. 0 if there is no arbitrator.
     ticket: u64,
+    /// The management node that holds the ticket.
+    arbitrator: Option<NodeId>,
 }
 
 impl ClusterView {
@@ -270,6 +272,18 @@ impl ClusterView {
     #[must_use]
     pub fn with_ticket(self, ticket: u64) -> Self {
         ClusterView { ticket, ..self }
+    }
+
+    /// The management node that has taken the ticket of the first view, and so decides which members go on when they
+    /// lose each other; `None` if there is none.
+    pub fn arbitrator(&self) -> Option<NodeId> {
+        self.arbitrator
+    }
+
+    /// The same view with the management node that holds its ticket.
+    #[must_use]
+    pub fn with_arbitrator(self, arbitrator: NodeId) -> Self {
+        ClusterView { arbitrator: Some(arbitrator), ..self }
     }
 
     /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator.
@@ -483,8 +497,11 @@ mod tests {
         assert_eq!(view.lack_of(|node| node != NodeId(1)), None);
         assert_eq!(view.lack_of(|node| node != NodeId(3)), Some(Lack::NodeGroup(1)));
         assert_eq!(view.lack_of(|_| false), Some(Lack::NodeGroup(0)));
-        let view = view.with_ticket(7);
-        assert_eq!((view.for_api_nodes().ticket(), view.without(&[NodeId(1)]).ticket()), (0, 7));
+        assert_eq!(view.arbitrator(), None);
+        let view = view.with_ticket(7).with_arbitrator(NodeId(9));
+        let (shown, next) = (view.for_api_nodes(), view.without(&[NodeId(1)]));
+        assert_eq!((shown.ticket(), next.ticket()), (0, 7));
+        assert_eq!((shown.arbitrator(), next.arbitrator()), (Some(NodeId(9)), Some(NodeId(9))));
     }
 
     #[test]

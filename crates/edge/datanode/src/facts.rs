@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::NodeId;
+use vinga_kernel::Span;
 use vinga_node::{DriverFacts, ThreadFacts};
 use vinga_runtime::files::{IoStatistics, IoThreadStatistics};
 use vinga_runtime::peers::Peers;
@@ -92,6 +93,12 @@ impl DriverFacts for EdgeFacts {
 
     fn own_address(&self) -> String {
         self.peers.own()
+    }
+
+    fn time_of(&self, ago: Span) -> u64 {
+        let then = SystemTime::now().checked_sub(Duration::from_micros(ago.0));
+        let age = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+        age.map_or(0, |age| age.as_secs())
     }
 
     fn started_at(&self) -> u64 {

@@ -2,16 +2,18 @@
 
 use crate::disk::random;
 use crate::others::{arbitrators, others, resolve};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_config::config_error::Origin;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_config::placement::{Affinity, SOCKET_OWNERS_MAX, Scheduling, ThreadPlan};
 use vinga_kernel::Span;
-use vinga_key::key_of_node;
+use vinga_key::{ClusterKey, key_of_node};
 use vinga_node::log_streams;
 use vinga_node::{DiskSettings, NodeSettings, ThreadHosting};
 use vinga_runtime::files::FileSettings;
@@ -128,6 +130,15 @@ fn group(written: &str) -> Result<u32, String> {
     found.ok_or_else(|| format!("LocalConnectionsGroup: this machine has no group of users named {written}"))
 }
 
+/// The cluster's key of a node that listens there, if it has one.
+fn key(configuration: &Configuration, listen: SocketAddr) -> Result<Option<ClusterKey>, String> {
+    let named_by = match configuration.parameters.origin(Parameter::ClusterKeyFile) {
+        Origin::Line { file, .. } => Some(file.as_str()),
+        Origin::Default | Origin::Flag => None,
+    };
+    key_of_node(configuration.parameters.text(Parameter::ClusterKeyFile), named_by, listen)
+}
+
 /// The settings of the edge.
 ///
 /// # Errors
@@ -149,7 +160,7 @@ pub fn edge_settings(
         cluster_incarnation: node.disk.as_ref().map_or(seed, |disk| disk.start.cluster_incarnation),
         database: node.disk.as_ref().map_or(seed, DiskSettings::cluster),
         cluster: text(Parameter::Name),
-        key: key_of_node(configuration.parameters.text(Parameter::ClusterKeyFile), listen)?.map(Arc::new),
+        key: key(configuration, listen)?.map(Arc::new),
         listen,
         listen_locally: None,
         local_group: configuration

@@ -81,14 +81,14 @@ impl Arbitrators {
         Some(Arbitrators { own, places, key: settings.key.clone(), timeout })
     }
 
-    /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, or
-    /// [`NO_TICKET`]. `attempts` counts the requests of this start.
+    /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, and which one
+    /// that is; `None` if none takes it. `attempts` counts the requests of this start.
     pub fn begin(
         &self,
         cluster_incarnation: u64,
         attempts: &mut u32,
         members: &[(NodeId, Incarnation)],
-    ) -> u64 {
+    ) -> Option<(u64, NodeId)> {
         for place in &self.places {
             // One of its own for each: nobody may hold the ticket of another one.
             let ticket = random_ticket();
@@ -103,7 +103,7 @@ impl Arbitrators {
             match answer.and_then(|answer| read_begun(&answer, ticket)) {
                 Ok(()) => {
                     log::info!(target: WHO, "management node {} arbitrates", place.node);
-                    return ticket;
+                    return Some((ticket, place.node));
                 }
                 Err(Unanswered::Failed(why) | Unanswered::Refused(why)) => {
                     let OtherManagementNode { node, address } = place;
@@ -115,7 +115,7 @@ impl Arbitrators {
             target: WHO,
             "nobody arbitrates until all data nodes are started again: data nodes that lose others stop, if these may go on"
         );
-        NO_TICKET
+        None
     }
 
     /// Asks one of them, more than once if it is not reached; returns its answer.

@@ -507,13 +507,17 @@ impl<'a> Formation<'a> {
         if !present.all(|present| present.connected == nodes) {
             return None;
         }
-        let ticket = self.first_ticket.of(&nodes)?;
+        let taken = self.first_ticket.of(&nodes)?;
         let others = self.others.values().filter_map(|other| other.present.as_ref());
         let mut members: Vec<Member> = others.map(|present| present.hello.member.clone()).collect();
         members.push(self.own.member.clone());
         members.sort_by_key(|member| member.node);
+        let view = ClusterView::first(members);
         let order = FirstViewOrder {
-            view: ClusterView::first(members).with_ticket(ticket),
+            view: match taken {
+                Some((ticket, arbitrator)) => view.with_ticket(ticket).with_arbitrator(arbitrator),
+                None => view,
+            },
             cluster_incarnation: self.settings.cluster_incarnation,
             database: self.settings.database,
         };

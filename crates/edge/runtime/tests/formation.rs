@@ -23,6 +23,7 @@ use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRe
 use vinga_wire::configuration::ConfigurationStamp;
 use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, cold};
 
@@ -320,8 +321,39 @@ fn a_node_with_a_key_does_not_join_one_without() {
     second.into_iter().for_each(|(node, _)| node.stop());
 }
 
-/// A process that greets as the node with these settings: its first link, and whether it is accepted.
-fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) -> (TcpStream, bool) {
+#[test]
+fn a_node_greets_as_the_one_that_has_proven_the_key() {
+    let [key, _] = keys();
+    let addresses = addresses(3);
+    let with = |node| {
+        let mut settings = settings(node, 1, &addresses);
+        settings.key = Some(key.clone());
+        settings
+    };
+    let (first, second) = (with(1), with(2));
+    let first = thread::spawn(|| start(first));
+    wait_until("it listens", || TcpStream::connect(addresses[0]).is_ok());
+    let mut link = TcpStream::connect(addresses[0]).unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    let terms =
+        ConnectionTerms::new(ConnectionPurpose::Link, NodeId(3), NodeId(1), &second.cluster).to(addresses[0]);
+    vinga_key::prove(&mut link, &key, Address::NONE, terms).expect("it has the key");
+    link.write_all(&hello_frame(&second, &ProcessIdentity::default())).unwrap();
+    let mut answer = Vec::new();
+    link.read_to_end(&mut answer).expect("it is answered");
+    let answer = Frame::first(&answer).expect("a frame").expect("a whole one");
+    assert_eq!(answer.signal(), Some(SignalNumber::NodeHelloRefuse));
+    let refusal: Refusal = cold::read(&answer).expect("it can be read");
+    assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::KeyForAnother), "{refusal:?}");
+    // Both are awaited as before.
+    let others = start_all(vec![second, with(3)]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// How the node with these settings greets by its first link.
+fn hello_frame(settings: &ProcessSettings, process: &ProcessIdentity) -> Vec<u8> {
     let hello = NodeHello {
         magic: MAGIC,
         version: PROTOCOL_VERSION,
@@ -338,6 +370,12 @@ fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) 
     let mut request = Vec::new();
     let number = SignalNumber::NodeHelloRequest;
     cold::write(&mut FrameWriter::begin(&mut request, number, 0, receiver, sender, 0), &hello);
+    request
+}
+
+/// A process that greets as the node with these settings: its first link, and whether it is accepted.
+fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) -> (TcpStream, bool) {
+    let request = hello_frame(settings, process);
     wait_until("somebody listens there", || TcpStream::connect(to).is_ok());
     let mut link = TcpStream::connect(to).unwrap();
     link.set_read_timeout(Some(HANG_GUARD)).unwrap();

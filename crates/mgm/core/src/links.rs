@@ -51,13 +51,15 @@ const TABLE: &[(&str, LinkParameter, Kind, bool)] = {
     ]
 };
 
+/// NDB's parameters that lead a link over a network of its own. To ignore them would send what is meant for that
+/// network over another one.
+const OTHER_NETWORK: [&str; 2] = ["HostName1", "HostName2"];
+
 /// NDB's other parameters of TCP connections.
-const WITHOUT_EFFECT: [&str; 19] = [
+const WITHOUT_EFFECT: [&str; 17] = [
     "AllowUnresolvedHostNames",
     "Checksum",
     "Group",
-    "HostName1",
-    "HostName2",
     "NodeIdServer",
     "OverloadLimit",
     "PortNumber",
@@ -87,6 +89,12 @@ impl LinkParameter {
         }
         if WITHOUT_EFFECT.into_iter().any(is_wanted) {
             return Ok(None);
+        }
+        if OTHER_NETWORK.into_iter().any(is_wanted) {
+            return Err("a network of its own for one link is not supported: data nodes reach each other where their \
+                        HostName is, so give each the HostName that it has in the network that is meant, and remove \
+                        this line"
+                .to_owned());
         }
         let meant = suggestion(name, TABLE.iter().map(|(known, ..)| *known));
         Err(format!("no parameter of a link has this name{meant}"))
@@ -222,6 +230,15 @@ mod tests {
             ("[tcp]\nNodeId1=1\nNodeId2=2\n[tcp]\nNodeId1=2\nNodeId2=1\n", "is about the same link"),
             ("[tcp default]\nNodeId1=1\n", "each link has its own"),
             ("[tcp]\nNodeId1=1\nNodeId2=2\nTCP_SND_BUF_SIZE=4G\n", "TCP_SND_BUF_SIZE"),
+            ("[tcp]\nNodeId1=1\nNodeId2=2\nHostName1=10.1.0.1\n", "'HostName1': a network"),
+            (
+                "[tcp]\nNodeId1=1\nNodeId2=4\nhost-name2=10.1.0.1\n",
+                "a network of its own for one link is not supported",
+            ),
+            (
+                "[tcp default]\nHostName2=10.1.0.1\n",
+                "give each the HostName that it has in the network that is meant",
+            ),
             ("[tcp]\nNodeId1=1\nNodeId2=2\nTCP_SND_BUFSIZ=1\n", "did you mean TCP_SND_BUF_SIZE"),
         ] {
             let found = read(text).expect_err(text);

@@ -267,6 +267,8 @@ impl ConfiguredNodes {
 /// What a management node is configured with.
 #[derive(Clone, Debug)]
 pub struct ManagementConfiguration {
+    /// The file that it was read from, as the reader has named it.
+    pub file: String,
     /// This node.
     pub own: ManagementNode,
     /// `Name` of the cluster.
@@ -297,7 +299,13 @@ impl ManagementConfiguration {
             Ok(place) if errors.is_empty() => {
                 let own = management_nodes.swap_remove(place);
                 let warnings = file.warnings().to_vec();
-                Ok(ManagementConfiguration { own, cluster, data_nodes, warnings })
+                Ok(ManagementConfiguration {
+                    file: file.name().to_owned(),
+                    own,
+                    cluster,
+                    data_nodes,
+                    warnings,
+                })
             }
             chosen => {
                 errors.extend(chosen.err());

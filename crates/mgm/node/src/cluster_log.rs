@@ -6,11 +6,13 @@
 //! ```
 //! Lines stand in the order in which they have come. Their times are those of the nodes' own clocks.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
+use vinga_wire::configuration::{ClusterLogSwitch, LogSeverity};
 
 /// Bytes of a file, about; NDB's default.
 const BYTES_MAX: u64 = 1_000_000;
@@ -24,6 +26,8 @@ pub(crate) struct ClusterLog {
     file: Option<(File, u64)>,
     /// The position of the present file's first byte: bytes of the files before it.
     begin: u64,
+    /// The severities whose lines are written.
+    written: BTreeSet<LogSeverity>,
     /// Whether the last line could be written: a failure is logged once.
     is_failing: bool,
 }
@@ -31,8 +35,8 @@ pub(crate) struct ClusterLog {
 impl ClusterLog {
     /// That in this folder.
     pub fn in_folder(folder: &Path) -> Self {
-        let mut log =
-            ClusterLog { path: folder.join("cluster.log"), file: None, begin: 0, is_failing: false };
+        let (path, written) = (folder.join("cluster.log"), LogSeverity::ALL.into());
+        let mut log = ClusterLog { path, file: None, begin: 0, written, is_failing: false };
         let bytes = |number| fs::metadata(log.earlier(number)).map_or(0, |found| found.len());
         log.begin = (1..=FILES_MAX).map(bytes).sum();
         log
@@ -59,10 +63,25 @@ impl ClusterLog {
         Ok(files)
     }
 
-    /// Writes a line of a node's log. If that fails, the line is lost, and this node's own log says so.
+    /// Switches severities on or off.
+    pub fn switch(&mut self, ClusterLogSwitch { severities, is_on }: &ClusterLogSwitch) {
+        self.written.retain(|severity| !severities.contains(severity));
+        self.written.extend(severities.iter().filter(|_| *is_on));
+    }
+
+    /// The severities whose lines are written, the most serious first.
+    pub fn written(&self) -> Vec<LogSeverity> {
+        self.written.iter().copied().collect()
+    }
+
+    /// Writes a line of a node's log, unless its severity is switched off. If that fails, the line is lost, and this
+    /// node's own log says so.
     pub fn write(&mut self, node: NodeId, line: &str) {
         // Time and level stand before the source.
         let line = match line.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            [_, level, _] if LogSeverity::named(level).is_some_and(|one| !self.written.contains(&one)) => {
+                return;
+            }
             [time, level, rest] => format!("{time} {level} node {node}, {rest}\n"),
             _ => format!("node {node}, {line}\n"),
         };
@@ -164,6 +183,31 @@ mod tests {
         assert!(read("cluster.log").starts_with("time info node 1, 27 "), "{:.40}", read("cluster.log"));
         assert!(read("cluster.log.6").starts_with("time info node 1, 9 "), "{:.40}", read("cluster.log.6"));
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 7);
+    }
+
+    #[test]
+    fn severities_are_switched_on_and_off() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut log = ClusterLog::in_folder(folder.path());
+        assert_eq!(log.written(), LogSeverity::ALL);
+        let switch =
+            |severities: &[LogSeverity], is_on| ClusterLogSwitch { severities: severities.into(), is_on };
+        log.switch(&switch(&[LogSeverity::Info, LogSeverity::Debug], false));
+        let write = |log: &mut ClusterLog| {
+            for line in ["t error a", "t warning b", "t info c", "t debug d", "odd"] {
+                log.write(NodeId(1), line);
+            }
+        };
+        write(&mut log);
+        log.switch(&switch(&[LogSeverity::Debug], true));
+        log.switch(&switch(&[LogSeverity::Error, LogSeverity::Warning], false));
+        assert_eq!(log.written(), [LogSeverity::Debug]);
+        write(&mut log);
+        let text = fs::read_to_string(folder.path().join("cluster.log")).expect("it is there");
+        // What is no line of a log has no severity.
+        let lines =
+            ["t error node 1, a", "t warning node 1, b", "node 1, odd", "t debug node 1, d", "node 1, odd"];
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]

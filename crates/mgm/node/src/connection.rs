@@ -49,7 +49,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
     let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
         Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
         Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
-        Ok(Greeting::LogReader(request)) => show_log(&mut exchange, request, shared),
+        Ok(Greeting::LogReader(request)) => show_log(&mut exchange, request, from, shared),
         Err(refused) => Ok(Err(refused)),
     });
     match result {
@@ -199,7 +199,12 @@ fn log_reader(
 
 fn confirm(exchange: &mut Exchange, node: NodeId, shared: &Shared) -> io::Result<()> {
     let Handout { stamp, text, .. } = &shared.handout;
-    let confirm = ConfigurationConfirm { stamp: *stamp, node, text: text.clone() };
+    let confirm = ConfigurationConfirm {
+        stamp: *stamp,
+        node,
+        text: text.clone(),
+        arbitrates_for: shared.arbitrator().cluster(),
+    };
     send(exchange, shared, SignalNumber::ConfigurationConfirm, |writer| cold::write(writer, &confirm))
 }
 
@@ -215,6 +220,7 @@ fn read_log_request(request: &Frame<'_>) -> Result<ClusterLogRequest, Refused> {
 fn show_log(
     exchange: &mut Exchange,
     mut request: ClusterLogRequest,
+    from: SocketAddr,
     shared: &Shared,
 ) -> io::Result<Result<(), Refused>> {
     loop {
@@ -222,6 +228,11 @@ fn show_log(
             Ok(answer) => answer,
             Err(why) => return Ok(Err((SignalNumber::ClusterLogRefuse, ErrorCode::NoClusterLog, why))),
         };
+        if request.switch.is_some() {
+            let written: Vec<&str> = answer.written.iter().map(|severity| severity.name()).collect();
+            let written = if written.is_empty() { "no severity".to_owned() } else { written.join(", ") };
+            log::info!(target: WHO, "lines of {written} are written into the cluster's log, as {from} has requested");
+        }
         send(exchange, shared, SignalNumber::ClusterLogConfirm, |writer| cold::write(writer, &answer))?;
         let bytes = exchange.receive(Instant::now() + PATIENCE)?;
         let next = Frame::first(&bytes).ok().flatten();

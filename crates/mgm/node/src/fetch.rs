@@ -6,7 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_key::{ClusterKey, NotAccepted};
+use vinga_key::{BadKeyFile, ClusterKey, NotAccepted};
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::configuration::{
     ConfigurationConfirm, ConfigurationReader, ConfigurationRequest, ConfigurationStamp,
@@ -27,6 +27,8 @@ pub struct Fetched {
     pub node: NodeId,
     /// The text of the configuration file.
     pub text: String,
+    /// The incarnation of the cluster that the management node arbitrates for, if it does.
+    pub arbitrates_for: Option<u64>,
     /// Where it has come from.
     pub from: String,
     /// The connection: as long as it is open the id is not given to another process that does not know its own.
@@ -72,7 +74,8 @@ pub(crate) fn send_request(
     request: &ConfigurationRequest,
 ) -> Result<Fetched, Unanswered> {
     let key = addresses.key.as_deref().map(ClusterKey::read).transpose();
-    let key = key.map_err(|why| Unanswered { why: NotFetched::Refused(why), is_proven: false })?;
+    let refused = |why: BadKeyFile| NotFetched::Refused(why.to_string());
+    let key = key.map_err(|why| Unanswered { why: refused(why), is_proven: false })?;
     let mut reasons = Vec::new();
     for address in &addresses.addresses {
         let mut is_proven = false;
@@ -170,8 +173,8 @@ fn ask(
     match answer.signal() {
         Some(SignalNumber::ConfigurationConfirm) => {
             let confirm: ConfigurationConfirm = cold::read(&answer).ok_or_else(unreadable)?;
-            let ConfigurationConfirm { stamp, node, text } = confirm;
-            Ok(Fetched { stamp, node, text, from: address.to_owned(), connection })
+            let ConfigurationConfirm { stamp, node, text, arbitrates_for } = confirm;
+            Ok(Fetched { stamp, node, text, arbitrates_for, from: address.to_owned(), connection })
         }
         // A data node refuses each greeting that is none of a client or of a data node.
         Some(

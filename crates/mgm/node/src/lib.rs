@@ -57,7 +57,7 @@ impl ManagementSettings {
                 text.len()
             ));
         }
-        let ManagementConfiguration { own, cluster, data_nodes, .. } = configuration;
+        let ManagementConfiguration { file, own, cluster, data_nodes, .. } = configuration;
         let listen = resolve(&own.host, own.port)?;
         let hosts = data_nodes.all().iter().map(|node| (NodeId(node.node), node.host.clone())).collect();
         let handout = Handout { stamp: generation::stamp(folder, &text)?, text, hosts };
@@ -65,7 +65,7 @@ impl ManagementSettings {
             node: NodeId(own.node),
             cluster: cluster.clone(),
             data_nodes: data_nodes.all().iter().map(|node| (NodeId(node.node), node.group)).collect(),
-            key: key_of_node(own.key_file.as_deref(), listen)?.map(Arc::new),
+            key: key_of_node(own.key_file.as_deref(), Some(file), listen)?.map(Arc::new),
             handout,
             folder: folder.map(Path::to_owned),
             listen,

@@ -120,7 +120,8 @@ impl Page<'_> {
 
     fn into_answer(self, more_until: Option<u64>, end: Option<u64>) -> ClusterLogConfirm {
         let lines = self.found.into_iter().rev().map(|(_, line)| line).collect();
-        ClusterLogConfirm { lines, more_until, end: end.unwrap_or(0).min(self.request.until) }
+        let end = end.unwrap_or(0).min(self.request.until);
+        ClusterLogConfirm { lines, more_until, end, written: Vec::new() }
     }
 }
 

@@ -24,7 +24,7 @@ impl ClusterLogReader {
     /// None does, or the key can't be read, or is refused.
     pub fn connect(addresses: &ManagementAddresses) -> Result<Self, NotFetched> {
         let key = addresses.key.as_deref().map(ClusterKey::read).transpose();
-        let key = key.map_err(NotFetched::Refused)?;
+        let key = key.map_err(|why| NotFetched::Refused(why.to_string()))?;
         let mut reasons = Vec::new();
         for address in &addresses.addresses {
             // Neither the management node's id nor the cluster's name is known.

@@ -144,15 +144,20 @@ impl Shared {
 }
 
 impl Shared {
-    /// Lines of the log of the cluster.
+    /// Lines of the log of the cluster, behind what is to be changed of it.
     ///
     /// # Errors
     /// Why there are none.
     pub fn read_cluster_log(&self, request: &ClusterLogRequest) -> Result<ClusterLogConfirm, String> {
         let Some(log) = &self.cluster_log else { return Err("it has no folder".to_owned()) };
         // Lines that come meanwhile need not wait until the files are read.
-        let files = lock(log).files();
-        files.and_then(|files| log_page::read(files, request)).map_err(|why| why.to_string())
+        let (files, written) = {
+            let mut log = lock(log);
+            request.switch.iter().for_each(|switch| log.switch(switch));
+            (log.files(), log.written())
+        };
+        let page = files.and_then(|files| log_page::read(files, request)).map_err(|why| why.to_string())?;
+        Ok(ClusterLogConfirm { written, ..page })
     }
 }
 

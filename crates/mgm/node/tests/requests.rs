@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_base::{Incarnation, NodeId};
-use vinga_key::ClusterKey;
+use vinga_key::{ClusterKey, NotAccepted};
 use vinga_mgm::{
     ClusterLogReader, Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch,
 };
@@ -19,12 +19,12 @@ use vinga_wire::arbitration::{
     ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
 };
 use vinga_wire::configuration::{
-    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogTakenReport, ConfigurationReader,
-    ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
+    ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogSwitch, ClusterLogTakenReport,
+    ConfigurationReader, ConfigurationRequest, ConfigurationStamp, LogSeverity, RunningConfiguration,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
-use vinga_wire::{Frame, SignalNumber, cold};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// How long a test waits for an expected event: no machine is so busy that it takes longer.
 const HANG_GUARD: Duration = Duration::from_secs(180);
@@ -389,6 +389,26 @@ fn the_log_of_the_cluster_is_read() {
     assert!(last.lines[0].ends_with("warning node 2, reports: 7 lines before the next one are missing here"));
     let before = ask(&mut reader, last.more_until.expect("there are more"), u32::MAX);
     assert_eq!((before.lines.len(), before.more_until), (49, None));
+    assert_eq!(before.written, LogSeverity::ALL);
+
+    // Severities are switched off, for all that is written afterwards.
+    let switch = ClusterLogSwitch { severities: vec![LogSeverity::Info], is_on: false };
+    let answer = reader.read(&ClusterLogRequest::of_severities(Some(switch))).expect("it has a log");
+    assert!(answer.lines.is_empty() && !answer.written.contains(&LogSeverity::Info), "{answer:?}");
+    for (number, severity) in [(50, "info"), (51, "error")] {
+        let line = format!("2026-03-01T12:00:00.000Z {severity} source: {number}");
+        let report = ClusterLogReport { line, left_out: 0 };
+        let bytes = frame(SignalNumber::ClusterLogReport, NodeId(2), |w| cold::write(w, &report));
+        connection.send(&bytes, until()).expect("it reads");
+    }
+    let last = loop {
+        let last = ask(&mut reader, u64::MAX, 2);
+        if last.lines.last().is_some_and(|line| line.ends_with("node 2, source: 51")) {
+            break last;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(last.lines[0].ends_with("node 2, source: 49"), "{last:?}");
     drop(connection);
     node.stop();
 
@@ -406,5 +426,59 @@ fn the_log_of_the_cluster_is_read() {
         Err(NotFetched::Refused(why)) => assert!(why.contains("20001"), "{why}"),
         other => panic!("{other:?}"),
     }
+    node.stop();
+}
+
+#[test]
+fn a_proven_key_is_good_for_one_purpose_and_one_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.key");
+    let key = Arc::new(ClusterKey::make(&file).unwrap());
+    let node = start_with(|settings| settings.key = Some(key.clone()));
+    let proven = |purpose, sender, receiver| {
+        let mut exchange = Exchange::connect(node.address(), until()).unwrap();
+        let terms = ConnectionTerms::new(purpose, NodeId(sender), NodeId(receiver), "test");
+        exchange.prove(&key, terms, until()).map(|()| exchange)
+    };
+    // What is for a data node, or for another management node, is proven to nobody here.
+    for (purpose, receiver) in [
+        (ConnectionPurpose::Client, 0),
+        (ConnectionPurpose::Link, ARBITRATOR.0),
+        (ConnectionPurpose::Arbitration, 4),
+    ] {
+        match proven(purpose, 1, receiver) {
+            Err(NotAccepted::Refused(ErrorCode::KeyForAnother, _)) => {}
+            other => panic!("{purpose}: {other:?}"),
+        }
+    }
+    // What is proven for one purpose, or by one node, is no greeting of another one.
+    let arbitration = frame(SignalNumber::ArbitratorHelloRequest, NodeId(1), |w| cold::write(w, &hello(1)));
+    let request = ConfigurationRequest::new(ConfigurationReader::DataNode(NodeId(1)));
+    let configuration = frame(SignalNumber::ConfigurationRequest, NodeId(1), |w| cold::write(w, &request));
+    for (purpose, sender, greeting, is_taken) in [
+        (ConnectionPurpose::Arbitration, 1, &arbitration, true),
+        (ConnectionPurpose::Arbitration, 2, &arbitration, false),
+        (ConnectionPurpose::Arbitration, 1, &configuration, false),
+        (ConnectionPurpose::Configuration, 1, &configuration, true),
+        (ConnectionPurpose::Configuration, 2, &configuration, false),
+        (ConnectionPurpose::Configuration, 0, &configuration, false),
+        (ConnectionPurpose::Configuration, 1, &arbitration, false),
+    ] {
+        let mut exchange = proven(purpose, sender, 0).expect("it has the key");
+        exchange.send(greeting, until()).unwrap();
+        let answer = exchange.receive(until()).unwrap();
+        let answer = Frame::first(&answer).unwrap().unwrap();
+        let number = answer.signal().expect("it is known");
+        if is_taken {
+            let confirms = [SignalNumber::ArbitratorHelloConfirm, SignalNumber::ConfigurationConfirm];
+            assert!(confirms.contains(&number), "{purpose} of {sender}: {number:?}");
+            continue;
+        }
+        let refusal: Refusal = cold::read(&answer).unwrap();
+        let code = ErrorCode::from_number(refusal.code);
+        assert_eq!(code, Some(ErrorCode::KeyForAnother), "{purpose} of {sender}: {refusal:?}");
+    }
+    let with_key = ManagementAddresses { key: Some(file), ..addresses(&node) };
+    fetch(&with_key, ConfigurationReader::Onlooker).expect("it has the key, and asks for itself");
     node.stop();
 }

@@ -1,15 +1,17 @@
 //! `vinga admin clusterlog`: the log of the cluster, as a management node has it; or from the file in its folder, if
 //! that is on this machine and the node does not answer.
 
-use super::place::Configured;
+use super::place::{Configured, ConfiguredManagement};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 use vinga_base::NodeId;
-use vinga_mgm::{ClusterLogLine, ClusterLogReader, read_cluster_log};
+use vinga_mgm::{ClusterLogLine, ClusterLogReader, ManagementAddresses, NotFetched, read_cluster_log};
 use vinga_runtime::{complain, console, say};
-use vinga_wire::configuration::{ClusterLogConfirm, ClusterLogFilter, ClusterLogRequest, LogSeverity};
+use vinga_wire::configuration::{
+    ClusterLogConfirm, ClusterLogFilter, ClusterLogRequest, ClusterLogSwitch, LogSeverity,
+};
 
 /// Pause between two looks for new lines.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
@@ -33,6 +35,18 @@ pub struct ClusterLogArguments {
     /// Goes on with what is logged from now on
     #[arg(long, short)]
     follow: bool,
+    /// Has all management nodes write lines of these severities from now on, until they are started again; several with
+    /// commas between them
+    #[arg(long, value_name = "SEVERITY", value_delimiter = ',', value_parser = severity,
+          conflicts_with_all = ["nodes", "category", "follow"])]
+    on: Vec<LogSeverity>,
+    /// The same, not to write them
+    #[arg(long, value_name = "SEVERITY", value_delimiter = ',', value_parser = severity,
+          conflicts_with_all = ["nodes", "category", "follow"])]
+    off: Vec<LogSeverity>,
+    /// Shows the severities that management nodes write
+    #[arg(long, conflicts_with_all = ["nodes", "category", "follow"])]
+    info: bool,
 }
 
 fn severity(text: &str) -> Result<LogSeverity, String> {
@@ -48,20 +62,9 @@ enum Source {
 impl Source {
     /// The first management node that answers, or else the file of the first one that has a folder here.
     fn find(configured: Option<&Configured>) -> Result<Self, String> {
-        let Some(configured) = configured else {
-            return Err(
-                "data nodes do not know the log of the cluster: --mgm names a management node, which has it, or --folder the \
-                 cluster's folder"
-                    .to_owned(),
-            );
-        };
-        if configured.management.is_empty() {
-            return Err("the cluster has no management node, which would keep a log of all data nodes: each of them has its \
-                        own, vinga.log in its folder"
-                .to_owned());
-        }
+        let management = management_nodes(configured)?;
         let mut reasons = Vec::new();
-        for node in &configured.management {
+        for node in management {
             let reader =
                 node.way().and_then(|way| ClusterLogReader::connect(way).map_err(|why| why.to_string()));
             match reader {
@@ -70,7 +73,7 @@ impl Source {
             }
         }
         let reasons = reasons.join("; ");
-        let with_folder = configured.management.iter().find_map(|node| node.folder.as_ref());
+        let with_folder = management.iter().find_map(|node| node.folder.as_ref());
         let folder = with_folder.ok_or_else(|| reasons.clone())?.path().to_owned();
         complain!("vinga: {reasons}; the lines are from its folder, {}", folder.display());
         Ok(Source::Folder(folder))
@@ -107,6 +110,72 @@ impl Source {
     }
 }
 
+/// Switches severities on and off at all management nodes, and shows which ones each of them writes.
+fn switch(
+    on: &[LogSeverity],
+    off: &[LogSeverity],
+    configured: Option<&Configured>,
+    json: bool,
+) -> Result<(), String> {
+    if let Some(both) = on.iter().find(|severity| off.contains(severity)) {
+        return Err(format!("{} can't be both on and off", both.name()));
+    }
+    let (mut shown, mut failures) = (Vec::new(), Vec::new());
+    for node in management_nodes(configured)? {
+        match node.way().and_then(|way| switch_one(way, on, off).map_err(|why| why.to_string())) {
+            Ok(written) => shown.push((node.node, written)),
+            Err(why) => failures.push(format!("management node {} does not answer: {why}", node.node)),
+        }
+    }
+    let names = |written: &[LogSeverity]| written.iter().map(|one| one.name()).collect::<Vec<_>>();
+    if json {
+        let shown = shown.iter().map(|(node, written)| json!({ "node": node, "written": names(written) }));
+        say!("{}", shown.collect::<Value>());
+    } else {
+        for (node, written) in &shown {
+            let written = if written.is_empty() { "nothing".to_owned() } else { names(written).join(", ") };
+            say!("management node {node} writes {written}");
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+/// The severities that a management node writes, once some were switched on and others off.
+fn switch_one(
+    way: &ManagementAddresses,
+    on: &[LogSeverity],
+    off: &[LogSeverity],
+) -> Result<Vec<LogSeverity>, NotFetched> {
+    let mut reader = ClusterLogReader::connect(way)?;
+    for (severities, is_on) in [(on, true), (off, false)] {
+        let switch = ClusterLogSwitch { severities: severities.to_vec(), is_on };
+        if !severities.is_empty() {
+            reader.read(&ClusterLogRequest::of_severities(Some(switch)))?;
+        }
+    }
+    reader.read(&ClusterLogRequest::of_severities(None)).map(|answer| answer.written)
+}
+
+/// The management nodes of the cluster.
+///
+/// # Errors
+/// A text: there are none, or they are not known.
+fn management_nodes(configured: Option<&Configured>) -> Result<&[ConfiguredManagement], String> {
+    let Some(configured) = configured else {
+        return Err(
+            "data nodes do not know the log of the cluster: --mgm names a management node, which has it, or --folder the \
+             cluster's folder"
+                .to_owned(),
+        );
+    };
+    if configured.management.is_empty() {
+        return Err("the cluster has no management node, which would keep a log of all data nodes: each of them has its \
+                    own, vinga.log in its folder"
+            .to_owned());
+    }
+    Ok(&configured.management)
+}
+
 /// Prints lines of the log.
 ///
 /// # Errors
@@ -116,6 +185,10 @@ pub fn run(
     configured: Option<&Configured>,
     json: bool,
 ) -> Result<(), String> {
+    let ClusterLogArguments { on, off, info, .. } = arguments;
+    if *info || !on.is_empty() || !off.is_empty() {
+        return switch(on, off, configured, json);
+    }
     let filter = ClusterLogFilter {
         severity: arguments.severity,
         nodes: arguments.nodes.iter().copied().map(NodeId).collect(),

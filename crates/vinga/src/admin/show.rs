@@ -1,8 +1,12 @@
-//! `vinga admin show`: the cluster as its data nodes have agreed on it, its management nodes, and its clients.
+//! `vinga admin show`: the cluster as its data nodes have agreed on it, those that it lacks, its management nodes and
+//! what they decide, and its clients.
 
+use super::arbitration::Arbitration;
+use super::gone;
 use super::output;
 use super::place::{Configured, ConfiguredManagement};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
 use vinga_runtime::{console, say};
@@ -24,7 +28,9 @@ pub struct Node {
     pub since: Option<u64>,
     pub leads: bool,
     /// The data nodes that a client is connected with.
-    data_nodes: String,
+    pub data_nodes: String,
+    /// Why it is not in the cluster, if it has gone, as far as that is known.
+    pub why: Option<String>,
 }
 
 impl Node {
@@ -50,8 +56,13 @@ impl Node {
                 since: number("since"),
                 leads: text("leads") == "yes",
                 data_nodes: text("data_nodes"),
+                why: None,
             }
         })
+    }
+
+    fn is_data(&self) -> bool {
+        self.kind == "data"
     }
 
     fn since(&self) -> String {
@@ -69,7 +80,8 @@ impl Node {
                 .map(|version| format!("version {version}")),
         );
         parts.extend(self.since.map(|_| format!("since {}", self.since())));
-        if self.group.is_none() && !self.data_nodes.is_empty() {
+        parts.extend(self.why.clone());
+        if !self.data_nodes.is_empty() {
             parts.push(format!("connected with {}", self.data_nodes));
         }
         parts.join(", ")
@@ -78,46 +90,52 @@ impl Node {
     fn as_json(&self) -> Value {
         let mut fields =
             json!({ "node": self.id, "state": self.state, "address": self.address, "since": self.since });
-        match self.group {
-            Some(group) => {
-                fields["node_group"] = group.into();
-                fields["leads"] = self.leads.into();
-                fields["version"] = self.version.as_str().into();
-            }
-            None => {
-                let ids = self.data_nodes.split(", ").filter_map(|id| id.parse::<u64>().ok());
-                fields["data_nodes"] = ids.collect();
-            }
+        if self.is_data() {
+            fields["node_group"] = self.group.into();
+            fields["leads"] = self.leads.into();
+            fields["version"] = self.version.as_str().into();
+            fields["why"] = self.why.as_deref().into();
+        } else {
+            let ids = self.data_nodes.split(", ").filter_map(|id| id.parse::<u64>().ok());
+            fields["data_nodes"] = ids.collect();
         }
         fields
     }
 }
 
 /// A management node of the cluster's configuration file.
-struct Management {
-    node: u8,
+pub struct Management {
+    pub node: u8,
     address: String,
-    /// Why it does not answer, if it does not.
-    failure: Option<String>,
+    /// The incarnation of the cluster that it arbitrates for, if it does; or why it does not answer.
+    pub answer: Result<Option<u64>, String>,
 }
 
 impl Management {
     /// Looks whether it answers.
     fn look(configured: &ConfiguredManagement) -> Management {
         let ConfiguredManagement { node, address, .. } = configured;
-        Management { node: *node, address: address.clone(), failure: configured.ask().err() }
+        let answer = configured.ask().map(|fetched| fetched.arbitrates_for);
+        Management { node: *node, address: address.clone(), answer }
+    }
+
+    /// One that has answered so, at a place of tests.
+    #[cfg(test)]
+    pub fn answered(node: u8, answer: Result<Option<u64>, String>) -> Management {
+        Management { node, address: "h:1186".to_owned(), answer }
     }
 
     fn describe(&self) -> String {
-        let state = match &self.failure {
-            None => "answers".to_owned(),
-            Some(why) => format!("does not answer: {why}"),
+        let state = match &self.answer {
+            Ok(_) => "answers".to_owned(),
+            Err(why) => format!("does not answer: {why}"),
         };
         format!("  {:<4}{}, {state}", self.node, self.address)
     }
 
     fn as_json(&self) -> Value {
-        json!({ "node": self.node, "address": self.address, "answers": self.failure.is_none(), "why": self.failure })
+        let (answers, why) = (self.answer.is_ok(), self.answer.as_ref().err());
+        json!({ "node": self.node, "address": self.address, "answers": answers, "why": why })
     }
 }
 
@@ -130,48 +148,61 @@ pub fn run(cluster: &Cluster, configured: Option<&Configured>, json: bool) -> Re
     output::name_unanswered(&rows);
     let silent: Vec<u64> = rows.unanswered.iter().map(|one| u64::from(one.node.0)).collect();
     let mut nodes: Vec<Node> = Node::all(&rows).collect();
-    for node in nodes.iter_mut().filter(|node| node.kind == "data" && silent.contains(&node.id)) {
+    for node in nodes.iter_mut().filter(|node| node.is_data() && silent.contains(&node.id)) {
         node.state.push_str(" (does not answer)");
     }
+    let lost = cluster.info(InfoTable::LostNodes).map_err(|error| error.to_string())?;
+    nodes.extend(gone::all(&nodes, &lost, configured));
+    nodes.sort_by_key(|node| (!node.is_data(), node.id));
     let management: Option<Vec<Management>> =
         configured.map(|configured| configured.management.iter().map(Management::look).collect());
+    let arbitration = Arbitration::of(cluster, management.as_deref());
     if json {
-        say!("{}", as_json(&nodes, management.as_deref()));
+        say!("{}", as_json(&nodes, &arbitration, management.as_deref()));
     } else {
-        console::print(format_args!("{}", as_text(&nodes, management.as_deref())));
+        console::print(format_args!("{}", as_text(&nodes, &arbitration, management.as_deref())));
     }
     Ok(())
 }
 
-fn as_text(nodes: &[Node], management: Option<&[Management]>) -> String {
+fn as_text(nodes: &[Node], arbitration: &Arbitration, management: Option<&[Management]>) -> String {
     let mut text = String::new();
     let mut section = |head: String, lines: Vec<String>| {
         text.push_str(&format!("{head}\n"));
         lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
     };
-    let mut groups: Vec<u64> = nodes.iter().filter_map(|node| node.group).collect();
-    groups.sort_unstable();
-    groups.dedup();
+    let groups: BTreeSet<Option<u64>> =
+        nodes.iter().filter(|node| node.is_data()).map(|node| node.group).collect();
     for group in groups {
-        let of_group = nodes.iter().filter(|node| node.group == Some(group));
-        section(format!("data nodes of node group {group}:"), of_group.map(Node::describe).collect());
+        let head = match group {
+            Some(group) => format!("data nodes of node group {group}:"),
+            None => "data nodes of which no node group is known:".to_owned(),
+        };
+        let of_group = nodes.iter().filter(|node| node.is_data() && node.group == group);
+        section(head, of_group.map(Node::describe).collect());
     }
+    section(format!("arbitration: {}", arbitration.describe()), Vec::new());
     match management {
         None => {}
         Some([]) => section("no management nodes".to_owned(), Vec::new()),
         Some(all) => section("management nodes:".to_owned(), all.iter().map(Management::describe).collect()),
     }
-    let clients = nodes.iter().filter(|node| node.group.is_none());
+    let clients = nodes.iter().filter(|node| !node.is_data());
     section("API nodes:".to_owned(), clients.map(Node::describe).collect());
     text
 }
 
-fn as_json(nodes: &[Node], management: Option<&[Management]>) -> Value {
+fn as_json(nodes: &[Node], arbitration: &Arbitration, management: Option<&[Management]>) -> Value {
     let of = |is_data: bool| -> Value {
-        nodes.iter().filter(|node| node.group.is_some() == is_data).map(Node::as_json).collect()
+        nodes.iter().filter(|node| node.is_data() == is_data).map(Node::as_json).collect()
     };
     let management: Option<Value> = management.map(|all| all.iter().map(Management::as_json).collect());
-    json!({ "data_nodes": of(true), "management_nodes": management, "api_nodes": of(false) })
+    json!({
+        "data_nodes": of(true),
+        "arbitration": arbitration.as_json(),
+        "management_nodes": management,
+        "api_nodes": of(false),
+    })
 }
 
 #[cfg(test)]
@@ -213,33 +244,59 @@ mod tests {
             .collect()
     }
 
-    fn management(failure: Option<&str>) -> Management {
-        Management { node: 3, address: "h:1186".to_owned(), failure: failure.map(str::to_owned) }
+    fn management(answer: Result<Option<u64>, &str>) -> Management {
+        Management::answered(3, answer.map_err(str::to_owned))
+    }
+
+    fn nobody() -> Arbitration {
+        Arbitration::judge(true, None, 7, Some(&[]))
     }
 
     #[test]
     fn people_see_groups_management_nodes_and_clients() {
-        let text = as_text(&nodes(), Some(&[management(None)]));
+        let all = [management(Ok(Some(7)))];
+        let arbitration = Arbitration::judge(true, Some(3), 7, Some(&all));
+        let mut nodes = nodes();
+        nodes[1] = Node { state: "not connected".to_owned(), version: String::new(), ..nodes[1].clone() };
+        nodes[1].why = Some("its process has ended".to_owned());
+        let text = as_text(&nodes, &arbitration, Some(&all));
         assert_eq!(
             text,
             "data nodes of node group 0:\n  1   started, leads, h:1, version 0.1.0, since 2026-11-22T12:58:58Z\n\
-             data nodes of node group 1:\n  2   started, h:1, version 0.1.0, since 2026-11-22T12:58:58Z\n\
+             data nodes of node group 1:\n  2   not connected, h:1, since 2026-11-22T12:58:58Z, its process has ended\n\
+             arbitration: management node 3 decides which data nodes go on when they lose each other\n\
              management nodes:\n  3   h:1186, answers\n\
              API nodes:\n  145 connected, h:9, since 2026-11-22T12:58:58Z, connected with 1, 2\n"
         );
-        let text = as_text(&nodes(), Some(&[management(Some("refused"))]));
+        let text = as_text(&nodes, &nobody(), Some(&[management(Err("refused"))]));
         assert!(text.contains("  3   h:1186, does not answer: refused\n"), "{text}");
-        assert!(!as_text(&nodes(), None).contains("management"));
-        assert!(as_text(&nodes(), Some(&[])).contains("no management nodes\n"));
+        assert!(!as_text(&nodes, &nobody(), None).contains("management nodes:"));
+        assert!(as_text(&nodes, &nobody(), Some(&[])).contains("no management nodes\n"));
+        nodes[1].group = None;
+        let text = as_text(&nodes, &nobody(), None);
+        assert!(
+            text.starts_with("data nodes of which no node group is known:\n  2   not connected"),
+            "{text}"
+        );
     }
 
     #[test]
     fn programs_get_the_same() {
-        let shown = as_json(&nodes(), Some(&[management(None)]));
+        let all = [management(Ok(None))];
+        let arbitration = Arbitration::judge(true, Some(3), 7, Some(&all));
+        let shown = as_json(&nodes(), &arbitration, Some(&all));
         assert_eq!(shown["data_nodes"][0]["leads"], true);
         assert_eq!(shown["data_nodes"][1]["node_group"], 1);
         assert_eq!(shown["api_nodes"][0]["data_nodes"], json!([1, 2]));
         assert_eq!(shown["management_nodes"][0]["answers"], true);
-        assert_eq!(as_json(&nodes(), None)["management_nodes"], Value::Null);
+        assert_eq!(
+            (&shown["arbitration"]["node"], &shown["arbitration"]["state"]),
+            (&json!(3), &json!("does not know the cluster"))
+        );
+        assert_eq!(
+            (&shown["data_nodes"][0]["why"], &shown["api_nodes"][0]["why"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(as_json(&nodes(), &nobody(), None)["management_nodes"], Value::Null);
     }
 }

@@ -17,21 +17,21 @@ use vinga_runtime::{console, say};
 
 /// A node, as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Status {
+pub struct Status {
     node: u64,
     kind: &'static str,
-    state: State,
+    pub state: State,
     /// In seconds since 1970.
-    since: Option<u64>,
+    pub since: Option<u64>,
     version: String,
-    address: String,
-    group: Option<u64>,
+    pub address: String,
+    pub group: Option<u64>,
     leads: bool,
 }
 
 /// How far a node is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
+pub enum State {
     /// A member that has all its rows; or a management node that answers.
     Started,
     /// A member that has not, by the name of its state in the view.
@@ -47,7 +47,8 @@ enum State {
 }
 
 impl State {
-    fn name(&self) -> &str {
+    /// For people and programs.
+    pub fn name(&self) -> &str {
         match self {
             State::Started => "started",
             State::Member(name) => name,
@@ -58,14 +59,16 @@ impl State {
         }
     }
 
-    fn phase(&self) -> Option<&str> {
+    /// How far its start is, if that is known.
+    pub fn phase(&self) -> Option<&str> {
         match self {
             State::Starting(phase) => phase.as_deref(),
             _ => None,
         }
     }
 
-    fn why(&self) -> Option<&str> {
+    /// Why it is not as it should be.
+    pub fn why(&self) -> Option<&str> {
         match self {
             State::Silent(why) | State::NotConnected(why) => Some(why),
             _ => None,
@@ -135,7 +138,7 @@ fn members(rows: &InfoRows) -> BTreeMap<u64, Status> {
 
 /// Completes what is known of a data node that may be a member. `reason`: why one that is none is not connected, if
 /// nothing else is known of it.
-fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) -> Status {
+pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) -> Status {
     let running = one.folder.as_ref().filter(|folder| matches!(folder.running(), Ok(Some(_))));
     let is_stopping = running.is_some_and(node_log::is_stopping);
     if let Some(member) = member {

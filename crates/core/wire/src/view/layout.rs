@@ -80,6 +80,7 @@ impl ClusterView {
             replicas,
             successions: Vec::new(),
             ticket: 0,
+            arbitrator: None,
         }
     }
 }
@@ -102,6 +103,7 @@ impl ClusterView {
             replicas: 1,
             successions: Vec::new(),
             ticket: 0,
+            arbitrator: None,
         }
     }
 }

@@ -5,10 +5,12 @@ use crate::settings::ProcessSettings;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use vinga_base::{Incarnation, NodeId};
-use vinga_wire::view::NO_TICKET;
 
 /// The members that a first view would have.
 type Members = Vec<(NodeId, Incarnation)>;
+
+/// The ticket and the management node that has taken it; `None` if none has.
+type Taken = Option<(u64, NodeId)>;
 
 /// What is known of the ticket. One request is under way at a time: the arbitrator must not take an earlier one for the
 /// latest.
@@ -22,8 +24,8 @@ pub(super) struct FirstTicket {
 enum State {
     NotAsked,
     /// Another thread asks, for these members; it returns the number of requests, too.
-    Asked(Members, Receiver<(u64, u32)>),
-    Known(Members, u64),
+    Asked(Members, Receiver<(Taken, u32)>),
+    Known(Members, Taken),
 }
 
 impl FirstTicket {
@@ -37,21 +39,21 @@ impl FirstTicket {
     }
 
     /// The ticket of a first view with these members; `None` as long as it is not known.
-    pub fn of(&mut self, members: &Members) -> Option<u64> {
-        let Some(arbitrators) = &self.arbitrators else { return Some(NO_TICKET) };
+    pub fn of(&mut self, members: &Members) -> Option<Taken> {
+        let Some(arbitrators) = &self.arbitrators else { return Some(None) };
         if let State::Asked(asked, answer) = &mut self.state {
-            let ticket = match answer.try_recv() {
+            let taken = match answer.try_recv() {
                 Err(TryRecvError::Empty) => return None,
-                Err(TryRecvError::Disconnected) => NO_TICKET,
-                Ok((ticket, attempts)) => {
+                Err(TryRecvError::Disconnected) => None,
+                Ok((taken, attempts)) => {
                     self.attempts = attempts;
-                    ticket
+                    taken
                 }
             };
-            self.state = State::Known(std::mem::take(asked), ticket);
+            self.state = State::Known(std::mem::take(asked), taken);
         }
         match &self.state {
-            State::Known(known, ticket) if known == members => return Some(*ticket),
+            State::Known(known, taken) if known == members => return Some(*taken),
             // Another start of one of them has come meanwhile: that is another cluster.
             State::Known(..) | State::NotAsked | State::Asked(..) => {}
         }
@@ -60,9 +62,9 @@ impl FirstTicket {
             (arbitrators.clone(), self.cluster_incarnation, self.attempts);
         let asked = members.clone();
         let ask = move || {
-            let ticket = arbitrators.begin(cluster, &mut attempts, &asked);
+            let taken = arbitrators.begin(cluster, &mut attempts, &asked);
             // Nobody waits for it if the node stops.
-            let _ = sender.send((ticket, attempts));
+            let _ = sender.send((taken, attempts));
         };
         // Without a thread its end of the channel is dropped, and there is no ticket.
         if let Err(why) = thread::Builder::new().name("first ticket".to_string()).spawn(ask) {

@@ -117,7 +117,8 @@ entries! {
             | InfoTable::DiskWriteSpeedBase
             | InfoTable::DiskWriteSpeedAggregate
             | InfoTable::RedoLogs
-            | InfoTable::Parameters => {}
+            | InfoTable::Parameters
+            | InfoTable::LostNodes => {}
         }
         // One that has not answered is a warning, as is what its answer has no room for.
         for unanswered in std::mem::take(&mut info.unanswered) {
