@@ -337,6 +337,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             node: settings.node,
             heartbeat_interval: settings.node_heartbeat_interval,
             arbitration_timeout: settings.arbitration_timeout,
+            has_arbitrators: settings.has_arbitrators,
             drivers: drivers.clone(),
         }),
         membership: Membership::new(vinga_membership::Settings {

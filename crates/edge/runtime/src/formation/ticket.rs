@@ -14,7 +14,6 @@ type Members = Vec<(NodeId, Incarnation)>;
 /// latest.
 pub(super) struct FirstTicket {
     arbitrators: Option<Arbitrators>,
-    cluster_incarnation: u64,
     attempts: u32,
     state: State,
 }
@@ -30,7 +29,6 @@ impl FirstTicket {
     pub fn new(settings: &ProcessSettings) -> Self {
         FirstTicket {
             arbitrators: Arbitrators::of(settings),
-            cluster_incarnation: settings.cluster_incarnation,
             attempts: 0,
             state: State::NotAsked,
         }
@@ -56,11 +54,10 @@ impl FirstTicket {
             State::Known(..) | State::NotAsked | State::Asked(..) => {}
         }
         let (sender, answer) = mpsc::channel();
-        let (arbitrators, cluster, mut attempts) =
-            (arbitrators.clone(), self.cluster_incarnation, self.attempts);
+        let (arbitrators, mut attempts) = (arbitrators.clone(), self.attempts);
         let asked = members.clone();
         let ask = move || {
-            let ticket = arbitrators.begin(cluster, &mut attempts, &asked);
+            let ticket = arbitrators.begin(&mut attempts, &asked);
             // Nobody waits for it if the node stops.
             let _ = sender.send((ticket, attempts));
         };
