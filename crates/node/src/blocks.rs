@@ -136,6 +136,11 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.dictionary)
     }
 
+    /// The agreement block, on the main thread.
+    pub fn agreement(&self) -> Option<&Agreement> {
+        self.main.as_ref().map(|main| &main.agreement)
+    }
+
     /// The distribution block, on the main thread.
     pub fn distribution(&self) -> Option<&Distribution> {
         self.main.as_ref().map(|main| &main.distribution)

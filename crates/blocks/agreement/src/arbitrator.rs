@@ -246,6 +246,62 @@ mod tests {
         assert_eq!(arbitrator.decide(&ask(9, 11, &[1])), Verdict::GoOn { ticket: 11 });
     }
 
+    /// Request of the view that a cluster is in, with a ticket in place of another one.
+    fn takes(
+        cluster_incarnation: u64,
+        (view, request): (u32, u32),
+        (before, ticket): (u64, u64),
+        members: &[u8],
+    ) -> ArbitratorTakeRequest {
+        let members = members.iter().map(|&node| NodeId(node)).collect();
+        let view = vinga_base::ViewNumber(view);
+        ArbitratorTakeRequest { cluster_incarnation, view, request, before, ticket, members }
+    }
+
+    #[test]
+    fn one_that_has_started_again_takes_the_ticket_of_a_cluster_that_runs() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])), Ok(()));
+        assert!(arbitrator.holds(8) && !arbitrator.holds(7));
+        assert_eq!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])), Ok(()), "the answer was lost");
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 9), &[1, 2])).is_err(), "two of one number");
+        assert!(arbitrator.take(&takes(1, (2, 9), (7, 9), &[1, 2])).is_err(), "of an earlier view");
+        assert!(arbitrator.take(&takes(1, (3, 2), (8, 9), &[1, 2])).is_err(), "it holds what counts");
+        assert!(arbitrator.begin(&begins(1, 9, 10)).is_err(), "the cluster has begun before");
+        assert_eq!(
+            arbitrator.take(&takes(1, (3, 2), (7, 9), &[1, 2])),
+            Ok(()),
+            "the other one never counted"
+        );
+        assert!(matches!(arbitrator.decide(&ask(8, 10, &[1])), Verdict::Stop { .. }));
+        assert_eq!(arbitrator.decide(&ask(9, 10, &[1])), Verdict::GoOn { ticket: 10 });
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])).is_err(), "late");
+        assert!(!arbitrator.holds(NO_TICKET));
+    }
+
+    #[test]
+    fn only_those_that_have_gone_on_replace_a_ticket() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(arbitrator.decide(&ask(7, 8, &[1, 3])), Verdict::GoOn { ticket: 8 });
+        assert!(arbitrator.take(&takes(1, (1, 1), (7, 9), &[1, 2, 3, 4])).is_err());
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 9), &[2, 4])).is_err());
+        assert!(arbitrator.holds(8));
+        assert_eq!(arbitrator.take(&takes(1, (2, 1), (6, 9), &[1, 3])), Ok(()));
+        assert!(arbitrator.holds(9));
+    }
+
+    #[test]
+    fn a_cluster_that_was_followed_by_another_one_does_not_return() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(arbitrator.take(&takes(2, (1, 1), (20, 21), &[1, 2])), Ok(()));
+        assert!(arbitrator.take(&takes(1, (5, 1), (7, 8), &[1, 2])).is_err());
+        assert!(arbitrator.begin(&begins(1, 1, 9)).is_err());
+        assert!(matches!(arbitrator.decide(&ask(7, 9, &[1])), Verdict::Stop { .. }));
+        assert!(arbitrator.holds(21));
+    }
+
     #[test]
     fn nobody_goes_on_without_a_ticket() {
         let mut arbitrator = Arbitrator::default();

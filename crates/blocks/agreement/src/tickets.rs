@@ -138,6 +138,11 @@ impl Tickets {
 }
 
 impl Agreement {
+    /// The ticket that counts, as far as this node knows; `None` if there is none.
+    pub fn ticket(&self) -> Option<u64> {
+        Some(self.tickets.state.ticket).filter(|&ticket| ticket != NO_TICKET)
+    }
+
     /// What this node reports of the ticket in a round.
     pub(crate) fn ticket_state(&self, cx: &Context<'_>) -> TicketState {
         let state = self.tickets.state();
@@ -163,8 +168,7 @@ impl Agreement {
             return self.give_up_change(cx, "data nodes have not agreed in time");
         }
         let is_idle = matches!(self.tickets.stage, Stage::Idle) && !self.is_stopping;
-        let is_president =
-            self.view.president() == Some(self.settings.node) && self.view.members().len() > 1;
+        let is_president = self.view.president() == Some(self.settings.node) && self.view.members().len() > 1;
         if !self.settings.has_arbitrators || !is_idle || !is_president || !self.is_whole(cx) {
             return;
         }
@@ -282,8 +286,7 @@ impl Agreement {
         if cx.has_bug(InjectedBug::TicketCountsEarly) {
             awaited.clear();
         }
-        self.tickets.stage =
-            Stage::Preparing(Preparation { ticket, arbitrator, awaited, begun: cx.now() });
+        self.tickets.stage = Stage::Preparing(Preparation { ticket, arbitrator, awaited, begun: cx.now() });
         self.end_change_if_agreed(cx);
         Some(())
     }
@@ -333,11 +336,7 @@ impl Agreement {
         Some(())
     }
 
-    pub(crate) fn on_ticket_prepare_refuse(
-        &mut self,
-        cx: &mut Context<'_>,
-        frame: &Frame<'_>,
-    ) -> Option<()> {
+    pub(crate) fn on_ticket_prepare_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let answer: TicketAnswer = cold::read(frame)?;
         if self.preparation(answer).is_some() {
             self.give_up_change(cx, "a data node has not agreed");

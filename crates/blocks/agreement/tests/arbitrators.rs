@@ -182,7 +182,8 @@ fn faults_at_random() {
         network.check_rest();
         met.extend(MARKS.iter().filter(|mark| network.has_met(mark)));
         let alive = network.alive();
-        if let ([_, .., last], true) = (&alive.iter().copied().collect::<Vec<_>>()[..], groups.iter().all(|g| *g == 0))
+        if let ([_, .., last], true) =
+            (&alive.iter().copied().collect::<Vec<_>>()[..], groups.iter().all(|g| *g == 0))
         {
             // Any of them could go on alone, and is let.
             for node in alive.iter().filter(|node| *node != last) {

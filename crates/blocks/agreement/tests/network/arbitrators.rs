@@ -96,7 +96,8 @@ impl Network {
 
     pub fn arbitrate(&mut self, node: u8, request: ArbitrationRequest) {
         let last = self.questions.iter().filter(|question| question.node == node).map(|one| one.at).max();
-        let at = self.now + if self.arbitration_delay == 0 { 0 } else { self.random.u64(0..self.arbitration_delay) };
+        let at = self.now
+            + if self.arbitration_delay == 0 { 0 } else { self.random.u64(0..self.arbitration_delay) };
         self.ask(last.unwrap_or(0).max(at), node, What::Decide(request, BTreeSet::new(), TRIES));
         self.answer_questions();
     }
@@ -167,7 +168,8 @@ impl Network {
     fn on_check(&mut self, node: u8, ArbitratorCheckRequest { request, ticket }: ArbitratorCheckRequest) {
         // Another driver might not have reached it this time.
         let fails = self.random.u8(..32) == 0 && self.loses_answers;
-        let holder = self.management.iter().position(|one| one.is_reached(node) && one.arbitrator.holds(ticket));
+        let holder =
+            self.management.iter().position(|one| one.is_reached(node) && one.arbitrator.holds(ticket));
         let holder = holder.filter(|_| !fails && !self.apart.contains(&node));
         let found = match holder {
             Some(at) => Found::Present(ArbitratorCheckConfirm { request, arbitrator: id_of(at) }),

@@ -256,7 +256,8 @@ impl Network {
                     })
                     .expect("drivers may"),
                 Arrival::Found(found) => {
-                    let (signal, write): (_, Box<dyn FnOnce(&mut vinga_wire::FrameWriter<'_>)>) = match found {
+                    let (signal, write): (_, Box<dyn FnOnce(&mut vinga_wire::FrameWriter<'_>)>) = match found
+                    {
                         Found::Present(body) => {
                             (SignalNumber::ArbitratorCheckConfirm, Box::new(move |w| cold::write(w, &body)))
                         }

@@ -27,11 +27,7 @@ enum State {
 
 impl FirstTicket {
     pub fn new(settings: &ProcessSettings) -> Self {
-        FirstTicket {
-            arbitrators: Arbitrators::of(settings),
-            attempts: 0,
-            state: State::NotAsked,
-        }
+        FirstTicket { arbitrators: Arbitrators::of(settings), attempts: 0, state: State::NotAsked }
     }
 
     /// The ticket of a first view with these members; `None` as long as it is not known.

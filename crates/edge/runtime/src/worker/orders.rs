@@ -186,13 +186,19 @@ impl<H: Host> Worker<H> {
                 self.have_views_adopted();
             }
             Some(SignalNumber::ArbitrationRequest) => {
-                self.ask_arbitrators(Question::Decide(cold::read(frame).expect("agreement sends whole requests")));
+                self.ask_arbitrators(Question::Decide(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
             }
             Some(SignalNumber::ArbitratorCheckRequest) => {
-                self.ask_arbitrators(Question::Check(cold::read(frame).expect("agreement sends whole requests")));
+                self.ask_arbitrators(Question::Check(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
             }
             Some(SignalNumber::ArbitratorChooseRequest) => {
-                self.ask_arbitrators(Question::Choose(cold::read(frame).expect("agreement sends whole requests")));
+                self.ask_arbitrators(Question::Choose(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
             }
             Some(SignalNumber::ShutdownOrder) => self.switchboard.stop.make(StopCause::Asked("a client")),
             Some(SignalNumber::StopNodeOrder) => {
