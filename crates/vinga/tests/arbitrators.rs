@@ -1,5 +1,5 @@
-//! Management nodes, each a process, are killed beside data nodes that run: another one arbitrates, or the same one when it
-//! has started again.
+//! Management nodes, each a process, are killed beside data nodes that run: another one arbitrates, or the same one when
+//! it has started again.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
@@ -12,8 +12,8 @@ use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Value};
 use vinga_runtime::node_folder::NodeFolder;
 
-/// Heartbeats of data nodes short enough to wait until one that stands still is left out. Clients that send none are not
-/// disconnected.
+/// Heartbeats of data nodes short enough to wait until one that stands still is left out. Clients that send none are
+/// not disconnected.
 const BEATING: [&str; 6] = [
     "--set",
     "DataMemory=64M",

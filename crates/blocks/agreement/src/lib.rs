@@ -16,8 +16,8 @@
 //! ```
 //! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
 //! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in
-//! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`, and how another one takes its place
-//! in `tickets`. The signals are described in
+//! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`, and how another one takes its
+//! place in `tickets`. The signals are described in
 //! `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
 #![no_std]
 

@@ -125,7 +125,7 @@ impl Agreement {
             begun: cx.now(),
             stage: Stage::Preparing,
             // It changes no more: this node has given up others.
-            tickets: alloc::vec![self.ticket_state(cx)],
+            tickets: alloc::vec![self.tickets.state()],
             ticket: NO_TICKET,
             failed,
             awaited,
@@ -186,7 +186,7 @@ impl Agreement {
         self.give_up(cx, request.failed.iter().copied());
         let failed: Vec<NodeId> = self.peers.given_up().collect();
         let known = self.known_of(cx.now(), &failed);
-        let confirm = FailPrepareConfirm { round, failed, known, ticket: self.ticket_state(cx) };
+        let confirm = FailPrepareConfirm { round, failed, known, ticket: self.tickets.state() };
         cold::write(&mut cx.frame(SignalNumber::FailPrepareConfirm, frame.sender()), &confirm);
         Some(())
     }

@@ -1,7 +1,7 @@
 //! The ticket that counts in a view, and how it changes when another arbitrator is chosen.
 //!
-//! The president looks for the arbitrator in each heartbeat interval. If nobody holds the ticket of the view any more, it
-//! has a management node take another one, and replaces the ticket, while the view is whole:
+//! The president looks for the arbitrator in each heartbeat interval. If nobody holds the ticket of the view any more,
+//! it has a management node take another one, and replaces the ticket, while the view is whole:
 //!
 //! ```text
 //!             nobody holds the ticket      one has taken the next       all others have agreed
@@ -12,8 +12,8 @@
 //! ```
 //! Two arbitrators may hold tickets at that time. So a member that has agreed to the next one does not show the one
 //! before any more, and none shows the next one before the president has heard from all. Who shows which ticket is
-//! found in a round about failed members ([`resolve`]): what one of them knows helps the others. A member that has given
-//! up another one agrees to no change in this view.
+//! found in a round about failed members ([`resolve`]): what one of them knows helps the others. A member that has
+//! given up another one agrees to no change in this view.
 //!
 //! The protocol is described in `docs/protocols/arbitrators.md`.
 
@@ -92,8 +92,8 @@ pub(crate) struct Resolved {
 /// Which ticket a set of members may show, all of which have given up all others.
 ///
 /// Nobody shows a ticket before all members of the view have agreed to it. So one that has not agreed to any after the
-/// newest that counts proves that none of those counts, or ever will: it has given up others, and agrees no more. If all
-/// have agreed to a later one, others may know that it counts, or that it does not.
+/// newest that counts proves that none of those counts, or ever will: it has given up others, and agrees no more. If
+/// all have agreed to a later one, others may know that it counts, or that it does not.
 pub(crate) fn resolve(states: &[TicketState]) -> Resolved {
     let change = states.iter().map(|state| state.change).max().unwrap_or_default();
     let newest = || states.iter().filter(|state| state.change == change);
@@ -141,15 +141,6 @@ impl Agreement {
     /// The ticket that counts, as far as this node knows; `None` if there is none.
     pub fn ticket(&self) -> Option<u64> {
         Some(self.tickets.state.ticket).filter(|&ticket| ticket != NO_TICKET)
-    }
-
-    /// What this node reports of the ticket in a round.
-    pub(crate) fn ticket_state(&self, cx: &Context<'_>) -> TicketState {
-        let state = self.tickets.state();
-        if cx.has_bug(InjectedBug::OldTicketStillShown) {
-            return TicketState { prepared: None, ..state };
-        }
-        state
     }
 
     /// Whether all members of the view reach this node, and nobody is to be left out: as far as is known here.

@@ -95,8 +95,8 @@ fn a_split_at_each_moment_of_a_change() {
     }
 }
 
-/// One that is in another view, or has agreed to a later change, agrees to nothing; nor does one whom the president does
-/// not ask.
+/// One that is in another view, or has agreed to a later change, agrees to nothing; nor does one whom somebody else
+/// asks.
 #[test]
 fn a_member_agrees_to_the_president_in_its_own_view_only() {
     let mut network = cluster(1, &[0, 0, 0], 1);

@@ -186,8 +186,6 @@ injected_bugs! {
     ArbitratorNotAsked = "arbitrator-not-asked";
     /// The ticket of another arbitrator counts before all members have agreed to it.
     TicketCountsEarly = "ticket-counts-early";
-    /// A member that has agreed to another ticket still shows the one before.
-    OldTicketStillShown = "old-ticket-still-shown";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

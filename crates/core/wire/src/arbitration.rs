@@ -142,8 +142,8 @@ pub struct ArbitratorTakeRequest {
     pub cluster_incarnation: u64,
     /// The view that is to get another ticket.
     pub view: ViewNumber,
-    /// The number of the request for which it is to be taken. An earlier view or request counts no more when a later one
-    /// has come.
+    /// The number of the request for which it is to be taken. An earlier view or request counts no more when a later
+    /// one has come.
     pub request: u32,
     /// The ticket that counts at present: whoever holds it takes no other one.
     pub before: u64,

@@ -1,5 +1,5 @@
-//! The management nodes of the network, and what the drivers of data nodes do to ask them. Requests and answers get lost,
-//! and come late; a management node that starts again knows nothing.
+//! The management nodes of the network, and what the drivers of data nodes do to ask them. Requests and answers get
+//! lost, and come late; a management node that starts again knows nothing.
 
 use super::{Arrival, Network, REST};
 use std::collections::BTreeSet;

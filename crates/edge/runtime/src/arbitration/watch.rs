@@ -1,7 +1,7 @@
 //! The president's watch over the arbitrator: who holds the ticket of the view, and who takes another one.
 //!
-//! One thread asks the management nodes one after the other, by connections that stay open: that an arbitrator has ended
-//! is found by its connection at the next question. What is not answered within [`PATIENCE`] counts as lost.
+//! One thread asks the management nodes one after the other, by connections that stay open: that an arbitrator has
+//! ended is found by its connection at the next question. What is not answered within [`PATIENCE`] counts as lost.
 
 use super::{Arbitrators, Unanswered, WHO, post, random_ticket, unreadable, whole};
 use crate::exchange::{Exchange, frame, shown};
