@@ -1,8 +1,8 @@
 //! Management nodes that arbitrate: they die, start again without what they knew, and are cut off from data nodes.
 //!
 //! In runs without these faults there is one, which always answers at once. In the others there are one or two, and the
-//! drivers of data nodes ask them as those of real ones do: requests and answers take a while, are lost, and come late;
-//! who does not answer is asked again.
+//! drivers of data nodes ask them as those of real ones do: requests and answers take a while, are lost, and come
+//! late; one that does not answer is asked again.
 
 use crate::agenda::Time;
 use crate::profile::{Coordinators, Fault};
@@ -45,7 +45,7 @@ struct ManagementNode {
 pub enum Question {
     /// Whether members go on; which have refused; until when those that do not answer are asked again.
     Decide(ArbitrationRequest, BTreeSet<usize>, Time),
-    /// Who holds a ticket.
+    /// Which of them holds a ticket.
     Check(ArbitratorCheckRequest),
     /// To have another ticket taken.
     Choose(ArbitratorChooseRequest),

@@ -11,7 +11,7 @@
 //!                                                        the ticket before counts
 //! ```
 //! Two arbitrators may hold tickets at that time. So a member that has agreed to the next one does not show the one
-//! before any more, and none shows the next one before the president has heard from all. Who shows which ticket is
+//! before any more, and none shows the next one before the president has all answers. Which ticket members show is
 //! found in a round about failed members ([`resolve`]): what one of them knows helps the others. A member that has
 //! given up another one agrees to no change in this view.
 //!

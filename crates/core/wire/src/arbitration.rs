@@ -98,7 +98,7 @@ pub struct ArbitratorCheckRequest {
 pub struct ArbitratorCheckConfirm {
     /// From the request.
     pub request: u32,
-    /// Who holds the ticket.
+    /// The one that holds the ticket.
     pub arbitrator: NodeId,
 }
 
@@ -129,7 +129,7 @@ pub struct ArbitratorChooseRequest {
 pub struct ArbitratorChooseConfirm {
     /// From the request.
     pub request: u32,
-    /// Who holds the next ticket.
+    /// The one that holds the next ticket.
     pub arbitrator: NodeId,
     /// The next ticket: a random number, which nobody else has got.
     pub ticket: u64,

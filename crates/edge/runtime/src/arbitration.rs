@@ -39,7 +39,7 @@ const WHO: &str = "arbitration";
 pub(crate) enum Question {
     /// Whether members go on.
     Decide(ArbitrationRequest),
-    /// Who holds a ticket.
+    /// Which of them holds a ticket.
     Check(ArbitratorCheckRequest),
     /// To have another ticket taken.
     Choose(ArbitratorChooseRequest),
