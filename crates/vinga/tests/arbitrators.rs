@@ -1,5 +1,5 @@
-//! Management nodes, each a process, are killed beside data nodes that run: another one arbitrates, or the same one when
-//! it has started again.
+//! Management nodes, each a process, are killed beside data nodes that run: another one arbitrates, or the same one
+//! when it has started again.
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
