@@ -181,7 +181,10 @@ impl World {
             self.begin_describing();
             self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
             self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
-            self.run_until("no management node arbitrates", self.rest_max(), World::has_arbitrator)?;
+            // What is looked at afterwards is looked at while all is at rest.
+            self.run_until("no management node arbitrates", self.rest_max(), |world| {
+                world.has_arbitrator() && world.is_at_rest()
+            })?;
             if self.knows_all_tables() {
                 break;
             }
