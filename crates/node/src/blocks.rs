@@ -136,6 +136,11 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.dictionary)
     }
 
+    /// The agreement block, on the main thread.
+    pub fn agreement(&self) -> Option<&Agreement> {
+        self.main.as_ref().map(|main| &main.agreement)
+    }
+
     /// The distribution block, on the main thread.
     pub fn distribution(&self) -> Option<&Distribution> {
         self.main.as_ref().map(|main| &main.distribution)
@@ -347,6 +352,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
             node: settings.node,
             heartbeat_interval: settings.node_heartbeat_interval,
             arbitration_timeout: settings.arbitration_timeout,
+            has_arbitrators: settings.has_arbitrators,
             drivers: drivers.clone(),
         }),
         membership: Membership::new(vinga_membership::Settings {

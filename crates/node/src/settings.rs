@@ -74,6 +74,8 @@ pub struct NodeSettings {
     pub node_heartbeat_interval: Span,
     /// `ArbitrationTimeout`.
     pub arbitration_timeout: Span,
+    /// Whether management nodes are configured that arbitrate.
+    pub has_arbitrators: bool,
     /// How long an API node may take to reconnect before it is declared failed.
     pub reconnect_grace: Span,
     /// `TimeBetweenEpochs`.

@@ -9,6 +9,12 @@
 pub const EXPECTED: &[&str] = &[
     "client begins a transaction again",
     "arbitrator let data nodes go on",
+    "another arbitrator was chosen",
+    "arbitrator was lost",
+    "arbitrator was lost for a while",
+    "no arbitrator was left",
+    "change of the ticket was given up",
+    "data node had missed a ticket",
     "data node did not run for longer than a heartbeat interval",
     "data nodes went on without arbitration",
     "next view waited for leases",
@@ -145,6 +151,20 @@ pub const RARE: &[&str] = &[
 
 /// Branches that seeds don't meet, each with the reason.
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
+    (
+        "data node did not agree to another ticket",
+        "links keep their order, and whoever has given up others is led by the president, or has given up that; \
+         crates/blocks/agreement/tests/arbitrators.rs",
+    ),
+    (
+        "arbitrator was chosen too late",
+        "one seed in thousands: a data node falls silent while a management node takes a ticket; \
+         crates/blocks/agreement/tests/arbitrators.rs",
+    ),
+    (
+        "data nodes stopped between two arbitrators",
+        "one seed in thousands: a split between two signals of a change; crates/blocks/agreement/tests/arbitrators.rs",
+    ),
     (
         "data manager reports to a successor in several signals",
         "one seed in thousands has so many transactions under way",

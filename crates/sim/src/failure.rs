@@ -9,29 +9,28 @@
 //! several in their order.
 
 use crate::agenda::Time;
+use crate::management::{ARBITRATION_TIMEOUT, Question};
 use crate::pipe::Payload;
 use crate::profile::Fault;
 use crate::thread::{Source, ThreadId};
-use crate::topology::{ARBITRATION_TICKET, FIRST_NODE, first_view};
+use crate::topology::{FIRST_NODE, first_view};
 use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use vinga_agreement::{Arbitrator, Verdict};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Tick;
-use vinga_wire::agreement::{
-    ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody,
-};
+use vinga_wire::agreement::{LeaseOrder, LinkBody};
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
 
-/// Faults because of which nothing may come from a data node that is alive.
-const STANDSTILLS: [Fault; 8] = [
+/// Faults because of which nothing may come from a data node that is alive, or from the arbitrator.
+const STANDSTILLS: [Fault; 9] = [
     Fault::StallThread,
     Fault::StallNode,
     Fault::CutLink,
     Fault::BreakLink,
     Fault::Split,
+    Fault::Management,
     Fault::CrashPoint,
     Fault::SlowRings,
     Fault::SlowLinks,
@@ -66,7 +65,6 @@ pub struct Agreed {
     closed: BTreeMap<(u8, u8), BTreeMap<ThreadId, u16>>,
     /// Links whose end the first node has noticed.
     ended: BTreeSet<(u8, u8)>,
-    arbitrator: Arbitrator,
     pub(crate) deaths: Vec<Death>,
 }
 
@@ -77,7 +75,6 @@ impl Agreed {
             installed: BTreeMap::new(),
             closed: BTreeMap::new(),
             ended: BTreeSet::new(),
-            arbitrator: Arbitrator::new(ARBITRATION_TICKET),
             deaths: Vec::new(),
         }
     }
@@ -221,8 +218,15 @@ impl World {
                 self.install_view(self.threads[id.0].node, view);
             }
             Some(SignalNumber::ArbitrationRequest) => {
-                let request: ArbitrationRequest = cold::read(frame).expect("agreement sent it");
-                self.arbitrate(id, &request);
+                let request = cold::read(frame).expect("agreement sent it");
+                let until = self.now() + ARBITRATION_TIMEOUT;
+                self.ask_management(id, Question::Decide(request, BTreeSet::new(), until));
+            }
+            Some(SignalNumber::ArbitratorCheckRequest) => {
+                self.ask_management(id, Question::Check(cold::read(frame).expect("agreement sent it")));
+            }
+            Some(SignalNumber::ArbitratorChooseRequest) => {
+                self.ask_management(id, Question::Choose(cold::read(frame).expect("agreement sent it")));
             }
             _ => return false,
         }
@@ -365,28 +369,7 @@ impl World {
         self.note(|| format!("thread {own}.{index} adopts view {number}"));
     }
 
-    fn arbitrate(&mut self, id: ThreadId, request: &ArbitrationRequest) {
-        let node = self.threads[id.0].node;
-        if !self.is_alive(node) {
-            return;
-        }
-        let verdict = self.agreed.arbitrator.decide(request);
-        self.note(|| format!("data node {node} asks the arbitrator for {:?}: {verdict:?}", request.members));
-        let round = request.round;
-        // How long that takes is of no importance: an answer always comes.
-        match verdict {
-            Verdict::GoOn { ticket } => {
-                let confirm = ArbitrationConfirm { round, ticket };
-                self.notify_agreement(id, SignalNumber::ArbitrationConfirm, |w| cold::write(w, &confirm));
-            }
-            Verdict::Stop { reason } => {
-                let refuse = ArbitrationRefuse { round, reason };
-                self.notify_agreement(id, SignalNumber::ArbitrationRefuse, |w| cold::write(w, &refuse));
-            }
-        }
-    }
-
-    fn notify_agreement(
+    pub(crate) fn notify_agreement(
         &mut self,
         id: ThreadId,
         signal: SignalNumber,

@@ -29,6 +29,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   page changes; `checkpoints-given-up-for-good` a disk that is full for long.
 /// - For `lost-read-locks-ignored` the primary of a row must die that a transaction has only read, and another one
 ///   change the row before that ends.
+/// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
+///   side: one seed in some hundreds, or thousands.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -48,6 +50,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::EpochClosesBeforeTakeOver,
     InjectedBug::SchemaForgetsOrphans,
     InjectedBug::LostReadLocksIgnored,
+    InjectedBug::TicketCountsEarly,
 ];
 
 /// A broken rule, and how it was noticed.

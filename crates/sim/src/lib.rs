@@ -23,6 +23,7 @@ pub mod disk;
 mod failure;
 mod files;
 pub mod injected_bugs;
+mod management;
 mod nemesis;
 mod online_backups;
 pub mod pipe;

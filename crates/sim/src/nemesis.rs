@@ -141,6 +141,7 @@ impl World {
         self.plan_crash();
         self.plan_requester_death();
         self.begin_disk_faults(self.nemesis.until);
+        self.begin_management_faults();
     }
 
     fn plan_requester_death(&mut self) {
@@ -301,7 +302,8 @@ impl World {
             | Fault::FailingDisk
             | Fault::FullDisk
             | Fault::CorruptSector
-            | Fault::RestartCluster => unreachable!("these are properties of a run"),
+            | Fault::RestartCluster
+            | Fault::Management => unreachable!("these are properties of a run"),
         }
     }
 
@@ -419,8 +421,18 @@ impl World {
         if self.profile.coordinators == Coordinators::AtPresident {
             return;
         }
+        let nodes = self.profile.groups.list().len();
+        let chosen: Vec<bool> = (0..nodes).map(|_| self.nemesis.random.bool()).collect();
+        if !self.can_be_split(&chosen) {
+            return;
+        }
+        let span = self.profile.node_heartbeat_interval * self.nemesis.random.u64(1..12);
+        self.split_sets(&chosen, span);
+    }
+
+    /// Whether the data nodes that are chosen can go on, or the others.
+    pub(crate) fn can_be_split(&self, chosen: &[bool]) -> bool {
         let groups = self.profile.groups.list();
-        let chosen: Vec<bool> = groups.iter().map(|_| self.nemesis.random.bool()).collect();
         let is_chosen = |node: u8| chosen[usize::from(node) - 1];
         let can_go_on = |side: bool| {
             let has = |group: u16| {
@@ -430,11 +442,16 @@ impl World {
             };
             groups.iter().all(|&group| has(group))
         };
-        if !can_go_on(true) && !can_go_on(false) {
+        can_go_on(true) || can_go_on(false)
+    }
+
+    /// Nothing passes between the data nodes that are chosen and the others for a while, if some of them can go on.
+    pub(crate) fn split_sets(&mut self, chosen: &[bool], span: Time) {
+        if self.stage != Stage::Running || !self.can_be_split(chosen) {
             return;
         }
         self.note(|| format!("data nodes are split: {chosen:?}"));
-        let span = self.profile.node_heartbeat_interval * self.nemesis.random.u64(1..12);
+        let is_chosen = |node: u8| chosen[usize::from(node) - 1];
         self.cut_links(|from, to| is_chosen(from) != is_chosen(to), span);
     }
 

@@ -85,11 +85,14 @@ pub enum Fault {
     ManyDisconnects,
     /// All data nodes die at once and start again from their disks.
     RestartCluster,
+    /// Management nodes die, start again, and are cut off from data nodes; the network is split, and each of them is on
+    /// one of the sides.
+    Management,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -116,6 +119,7 @@ impl Fault {
         Fault::CorruptSector,
         Fault::ManyDisconnects,
         Fault::RestartCluster,
+        Fault::Management,
     ];
 
     /// The kinds that happen to disks.
@@ -151,6 +155,7 @@ impl Fault {
             Fault::CorruptSector => "corrupt-sector",
             Fault::ManyDisconnects => "many-disconnects",
             Fault::RestartCluster => "restart-cluster",
+            Fault::Management => "management",
         }
     }
 
@@ -273,6 +278,8 @@ pub struct Profile {
     pub node_heartbeat_interval: Time,
     /// Whether the data nodes are on one machine, whose system says when a process has ended.
     pub is_one_machine: bool,
+    /// Management nodes that arbitrate: more than one only with [`Fault::Management`].
+    pub management_nodes: usize,
     /// How long an API node may take to come back.
     pub reconnect_grace: Time,
     /// `TimeBetweenEpochs`.
@@ -403,6 +410,7 @@ impl Profile {
                 }
                 Fault::BreakLink => Rng::with_seed(seed.wrapping_mul(61)).u8(..4) == 0,
                 Fault::Split => Rng::with_seed(seed.wrapping_mul(67)).u8(..4) == 0,
+                Fault::Management => Rng::with_seed(seed.wrapping_mul(73)).u8(..4) == 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -488,6 +496,11 @@ impl Profile {
             heartbeat_interval: random.u64(20_000..60_000),
             node_heartbeat_interval: node_heartbeat_interval(seed, groups),
             is_one_machine: Rng::with_seed(seed.wrapping_mul(53)).bool(),
+            management_nodes: if is(Fault::Management) {
+                Rng::with_seed(seed.wrapping_mul(79)).usize(1..=2)
+            } else {
+                1
+            },
             reconnect_grace: random.u64(50_000..400_000),
             // Short ones let coordinators on different threads lag behind each other.
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },

@@ -140,6 +140,7 @@ impl World {
         self.note(|| "faults are over".to_string());
         let now = self.now();
         self.disks.iter_mut().for_each(|disk| disk.end_faults(now));
+        self.end_management_faults();
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
         self.describe_all()?;
@@ -180,6 +181,10 @@ impl World {
             self.begin_describing();
             self.run_until("tables can't be described", ENDING_MAX, World::sessions_have_ended)?;
             self.run_until("something is left of transactions", self.rest_max(), World::is_at_rest)?;
+            // What is looked at afterwards is looked at while all is at rest.
+            self.run_until("no management node arbitrates", self.rest_max(), |world| {
+                world.has_arbitrator() && world.is_at_rest()
+            })?;
             if self.knows_all_tables() {
                 break;
             }

@@ -1,6 +1,7 @@
 //! Which data nodes there are, what their threads host, and what they are configured with.
 
-use crate::profile::{Coordinators, Groups, Profile};
+use crate::management::ARBITRATION_TIMEOUT;
+use crate::profile::{Coordinators, Fault, Groups, Profile};
 use std::ops::Range;
 use vinga_base::{Epoch, Incarnation, NodeId};
 use vinga_kernel::Span;
@@ -105,7 +106,8 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         operations_together: profile.operations_together,
         heartbeat_interval: Span(profile.heartbeat_interval),
         node_heartbeat_interval: Span(profile.node_heartbeat_interval),
-        arbitration_timeout: Span(1_000_000),
+        arbitration_timeout: Span(ARBITRATION_TIMEOUT),
+        has_arbitrators: profile.faults.contains(&Fault::Management),
         reconnect_grace: Span(profile.reconnect_grace),
         epoch_interval: Span(profile.epoch_interval),
         checkpoint_interval: Span(

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::decisions::Decisions;
 use crate::disk::Disk;
 use crate::failure::Agreed;
+use crate::management::{Management, ManagementEvent, Question};
 use crate::nemesis::Nemesis;
 use crate::online_backups::FinishedBackup;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
@@ -73,6 +74,12 @@ pub enum Event {
     KillCluster,
     /// They start again.
     StartCluster,
+    /// Something that the driver of a thread has asked reaches management nodes.
+    Question(ThreadId, Question),
+    /// Something happens to management nodes.
+    Management(ManagementEvent),
+    /// Nothing passes between two sets of data nodes, those that are chosen and the others, for so long.
+    Split(Vec<bool>, Time),
 }
 
 /// Where a pipe ends.
@@ -133,6 +140,7 @@ pub struct World {
     pub(crate) connections: Vec<Connection>,
     pub(crate) apis: Vec<ApiNode>,
     pub(crate) agreed: Agreed,
+    pub(crate) management: Management,
     pub(crate) nemesis: Nemesis,
     pub(crate) stage: Stage,
     pub(crate) shapes: Vec<Shape>,
@@ -185,6 +193,7 @@ impl World {
             connections: Vec::new(),
             apis: Vec::new(),
             agreed: Agreed::new(),
+            management: Management::new(seed, profile.management_nodes),
             nemesis: Nemesis::new(seed),
             stage: Stage::Loading,
             shapes: Vec::new(),
@@ -381,6 +390,9 @@ impl World {
             Event::BreakAgain(api) => self.on_break_again(api),
             Event::KillCluster => self.on_kill_cluster(),
             Event::StartCluster => self.on_start_cluster(),
+            Event::Question(thread, question) => self.on_question(thread, question),
+            Event::Management(event) => self.on_management_event(event),
+            Event::Split(chosen, span) => self.split_sets(&chosen, span),
         }
         true
     }

@@ -334,12 +334,12 @@ fn a_pair_without_its_management_node_stops_if_one_stands_still() {
     assert!(ok && text.contains("management node 3 is ready on"), "{text}");
     let begun = arbitrator.log_tail(0, 1000);
     assert!(begun.contains("a cluster begins with data nodes 1, 2, says data node 1"), "{begun}");
-    // One that is started again beside data nodes that run does not know them.
+    // One that is started again beside data nodes that run knows nothing of them.
     kill_process(pid_of(&arbitrator), Signal::KILL).expect("it runs");
     while arbitrator.running().expect("the folder is there").is_some() {}
     let (ok, text) = said(folder.command("up").args(BEATING).output());
     assert!(ok && text.contains("management node 3 is ready on"), "{text}");
-    assert!(text.contains("it does not know the cluster that runs"), "{text}");
+    assert!(text.contains("it arbitrates when the data nodes that run have chosen it"), "{text}");
 }
 
 #[test]

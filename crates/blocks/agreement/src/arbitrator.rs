@@ -7,13 +7,17 @@
 //!
 //! A cluster that begins hands over the ticket of its first view. From then on that of an earlier cluster counts no
 //! more: what is left of that one is refused, and so is whatever it has sent before and that comes late.
+//!
+//! A cluster that runs may hand over another ticket of its present view, if it has lost its arbitrator. If members have
+//! gone on with the ticket before, only they may.
 
+use crate::choice::list;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use vinga_base::NodeId;
 use vinga_wire::agreement::ArbitrationRequest;
-use vinga_wire::arbitration::ArbitrationBeginRequest;
+use vinga_wire::arbitration::{ArbitrationBeginRequest, ArbitratorTakeRequest};
 use vinga_wire::view::NO_TICKET;
 
 /// Incarnations of clusters of which it is known that later ones have begun, at most: many more than can have something
@@ -44,6 +48,8 @@ pub struct Arbitrator {
     winners: Option<(u64, BTreeSet<NodeId>)>,
     /// The cluster that has begun last.
     begun: Option<Begun>,
+    /// The view of that cluster, and the request, for which it has taken a ticket last.
+    taken: (u32, u32),
     /// Incarnations of clusters before it.
     earlier: VecDeque<u64>,
 }
@@ -89,14 +95,59 @@ impl Arbitrator {
             if begins != begun && attempt <= begun.attempt {
                 return Err("a later request of the same start has come".to_string());
             }
-        } else if let Some(begun) = self.begun {
-            self.earlier.push_back(begun.cluster_incarnation);
-            if self.earlier.len() > EARLIER_MAX {
-                self.earlier.pop_front();
-            }
+        } else {
+            self.forget_begun();
         }
-        (self.begun, self.ticket, self.winners) = (Some(begins), ticket, None);
+        (self.begun, self.ticket, self.winners, self.taken) = (Some(begins), ticket, None, (0, 0));
         Ok(())
+    }
+
+    /// What is left of the cluster that has begun last counts no more.
+    fn forget_begun(&mut self) {
+        let Some(begun) = self.begun.take() else { return };
+        self.earlier.push_back(begun.cluster_incarnation);
+        if self.earlier.len() > EARLIER_MAX {
+            self.earlier.pop_front();
+        }
+        (self.winners, self.taken) = (None, (0, 0));
+    }
+
+    /// Takes another ticket of a cluster that runs, in place of the one that was held. The same request may come again.
+    ///
+    /// # Errors
+    /// Why it is not taken, for people.
+    pub fn take(&mut self, request: &ArbitratorTakeRequest) -> Result<(), String> {
+        let &ArbitratorTakeRequest { cluster_incarnation, ticket, ref members, .. } = request;
+        if ticket == NO_TICKET {
+            return Err(format!("{NO_TICKET} is no ticket"));
+        }
+        if self.earlier.contains(&cluster_incarnation) {
+            return Err("a later cluster has begun".to_string());
+        }
+        if self.begun.is_some_and(|begun| begun.cluster_incarnation != cluster_incarnation) {
+            self.forget_begun();
+        }
+        let taken = (request.view.0, request.request);
+        if taken < self.taken || taken == self.taken && ticket != self.ticket {
+            return Err("a later request of the same cluster has come".to_string());
+        }
+        if self.holds(request.before) {
+            return Err("it holds the ticket that counts".to_string());
+        }
+        if let Some((_, winners)) = &self.winners
+            && !members.iter().all(|member| winners.contains(member))
+        {
+            return Err(format!("data nodes {} have gone on", list(winners)));
+        }
+        // No request of its start counts any more.
+        self.begun = Some(Begun { cluster_incarnation, attempt: u32::MAX, ticket });
+        (self.ticket, self.winners, self.taken) = (ticket, None, taken);
+        Ok(())
+    }
+
+    /// Whether it holds a ticket.
+    pub fn holds(&self, ticket: u64) -> bool {
+        ticket != NO_TICKET && ticket == self.ticket
     }
 
     /// Decides whether these members go on.
@@ -115,10 +166,7 @@ impl Arbitrator {
             return Verdict::GoOn { ticket: self.ticket };
         }
         match &self.winners {
-            Some((_, winners)) => {
-                let winners: alloc::vec::Vec<_> = winners.iter().map(NodeId::to_string).collect();
-                stop(&format!("data nodes {} have gone on", winners.join(", ")))
-            }
+            Some((_, winners)) => stop(&format!("data nodes {} have gone on", list(winners))),
             None => stop("the arbitrator does not know their ticket"),
         }
     }
@@ -201,6 +249,62 @@ mod tests {
         assert_eq!(arbitrator.decide(&ask(8, 9, &[1])), Verdict::GoOn { ticket: 9 });
         assert!(arbitrator.begin(&begins(1, 3, 10)).is_err(), "it has gone on");
         assert_eq!(arbitrator.decide(&ask(9, 11, &[1])), Verdict::GoOn { ticket: 11 });
+    }
+
+    /// Request of the view that a cluster is in, with a ticket in place of another one.
+    fn takes(
+        cluster_incarnation: u64,
+        (view, request): (u32, u32),
+        (before, ticket): (u64, u64),
+        members: &[u8],
+    ) -> ArbitratorTakeRequest {
+        let members = members.iter().map(|&node| NodeId(node)).collect();
+        let view = vinga_base::ViewNumber(view);
+        ArbitratorTakeRequest { cluster_incarnation, view, request, before, ticket, members }
+    }
+
+    #[test]
+    fn one_that_has_started_again_takes_the_ticket_of_a_cluster_that_runs() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])), Ok(()));
+        assert!(arbitrator.holds(8) && !arbitrator.holds(7));
+        assert_eq!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])), Ok(()), "the answer was lost");
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 9), &[1, 2])).is_err(), "two of one number");
+        assert!(arbitrator.take(&takes(1, (2, 9), (7, 9), &[1, 2])).is_err(), "of an earlier view");
+        assert!(arbitrator.take(&takes(1, (3, 2), (8, 9), &[1, 2])).is_err(), "it holds what counts");
+        assert!(arbitrator.begin(&begins(1, 9, 10)).is_err(), "the cluster has begun before");
+        assert_eq!(
+            arbitrator.take(&takes(1, (3, 2), (7, 9), &[1, 2])),
+            Ok(()),
+            "the other one never counted"
+        );
+        assert!(matches!(arbitrator.decide(&ask(8, 10, &[1])), Verdict::Stop { .. }));
+        assert_eq!(arbitrator.decide(&ask(9, 10, &[1])), Verdict::GoOn { ticket: 10 });
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 8), &[1, 2])).is_err(), "late");
+        assert!(!arbitrator.holds(NO_TICKET));
+    }
+
+    #[test]
+    fn only_those_that_have_gone_on_replace_a_ticket() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(arbitrator.decide(&ask(7, 8, &[1, 3])), Verdict::GoOn { ticket: 8 });
+        assert!(arbitrator.take(&takes(1, (1, 1), (7, 9), &[1, 2, 3, 4])).is_err());
+        assert!(arbitrator.take(&takes(1, (3, 1), (7, 9), &[2, 4])).is_err());
+        assert!(arbitrator.holds(8));
+        assert_eq!(arbitrator.take(&takes(1, (2, 1), (6, 9), &[1, 3])), Ok(()));
+        assert!(arbitrator.holds(9));
+    }
+
+    #[test]
+    fn a_cluster_that_was_followed_by_another_one_does_not_return() {
+        let mut arbitrator = Arbitrator::default();
+        assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(arbitrator.take(&takes(2, (1, 1), (20, 21), &[1, 2])), Ok(()));
+        assert!(arbitrator.take(&takes(1, (5, 1), (7, 8), &[1, 2])).is_err());
+        assert!(arbitrator.begin(&begins(1, 1, 9)).is_err());
+        assert!(matches!(arbitrator.decide(&ask(7, 9, &[1])), Verdict::Stop { .. }));
+        assert!(arbitrator.holds(21));
     }
 
     #[test]

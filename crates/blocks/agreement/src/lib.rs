@@ -16,7 +16,8 @@
 //! ```
 //! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
 //! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in
-//! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`. The signals are described in
+//! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`, and how another one takes its
+//! place in `tickets`. The signals are described in
 //! `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
 #![no_std]
 
@@ -27,6 +28,7 @@ mod choice;
 mod peers;
 mod picture;
 mod round;
+mod tickets;
 mod views;
 
 pub use arbitrator::{Arbitrator, Verdict};
@@ -36,6 +38,7 @@ use alloc::vec::Vec;
 use peers::Peers;
 use picture::Reports;
 use round::Round;
+use tickets::Tickets;
 use vinga_base::NodeId;
 use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody};
@@ -59,6 +62,8 @@ pub struct Settings {
     /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited. Whether there is an arbitrator is in the
     /// view: it has a ticket then.
     pub arbitration_timeout: Span,
+    /// Whether there are management nodes that arbitrate: then the president sees to it that one of them does.
+    pub has_arbitrators: bool,
     /// The drivers of this node's threads that serve API nodes: they are the ones that obey the lease.
     pub drivers: Vec<Address>,
 }
@@ -71,6 +76,8 @@ pub struct Agreement {
     peers: Peers,
     /// Whom other members do not reach.
     reports: Reports,
+    /// The ticket that counts, and the arbitrator.
+    tickets: Tickets,
     /// Which members are to go on, and since when this node has found that, while somebody is suspected.
     choice: Option<(Tick, Vec<NodeId>)>,
     /// The round that this node leads.
@@ -142,6 +149,7 @@ impl Agreement {
             view: Arc::default(),
             peers: Peers::default(),
             reports: Reports::default(),
+            tickets: Tickets::default(),
             choice: None,
             round: None,
             led_by: None,
@@ -179,9 +187,14 @@ impl Agreement {
         Some(())
     }
 
+    fn heartbeat(&self, sent: U64) -> NodeHeartbeatBody {
+        let (view, change) = (U32::new(self.view.number().0), U32::new(self.tickets.change()));
+        NodeHeartbeatBody { sent, view, change }
+    }
+
     /// Sends heartbeats, and will do so again.
     fn beat(&mut self, cx: &mut Context<'_>) {
-        let body = NodeHeartbeatBody { sent: U64::new(cx.now().0), view: U32::new(self.view.number().0) };
+        let body = self.heartbeat(U64::new(cx.now().0));
         for node in self.peers.served() {
             cx.frame(SignalNumber::NodeHeartbeatRequest, Self::address_of(node)).put(&body);
         }
@@ -203,16 +216,17 @@ impl Agreement {
         self.look_at_round(cx);
         self.report(cx);
         self.act(cx);
+        self.look_for_arbitrator(cx);
     }
 
     fn on_node_heartbeat_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<NodeHeartbeatBody>()?;
         let node = frame.sender().node();
         self.peers.note_answered(node);
-        let view = U32::new(self.view.number().0);
-        let confirm = NodeHeartbeatBody { sent: body.sent, view };
+        let confirm = self.heartbeat(body.sent);
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
         self.send_missed_view(cx, node, body.view.get());
+        self.send_missed_ticket(cx, node, body.view.get(), body.change.get());
         Some(())
     }
 
@@ -224,6 +238,7 @@ impl Agreement {
         self.peers.note_confirmed(node, sent);
         self.renew_lease(cx);
         self.send_missed_view(cx, node, body.view.get());
+        self.send_missed_ticket(cx, node, body.view.get(), body.change.get());
         Some(())
     }
 
@@ -275,6 +290,7 @@ impl Agreement {
 
     /// Gives up members for good: nothing is accepted from them any more.
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>, nodes: impl IntoIterator<Item = NodeId>) {
+        self.give_up_change(cx, "data nodes have failed");
         for node in nodes {
             let Some(member) = self.view.member(node).cloned() else { continue };
             if self.peers.give_up(node) {
@@ -321,6 +337,14 @@ impl Agreement {
             Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
             Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),
             Some(SignalNumber::ArbitrationRefuse) => self.on_arbitration_refuse(cx, frame),
+            Some(SignalNumber::TicketPrepareRequest) => self.on_ticket_prepare_request(cx, frame),
+            Some(SignalNumber::TicketPrepareConfirm) => self.on_ticket_prepare_confirm(cx, frame),
+            Some(SignalNumber::TicketPrepareRefuse) => self.on_ticket_prepare_refuse(cx, frame),
+            Some(SignalNumber::TicketOrder) => self.on_ticket_order(frame),
+            Some(SignalNumber::ArbitratorCheckConfirm) => self.on_arbitrator_check_confirm(cx, frame),
+            Some(SignalNumber::ArbitratorCheckRefuse) => self.on_arbitrator_check_refuse(cx, frame),
+            Some(SignalNumber::ArbitratorChooseConfirm) => self.on_arbitrator_choose_confirm(cx, frame),
+            Some(SignalNumber::ArbitratorChooseRefuse) => self.on_arbitrator_choose_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
@@ -335,6 +359,7 @@ impl Block for Agreement {
     fn start(&mut self, cx: &mut Context<'_>) {
         self.view = cx.shared_view();
         self.peers = Peers::of(&self.view, self.settings.node, cx.now());
+        self.tickets = Tickets::of(&self.view, &self.tickets);
         self.renew_lease(cx);
         if self.view.members().len() > 1 {
             self.beat(cx);
@@ -354,6 +379,7 @@ impl Block for Agreement {
 
     fn check_invariants(&self, _: Scrutiny) {
         self.peers.check_invariants(&self.view, self.settings.node);
+        self.tickets.check_invariants();
         if let Some(round) = &self.round {
             round.check_invariants(&self.peers);
         }

@@ -3,6 +3,7 @@
 
 use crate::choice::list;
 use crate::peers::Peers;
+use crate::tickets::resolve;
 use crate::{Agreement, SILENT_INTERVALS, Timer};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use vinga_base::NodeId;
 use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::agreement::{
     ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, FailPrepareConfirm, FailPrepareRefuse,
-    FailPrepareRequest, LostMember,
+    FailPrepareRequest, LostMember, TicketState,
 };
 use vinga_wire::view::NO_TICKET;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
@@ -52,7 +53,9 @@ pub(crate) struct Round {
     learned: Vec<(NodeId, Span)>,
     begun: Tick,
     stage: Stage,
-    /// The ticket of the next view.
+    /// What those that have confirmed know of the ticket, and this node.
+    tickets: Vec<TicketState>,
+    /// The ticket of the next view, when all have confirmed.
     ticket: u64,
 }
 
@@ -121,7 +124,9 @@ impl Agreement {
             learned: Vec::new(),
             begun: cx.now(),
             stage: Stage::Preparing,
-            ticket: self.view.ticket(),
+            // It changes no more: this node has given up others.
+            tickets: alloc::vec![self.tickets.state()],
+            ticket: NO_TICKET,
             failed,
             awaited,
         };
@@ -181,7 +186,7 @@ impl Agreement {
         self.give_up(cx, request.failed.iter().copied());
         let failed: Vec<NodeId> = self.peers.given_up().collect();
         let known = self.known_of(cx.now(), &failed);
-        let confirm = FailPrepareConfirm { round, failed, known };
+        let confirm = FailPrepareConfirm { round, failed, known, ticket: self.tickets.state() };
         cold::write(&mut cx.frame(SignalNumber::FailPrepareConfirm, frame.sender()), &confirm);
         Some(())
     }
@@ -202,6 +207,7 @@ impl Agreement {
             confirm.failed.iter().copied().filter(|node| !round.failed.contains(node)).collect();
         if more.is_empty() {
             round.awaited.remove(&frame.sender().node());
+            round.tickets.push(confirm.ticket);
             if cx.has_bug(InjectedBug::RoundEndsEarly) {
                 round.awaited.clear();
             }
@@ -228,14 +234,23 @@ impl Agreement {
         let lacking = self.view.lack_of(|node| !round.failed.contains(&node));
         assert_eq!(lacking, None, "those that are to go on can be a cluster by themselves");
         let can_others = self.view.lack_of(|node| round.may_run(node)).is_none();
+        let resolved = resolve(&round.tickets);
+        round.ticket = resolved.kept;
         if !can_others || cx.has_bug(InjectedBug::ArbitratorNotAsked) {
             cx.mark("data nodes went on without arbitration");
             return self.wait_for_leases(cx);
         }
-        if round.ticket == NO_TICKET {
-            let why = format_args!("data nodes {failed} may have gone on, and there is no arbitrator");
+        if resolved.shown == NO_TICKET {
+            let why = if resolved.kept == NO_TICKET {
+                "there is no arbitrator"
+            } else {
+                cx.mark("data nodes stopped between two arbitrators");
+                "it is not known here whether another arbitrator has taken the place of the one before"
+            };
+            let why = format_args!("data nodes {failed} may have gone on, and {why}");
             return self.stop(cx, ErrorCode::Partitioned, why);
         }
+        round.ticket = resolved.shown;
         let left = self.view.members().len() - round.failed.len();
         if left * 2 < self.view.members().len() {
             cx.mark("few data nodes let the others ask the arbitrator first");

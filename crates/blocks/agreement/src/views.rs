@@ -1,6 +1,7 @@
 //! Views that are agreed.
 
 use crate::Agreement;
+use crate::tickets::Tickets;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use vinga_kernel::Context;
@@ -34,6 +35,7 @@ impl Agreement {
             "a member has given up everybody whom a view has lost: it has confirmed that"
         );
         self.peers.keep(&self.view);
+        self.tickets = Tickets::of(&self.view, &self.tickets);
         self.reports.clear();
         self.choice = None;
         self.round = None;

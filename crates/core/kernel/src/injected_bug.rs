@@ -184,6 +184,8 @@ injected_bugs! {
     NextRegistrarKnowsNobody = "next-registrar-knows-nobody";
     /// Data nodes go on without the arbitrator, though others may have gone on.
     ArbitratorNotAsked = "arbitrator-not-asked";
+    /// The ticket of another arbitrator counts before all members have agreed to it.
+    TicketCountsEarly = "ticket-counts-early";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

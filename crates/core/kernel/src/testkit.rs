@@ -421,6 +421,16 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ArbitrationBeginRequest => cold!(arbitration::ArbitrationBeginRequest),
         S::ArbitrationBeginConfirm => cold!(arbitration::ArbitrationBeginConfirm),
         S::ArbitrationBeginRefuse => cold!(arbitration::ArbitrationBeginRefuse),
+        S::TicketPrepareRequest | S::TicketOrder => cold!(agreement::TicketBody),
+        S::TicketPrepareConfirm | S::TicketPrepareRefuse => cold!(agreement::TicketAnswer),
+        S::ArbitratorCheckRequest => cold!(arbitration::ArbitratorCheckRequest),
+        S::ArbitratorCheckConfirm => cold!(arbitration::ArbitratorCheckConfirm),
+        S::ArbitratorCheckRefuse | S::ArbitratorChooseRefuse => cold!(arbitration::NoArbitrator),
+        S::ArbitratorChooseRequest => cold!(arbitration::ArbitratorChooseRequest),
+        S::ArbitratorChooseConfirm => cold!(arbitration::ArbitratorChooseConfirm),
+        S::ArbitratorTakeRequest => cold!(arbitration::ArbitratorTakeRequest),
+        S::ArbitratorTakeConfirm => cold!(arbitration::ArbitratorTakeConfirm),
+        S::ArbitratorTakeRefuse => cold!(arbitration::ArbitratorTakeRefuse),
         S::EpochClosedReport => {
             let (body, _) = frame.head::<epoch::EpochClosedReport>()?;
             Some(format!("{{ epoch: {}, changed: {} }}", body.epoch, body.changed))

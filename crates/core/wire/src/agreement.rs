@@ -14,6 +14,11 @@
 //! | `LeaseOrder` | agreement | drivers | answers may be sent to API nodes until then |
 //! | `ArbitrationRequest` | agreement | driver, for the arbitrator | may these members go on? |
 //! | `ArbitrationConfirm` / `…Refuse` | arbitrator, by the driver | agreement | yes, with another ticket / no |
+//! | `TicketPrepareRequest` | the president | agreement of each other member | the view gets another ticket |
+//! | `TicketPrepareConfirm` / `…Refuse` | agreement | the president | I show the present one no more / I do not agree |
+//! | `TicketOrder` | agreement | agreement | this ticket counts now |
+//!
+//! How the president finds another arbitrator is in [`crate::arbitration`].
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
@@ -33,6 +38,8 @@ pub struct NodeHeartbeatBody {
     pub sent: U64,
     /// The newest view that the sender knows to be agreed.
     pub view: U32,
+    /// Changes of the ticket in that view, up to the newest one that counts, as far as the sender knows.
+    pub change: U32,
 }
 
 /// Body of `NodeSuspectReport` (cold).
@@ -66,6 +73,40 @@ pub struct FailPrepareConfirm {
     pub failed: Vec<NodeId>,
     /// Of those: what the sender knows of each, in the same order.
     pub known: Vec<LostMember>,
+    /// Which ticket the sender may show to the arbitrator. It agrees to no change of it any more in this view.
+    pub ticket: TicketState,
+}
+
+/// What a member knows of its view's ticket, which changes when another arbitrator is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TicketState {
+    /// Changes in this view, up to the newest one that counts, as far as the member knows; 0 for the view's own ticket.
+    pub change: u32,
+    /// The ticket of that change.
+    pub ticket: u64,
+    /// A later change to which the member has agreed, and its ticket: whether that counts it does not know. The one
+    /// before it shows no more.
+    pub prepared: Option<(u32, u64)>,
+}
+
+/// Body of `TicketPrepareRequest` and of `TicketOrder` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TicketBody {
+    /// The view whose ticket changes.
+    pub view: ViewNumber,
+    /// Which change of it.
+    pub change: u32,
+    /// The next ticket.
+    pub ticket: u64,
+}
+
+/// Body of `TicketPrepareConfirm` and `TicketPrepareRefuse` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TicketAnswer {
+    /// From the request.
+    pub view: ViewNumber,
+    /// From the request.
+    pub change: u32,
 }
 
 /// What one member knows of another one that it has given up.

@@ -7,9 +7,15 @@
 //! | `ArbitratorHelloRefuse` | arbitrator | data node | I do not, with an error; the connection is closed after it |
 //! | `ArbitrationBeginRequest` | the data node that makes the first view | arbitrator | hold this ticket, and no other |
 //! | `ArbitrationBeginConfirm` / `…Refuse` | arbitrator | data node | I hold it / I do not, and why |
+//! | `ArbitratorCheckRequest` | agreement, by the driver | arbitrator | do you hold this ticket? |
+//! | `ArbitratorCheckConfirm` / `…Refuse` | arbitrator, by the driver | agreement | I do / nobody who has answered does |
+//! | `ArbitratorChooseRequest` | agreement | driver | have one of the arbitrators take another ticket |
+//! | `ArbitratorChooseConfirm` / `…Refuse` | driver | agreement | this one has / none has, and why |
+//! | `ArbitratorTakeRequest` | driver | arbitrator | hold this ticket of a cluster that runs, and no other |
+//! | `ArbitratorTakeConfirm` / `…Refuse` | arbitrator | driver | I hold it / I do not, and why |
 //!
 //! `ArbitrationRequest` and its answers, the same that the block of the data node exchanges with its driver, are in
-//! [`crate::agreement`]. The protocol is described in `docs/protocols/agreement.md`.
+//! [`crate::agreement`]. The protocols are described in `docs/protocols/agreement.md` and `arbitrators.md` there.
 
 use crate::formation::{check_cluster, check_protocol};
 use crate::frame::Frame;
@@ -17,7 +23,7 @@ use crate::{ErrorCode, cold};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, ViewNumber};
 
 /// Body of `ArbitratorHelloRequest` and of `ArbitratorHelloConfirm` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,6 +80,89 @@ pub struct ArbitrationBeginConfirm {
 /// Body of `ArbitrationBeginRefuse` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ArbitrationBeginRefuse {
+    /// Why not, for people.
+    pub reason: String,
+}
+
+/// Body of `ArbitratorCheckRequest` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorCheckRequest {
+    /// The requester's number.
+    pub request: u32,
+    /// The ticket that is looked for.
+    pub ticket: u64,
+}
+
+/// Body of `ArbitratorCheckConfirm` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorCheckConfirm {
+    /// From the request.
+    pub request: u32,
+    /// The one that holds the ticket.
+    pub arbitrator: NodeId,
+}
+
+/// Body of `ArbitratorCheckRefuse` and of `ArbitratorChooseRefuse` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NoArbitrator {
+    /// From the request.
+    pub request: u32,
+    /// Why there is none, for people.
+    pub reason: String,
+}
+
+/// Body of `ArbitratorChooseRequest` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorChooseRequest {
+    /// The requester's number.
+    pub request: u32,
+    /// The view that is to get another ticket.
+    pub view: ViewNumber,
+    /// The ticket that counts at present: whoever holds it need not take another one.
+    pub before: u64,
+    /// The members of the view.
+    pub members: Vec<NodeId>,
+}
+
+/// Body of `ArbitratorChooseConfirm` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorChooseConfirm {
+    /// From the request.
+    pub request: u32,
+    /// The one that holds the next ticket.
+    pub arbitrator: NodeId,
+    /// The next ticket: a random number, which nobody else has got.
+    pub ticket: u64,
+}
+
+/// Body of `ArbitratorTakeRequest` (cold): a cluster that runs has chosen another arbitrator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorTakeRequest {
+    /// Random number of the cluster's incarnation.
+    pub cluster_incarnation: u64,
+    /// The view that is to get another ticket.
+    pub view: ViewNumber,
+    /// The number of the request for which it is to be taken. An earlier view or request counts no more when a later
+    /// one has come.
+    pub request: u32,
+    /// The ticket that counts at present: whoever holds it takes no other one.
+    pub before: u64,
+    /// The next ticket: a random number, which no other arbitrator has got.
+    pub ticket: u64,
+    /// The members of the view.
+    pub members: Vec<NodeId>,
+}
+
+/// Body of `ArbitratorTakeConfirm` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorTakeConfirm {
+    /// From the request.
+    pub ticket: u64,
+}
+
+/// Body of `ArbitratorTakeRefuse` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbitratorTakeRefuse {
     /// Why not, for people.
     pub reason: String,
 }

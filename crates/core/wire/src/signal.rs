@@ -123,6 +123,10 @@ signals! {
     ArbitrationRequest = 251, Own;
     ArbitrationConfirm = 252, Driver;
     ArbitrationRefuse = 253, Driver;
+    TicketPrepareRequest = 254, Node;
+    TicketPrepareConfirm = 255, Node;
+    TicketPrepareRefuse = 256, Node;
+    TicketOrder = 257, Node;
     // arbitration.rs: data nodes and the arbitrator
     ArbitratorHelloRequest = 260, Driver;
     ArbitratorHelloConfirm = 261, Driver;
@@ -130,6 +134,15 @@ signals! {
     ArbitrationBeginRequest = 263, Driver;
     ArbitrationBeginConfirm = 264, Driver;
     ArbitrationBeginRefuse = 265, Driver;
+    ArbitratorCheckRequest = 266, Own;
+    ArbitratorCheckConfirm = 267, Driver;
+    ArbitratorCheckRefuse = 268, Driver;
+    ArbitratorChooseRequest = 300, Own;
+    ArbitratorChooseConfirm = 301, Driver;
+    ArbitratorChooseRefuse = 302, Driver;
+    ArbitratorTakeRequest = 303, Driver;
+    ArbitratorTakeConfirm = 304, Driver;
+    ArbitratorTakeRefuse = 305, Driver;
     // view.rs
     ViewChangedOrder = 20, Own;
     // epoch.rs

@@ -57,6 +57,11 @@ pub fn others(configuration: &Configuration, own: SocketAddr) -> Result<Vec<Othe
     Ok(places.iter().filter(|(node, _)| node.node != id).map(other).collect())
 }
 
+/// Whether there are management nodes that arbitrate between data nodes.
+pub fn has_arbitrators(configuration: &Configuration) -> bool {
+    configuration.data_nodes.are_several() && configuration.management_nodes.iter().any(|node| node.rank > 0)
+}
+
 /// The management nodes that arbitrate between data nodes, of which this one listens on `own`.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
 use crate::disk::random;
-use crate::others::{arbitrators, others, resolve};
+use crate::others::{arbitrators, has_arbitrators, others, resolve};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -85,6 +85,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         node_heartbeat_interval: millis(Parameter::HeartbeatIntervalDbDb),
         arbitration_timeout: millis(Parameter::ArbitrationTimeout),
+        has_arbitrators: has_arbitrators(configuration),
         reconnect_grace: Span::from_millis(GRACE_HEARTBEATS * integer(Parameter::HeartbeatIntervalDbApi)),
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),

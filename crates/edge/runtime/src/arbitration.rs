@@ -5,6 +5,8 @@
 //! the arbitrators asked by another one: the one that holds the ticket of the view is the one whose confirm counts, and
 //! each ticket is given to one arbitrator only.
 
+mod watch;
+
 use crate::exchange::{Exchange, frame, shown};
 use crate::settings::{OtherManagementNode, ProcessSettings};
 use crate::switchboard::{Message, Switchboard};
@@ -17,7 +19,8 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
-    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
+    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorCheckRequest,
+    ArbitratorChooseRequest, ArbitratorHello,
 };
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
@@ -32,6 +35,16 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 const WHO: &str = "arbitration";
 
+/// What a block asks.
+pub(crate) enum Question {
+    /// Whether members go on.
+    Decide(ArbitrationRequest),
+    /// Which of them holds a ticket.
+    Check(ArbitratorCheckRequest),
+    /// To have another ticket taken.
+    Choose(ArbitratorChooseRequest),
+}
+
 /// Arbitrators, and who asks them.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbitrators {
@@ -39,6 +52,7 @@ pub(crate) struct Arbitrators {
     places: Vec<OtherManagementNode>,
     key: Option<Arc<ClusterKey>>,
     timeout: Duration,
+    cluster_incarnation: u64,
 }
 
 /// Why an arbitrator has not answered.
@@ -78,17 +92,14 @@ impl Arbitrators {
             node: settings.node,
         };
         let (places, timeout) = (settings.arbitrators.clone(), settings.arbitration_timeout);
-        Some(Arbitrators { own, places, key: settings.key.clone(), timeout })
+        let (key, cluster_incarnation) = (settings.key.clone(), settings.cluster_incarnation);
+        Some(Arbitrators { own, places, key, timeout, cluster_incarnation })
     }
 
     /// Has one of the arbitrators take a ticket for a cluster that begins with these members; returns it, and which one
     /// that is; `None` if none takes it. `attempts` counts the requests of this start.
-    pub fn begin(
-        &self,
-        cluster_incarnation: u64,
-        attempts: &mut u32,
-        members: &[(NodeId, Incarnation)],
-    ) -> Option<(u64, NodeId)> {
+    pub fn begin(&self, attempts: &mut u32, members: &[(NodeId, Incarnation)]) -> Option<(u64, NodeId)> {
+        let cluster_incarnation = self.cluster_incarnation;
         for place in &self.places {
             // One of its own for each: nobody may hold the ticket of another one.
             let ticket = random_ticket();
@@ -113,7 +124,7 @@ impl Arbitrators {
         }
         log::warn!(
             target: WHO,
-            "nobody arbitrates until all data nodes are started again: data nodes that lose others stop, if these may go on"
+            "nobody arbitrates until a management node answers: data nodes that lose others stop, if these may go on"
         );
         None
     }
@@ -139,6 +150,16 @@ impl Arbitrators {
         request: &[u8],
         until: Instant,
     ) -> Result<Vec<u8>, Unanswered> {
+        Ok(self.open(place, request, until)?.receive(until)?)
+    }
+
+    /// Opens a connection, and sends a request by it behind the greeting.
+    fn open(
+        &self,
+        place: &OtherManagementNode,
+        request: &[u8],
+        until: Instant,
+    ) -> Result<Exchange, Unanswered> {
         let mut exchange = Exchange::connect(place.address, until)?;
         if let Some(key) = &self.key {
             let ArbitratorHello { node, cluster, .. } = &self.own;
@@ -151,7 +172,7 @@ impl Arbitrators {
         exchange.send(&[&hello[..], request].concat(), until)?;
         let answer = exchange.receive(until)?;
         self.check_greeting(place, &whole(&answer)?)?;
-        Ok(exchange.receive(until)?)
+        Ok(exchange)
     }
 
     fn check_greeting(&self, place: &OtherManagementNode, answer: &Frame<'_>) -> Result<(), Unanswered> {
@@ -225,33 +246,37 @@ fn random_ticket() -> u64 {
     }
 }
 
-/// Has the requests of the blocks carried out, until nobody can send any more. Does not wait for answers.
-pub(crate) fn run(
-    arbitrators: Arbitrators,
-    requests: &Receiver<ArbitrationRequest>,
-    switchboard: &Arc<Switchboard>,
-) {
+/// Has the questions of the blocks answered, until nobody can ask any more. Does not wait for answers.
+pub(crate) fn run(arbitrators: Arbitrators, questions: &Receiver<Question>, switchboard: &Arc<Switchboard>) {
     let arbitrators = Arc::new(arbitrators);
-    for request in requests {
-        let until = Instant::now() + arbitrators.timeout;
-        let members: Vec<String> = request.members.iter().map(ToString::to_string).collect();
-        let members = members.join(", ");
-        log::warn!(target: WHO, "the arbitrator is asked whether data nodes {members} go on");
-        let poll = Arc::new(Poll::new(request.round, arbitrators.places.len(), switchboard.clone()));
-        let request =
-            frame(SignalNumber::ArbitrationRequest, arbitrators.own.node, |w| cold::write(w, &request));
-        for place in arbitrators.places.clone() {
-            let (arbitrators, request, asked) = (arbitrators.clone(), request.clone(), poll.clone());
-            let ask = move || {
-                let answer = arbitrators.ask(&place, &request, until);
-                asked.note(place.node, answer.and_then(|answer| read_verdict(&answer, asked.round)));
-            };
-            if let Err(why) = thread::Builder::new().name(format!("arbitrator {}", place.node)).spawn(ask) {
-                poll.note(
-                    place.node,
-                    Err(Unanswered::Failed(format!("the system has no threads left: {why}"))),
-                );
-            }
+    // It ends when its questions do, and nobody waits for that.
+    let watch = watch::start(&arbitrators, switchboard);
+    for question in questions {
+        match question {
+            Question::Decide(request) => decide(&arbitrators, &request, switchboard),
+            Question::Check(request) => watch.check(request),
+            Question::Choose(request) => watch.choose(request),
+        }
+    }
+}
+
+/// Has all arbitrators asked whether members go on.
+fn decide(arbitrators: &Arc<Arbitrators>, request: &ArbitrationRequest, switchboard: &Arc<Switchboard>) {
+    let until = Instant::now() + arbitrators.timeout;
+    let members: Vec<String> = request.members.iter().map(ToString::to_string).collect();
+    let members = members.join(", ");
+    log::warn!(target: WHO, "the arbitrator is asked whether data nodes {members} go on");
+    let poll = Arc::new(Poll::new(request.round, arbitrators.places.len(), switchboard.clone()));
+    let request = frame(SignalNumber::ArbitrationRequest, arbitrators.own.node, |w| cold::write(w, request));
+    for place in arbitrators.places.clone() {
+        let (arbitrators, request, asked) = (arbitrators.clone(), request.clone(), poll.clone());
+        let ask = move || {
+            let answer = arbitrators.ask(&place, &request, until);
+            asked.note(place.node, answer.and_then(|answer| read_verdict(&answer, asked.round)));
+        };
+        if let Err(why) = thread::Builder::new().name(format!("arbitrator {}", place.node)).spawn(ask) {
+            let why = format!("the system has no threads left: {why}");
+            poll.note(place.node, Err(Unanswered::Failed(why)));
         }
     }
 }
@@ -306,10 +331,15 @@ impl Poll {
     }
 
     fn post(&self, number: SignalNumber, write: impl FnOnce(&mut FrameWriter<'_>)) {
-        let main = self.switchboard.main_thread;
-        let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
-        let mut bytes = Vec::new();
-        write(&mut FrameWriter::begin(&mut bytes, number, 0, agreement, self.switchboard.driver(main), 0));
-        self.switchboard.threads[usize::from(main)].post(Message::Frames(bytes));
+        post(&self.switchboard, number, write);
     }
+}
+
+/// Sends agreement an answer.
+fn post(switchboard: &Switchboard, number: SignalNumber, write: impl FnOnce(&mut FrameWriter<'_>)) {
+    let main = switchboard.main_thread;
+    let agreement = Address::new(switchboard.node, BlockNumber::Agreement, 0);
+    let mut bytes = Vec::new();
+    write(&mut FrameWriter::begin(&mut bytes, number, 0, agreement, switchboard.driver(main), 0));
+    switchboard.threads[usize::from(main)].post(Message::Frames(bytes));
 }

@@ -13,7 +13,7 @@
 //! that write files, have gone by. What was acknowledged as being on the disk is there all the same.
 
 use crate::affinity;
-use crate::arbitration::{self, Arbitrators};
+use crate::arbitration::{self, Arbitrators, Question};
 use crate::clock::Clock;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
 use crate::formation::{self, Formed, Link, links_between};
@@ -46,7 +46,6 @@ use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
 use vinga_local::Socket;
-use vinga_wire::agreement::ArbitrationRequest;
 use vinga_wire::start::Restored;
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
@@ -541,7 +540,7 @@ struct MainParts {
     /// If there are other data nodes.
     data_nodes: Option<DataNodes>,
     /// If there are arbitrators.
-    arbitration: Option<Sender<ArbitrationRequest>>,
+    arbitration: Option<Sender<Question>>,
 }
 
 fn run_worker<H: Host>(

@@ -17,6 +17,7 @@
 pub(crate) mod data_nodes;
 mod orders;
 
+use crate::arbitration::Question;
 use crate::clock::Clock;
 use crate::files::Files;
 use crate::lane_progress::LANE_BYTES;
@@ -44,7 +45,6 @@ use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Tick};
 use vinga_local::time_slices::TimeSlices;
 use vinga_wire::ErrorCode;
-use vinga_wire::agreement::ArbitrationRequest;
 
 /// How long a thread sleeps at most, and how often it samples its figures.
 const STOCK_NANOS: u64 = 1_000_000_000;
@@ -83,7 +83,7 @@ pub(crate) struct Worker<H> {
     /// The other data nodes; on the main thread, if there are some.
     data_nodes: Option<DataNodes>,
     /// Where requests to the arbitrator go; on the main thread, if there are arbitrators.
-    arbitration: Option<Sender<ArbitrationRequest>>,
+    arbitration: Option<Sender<Question>>,
     /// The contents of the driver's lane while they are handled.
     orders: Vec<u8>,
     stock_due: u64,
@@ -124,7 +124,7 @@ pub(crate) struct WorkerParts<H> {
     /// On the main thread of a node with others.
     pub data_nodes: Option<DataNodes>,
     /// On the main thread, if there are arbitrators.
-    pub arbitration: Option<Sender<ArbitrationRequest>>,
+    pub arbitration: Option<Sender<Question>>,
 }
 
 impl<H: Host> Worker<H> {

@@ -12,7 +12,9 @@ use vinga_key::{Gate, NotProven};
 use vinga_runtime::exchange::{Exchange, frame, shown};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
-    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
+    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorCheckConfirm,
+    ArbitratorCheckRequest, ArbitratorHello, ArbitratorTakeConfirm, ArbitratorTakeRefuse,
+    ArbitratorTakeRequest, NoArbitrator,
 };
 use vinga_wire::configuration::{
     ClusterLogReport, ClusterLogRequest, ClusterLogTakenReport, ConfigurationConfirm, ConfigurationReader,
@@ -264,6 +266,14 @@ fn answer_requests(
                 let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
                 decide(exchange, node, &request, shared)?;
             }
+            Some(SignalNumber::ArbitratorCheckRequest) => {
+                let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
+                check(exchange, request, shared)?;
+            }
+            Some(SignalNumber::ArbitratorTakeRequest) => {
+                let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
+                take(exchange, node, &request, shared)?;
+            }
             _ => {
                 let detail = format!("signal {} is not for an arbitrator", request.header.number.get());
                 return Ok(Err((SignalNumber::ArbitratorHelloRefuse, ErrorCode::BadHandshake, detail)));
@@ -300,6 +310,47 @@ fn begin(
             log::warn!(target: WHO, "data node {node} begins no cluster: {reason}");
             let refuse = ArbitrationBeginRefuse { reason };
             send(exchange, shared, SignalNumber::ArbitrationBeginRefuse, |w| cold::write(w, &refuse))
+        }
+    }
+}
+
+/// A data node asks whether this one holds a ticket.
+fn check(exchange: &mut Exchange, request: ArbitratorCheckRequest, shared: &Shared) -> io::Result<()> {
+    let ArbitratorCheckRequest { request, ticket } = request;
+    if shared.arbitrator().holds(ticket) {
+        let confirm = ArbitratorCheckConfirm { request, arbitrator: shared.hello.node };
+        return send(exchange, shared, SignalNumber::ArbitratorCheckConfirm, |w| cold::write(w, &confirm));
+    }
+    let refuse = NoArbitrator { request, reason: "it does not know the ticket of the cluster".to_owned() };
+    send(exchange, shared, SignalNumber::ArbitratorCheckRefuse, |w| cold::write(w, &refuse))
+}
+
+/// A data node of a cluster that runs hands over another ticket.
+fn take(
+    exchange: &mut Exchange,
+    node: NodeId,
+    request: &ArbitratorTakeRequest,
+    shared: &Shared,
+) -> io::Result<()> {
+    let configured = |member: &NodeId| shared.hello.data_nodes.iter().any(|(node, _)| node == member);
+    let result = if request.members.iter().all(configured) {
+        shared.arbitrator().take(request)
+    } else {
+        Err(format!("not all of the data nodes {} are configured", list(&request.members)))
+    };
+    let members = list(&request.members);
+    match result {
+        Ok(()) => {
+            log::info!(target: WHO, "it is to arbitrate between data nodes {members}, says data node {node}");
+            let confirm = ArbitratorTakeConfirm { ticket: request.ticket };
+            send(exchange, shared, SignalNumber::ArbitratorTakeConfirm, |w| cold::write(w, &confirm))
+        }
+        Err(reason) => {
+            shared.warn(format_args!(
+                "it does not arbitrate between data nodes {members}, as data node {node} wants: {reason}"
+            ));
+            let refuse = ArbitratorTakeRefuse { reason };
+            send(exchange, shared, SignalNumber::ArbitratorTakeRefuse, |w| cold::write(w, &refuse))
         }
     }
 }

@@ -25,8 +25,8 @@ use vinga_wire::key::NodeKind;
 use vinga_wire::{Address, BlockNumber};
 
 /// Connections of a data node that are expected at a time: that by which it has its configuration, that of its reports,
-/// and one by which it asks the arbitrator.
-const CONNECTIONS_EACH: usize = 3;
+/// one by which it asks the arbitrator, and one by which it looks after that.
+const CONNECTIONS_EACH: usize = 4;
 
 /// Connections beyond those: of whoever looks, and of data nodes whose earlier connections have not ended yet.
 const CONNECTIONS_RESERVED: usize = 32;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_key::{ClusterKey, NotAccepted};
 use vinga_mgm::{
     ClusterLogReader, Handout, ManagementAddresses, ManagementNode, ManagementSettings, NotFetched, fetch,
@@ -16,7 +16,9 @@ use vinga_runtime::exchange::{Exchange, frame};
 use vinga_runtime::memory::raise_to_hard_limit;
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest};
 use vinga_wire::arbitration::{
-    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorHello,
+    ArbitrationBeginConfirm, ArbitrationBeginRefuse, ArbitrationBeginRequest, ArbitratorCheckConfirm,
+    ArbitratorCheckRequest, ArbitratorHello, ArbitratorTakeConfirm, ArbitratorTakeRefuse,
+    ArbitratorTakeRequest,
 };
 use vinga_wire::configuration::{
     ClusterLogFilter, ClusterLogReport, ClusterLogRequest, ClusterLogSwitch, ClusterLogTakenReport,
@@ -153,6 +155,60 @@ fn one_of_two_halves_goes_on() {
     assert!(begin(&mut one, 100, 40, &[1, 2]).unwrap_err().contains("a later cluster"));
     assert!(begin(&mut one, 300, 50, &[1]).unwrap_err().contains("begins with the data nodes 1, 2"));
     assert_eq!(ask(&mut one, 30, 31, &[1]), Ok(31));
+    node.stop();
+}
+
+/// Hands over another ticket of a cluster that runs; returns why it is refused.
+fn take(exchange: &mut Exchange, before: u64, ticket: u64, members: &[u8]) -> Result<(), String> {
+    let request = ArbitratorTakeRequest {
+        cluster_incarnation: 100,
+        view: ViewNumber(1),
+        request: ticket as u32,
+        before,
+        ticket,
+        members: members.iter().map(|&node| NodeId(node)).collect(),
+    };
+    let bytes = frame(SignalNumber::ArbitratorTakeRequest, NodeId(1), |w| cold::write(w, &request));
+    exchange.send(&bytes, until()).unwrap();
+    let answer = exchange.receive(until()).unwrap();
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    if answer.signal() == Some(SignalNumber::ArbitratorTakeConfirm) {
+        assert_eq!(cold::read::<ArbitratorTakeConfirm>(&answer).unwrap().ticket, ticket);
+        return Ok(());
+    }
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorTakeRefuse));
+    Err(cold::read::<ArbitratorTakeRefuse>(&answer).unwrap().reason)
+}
+
+/// Whether the management node holds a ticket.
+fn holds(exchange: &mut Exchange, ticket: u64) -> bool {
+    let request = ArbitratorCheckRequest { request: 9, ticket };
+    let bytes = frame(SignalNumber::ArbitratorCheckRequest, NodeId(1), |w| cold::write(w, &request));
+    exchange.send(&bytes, until()).unwrap();
+    let answer = exchange.receive(until()).unwrap();
+    let answer = Frame::first(&answer).unwrap().unwrap();
+    if answer.signal() == Some(SignalNumber::ArbitratorCheckRefuse) {
+        return false;
+    }
+    assert_eq!(answer.signal(), Some(SignalNumber::ArbitratorCheckConfirm));
+    let confirm: ArbitratorCheckConfirm = cold::read(&answer).unwrap();
+    assert_eq!((confirm.request, confirm.arbitrator), (9, ARBITRATOR));
+    true
+}
+
+/// All by one connection, which stays open.
+#[test]
+fn another_ticket_is_taken_of_a_cluster_that_runs() {
+    let node = start();
+    let mut one = connect(node.address(), 1);
+    assert!(!holds(&mut one, 7));
+    assert_eq!(take(&mut one, 6, 7, &[1, 2]), Ok(()));
+    assert!(holds(&mut one, 7));
+    assert!(take(&mut one, 7, 8, &[1, 2]).unwrap_err().contains("holds the ticket that counts"));
+    assert!(take(&mut one, 6, 9, &[1, 5]).unwrap_err().contains("not all of the data nodes 1, 5"));
+    assert_eq!(ask(&mut one, 7, 20, &[1]), Ok(20));
+    assert!(take(&mut one, 7, 21, &[1, 2]).unwrap_err().contains("data nodes 1 have gone on"));
+    assert!(holds(&mut one, 20) && !holds(&mut one, 7));
     node.stop();
 }
 

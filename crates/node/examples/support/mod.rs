@@ -59,6 +59,7 @@ pub fn settings() -> NodeSettings {
         heartbeat_interval: Span::from_millis(1500),
         node_heartbeat_interval: Span::from_millis(250),
         arbitration_timeout: Span::from_millis(7_500),
+        has_arbitrators: false,
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

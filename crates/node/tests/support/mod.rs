@@ -174,6 +174,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         heartbeat_interval: Span::from_millis(1_000_000),
         node_heartbeat_interval: Span::from_millis(1_000_000),
         arbitration_timeout: Span::from_millis(7_500),
+        has_arbitrators: false,
         reconnect_grace: Span::from_millis(1500),
         epoch_interval: Span::from_millis(100),
         checkpoint_interval: Span::from_millis(2000),

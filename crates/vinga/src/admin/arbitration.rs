@@ -7,7 +7,7 @@ use vinga::blocking::Cluster;
 /// The state of arbitration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arbitration {
-    /// The management node that has taken the ticket of the cluster's first view.
+    /// The management node that holds a ticket of this cluster; if none is known to, the one that has taken the first.
     arbitrator: Option<u8>,
     state: State,
     /// Management nodes are configured, as far as that is known.
@@ -20,6 +20,8 @@ pub struct Arbitration {
 enum State {
     /// The management node answers, and holds a ticket of this cluster.
     Arbitrates,
+    /// Several do: the data nodes have replaced one that they could not reach, or have begun to.
+    Several(Vec<u8>),
     /// The data nodes have agreed on it; whether it answers is not known here.
     Agreed,
     /// It does not answer, for this reason.
@@ -46,7 +48,15 @@ impl Arbitration {
         incarnation: u64,
         management: Option<&[Management]>,
     ) -> Self {
+        let holders: Vec<u8> = management
+            .unwrap_or_default()
+            .iter()
+            .filter(|one| one.answer.as_ref().is_ok_and(|cluster| *cluster == Some(incarnation)))
+            .map(|one| one.node)
+            .collect();
+        let arbitrator = holders.first().copied().or(arbitrator);
         let state = match arbitrator {
+            _ if holders.len() > 1 => State::Several(holders),
             None if !is_replicated => State::NotNeeded,
             None => State::Nobody,
             Some(node) => {
@@ -68,6 +78,7 @@ impl Arbitration {
     fn name(&self) -> &'static str {
         match self.state {
             State::Arbitrates => "arbitrates",
+            State::Several(_) => "one of several",
             State::Agreed => "agreed",
             State::Silent(_) => "does not answer",
             State::Forgotten => "does not know the cluster",
@@ -83,13 +94,24 @@ impl Arbitration {
         let node = self.arbitrator.map_or_else(String::new, |node| format!("management node {node}"));
         match &self.state {
             State::Arbitrates => format!("{node} {DECIDES}"),
+            State::Several(nodes) => {
+                let nodes: Vec<String> = nodes.iter().map(u8::to_string).collect();
+                format!(
+                    "management nodes {} hold tickets of this cluster, and one of them {DECIDES}: the logs of the data nodes \
+                     say which one",
+                    nodes.join(" and ")
+                )
+            }
             State::Agreed => format!("{node} {DECIDES}; whether it answers is not known here"),
             State::Silent(why) => {
-                format!("{node} {DECIDES}, and does not answer: as long as it does not, {UNTIL_THEN} ({why})")
+                format!(
+                    "{node} has decided which data nodes go on when they lose each other, and does not answer: until it does, or \
+                     another management node takes its place, {UNTIL_THEN} ({why})"
+                )
             }
             State::Forgotten => format!(
-                "{node} was started again, or another cluster has begun with it, and refuses: until all data nodes are \
-                 started again, {UNTIL_THEN}"
+                "{node} was started again, or another cluster has begun with it: until the data nodes have it decide again, \
+                 which they do soon if all of them reach each other, {UNTIL_THEN}"
             ),
             State::NotNeeded => {
                 "there is nothing to decide: no data nodes can go on without the others".to_owned()
@@ -98,8 +120,7 @@ impl Arbitration {
                 let why = match self.has_management {
                     Some(false) => "there is no management node",
                     Some(true) => {
-                        "no management node was reached when the data nodes were started, and until all \
-                                   of them are started again"
+                        "the data nodes have not reached a management node; they try again and again"
                     }
                     None => "no management node has taken that on",
                 };
@@ -132,13 +153,13 @@ mod tests {
     #[test]
     fn each_state_says_what_it_means() {
         let of = |arbitrator, answer| {
-            let all = [management(3, answer), management(4, Ok(Some(7)))];
+            let all = [management(3, answer), management(4, Ok(None))];
             let arbitration = Arbitration::judge(true, arbitrator, 7, Some(&all));
             (arbitration.name(), arbitration.describe())
         };
         assert_eq!(of(Some(3), Ok(Some(7))).0, "arbitrates");
         for (answer, name, means) in [
-            (Err("refused"), "does not answer", "as long as it does not, data nodes that lose others stop"),
+            (Err("refused"), "does not answer", "takes its place, data nodes that lose others stop"),
             (Ok(None), "does not know the cluster", "was started again"),
             (Ok(Some(8)), "does not know the cluster", "another cluster has begun with it"),
         ] {
@@ -147,7 +168,15 @@ mod tests {
             assert!(shown.1.starts_with("management node 3 ") && shown.1.contains(means), "{}", shown.1);
         }
         let (name, means) = of(None, Ok(None));
-        assert!(name == "nobody" && means.contains("no management node was reached"), "{means}");
+        assert!(name == "nobody" && means.contains("have not reached a management node"), "{means}");
+        let of_two = |answer| {
+            let all = [management(3, answer), management(4, Ok(Some(7)))];
+            Arbitration::judge(true, Some(3), 7, Some(&all))
+        };
+        let replaced = of_two(Err("refused"));
+        assert_eq!((replaced.name(), replaced.arbitrator), ("arbitrates", Some(4)));
+        let several = of_two(Ok(Some(7)));
+        assert!(several.name() == "one of several" && several.describe().contains("3 and 4"));
         let without = |is_replicated, management| Arbitration::judge(is_replicated, None, 7, management);
         assert!(without(true, Some(&[])).describe().contains("there is no management node"));
         assert!(without(true, None).describe().contains("no management node has taken that on"));

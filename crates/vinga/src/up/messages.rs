@@ -15,9 +15,7 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         let state = if *is_fresh { "is ready" } else { "is running already," };
         say!("management node {id} {state} on {address}");
         if *is_fresh && is_any_old {
-            say!(
-                "warning: it arbitrates when all data nodes are started the next time: it does not know the cluster that runs"
-            );
+            say!("it arbitrates when the data nodes that run have chosen it");
         }
     }
     for (id, address, is_fresh) in &running.nodes {

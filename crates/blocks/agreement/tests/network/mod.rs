@@ -1,14 +1,17 @@
-//! Agreement blocks of several data nodes with the network between them, drivers that keep their duties, and an
-//! arbitrator. Time goes on in steps of a millisecond. What must never happen is checked all the time.
+//! Agreement blocks of several data nodes with the network between them, drivers that keep their duties, and management
+//! nodes that arbitrate. Time goes on in steps of a millisecond. What must never happen is checked all the time.
 
+mod arbitrators;
+
+use arbitrators::{Found, Management, Question};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use vinga_agreement::{Agreement, Arbitrator, LEASE_INTERVALS, SILENT_INTERVALS, Settings, Verdict};
+use vinga_agreement::{Agreement, LEASE_INTERVALS, SILENT_INTERVALS, Settings, Verdict};
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::agreement::{
-    ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody,
+    ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody, TicketBody,
 };
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::{ClusterView, Member, NO_TICKET};
@@ -37,6 +40,7 @@ enum Arrival {
     Frame(Sent),
     LinkClosed(LinkBody),
     Verdict(u32, Verdict),
+    Found(Found),
 }
 
 struct Node {
@@ -62,8 +66,12 @@ pub struct Network {
     broken: BTreeSet<(u8, u8)>,
     /// The first has closed its connections to the second; so many signals had been read before.
     closed: BTreeMap<(u8, u8), u32>,
-    arbitrator: Option<Arbitrator>,
-    /// Nodes that the arbitrator can't be reached from.
+    /// Those that are to arbitrate, first the one that does at the beginning.
+    management: Vec<Management>,
+    questions: Vec<Question>,
+    /// Whether some questions about the arbitrator, and answers, are lost, though it is reached.
+    pub loses_answers: bool,
+    /// Nodes that no arbitrator can be reached from.
     pub apart: BTreeSet<u8>,
     /// Every view that a node has installed, by number.
     views: BTreeMap<u32, ClusterView>,
@@ -73,7 +81,6 @@ pub struct Network {
     pub reads_first: Option<bool>,
     /// How long a request may be on its way to the arbitrator, and an answer back.
     pub arbitration_delay: u64,
-    requests: Vec<(u64, u8, ArbitrationRequest)>,
     /// Whether what is sent, but for heartbeats, is printed: for a test that fails.
     pub is_traced: bool,
 }
@@ -87,8 +94,14 @@ fn driver(node: u8) -> Address {
 }
 
 impl Network {
-    /// A network of data nodes in these groups.
+    /// A network of data nodes in these groups, and one management node if one is wanted.
     pub fn new(seed: u64, groups: &[u16], has_arbitrator: bool) -> Self {
+        Self::with_management(seed, groups, usize::from(has_arbitrator))
+    }
+
+    /// A network of data nodes in these groups, and of so many management nodes.
+    pub fn with_management(seed: u64, groups: &[u16], management: usize) -> Self {
+        let has_arbitrator = management > 0;
         let member = |(node, &group)| Member::started(NodeId(node), Incarnation(1), group, 1, 1);
         let ticket = if has_arbitrator { TICKET } else { NO_TICKET };
         let view = ClusterView::first((1..).zip(groups).map(member).collect()).with_ticket(ticket);
@@ -97,6 +110,7 @@ impl Network {
                 node: NodeId(id),
                 heartbeat_interval: Span::from_millis(INTERVAL),
                 arbitration_timeout: Span::from_millis(INTERVAL * 10),
+                has_arbitrators: has_arbitrator,
                 drivers: vec![driver(id)],
             };
             let harness =
@@ -112,13 +126,16 @@ impl Network {
             cut: BTreeSet::new(),
             broken: BTreeSet::new(),
             closed: BTreeMap::new(),
-            arbitrator: has_arbitrator.then(|| Arbitrator::new(TICKET)),
+            management: (0..management)
+                .map(|at| Management::holding(if at == 0 { TICKET } else { NO_TICKET }))
+                .collect(),
+            questions: Vec::new(),
+            loses_answers: false,
             apart: BTreeSet::new(),
             views: BTreeMap::from([(1, view)]),
             is_one_machine: false,
             reads_first: None,
             arbitration_delay: 0,
-            requests: Vec::new(),
             is_traced: std::env::var_os("VINGA_TRACE").is_some(),
         };
         network.collect_all();
@@ -151,6 +168,16 @@ impl Network {
         self.nodes.values().any(|node| node.harness.has_met(mark))
     }
 
+    /// Whether a node agrees at once to another ticket that another one wants.
+    pub fn agrees(&mut self, from: u8, to: u8, body: TicketBody) -> bool {
+        let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
+        let signal = SignalNumber::TicketPrepareRequest;
+        harness.send(address(from), signal, |w| cold::write(w, &body)).expect("data nodes may");
+        let answers = harness.take_sent();
+        assert_eq!(answers.len(), 1, "there is one answer");
+        answers[0].signal() == SignalNumber::TicketPrepareConfirm
+    }
+
     /// Time passes.
     pub fn run(&mut self, millis: u64) {
         for _ in 0..millis {
@@ -160,13 +187,7 @@ impl Network {
 
     fn step(&mut self) {
         self.now += 1;
-        let now = self.now;
-        let (due, later) = std::mem::take(&mut self.requests).into_iter().partition(|(at, ..)| *at <= now);
-        self.requests = later;
-        let due: Vec<(u64, u8, ArbitrationRequest)> = due;
-        for (_, id, request) in due {
-            self.decide(id, &request);
-        }
+        self.answer_questions();
         self.check_leases();
         for id in self.ids() {
             let node = self.nodes.get_mut(&id).expect("it is listed");
@@ -234,6 +255,24 @@ impl Network {
                         cold::write(w, &ArbitrationRefuse { round, reason });
                     })
                     .expect("drivers may"),
+                Arrival::Found(found) => {
+                    let (signal, write): (_, Box<dyn FnOnce(&mut vinga_wire::FrameWriter<'_>)>) = match found
+                    {
+                        Found::Present(body) => {
+                            (SignalNumber::ArbitratorCheckConfirm, Box::new(move |w| cold::write(w, &body)))
+                        }
+                        Found::Missing(body) => {
+                            (SignalNumber::ArbitratorCheckRefuse, Box::new(move |w| cold::write(w, &body)))
+                        }
+                        Found::Chosen(body) => {
+                            (SignalNumber::ArbitratorChooseConfirm, Box::new(move |w| cold::write(w, &body)))
+                        }
+                        Found::NotChosen(body) => {
+                            (SignalNumber::ArbitratorChooseRefuse, Box::new(move |w| cold::write(w, &body)))
+                        }
+                    };
+                    harness.send(driver(to), signal, write).expect("drivers may");
+                }
             }
             self.collect(to);
         }
@@ -273,7 +312,14 @@ impl Network {
                 }
                 SignalNumber::ArbitrationRequest => {
                     let request: ArbitrationRequest = cold::read(&frame).expect("agreement sent it");
-                    self.arbitrate(id, &request);
+                    assert!(!self.management.is_empty(), "there is no arbitrator to ask");
+                    self.arbitrate(id, request);
+                }
+                SignalNumber::ArbitratorCheckRequest => {
+                    self.check(id, cold::read(&frame).expect("agreement sent it"));
+                }
+                SignalNumber::ArbitratorChooseRequest => {
+                    self.choose(id, cold::read(&frame).expect("agreement sent it"));
                 }
                 SignalNumber::StopNodeOrder => {
                     let order: StopNodeOrder = cold::read(&frame).expect("agreement sent it");
@@ -309,6 +355,9 @@ impl Network {
             SignalNumber::LinkCloseOrder => {
                 format!("{:?}", cold::read::<LinkBody>(&frame).map(|body| body.node))
             }
+            SignalNumber::TicketPrepareRequest | SignalNumber::TicketOrder => {
+                format!("{:?}", cold::read::<TicketBody>(&frame).map(|body| (body.change, body.ticket)))
+            }
             SignalNumber::StopNodeOrder => {
                 cold::read::<StopNodeOrder>(&frame).map_or_else(String::new, |body| body.reason)
             }
@@ -340,25 +389,6 @@ impl Network {
         self.put(id, other, Arrival::LinkClosed(link));
         let read = self.random.u32(0..4);
         self.closed.insert((id, other), read);
-    }
-
-    fn arbitrate(&mut self, id: u8, request: &ArbitrationRequest) {
-        assert!(self.arbitrator.is_some(), "there is no arbitrator to ask");
-        if self.apart.contains(&id) {
-            return;
-        }
-        if self.arbitration_delay == 0 {
-            return self.decide(id, request);
-        }
-        let last = self.requests.iter().filter(|(_, of, _)| *of == id).map(|(at, ..)| *at).max();
-        let at = self.now + self.random.u64(0..self.arbitration_delay);
-        self.requests.push((last.unwrap_or(0).max(at), id, request.clone()));
-    }
-
-    fn decide(&mut self, id: u8, request: &ArbitrationRequest) {
-        let verdict = self.arbitrator.as_mut().expect("it was asked").decide(request);
-        let at = self.now + self.random.u64(0..6 + self.arbitration_delay);
-        self.arrivals.entry((0, id)).or_default().push((at, Arrival::Verdict(request.round, verdict)));
     }
 
     /// Whoever is not in the newest view may not answer, whenever it got its lease.

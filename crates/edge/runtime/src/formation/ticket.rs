@@ -16,7 +16,6 @@ type Taken = Option<(u64, NodeId)>;
 /// latest.
 pub(super) struct FirstTicket {
     arbitrators: Option<Arbitrators>,
-    cluster_incarnation: u64,
     attempts: u32,
     state: State,
 }
@@ -30,12 +29,7 @@ enum State {
 
 impl FirstTicket {
     pub fn new(settings: &ProcessSettings) -> Self {
-        FirstTicket {
-            arbitrators: Arbitrators::of(settings),
-            cluster_incarnation: settings.cluster_incarnation,
-            attempts: 0,
-            state: State::NotAsked,
-        }
+        FirstTicket { arbitrators: Arbitrators::of(settings), attempts: 0, state: State::NotAsked }
     }
 
     /// The ticket of a first view with these members; `None` as long as it is not known.
@@ -58,11 +52,10 @@ impl FirstTicket {
             State::Known(..) | State::NotAsked | State::Asked(..) => {}
         }
         let (sender, answer) = mpsc::channel();
-        let (arbitrators, cluster, mut attempts) =
-            (arbitrators.clone(), self.cluster_incarnation, self.attempts);
+        let (arbitrators, mut attempts) = (arbitrators.clone(), self.attempts);
         let asked = members.clone();
         let ask = move || {
-            let taken = arbitrators.begin(cluster, &mut attempts, &asked);
+            let taken = arbitrators.begin(&mut attempts, &asked);
             // Nobody waits for it if the node stops.
             let _ = sender.send((taken, attempts));
         };

@@ -3,13 +3,14 @@
 
 use super::Worker;
 use crate::api_nodes::Closing;
+use crate::arbitration::Question;
 use crate::listener::ListenerMessage;
 use crate::stop_request::StopCause;
 use crate::switchboard::Message;
 use std::mem;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Host, LaneId, Origin, Tick};
-use vinga_wire::agreement::{ArbitrationRequest, LeaseOrder, LinkBody};
+use vinga_wire::agreement::{LeaseOrder, LinkBody};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
@@ -185,16 +186,19 @@ impl<H: Host> Worker<H> {
                 self.have_views_adopted();
             }
             Some(SignalNumber::ArbitrationRequest) => {
-                let request: ArbitrationRequest = cold::read(frame).expect("agreement sends whole requests");
-                match &self.arbitration {
-                    // Its reader ends when this thread has ended.
-                    Some(requests) => drop(requests.send(request)),
-                    // Without an answer agreement stops the node.
-                    None => log::error!(
-                        target: "arbitration",
-                        "there is an arbitrator, but this node is configured without management nodes"
-                    ),
-                }
+                self.ask_arbitrators(Question::Decide(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
+            }
+            Some(SignalNumber::ArbitratorCheckRequest) => {
+                self.ask_arbitrators(Question::Check(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
+            }
+            Some(SignalNumber::ArbitratorChooseRequest) => {
+                self.ask_arbitrators(Question::Choose(
+                    cold::read(frame).expect("agreement sends whole requests"),
+                ));
             }
             Some(SignalNumber::ShutdownOrder) => self.switchboard.stop.make(StopCause::Asked("a client")),
             Some(SignalNumber::StopNodeOrder) => {
@@ -204,6 +208,19 @@ impl<H: Host> Worker<H> {
                 self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
+        }
+    }
+
+    /// Has a question of agreement answered by another thread.
+    fn ask_arbitrators(&self, question: Question) {
+        match &self.arbitration {
+            // Its reader ends when this thread has ended.
+            Some(questions) => drop(questions.send(question)),
+            // Without an answer agreement stops the node, if it has to know.
+            None => log::error!(
+                target: "arbitration",
+                "there is an arbitrator, but this node is configured without management nodes"
+            ),
         }
     }
 
