@@ -135,7 +135,7 @@ fn a_management_node_that_was_killed_arbitrates_again() {
 fn the_second_management_node_takes_the_place_of_the_first() {
     let pair = Pair::start("2");
     Pair::kill(&pair.management(3));
-    pair.await_line("the arbitrator, management node 3, is lost");
+    pair.await_line("is lost: management node 3");
     pair.await_line("management node 4 arbitrates from now on");
     pair.goes_on_without(1, 4);
 }
