@@ -4,8 +4,8 @@
 //! is a multiplication (Fibonacci hashing): we choose the ids ourselves, and an API node that picked bad ones would
 //! only slow down its own transactions, by the little that a long probe sequence costs.
 //!
-//! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of an
-//! id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That
+//! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of
+//! an id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That
 //! spares cache lines, and pages for the processor's address translation. Longer runs would make longer probe sequences
 //! where two of them overlap.
 

@@ -6,10 +6,11 @@
 //!
 //! Frames are handled in *batches* of up to [`BATCH_FRAMES`]: first the host may prefetch the index lines of all of
 //! them, then the rows or records that these name, and so on, as far as it knows further ones; then they are handled
-//! one by one in their order. So the cache misses of one overlap with those of the others. A prefetch changes nothing, so a stale one costs time and never correctness. After each batch the
-//! local lane is drained in the same way, until it is empty: a request that needs no other thread is finished in its
-//! turn. Every chain of local signals ends, because each signal of a protocol only leads to later ones of the same
-//! protocol; work that could continue without end (a scan) is long work, done in slices.
+//! one by one in their order. So the cache misses of one overlap with those of the others. A prefetch changes nothing,
+//! so a stale one costs time and never correctness. After each batch the local lane is drained in the same way, until
+//! it is empty: a request that needs no other thread is finished in its turn. Every chain of local signals ends,
+//! because each signal of a protocol only leads to later ones of the same protocol; work that could continue without
+//! end (a scan) is long work, done in slices.
 //!
 //! One request may lead to hundreds of local signals, of hundreds of rows each. If other senders are waiting, the
 //! driver requests ([`Executor::set_patient`]) that such signals stay in the lane, in their order, and then has them
