@@ -3,10 +3,11 @@
 #[allow(dead_code, reason = "each test uses its part of it")]
 mod support;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::Stdio;
 use support::folder::{Folder, said, unread, vinga};
+use vinga_runtime::node_folder::NodeFolder;
 
 /// The state of the data node according to `vinga status`, and the exit code.
 fn status(folder: &Folder) -> (Option<i32>, serde_json::Value) {
@@ -87,9 +88,9 @@ fn status_tells_what_runs() {
     assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
 
     // A node that hangs has a process, but does not answer.
-    rustix::process::kill_process(folder.pid(), Signal::STOP).expect("it runs");
+    kill_process(folder.pid(), Signal::STOP).expect("it runs");
     let (code, nodes) = status(&folder);
-    rustix::process::kill_process(folder.pid(), Signal::CONT).expect("it is there");
+    kill_process(folder.pid(), Signal::CONT).expect("it is there");
     assert_eq!((code, &nodes[0]["state"]), (Some(3), &"not answering".into()));
 
     let pid = folder.pid();
@@ -226,26 +227,48 @@ fn what_nobody_reads_is_no_accident() {
     assert!(!output.status.success() && error.contains("cannot write to standard output"), "{error}");
 }
 
-/// A node that ends after it was asked to stop, but by force, has not stopped in order: nobody is to believe otherwise.
-#[test]
-fn down_says_when_a_node_has_not_stopped_in_order() {
-    let folder = Folder::new();
-    assert!(folder.up(&["--port", "0"]).0);
-    let pid = folder.pid();
-    rustix::process::kill_process(pid, Signal::STOP).expect("it runs");
+/// What `vinga down` says when a data node stands still, and is killed as soon as it is asked to stop.
+fn down_by_force(folder: &Folder, node: u8) -> (bool, String) {
+    let pid = NodeFolder::new(&folder.0, node).running().expect("the folder is there").expect("it runs");
+    let process = Pid::from_raw(pid).expect("a process");
+    kill_process(process, Signal::STOP).expect("it runs");
     let mut command = folder.command("down");
     let down = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     // It can't do anything about it.
     let is_asked = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
         let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("it is listed");
         u64::from_str_radix(pending.trim(), 16).expect("a number") >> (Signal::TERM.as_raw() - 1) & 1 == 1
     };
     while !is_asked() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    folder.kill();
-    let (ok, text) = said(down.wait_with_output());
+    kill_process(process, Signal::KILL).expect("it runs");
+    said(down.wait_with_output())
+}
+
+/// A node that ends after it was asked to stop, but by force, has not stopped in order: nobody is to believe otherwise.
+#[test]
+fn down_says_when_a_node_has_not_stopped_in_order() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let (ok, text) = down_by_force(&folder, 1);
     assert!(!ok && text.contains("not in order") && !text.contains("its data is on disk"), "{text}");
     assert_eq!(status(&folder).1[0]["state"], "killed or crashed");
+}
+
+/// The failure of one node keeps no other one running.
+#[test]
+fn down_stops_the_others_when_a_node_has_not_stopped_in_order() {
+    let folder = Folder::new();
+    let size = ["--data-nodes", "2", "--replicas", "2", "--management-nodes", "1", "--port", "0"];
+    let (ok, text) = folder.up(&size);
+    assert!(ok, "{text}");
+    let (ok, text) = down_by_force(&folder, 2);
+    assert!(!ok && text.contains("data node 2 has ended, but not in order"), "{text}");
+    assert!(text.contains("management node 3 has stopped"), "{text}");
+    for node in ["node-1", "node-2", "mgm-3"] {
+        let running = NodeFolder::at(folder.0.join(node)).running().expect("the folder is there");
+        assert_eq!(running, None, "{node}");
+    }
 }

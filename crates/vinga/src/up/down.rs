@@ -7,18 +7,23 @@ use std::path::Path;
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::say;
 
-/// Stops all nodes of a cluster.
+/// Stops all nodes of a cluster. What fails of one does not keep the others running, but for SQL nodes: as long as one
+/// runs, it needs the data nodes.
 ///
 /// # Errors
-/// A text; there is no cluster.
+/// A text: what failed, or there is no cluster.
 pub fn down(cluster: &Path) -> Result<(), String> {
     let sql = sql_nodes::numbers(cluster).unwrap_or_default();
     let data = data_node::numbers(cluster).unwrap_or_default();
     // They are stopped first because they have connections to the data nodes.
     sql_nodes::down(cluster)?;
-    let mut is_any = if data.len() > 1 { down_several(cluster, &data)? } else { down_one(cluster)? };
+    let data_ends = if data.len() > 1 { down_several(cluster, &data) } else { down_one(cluster) };
     // They may be asked while data nodes stop.
-    is_any |= management_node::down(cluster)?;
+    let is_any = match (data_ends, management_node::down(cluster)) {
+        (Ok(of_data), Ok(of_management)) => of_data | of_management,
+        (Err(why), Ok(_)) | (Ok(_), Err(why)) => return Err(why),
+        (Err(of_data), Err(of_management)) => return Err(format!("{of_data}; {of_management}")),
+    };
     if is_any {
         Ok(())
     } else if !data.is_empty() || !sql.is_empty() {
@@ -58,11 +63,11 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
         joined.map(|(node, end)| (node, end.expect("stopping does not panic"))).collect()
     });
     let mut was_running = false;
-    let mut result = Ok(());
+    let mut failures = Vec::new();
     for (node, end) in ends {
         match end {
             Ok(Stopped::Before) => {}
-            Ok(Stopped::Otherwise(why)) | Err(why) => result = Err(why),
+            Ok(Stopped::Otherwise(why)) | Err(why) => failures.push(why),
             Ok(stopped @ (Stopped::InOrder | Stopped::LeftAlone)) => {
                 if matches!(stopped, Stopped::LeftAlone) {
                     NodeFolder::new(cluster, node).withdraw();
@@ -72,7 +77,9 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
             }
         }
     }
-    result?;
+    if !failures.is_empty() {
+        return Err(failures.join("; "));
+    }
     if was_running {
         say!("warning: data is kept in memory only: tables and rows are gone");
     }
