@@ -256,22 +256,29 @@ impl Network {
                     })
                     .expect("drivers may"),
                 Arrival::Found(found) => {
-                    let (signal, write): (_, Box<dyn FnOnce(&mut vinga_wire::FrameWriter<'_>)>) = match found
-                    {
+                    let sent = match found {
                         Found::Present(body) => {
-                            (SignalNumber::ArbitratorCheckConfirm, Box::new(move |w| cold::write(w, &body)))
+                            harness.send(driver(to), SignalNumber::ArbitratorCheckConfirm, |w| {
+                                cold::write(w, &body);
+                            })
                         }
                         Found::Missing(body) => {
-                            (SignalNumber::ArbitratorCheckRefuse, Box::new(move |w| cold::write(w, &body)))
+                            harness.send(driver(to), SignalNumber::ArbitratorCheckRefuse, |w| {
+                                cold::write(w, &body);
+                            })
                         }
                         Found::Chosen(body) => {
-                            (SignalNumber::ArbitratorChooseConfirm, Box::new(move |w| cold::write(w, &body)))
+                            harness.send(driver(to), SignalNumber::ArbitratorChooseConfirm, |w| {
+                                cold::write(w, &body);
+                            })
                         }
                         Found::NotChosen(body) => {
-                            (SignalNumber::ArbitratorChooseRefuse, Box::new(move |w| cold::write(w, &body)))
+                            harness.send(driver(to), SignalNumber::ArbitratorChooseRefuse, |w| {
+                                cold::write(w, &body);
+                            })
                         }
                     };
-                    harness.send(driver(to), signal, write).expect("drivers may");
+                    sent.expect("drivers may");
                 }
             }
             self.collect(to);
