@@ -56,7 +56,7 @@ fn quotas(orders: &[Order], of: u16) -> Vec<u64> {
         .collect()
 }
 
-/// What other streams were told: the stream, and how many data managers write here.
+/// What other streams were sent: the stream, and how many data managers write here.
 fn writers(orders: &[Order]) -> Vec<(u16, u16)> {
     orders
         .iter()

@@ -4,10 +4,10 @@
 //! configuration, and of one whose folder is on this machine its files say how it has ended.
 
 use super::place::{Configured, ConfiguredData};
-use super::show::Node;
+use super::show::{Node, number_in, text_in};
 use super::status::{self, State};
 use std::collections::BTreeMap;
-use vinga::{InfoRows, InfoValue};
+use vinga::InfoRows;
 
 /// What a member says of a data node without which it has gone on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,15 +36,8 @@ const NOT_CONNECTED: &str = "not connected";
 fn read(rows: &InfoRows) -> BTreeMap<u64, Lost> {
     let mut all = BTreeMap::new();
     for row in rows.rows.iter().filter(|row| !InfoRows::is_note(row)) {
-        let get = |column| row.get(rows.place(column)?);
-        let number = |column| match get(column) {
-            Some(InfoValue::Number(number)) => Some(*number),
-            _ => None,
-        };
-        let text = |column| match get(column) {
-            Some(InfoValue::Text(text)) => text.clone(),
-            _ => String::new(),
-        };
+        let number = |column| number_in(rows, row, column);
+        let text = |column| text_in(rows, row, column);
         let Some(id) = number("lost_node") else { continue };
         let since = number("since").filter(|&since| since != 0);
         let lost = Lost { group: number("node_group"), address: text("address"), since, why: text("why") };
@@ -86,6 +79,7 @@ fn show(id: u64, state: String, lost: Lost) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga::InfoValue;
     use vinga_runtime::node_folder::NodeFolder;
 
     fn rows(lost: &[(u64, u64, u64, &str)]) -> InfoRows {

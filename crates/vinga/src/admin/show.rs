@@ -33,19 +33,28 @@ pub struct Node {
     pub why: Option<String>,
 }
 
+/// The number in a column of a row, if there is one.
+pub fn number_in(rows: &InfoRows, row: &[InfoValue], column: &str) -> Option<u64> {
+    match row.get(rows.place(column)?) {
+        Some(InfoValue::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The text in a column of a row; empty if there is none.
+pub fn text_in(rows: &InfoRows, row: &[InfoValue], column: &str) -> String {
+    match rows.place(column).and_then(|place| row.get(place)) {
+        Some(InfoValue::Text(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
 impl Node {
     /// The nodes, notes left out.
     pub fn all(rows: &InfoRows) -> impl Iterator<Item = Node> {
         rows.rows.iter().filter(|row| !InfoRows::is_note(row)).map(|row| {
-            let get = |column| row.get(rows.place(column)?);
-            let number = |column| match get(column) {
-                Some(InfoValue::Number(number)) => Some(*number),
-                _ => None,
-            };
-            let text = |column| match get(column) {
-                Some(InfoValue::Text(text)) => text.clone(),
-                _ => String::new(),
-            };
+            let number = |column| number_in(rows, row, column);
+            let text = |column| text_in(rows, row, column);
             Node {
                 id: number("node").unwrap_or(0),
                 kind: text("kind"),

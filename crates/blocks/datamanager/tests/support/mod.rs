@@ -61,8 +61,8 @@ pub struct Node {
     pub asked: u32,
     /// Its memory, in pages, and how many beyond that are for restarts.
     pub memory: (u32, u32),
-    /// It is a backup: what is committed here is not shown before it is committed at the primary, of which it is not
-    /// told.
+    /// It is a backup: what is committed here is not shown before it is committed at the primary, of which nothing
+    /// comes.
     pub is_backup: bool,
 }
 
