@@ -7,21 +7,10 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Instant;
 use support::HANG_GUARD;
-use support::folder::{Folder, said};
+use support::folder::{BEATING, Folder, said};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Value};
 use vinga_runtime::node_folder::NodeFolder;
-
-/// Heartbeats of data nodes short enough to wait until one that stands still is left out. Clients that send none are
-/// not disconnected.
-const BEATING: [&str; 6] = [
-    "--set",
-    "DataMemory=64M",
-    "--set",
-    "HeartbeatIntervalDbDb=1000",
-    "--set",
-    "HeartbeatIntervalDbApi=1000000",
-];
 
 const ROWS: u64 = 100;
 

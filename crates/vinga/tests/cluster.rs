@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::HANG_GUARD;
-use support::folder::{Folder, said, vinga};
+use support::folder::{BEATING, Folder, said, vinga};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Table, Value};
 use vinga_base::hash::KeyHash;
@@ -147,17 +147,6 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     );
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
 }
-
-/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that
-/// send none are not disconnected.
-const BEATING: [&str; 6] = [
-    "--set",
-    "DataMemory=64M",
-    "--set",
-    "HeartbeatIntervalDbDb=1000",
-    "--set",
-    "HeartbeatIntervalDbApi=1000000",
-];
 
 /// A client that only a data node knows, and that asks it for rows that it leads.
 struct Asking {

@@ -5,14 +5,10 @@
 mod network;
 
 use fastrand::Rng;
-use network::{End, INTERVAL, Network, REST};
+use network::{End, INTERVAL, Network, REST, set};
 use std::collections::BTreeSet;
 use vinga_base::ViewNumber;
 use vinga_wire::agreement::TicketBody;
-
-fn set(nodes: &[u8]) -> BTreeSet<u8> {
-    nodes.iter().copied().collect()
-}
 
 /// A quiet cluster with so many management nodes, after its first heartbeats.
 fn cluster(seed: u64, groups: &[u16], management: usize) -> Network {

@@ -4,13 +4,9 @@
 mod network;
 
 use fastrand::Rng;
-use network::{End, INTERVAL, Network, REST};
+use network::{End, INTERVAL, Network, REST, set};
 use std::collections::BTreeSet;
 use vinga_agreement::SILENT_INTERVALS;
-
-fn set(nodes: &[u8]) -> BTreeSet<u8> {
-    nodes.iter().copied().collect()
-}
 
 /// A quiet cluster, after its first heartbeats.
 fn cluster(seed: u64, groups: &[u16], has_arbitrator: bool) -> Network {

@@ -6,6 +6,17 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_runtime::node_folder::NodeFolder;
 
+/// Heartbeats of a cluster in which a node that stands still is left out: short enough to wait for that. Clients that
+/// send none are not disconnected.
+pub const BEATING: [&str; 6] = [
+    "--set",
+    "DataMemory=64M",
+    "--set",
+    "HeartbeatIntervalDbDb=1000",
+    "--set",
+    "HeartbeatIntervalDbApi=1000000",
+];
+
 /// Parameters of a small data node with small files.
 pub const SMALL: [&str; 6] =
     ["--set", "DataMemory=64M", "--set", "NoOfFragmentLogFiles=3", "--set", "FragmentLogFileSize=4M"];

@@ -17,6 +17,11 @@ use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::{ClusterView, Member, NO_TICKET};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
+/// These nodes.
+pub fn set(nodes: &[u8]) -> BTreeSet<u8> {
+    nodes.iter().copied().collect()
+}
+
 /// `HeartbeatIntervalDbDb`, in milliseconds.
 pub const INTERVAL: u64 = 20;
 /// So many milliseconds after the last fault all is over.
