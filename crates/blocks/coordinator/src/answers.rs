@@ -129,14 +129,25 @@ impl Coordinator {
             self.inherited_ended(cx, body.actor.coordinator_name(), id, body.owner);
             return Some(());
         };
-        if let State::Committing { outstanding } = self.transactions[handle].state
-            && self.participant_ended(handle, body.owner)
-        {
-            self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
-            if outstanding == 1 {
+        let state = self.transactions[handle].state;
+        match state {
+            State::Committing { outstanding } if self.participant_ended(handle, body.owner) => {
+                self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
+                if outstanding == 1 {
+                    self.complete(cx.view(), handle);
+                    self.finish_committed(cx, handle);
+                }
+            }
+            State::Preparing { last: true, .. } | State::InDoubt { .. } => {
+                self.committed_by_replicas(handle, Epoch(body.epoch.get()), body.marker.get());
                 self.complete(cx.view(), handle);
                 self.finish_committed(cx, handle);
             }
+            State::Committing { .. }
+            | State::Open { .. }
+            | State::Preparing { .. }
+            | State::AwaitingDisk
+            | State::RollingBack { .. } => {}
         }
         Some(())
     }
@@ -166,6 +177,7 @@ impl Coordinator {
             // An answer to a partial rollback that was overtaken by the whole one.
             State::Open { .. }
             | State::Preparing { .. }
+            | State::InDoubt { .. }
             | State::Committing { .. }
             | State::AwaitingDisk
             | State::RollingBack { .. } => {}

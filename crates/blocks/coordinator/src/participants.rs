@@ -38,12 +38,6 @@ impl Participant {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ParticipantList(Option<Handle>);
 
-impl ParticipantList {
-    pub fn is_empty(self) -> bool {
-        self.0.is_none()
-    }
-}
-
 /// The participants of all transactions of a coordinator.
 pub struct Participants {
     pool: Pool<Participant>,

@@ -16,11 +16,22 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
-    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
+    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARE_LAST, PREPARED_COMMITTED, PrepareHead, PreparedHead,
     PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
+
+/// What a forwarded prepare says beside its operation.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// See [`PrepareHead::epoch`].
+    epoch: Epoch,
+    /// The view in which the primary has decided which replicas there are.
+    decided_in: ViewNumber,
+    /// [`PREPARE_LAST`].
+    is_last: bool,
+}
 
 impl DataManager {
     /// Whether an operation goes on to another replica.
@@ -31,18 +42,18 @@ impl DataManager {
 
     /// Sends an operation with its after-image to the next replica.
     pub(crate) fn forward(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8]) {
-        self.forward_with(cx, handle, key, self.epoch, cx.view().number());
+        let sent = Sent { epoch: self.epoch, decided_in: cx.view().number(), is_last: false };
+        self.forward_with(cx, handle, key, sent);
     }
 
-    /// `decided_in` is the view in which the primary has decided which replicas there are.
-    fn forward_with(
-        &mut self,
-        cx: &mut Context<'_>,
-        handle: Handle,
-        key: &[u8],
-        epoch: Epoch,
-        decided_in: ViewNumber,
-    ) {
+    /// The same with the permission for the last replica to commit.
+    pub(crate) fn forward_last(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], given: Epoch) {
+        let sent = Sent { epoch: self.epoch.max(given), decided_in: cx.view().number(), is_last: true };
+        self.forward_with(cx, handle, key, sent);
+    }
+
+    fn forward_with(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], sent: Sent) {
+        let Sent { epoch, decided_in, is_last } = sent;
         let record = &self.versions.operations[handle];
         let next = record.chain.next(self.settings.node).expect("the caller has checked");
         if !cx.view().has_since(next, decided_in) {
@@ -76,7 +87,7 @@ impl DataManager {
             api: U32::new(transaction.api.0),
             api_incarnation: U32::new(transaction.id.owner() & 0xffff),
             chain: record.chain,
-            flags: U16::ZERO,
+            flags: U16::new(if is_last { PREPARE_LAST } else { 0 }),
             count: U16::new(1),
         });
         writer.put(&OperationHead {
@@ -110,12 +121,14 @@ impl DataManager {
     ) -> Option<()> {
         let mut answers = core::mem::take(&mut self.answers);
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
+        let is_last = head.flags.get() & PREPARE_LAST != 0 && Self::is_of_this_view(cx, sent_in);
         for _ in 0..head.count.get() {
             let operation = Operation::take(&mut rest)?;
             let name = OperationName::of(operation.head);
             match self.prepare_forwarded(cx, head, &operation) {
                 Ok(handle) if self.is_forwarded(handle) => {
-                    self.forward_with(cx, handle, operation.key, epoch, sent_in);
+                    let sent = Sent { epoch, decided_in: sent_in, is_last };
+                    self.forward_with(cx, handle, operation.key, sent);
                 }
                 Ok(handle) => {
                     self.confirm(cx, handle, OPERATION_HOLDS | OPERATION_CHANGES, &mut answers);
@@ -127,10 +140,24 @@ impl DataManager {
                 }
             }
         }
+        if is_last && answers.are_all_done() {
+            answers.confirmed.clear();
+            self.commit_as_last(cx, head, head.chain);
+        }
         let id = TransactionId(head.transaction.get());
         self.send_answers_with(cx, id, &head.actor, &mut answers, epoch);
         self.answers = answers;
         Some(())
+    }
+
+    /// Whether a signal was sent in this thread's view. Only then may the last replica commit by itself what comes with
+    /// the permission: a coordinator that has adopted a later view counts on it (`InDoubtRequest`).
+    pub(crate) fn is_of_this_view(cx: &mut Context<'_>, sent_in: ViewNumber) -> bool {
+        let is_this = sent_in == cx.view().number() || cx.has_bug(InjectedBug::LastOfOlderViewCommits);
+        if !is_this {
+            cx.mark("permission to commit is of an earlier view");
+        }
+        is_this
     }
 
     fn prepare_forwarded(

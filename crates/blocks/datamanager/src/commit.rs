@@ -1,4 +1,4 @@
-//! `CommitRequest`, `CompleteOrder`, `MarkersDropOrder`: making final.
+//! `CommitRequest`, `CompleteOrder`, `MarkersDropOrder`: making final; `InDoubtRequest`: whether that was done.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -6,8 +6,8 @@ use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{CommitBody, TransactionList};
-use vinga_wire::{Address, Frame, SignalNumber, U64};
+use vinga_wire::commit::{Chain, CommitBody, InDoubtBody, PrepareHead, TransactionList};
+use vinga_wire::{Address, Frame, SignalNumber, U32, U64};
 
 impl DataManager {
     pub(crate) fn on_commit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -15,6 +15,13 @@ impl DataManager {
         if !Self::is_acting(cx, &body.actor) {
             return Some(());
         }
+        self.commit(cx, body);
+        self.run_ready(cx);
+        Some(())
+    }
+
+    /// Commits what a transaction has here, and passes that on to the replica before this one.
+    fn commit(&mut self, cx: &mut Context<'_>, body: &CommitBody) {
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
         let before = body.replicas.previous(own);
@@ -38,7 +45,45 @@ impl DataManager {
                 cx.frame(SignalNumber::CommitConfirm, Address(body.actor.acting.get())).put(body);
             }
         }
-        self.run_ready(cx);
+    }
+
+    /// This is the last replica, and all of the transaction that is not committed is prepared here: commits it, as if
+    /// the coordinator had ordered so.
+    pub(crate) fn commit_as_last(&mut self, cx: &mut Context<'_>, head: &PrepareHead, replicas: Chain) {
+        cx.mark("last replica commits by itself");
+        self.statistics.one_phase_commits += 1;
+        let id = TransactionId(head.transaction.get());
+        let transaction = self.versions.find_transaction(id).expect("its last operation was prepared just now");
+        let marker = if cx.has_bug(InjectedBug::LastLeavesNoMarker) { 0 } else { self.first_change(transaction) };
+        self.commit(
+            cx,
+            &CommitBody {
+                transaction: head.transaction,
+                epoch: U64::new(self.epoch.0.max(head.epoch.get())),
+                actor: head.actor,
+                owner: self.settings.owner,
+                replicas,
+                marker: U32::new(marker),
+                unused: U32::ZERO,
+            },
+        );
+    }
+
+    /// Says whether a transaction is committed here, and in which epoch.
+    pub(crate) fn on_in_doubt_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<InDoubtBody>()?;
+        if !Self::is_acting(cx, &body.actor) {
+            return Some(());
+        }
+        let known = self.versions.find_transaction(TransactionId(body.transaction.get()));
+        let epoch = known.and_then(|transaction| self.committed_in(transaction));
+        let marker = known.map_or(0, |transaction| self.versions.transactions[transaction].marker);
+        let (epoch, marker) = (U64::new(epoch.unwrap_or_default().0), U32::new(marker));
+        cx.frame(SignalNumber::InDoubtConfirm, Address(body.actor.acting.get())).put(&InDoubtBody {
+            epoch,
+            marker,
+            ..*body
+        });
         Some(())
     }
 

@@ -423,6 +423,7 @@ impl Block for DataManager {
             Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
             Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
             Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
+            Some(SignalNumber::InDoubtRequest) => self.on_in_doubt_request(cx, frame),
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),

@@ -81,25 +81,27 @@ impl DataManager {
 
     fn trace_of(&self, handle: Handle) -> TransactionTrace {
         let transaction = &self.versions.transactions[handle];
-        let (mut epoch, mut first_change) = (Epoch(0), 0);
-        let mut next = transaction.operations;
-        while let Some(at) = next {
-            let record = &self.versions.operations[at];
-            next = record.next;
-            if record.kind.is_change() && (first_change == 0 || record.number < first_change) {
-                first_change = record.number;
-            }
-            if let State::Committed { epoch: committed, .. } = record.state {
-                epoch = committed;
-            }
-        }
         TransactionTrace {
             transaction: U64::new(transaction.id.0),
-            epoch: U64::new(epoch.0),
+            epoch: U64::new(self.committed_in(handle).unwrap_or_default().0),
             marker: U32::new(transaction.marker),
-            first_change: U32::new(first_change),
+            first_change: U32::new(self.first_change(handle)),
             flags: U32::new(TRACE_HOLDS),
         }
+    }
+
+    /// The number of a transaction's first operation here that changes something; 0 if none does.
+    pub(crate) fn first_change(&self, transaction: Handle) -> u32 {
+        let changes = self.versions.records_of(transaction).filter(|record| record.kind.is_change());
+        changes.map(|record| record.number).min().unwrap_or(0)
+    }
+
+    /// The epoch in which a transaction is committed here, if it is.
+    pub(crate) fn committed_in(&self, transaction: Handle) -> Option<Epoch> {
+        self.versions.records_of(transaction).find_map(|record| match record.state {
+            State::Committed { epoch, .. } => Some(epoch),
+            State::Waiting { .. } | State::Prepared => None,
+        })
     }
 
     /// Leaves a marker for a transaction that is complete.
