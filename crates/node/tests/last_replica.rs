@@ -15,7 +15,13 @@ use vinga_wire::{ErrorCode, SignalNumber};
 /// Nodes that hold all rows and have coordinators. Rows with their primary at node 2 have the chain 2, 3, 1 with three of
 /// them, 2, 3, 4, 1 with four.
 fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
-    Cluster::with(&Setup { nodes, coordinators: nodes, commits_at_last_replica: true, bug, ..Setup::default() })
+    Cluster::with(&Setup {
+        nodes,
+        coordinators: nodes,
+        commits_at_last_replica: true,
+        bug,
+        ..Setup::default()
+    })
 }
 
 /// A key of a row with the primary at node 2, which is inserted with the number 1.
@@ -202,13 +208,13 @@ fn earlier_operations_are_committed_with_the_last_one() {
     let before = c.node(2).data_managers().iter().map(|d| d.statistics().one_phase_commits).sum::<u64>();
     c.batch_at(tc(2), id, FLAG_COMMIT, 3, 0, &strict(&[Op::Add(last, 1)]));
     assert_eq!(c.received(), [committed(3)]);
-    let last_replica = c.node(1).data_managers().iter().map(|d| d.statistics().one_phase_commits).sum::<u64>();
+    let last_replica =
+        c.node(1).data_managers().iter().map(|d| d.statistics().one_phase_commits).sum::<u64>();
     assert_eq!((before, last_replica), (0, 4), "the last replica has committed all of it, as the inserts");
-    assert_eq!(c.read(&[read, changed, last], None), [
-        Some(row(read, 1)),
-        Some(row(changed, 2)),
-        Some(row(last, 2))
-    ]);
+    assert_eq!(
+        c.read(&[read, changed, last], None),
+        [Some(row(read, 1)), Some(row(changed, 2)), Some(row(last, 2))]
+    );
     // The marker is that of the first change: a successor knows the outcome.
     c.kill(2);
     assert_eq!(c.ask_successor(tc(3), id, tc(2)), [COMMITTED]);
@@ -239,7 +245,10 @@ fn what_follows_in_a_unique_index_is_committed_in_two_phases() {
     let mut c = Cluster::with(&setup);
     let key = with_row(&mut c);
     let other = c.keys_at(2).nth(1).expect("there are keys without end");
-    assert_eq!(c.at_once_by(tc(2), &[Op::Insert(Row(other, 1, None))]), [refused(1, ErrorCode::DuplicateKey, 1)]);
+    assert_eq!(
+        c.at_once_by(tc(2), &[Op::Insert(Row(other, 1, None))]),
+        [refused(1, ErrorCode::DuplicateKey, 1)]
+    );
     assert_eq!(c.at_once_by(tc(2), &[Op::Set(key, 7)]), [committed(1)]);
     assert_eq!(c.at_once_by(tc(2), &[Op::Insert(Row(other, 1, None))]), [committed(1)]);
     assert_eq!(c.read(&[key, other], None), [Some(row(key, 7)), Some(Row(other, 1, None))]);

@@ -52,7 +52,9 @@ impl Coordinator {
     pub(crate) fn on_in_doubt_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (body, _) = frame.head::<InDoubtBody>()?;
         let id = TransactionId(body.transaction.get());
-        let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else { return Some(()) };
+        let Some(handle) = self.transactions.find_record(body.actor.record.get(), id) else {
+            return Some(());
+        };
         let State::InDoubt { awaited, view } = self.transactions[handle].state else { return Some(()) };
         if view.0 != body.view.get() {
             cx.mark("answer about a transaction in doubt is of an earlier view");

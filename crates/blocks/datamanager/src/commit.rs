@@ -53,8 +53,10 @@ impl DataManager {
         cx.mark("last replica commits by itself");
         self.statistics.one_phase_commits += 1;
         let id = TransactionId(head.transaction.get());
-        let transaction = self.versions.find_transaction(id).expect("its last operation was prepared just now");
-        let marker = if cx.has_bug(InjectedBug::LastLeavesNoMarker) { 0 } else { self.first_change(transaction) };
+        let transaction =
+            self.versions.find_transaction(id).expect("its last operation was prepared just now");
+        let marker =
+            if cx.has_bug(InjectedBug::LastLeavesNoMarker) { 0 } else { self.first_change(transaction) };
         self.commit(
             cx,
             &CommitBody {

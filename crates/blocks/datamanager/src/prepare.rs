@@ -21,8 +21,8 @@ use vinga_fragment::lock_table::LockMode;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_program::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::commit::{
-    Actor, Chain, OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
-    PrepareHead, PreparedOperation,
+    Actor, Chain, OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
+    PREPARE_LAST, PrepareHead, PreparedOperation,
 };
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
