@@ -206,8 +206,13 @@ impl DataManager {
     }
 
     pub(crate) fn on_markers_drop_order(&mut self, frame: &Frame<'_>) -> Option<()> {
-        for id in transactions_of(frame)? {
-            self.drop_marker(id);
+        let mut ids = transactions_of(frame)?;
+        for at in 0.. {
+            if at % TOGETHER == 0 {
+                ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch(id));
+            }
+            let Some(id) = ids.next() else { break };
+            self.markers.remove(id);
         }
         Some(())
     }

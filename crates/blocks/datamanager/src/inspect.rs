@@ -312,7 +312,7 @@ impl DataManager {
         if self.backup.is_some() {
             text += "; a backup";
         }
-        for id in self.markers.keys() {
+        for (id, _) in self.markers.iter() {
             text += &format!("; marker of {id:?}");
         }
         text

@@ -99,8 +99,7 @@ impl DataManager {
             return;
         }
         let Some(operation) = Operation::take(&mut rest) else { return };
-        // What is committed in one phase needs no record most often.
-        if pass == Prefetch::Index && head.flags.get() & PREPARE_LAST == 0 {
+        if pass == Prefetch::Index {
             self.versions.prefetch_id(TransactionId(head.transaction.get()));
         }
         let (id, version) = (operation.head.table.get(), operation.head.version.get());

@@ -6,6 +6,7 @@
 //! the present successor changes it.
 
 use crate::DataManager;
+use crate::markers::Marker;
 use crate::operation::State;
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
@@ -16,15 +17,6 @@ use vinga_wire::take_over::{
     CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
-
-/// What is left of a committed transaction until its API node knows the outcome.
-pub struct Marker {
-    pub epoch: Epoch,
-    /// The operation that has left it.
-    pub number: u32,
-    /// Whose transaction it was.
-    pub coordinator: CoordinatorName,
-}
 
 impl DataManager {
     /// Whether a signal is sent for the coordinator that acts for a transaction; see the freeze rule.
@@ -109,10 +101,5 @@ impl DataManager {
         let record = &self.versions.transactions[transaction];
         let marker = Marker { epoch, number: record.marker, coordinator: record.actor.coordinator_name() };
         self.markers.insert(record.id, marker);
-    }
-
-    /// Nobody will ask for the outcome of a transaction any more.
-    pub(crate) fn drop_marker(&mut self, id: TransactionId) {
-        self.markers.remove(&id);
     }
 }
