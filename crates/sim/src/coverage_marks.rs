@@ -41,7 +41,7 @@ pub const EXPECTED: &[&str] = &[
     "requester has gone while its change is recorded",
     "abort sent again without a failed replica",
     "all operations of a last batch wait",
-    "last replica commits by itself",
+    "last replica commits what it has prepared",
     "replicas are asked about a transaction in doubt",
     "no replica has committed a transaction in doubt",
     "a replica has committed a transaction in doubt",

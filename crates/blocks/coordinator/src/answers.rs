@@ -8,8 +8,8 @@ use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::Frame;
 use vinga_wire::commit::{
-    ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
-    PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
+    ABORT_ONE, AbortBody, COMMIT_IS_COMPLETE, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS,
+    OPERATION_SENT_ROW, PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
 use vinga_wire::unique::IndexChange;
 use vinga_wire::view::ReplicaGroup;
@@ -140,7 +140,9 @@ impl Coordinator {
             }
             State::Preparing { last: true, .. } | State::InDoubt { .. } => {
                 self.committed_by_replicas(handle, Epoch(body.epoch.get()), body.marker.get());
-                self.complete(cx.view(), handle);
+                if body.flags.get() & COMMIT_IS_COMPLETE == 0 {
+                    self.complete(cx.view(), handle);
+                }
                 self.finish_committed(cx, handle);
             }
             State::Committing { .. }

@@ -184,7 +184,7 @@ impl Orders {
             owner,
             replicas,
             marker: U32::new(marker),
-            unused: U32::ZERO,
+            flags: U32::ZERO,
         });
     }
 

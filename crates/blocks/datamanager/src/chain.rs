@@ -13,7 +13,7 @@ use crate::unique::IndexChangesPart;
 use crate::versions::RowPlace;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
+use vinga_base::{Epoch, RowId, TransactionId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
     Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARE_LAST, PREPARED_COMMITTED, PrepareHead, PreparedHead,
@@ -21,6 +21,16 @@ use vinga_wire::commit::{
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
+
+/// What a forwarded operation is for.
+#[derive(Clone, Copy)]
+pub struct ForwardedTarget {
+    pub id: TransactionId,
+    pub kind: OperationKind,
+    pub place: RowPlace,
+    /// Of the row's key.
+    pub hash: KeyHash,
+}
 
 /// What a forwarded prepare says beside its operation.
 #[derive(Clone, Copy)]
@@ -119,9 +129,16 @@ impl DataManager {
         mut rest: &[u8],
         sent_in: ViewNumber,
     ) -> Option<()> {
+        let is_last = head.flags.get() & PREPARE_LAST != 0 && Self::is_of_this_view(cx, sent_in);
+        if is_last && head.chain.next(self.settings.node).is_none() {
+            let mut bytes = rest;
+            let operation = Operation::take(&mut bytes)?;
+            if self.commit_directly(cx, head, &operation) {
+                return Some(());
+            }
+        }
         let mut answers = core::mem::take(&mut self.answers);
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
-        let is_last = head.flags.get() & PREPARE_LAST != 0 && Self::is_of_this_view(cx, sent_in);
         for _ in 0..head.count.get() {
             let operation = Operation::take(&mut rest)?;
             let name = OperationName::of(operation.head);
@@ -150,14 +167,51 @@ impl DataManager {
         Some(())
     }
 
-    /// Whether a signal was sent in this thread's view. Only then may the last replica commit by itself what comes with
-    /// the permission: a coordinator that has adopted a later view counts on it (`InDoubtRequest`).
-    pub(crate) fn is_of_this_view(cx: &mut Context<'_>, sent_in: ViewNumber) -> bool {
-        let is_this = sent_in == cx.view().number() || cx.has_bug(InjectedBug::LastOfOlderViewCommits);
-        if !is_this {
-            cx.mark("permission to commit is of an earlier view");
+    /// What a forwarded operation is for.
+    ///
+    /// # Errors
+    /// Of an operation that no primary has sent, or whose table is not there any more.
+    pub(crate) fn forwarded_target(
+        &self,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+    ) -> Result<ForwardedTarget, ErrorCode> {
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        if !matches!(kind, OperationKind::Insert | OperationKind::Update | OperationKind::Delete) {
+            return Err(ErrorCode::MalformedSignal);
         }
-        is_this
+        let table_id = operation.head.table.get();
+        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
+        let hash = KeyHash(operation.head.hash.get());
+        let partition = table.partitions.of(hash);
+        assert!(table.has_fragment(partition), "a chain names replicas only");
+        let place = RowPlace { table: table_id, partition, row: RowId(operation.head.row_or_wait.get()) };
+        Ok(ForwardedTarget { id: TransactionId(head.transaction.get()), kind, place, hash })
+    }
+
+    /// Ends what earlier transactions have left on the row and the key of a forwarded operation.
+    pub(crate) fn resolve_before(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: &ForwardedTarget,
+        operation: &Operation<'_>,
+    ) {
+        if cx.has_bug(InjectedBug::ForwardedDoesNotResolve) {
+            return;
+        }
+        let ForwardedTarget { id, kind, place, hash } = *target;
+        let same_key = (kind == OperationKind::Insert)
+            .then(|| {
+                let table = self.store.tables.current(place.table);
+                let key = table.layout.key_of(operation.body);
+                let fragment = table.fragment(place.partition);
+                fragment.find(&self.store.pages, &self.store.chunks, hash, &key)
+            })
+            .flatten();
+        self.resolve_earlier(cx, place, id);
+        if let Some(row) = same_key {
+            self.resolve_earlier(cx, RowPlace { row, ..place }, id);
+        }
     }
 
     fn prepare_forwarded(
@@ -166,39 +220,18 @@ impl DataManager {
         head: &PrepareHead,
         operation: &Operation<'_>,
     ) -> Result<Handle, ErrorCode> {
-        let id = TransactionId(head.transaction.get());
-        let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row_or_wait.get()));
-        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
-        let table_id = operation.head.table.get();
-        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
-        let hash = KeyHash(operation.head.hash.get());
-        let partition = table.partitions.of(hash);
-        assert!(table.has_fragment(partition), "a chain names replicas only");
+        let name = OperationName::of(operation.head);
+        let target = self.forwarded_target(head, operation)?;
+        let ForwardedTarget { id, kind, place, hash } = target;
+        let RowPlace { table: table_id, partition, row } = place;
         if let Some(known) = self.versions.find_transaction(id) {
             self.check_coordinator(known, &head.actor)?;
         }
-        if let Some(known) = self.find_change(RowPlace { table: table_id, partition, row }, id, name) {
+        if let Some(known) = self.find_change(place, id, name) {
             cx.mark("forwarded prepare came twice");
             return Ok(known);
         }
-        let same_key = match kind {
-            OperationKind::Insert => {
-                let key = table.layout.key_of(operation.body);
-                table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, &key)
-            }
-            OperationKind::Update | OperationKind::Delete => None,
-            OperationKind::ReadCommitted
-            | OperationKind::ReadShared
-            | OperationKind::ReadExclusive
-            | OperationKind::Write
-            | OperationKind::Unlock => return Err(ErrorCode::MalformedSignal),
-        };
-        if !cx.has_bug(InjectedBug::ForwardedDoesNotResolve) {
-            self.resolve_earlier(cx, table_id, partition, row, id);
-            if let Some(other) = same_key {
-                self.resolve_earlier(cx, table_id, partition, other, id);
-            }
-        }
+        self.resolve_before(cx, &target, operation);
         if self.versions.rows.used() == self.versions.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
@@ -218,7 +251,6 @@ impl DataManager {
                 return Err(code);
             }
         };
-        let place = RowPlace { table: table_id, partition, row };
         let state = self.store.row_state(&mut self.versions, place).expect("there was room");
         self.versions.attach(handle, state);
         self.versions.push_change(handle, change);
@@ -254,15 +286,7 @@ impl DataManager {
     }
 
     /// Ends at this backup what earlier transactions have left on a row: see the head of this file.
-    fn resolve_earlier(
-        &mut self,
-        cx: &mut Context<'_>,
-        table: u32,
-        partition: PartitionId,
-        row: RowId,
-        newcomer: TransactionId,
-    ) {
-        let place = RowPlace { table, partition, row };
+    fn resolve_earlier(&mut self, cx: &mut Context<'_>, place: RowPlace, newcomer: TransactionId) {
         let Some(state) = self.store.state_of(&self.versions, place) else { return };
         while let Some(newest) = self.versions.rows.get(state).and_then(|r| r.newest_change) {
             let record = &self.versions.operations[newest];

@@ -1,4 +1,4 @@
-//! `CommitRequest`, `CompleteOrder`, `MarkersDropOrder`: making final; `InDoubtRequest`: whether that was done.
+//! `CommitRequest`, `CompleteOrder`, `MarkersDropOrder`: making final.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -6,8 +6,8 @@ use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{Chain, CommitBody, InDoubtBody, PrepareHead, TransactionList};
-use vinga_wire::{Address, Frame, SignalNumber, U32, U64};
+use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, TransactionList};
+use vinga_wire::{Address, Frame, SignalNumber, U64};
 
 impl DataManager {
     pub(crate) fn on_commit_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -21,7 +21,7 @@ impl DataManager {
     }
 
     /// Commits what a transaction has here, and passes that on to the replica before this one.
-    fn commit(&mut self, cx: &mut Context<'_>, body: &CommitBody) {
+    pub(crate) fn commit(&mut self, cx: &mut Context<'_>, body: &CommitBody) {
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
         let before = body.replicas.previous(own);
@@ -29,7 +29,12 @@ impl DataManager {
             if body.marker.get() != 0 {
                 self.versions.transactions[transaction].marker = body.marker.get();
             }
-            if before.is_none() {
+            if body.flags.get() & COMMIT_IS_COMPLETE != 0 {
+                if body.marker.get() != 0 {
+                    self.leave_marker(transaction, epoch);
+                }
+                self.commit_and_show(cx, transaction, epoch, false);
+            } else if before.is_none() {
                 self.commit_as_primary(cx, transaction, epoch);
             } else {
                 self.commit_as_backup(cx, transaction, epoch);
@@ -47,53 +52,22 @@ impl DataManager {
         }
     }
 
-    /// This is the last replica, and all of the transaction that is not committed is prepared here: commits it, as if
-    /// the coordinator had ordered so.
-    pub(crate) fn commit_as_last(&mut self, cx: &mut Context<'_>, head: &PrepareHead, replicas: Chain) {
-        cx.mark("last replica commits by itself");
-        self.statistics.one_phase_commits += 1;
-        let id = TransactionId(head.transaction.get());
-        let transaction =
-            self.versions.find_transaction(id).expect("its last operation was prepared just now");
-        let marker =
-            if cx.has_bug(InjectedBug::LastLeavesNoMarker) { 0 } else { self.first_change(transaction) };
-        self.commit(
-            cx,
-            &CommitBody {
-                transaction: head.transaction,
-                epoch: U64::new(self.epoch.0.max(head.epoch.get())),
-                actor: head.actor,
-                owner: self.settings.owner,
-                replicas,
-                marker: U32::new(marker),
-                unused: U32::ZERO,
-            },
-        );
-    }
-
-    /// Says whether a transaction is committed here, and in which epoch.
-    pub(crate) fn on_in_doubt_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (body, _) = frame.head::<InDoubtBody>()?;
-        if !Self::is_acting(cx, &body.actor) {
-            return Some(());
-        }
-        let known = self.versions.find_transaction(TransactionId(body.transaction.get()));
-        let epoch = known.and_then(|transaction| self.committed_in(transaction));
-        let marker = known.map_or(0, |transaction| self.versions.transactions[transaction].marker);
-        let (epoch, marker) = (U64::new(epoch.unwrap_or_default().0), U32::new(marker));
-        cx.frame(SignalNumber::InDoubtConfirm, Address(body.actor.acting.get())).put(&InDoubtBody {
-            epoch,
-            marker,
-            ..*body
-        });
-        Some(())
-    }
-
     /// Shows the new versions and lets the locks go. What a successor of the coordinator may need to know stays until
     /// the transaction is complete; nothing stays where coordinators have no successors.
     pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
-        self.epoch = self.epoch.max(epoch);
         let has_successors = cx.view().is_replicated();
+        self.commit_and_show(cx, transaction, epoch, has_successors);
+    }
+
+    /// The same; `keeps_records`: those of changes stay.
+    fn commit_and_show(
+        &mut self,
+        cx: &mut Context<'_>,
+        transaction: Handle,
+        epoch: Epoch,
+        keeps_records: bool,
+    ) {
+        self.epoch = self.epoch.max(epoch);
         let last = self.versions.transactions[transaction].operations;
         let mut next = last;
         while let Some(handle) = next {
@@ -115,7 +89,7 @@ impl DataManager {
             next = record.next;
             let is_spared =
                 record.chain.is_only(self.settings.node) && cx.has_bug(InjectedBug::RecordSparedOnShortChain);
-            if record.kind.is_change() && has_successors && !is_spared {
+            if record.kind.is_change() && keeps_records && !is_spared {
                 self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
                 self.versions.operations[handle].state = State::Committed { epoch, shown: true };

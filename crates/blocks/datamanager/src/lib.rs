@@ -55,6 +55,7 @@ mod index_statistics;
 pub mod inspect;
 mod invariants;
 mod key_read;
+mod last_replica;
 mod locks;
 mod markers;
 mod one_phase;

@@ -44,6 +44,15 @@ impl Markers {
         }
     }
 
+    /// A transaction's marker, if it has left one.
+    pub fn get(&self, id: TransactionId) -> Option<Marker> {
+        match self.by_id.get(id.0) {
+            Some(index) => self.pool.handle_at(index).map(|handle| self.pool[handle].1),
+            None if self.more.is_empty() => None,
+            None => self.more.get(&id).copied(),
+        }
+    }
+
     /// Takes a transaction's marker away, if it has one.
     pub fn remove(&mut self, id: TransactionId) {
         if let Some(index) = self.by_id.remove(id.0) {
@@ -115,6 +124,10 @@ mod tests {
         markers.insert(TransactionId(4), marker(40));
         markers.insert(TransactionId(2), marker(20));
         assert_eq!(found(&markers), [(2, 20), (3, 3), (4, 40)]);
+        assert_eq!(
+            [1, 2, 3].map(|id| markers.get(TransactionId(id)).map(|m| m.number)),
+            [None, Some(20), Some(3)]
+        );
         for id in [9, 3, 2, 4] {
             markers.remove(TransactionId(id));
         }

@@ -9,12 +9,12 @@ use crate::DataManager;
 use crate::markers::Marker;
 use crate::operation::State;
 use alloc::vec::Vec;
+use vinga_base::Epoch;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::Actor;
 use vinga_wire::take_over::{
-    CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
+    CoordinatorBody, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
 

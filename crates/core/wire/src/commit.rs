@@ -282,9 +282,13 @@ pub struct CommitBody {
     pub replicas: Chain,
     /// The first write operation, whose record becomes the marker; 0 if others have it or none is needed.
     pub marker: U32,
-    /// Zero.
-    pub unused: U32,
+    /// [`COMMIT_IS_COMPLETE`] or 0.
+    pub flags: U32,
 }
+
+/// With [`CommitBody::flags`]: nobody orders the replicas to complete the transaction. Each shows its changes at once and
+/// keeps nothing of it but the marker.
+pub const COMMIT_IS_COMPLETE: u32 = 1;
 
 /// `InDoubtRequest`, `InDoubtConfirm`: about a transaction that a replica may have committed by itself
 /// ([`PREPARE_LAST`]), when another replica has failed.
