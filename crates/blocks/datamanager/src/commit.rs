@@ -184,6 +184,7 @@ impl DataManager {
         for at in 0.. {
             if at % TOGETHER == 0 {
                 ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch(id));
+                ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch_marker(id));
             }
             let Some(id) = ids.next() else { break };
             self.markers.remove(id);

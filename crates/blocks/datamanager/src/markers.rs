@@ -69,6 +69,14 @@ impl Markers {
         self.by_id.prefetch(id.0);
     }
 
+    /// Starts to load a marker that has a place.
+    #[inline]
+    pub fn prefetch_marker(&self, id: TransactionId) {
+        if let Some(index) = self.by_id.get(id.0) {
+            self.pool.prefetch(index);
+        }
+    }
+
     /// All of them, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (TransactionId, &Marker)> {
         let placed = self.pool.iter().map(|(_, (id, marker))| (*id, marker));

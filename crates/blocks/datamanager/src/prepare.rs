@@ -100,7 +100,12 @@ impl DataManager {
         }
         let Some(operation) = Operation::take(&mut rest) else { return };
         if pass == Prefetch::Index {
-            self.versions.prefetch_id(TransactionId(head.transaction.get()));
+            let id = TransactionId(head.transaction.get());
+            self.versions.prefetch_id(id);
+            // The last replica leaves a marker instead of a record.
+            if head.flags.get() & PREPARE_LAST != 0 && !head.chain.is_empty() {
+                self.markers.prefetch(id);
+            }
         }
         let (id, version) = (operation.head.table.get(), operation.head.version.get());
         let Some(table) = self.store.tables.peek(id, version) else { return };
