@@ -157,6 +157,12 @@ impl Versions {
         core::iter::successors(first, |&at| self.operations[at].next).collect()
     }
 
+    /// Their records.
+    pub fn records_of(&self, transaction: Handle) -> impl Iterator<Item = &OperationRecord> {
+        let first = self.transactions[transaction].operations.map(|at| &self.operations[at]);
+        core::iter::successors(first, |record| record.next.map(|at| &self.operations[at]))
+    }
+
     /// The state record behind the reference in a row's header.
     #[inline]
     pub fn row_state_at(&self, reference: u32) -> Handle {

@@ -177,6 +177,8 @@ signals! {
     AbortConfirm = 66, Node;
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
+    InDoubtRequest = 69, Node;
+    InDoubtConfirm = 78, Node;
     // take_over.rs
     TakeOverOrder = 72, Node;
     TakeOverReport = 73, Node;
