@@ -132,21 +132,31 @@ impl Versions {
         }
     }
 
-    /// Removes an operation that changes nothing, and its transaction if it was the last one.
-    pub fn remove_operation(&mut self, operation: Handle) {
+    /// The operation of the same transaction that came next after this one; `None` if it came last. All that came later
+    /// are gone through.
+    pub fn newer_than(&self, operation: Handle) -> Option<Handle> {
+        let first = self.transactions[self.operations[operation].transaction].operations;
+        if first == Some(operation) {
+            return None;
+        }
+        let newer = core::iter::successors(first, |&at| self.operations[at].next)
+            .find(|&at| self.operations[at].next == Some(operation));
+        Some(newer.expect("an operation is in its transaction's list"))
+    }
+
+    /// Removes an operation that changes nothing, and its transaction if it was the last one. `newer` is what
+    /// [`Versions::newer_than`] gives.
+    pub fn remove_operation(&mut self, newer: Option<Handle>, operation: Handle) {
         let removed = self.operations.get(operation).expect("the caller holds it");
         assert!(removed.change == Change::None, "a change is undone or installed first");
         assert!(removed.row_state.is_none() && removed.lock.is_none(), "it has let go of its row");
-        let (transaction, after) = (removed.transaction, removed.next);
-        let first = self.transactions[transaction].operations;
-        if first == Some(operation) {
-            self.transactions[transaction].operations = after;
-        } else {
-            let before = core::iter::successors(first, |&at| self.operations[at].next)
-                .find(|&at| self.operations[at].next == Some(operation))
-                .expect("an operation is in its transaction's list");
-            self.operations[before].next = after;
-        }
+        let (transaction, older) = (removed.transaction, removed.next);
+        let link = match newer {
+            None => &mut self.transactions[transaction].operations,
+            Some(newer) => &mut self.operations[newer].next,
+        };
+        assert!(*link == Some(operation), "it stands behind the one that came next");
+        *link = older;
         self.operations.remove(operation);
         self.forget_if_empty(transaction);
     }
