@@ -221,3 +221,81 @@ impl Versions {
         self.rows.iter().filter(|(_, row)| row.newest_change.is_some_and(is_committed)).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::Patience;
+    use alloc::vec;
+    use vinga_wire::commit::{Actor, Chain};
+    use vinga_wire::operation::OperationKind;
+    use vinga_wire::{Address, U32};
+
+    fn read(transaction: Handle, number: u32) -> OperationRecord {
+        OperationRecord {
+            transaction,
+            number,
+            sub: 0,
+            kind: OperationKind::ReadShared,
+            error_is_local: false,
+            patience: Patience::Usual,
+            state: State::Prepared,
+            change: Change::None,
+            table: 1,
+            partition: PartitionId(0),
+            row: RowId(0),
+            row_state: None,
+            older_change: None,
+            lock: None,
+            waits_since: None,
+            is_noted: false,
+            reserved: 0,
+            chain: Chain::default(),
+            next: None,
+        }
+    }
+
+    const ID: TransactionId = TransactionId(7);
+
+    fn with_transaction() -> (Versions, Handle) {
+        let mut versions = Versions::new(8, 8);
+        let (zero, none) = (U32::ZERO, Address(0));
+        let actor = Actor { coordinator: zero, incarnation: zero, acting: zero, record: zero };
+        let record = TransactionRecord { id: ID, actor, api: none, operations: None, waiting: 0, marker: 0 };
+        let transaction = versions.add_transaction(record).expect("there is room");
+        (versions, transaction)
+    }
+
+    #[test]
+    fn an_operation_is_removed_behind_the_one_that_came_next() {
+        let (mut versions, transaction) = with_transaction();
+        let all: Vec<Handle> = (1..=5)
+            .map(|number| versions.add_operation(transaction, read(transaction, number)).expect("room"))
+            .collect();
+        // Every other one goes, from the newest on, as reads between changes do.
+        let mut newer = None;
+        for (&operation, stays) in all.iter().rev().zip([true, false].into_iter().cycle()) {
+            assert_eq!(versions.newer_than(operation), newer);
+            if stays {
+                newer = Some(operation);
+            } else {
+                versions.remove_operation(newer, operation);
+            }
+        }
+        assert_eq!(versions.operations_of(transaction), vec![all[4], all[2], all[0]]);
+        for operation in [all[2], all[4], all[0]] {
+            versions.remove_operation(versions.newer_than(operation), operation);
+        }
+        assert!(versions.is_empty() && versions.find_transaction(ID).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "it stands behind the one that came next")]
+    fn another_one_before_it_is_refused() {
+        let (mut versions, transaction) = with_transaction();
+        let [first, _, last] = [1, 2, 3].map(|number| {
+            versions.add_operation(transaction, read(transaction, number)).expect("there is room")
+        });
+        versions.remove_operation(Some(last), first);
+    }
+}
