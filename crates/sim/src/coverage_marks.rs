@@ -304,6 +304,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
     ("shutdown: another member does not permit it", "the simulator's clients stop no data nodes"),
+    ("data node said that it has ended", "the simulator's data nodes do not stop in order"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

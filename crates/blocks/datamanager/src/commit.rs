@@ -84,6 +84,8 @@ impl DataManager {
             }
         }
         next = last;
+        // Of a transaction with many operations reads may stand behind many changes, which stay.
+        let mut newer = None;
         while let Some(handle) = next {
             let record = &self.versions.operations[handle];
             next = record.next;
@@ -93,8 +95,9 @@ impl DataManager {
                 self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
                 self.versions.operations[handle].state = State::Committed { epoch, shown: true };
+                newer = Some(handle);
             } else {
-                self.drop_operation(handle);
+                self.drop_operation_behind(newer, handle);
             }
         }
     }

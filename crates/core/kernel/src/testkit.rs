@@ -620,6 +620,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::RedoCreditReturnRequest
         | S::NodeStopRequest
         | S::NodeStopConfirm
+        | S::NodeEndedReport
         | S::ShutdownOrder
         | S::CheckpointOrder
         | S::ApiNodesRequest

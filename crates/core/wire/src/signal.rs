@@ -118,6 +118,7 @@ signals! {
     FailCommitOrder = 246, Node;
     LinkClosedReport = 247, Driver;
     LinkCloseOrder = 248, Own;
+    NodeEndedReport = 291, Node;
     ViewInstallOrder = 249, Own;
     LeaseOrder = 250, Own;
     ArbitrationRequest = 251, Own;
