@@ -306,7 +306,7 @@ fn the_document_of_the_simulator_names_every_injected_bug() {
 fn the_hazards_of_the_commit_protocol_have_their_tests() {
     let text = fs::read_to_string(root().join("docs/protocols/commit.md")).expect("the document is there");
     let read = |name| {
-        fs::read_to_string(root().join("crates/node/tests").join(name))
+        fs::read_to_string(root().join("crates/node/tests/scenarios").join(name))
             .expect("the tests are there")
     };
     let tests = read("hazards.rs") + &read("serialisability.rs");
