@@ -161,16 +161,16 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
         "data node did not agree to another ticket",
         "links keep their order, and whoever has given up others is led by the president, or has given up that; \
-         crates/blocks/agreement/tests/arbitrators.rs",
+         arbitrators.rs of agreement's tests",
     ),
     (
         "arbitrator was chosen too late",
         "one seed in thousands: a data node falls silent while a management node takes a ticket; \
-         crates/blocks/agreement/tests/arbitrators.rs",
+         arbitrators.rs of agreement's tests",
     ),
     (
         "data nodes stopped between two arbitrators",
-        "one seed in thousands: a split between two signals of a change; crates/blocks/agreement/tests/arbitrators.rs",
+        "one seed in thousands: a split between two signals of a change; arbitrators.rs of agreement's tests",
     ),
     (
         "data manager reports to a successor in several signals",
@@ -207,15 +207,15 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "next registrar is to close an API node, too",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "order to close an API node that is being closed already",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "order to close an API node that is not admitted",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "greeting waits for the session that was begun for it",
@@ -223,11 +223,11 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "late report of a broken connection",
-        "drivers report once, if no order and no broken connection comes in between; crates/blocks/membership/tests/model.rs",
+        "drivers report once, if no order and no broken connection comes in between; model.rs of membership's tests",
     ),
     (
         "connection was given up before it could be held back",
-        "a client opens its further connections when the first is confirmed; crates/blocks/membership/tests/greetings.rs",
+        "a client opens its further connections when the first is confirmed; greetings.rs of membership's tests",
     ),
     (
         "information refused because too many answers wait for its API node",
@@ -260,7 +260,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "end of an epoch waits for room in the log",
-        "no simulated disk is full for so long; crates/blocks/redo/tests/full_and_cut_logs.rs",
+        "no simulated disk is full for so long; full_and_cut_logs.rs of redo's tests",
     ),
     ("number of a transaction was used before", "the client numbers transactions as it sends them"),
     ("index build refused", "no load adds an index to a table"),

@@ -4,7 +4,7 @@
 //! receives. (The simulator is for everything that can go wrong.)
 
 /// The scenario is run twice: with all rules, and with one broken, which it must notice.
-#[allow(unused_macros, reason = "each test uses its part of it")]
+#[allow(unused_macros, reason = "no_allocation.rs does not use it")]
 macro_rules! hazards {
     ($($(#[$doc:meta])* $name:ident breaks $($bug:ident),+;)*) => {
         $(
@@ -42,10 +42,11 @@ mod received;
 mod scenario;
 pub mod unique;
 
-#[allow(unused_imports, reason = "each test uses its part of it")]
+#[allow(unused_imports, reason = "no_allocation.rs does not use them all")]
 pub use self::{
     batches::{ALL, Op, strict},
     received::{Received, committed, open, refused},
+    scenario::check_golden,
 };
 
 use disk::{LogSize, MemoryDisk};
