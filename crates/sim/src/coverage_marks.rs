@@ -44,7 +44,6 @@ pub const EXPECTED: &[&str] = &[
     "last replica commits what it has prepared",
     "replicas are asked about a transaction in doubt",
     "no replica has committed a transaction in doubt",
-    "a replica has committed a transaction in doubt",
     "requester has gone while changes end for its fence",
     "requester has gone while data managers prepare its change",
     "requester has gone while its change frees what it replaces",
@@ -118,6 +117,7 @@ pub const EXPECTED: &[&str] = &[
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
     "driver did not report a closed connection",
+    "a replica has committed a transaction in doubt",
     "permission to commit is of an earlier view",
     "transaction in doubt is asked about again",
     "answer about a transaction in doubt is of an earlier view",
@@ -279,6 +279,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "clients ask when they come back, and are admitted when everything is finished",
     ),
     ("forwarded prepare came twice", "nobody sends a prepare twice yet; a successor will"),
+    ("last change came twice", "the same"),
     (
         "queue of schema changes is full",
         "the sessions of a run ask for fewer changes at once than the queue holds",

@@ -51,6 +51,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::SchemaForgetsOrphans,
     InjectedBug::LostReadLocksIgnored,
     InjectedBug::TicketCountsEarly,
+    InjectedBug::InDoubtIsAskedOnce,
 ];
 
 /// A broken rule, and how it was noticed.
