@@ -5,14 +5,14 @@
 //! before the primary has confirmed, the coordinator does not know whether that has happened: the failed one may have
 //! been the last one, or one between it and the primary. So it asks all that are left.
 //!
-//! - If one of them has committed, the transaction is committed: the coordinator has the commit go along what is left of
-//!   the chain, from the last replica on, as after a decision of its own.
+//! - If one of them has committed, the transaction is committed: the coordinator has the commit go along what is left
+//!   of the chain, from the last replica on, as after a decision of its own.
 //! - If none has, it is rolled back. None can commit afterwards: replicas answer in the coordinator's view or a later
 //!   one; from a signal of an earlier view nobody draws the permission to commit; and a commit that is on its way
 //!   between two replicas comes from one that has committed, which says so if it lives.
-//! - If it dies before it has said so, what it has sent is handled before its failure is, and may commit the transaction
-//!   at a replica that has answered already. So a further failure in the replica group begins the question anew: answers
-//!   carry the view of the question.
+//! - If it dies before it has said so, what it has sent is handled before its failure is, and may commit the
+//!   transaction at a replica that has answered already. So a further failure in the replica group begins the question
+//!   anew: answers carry the view of the question.
 //!
 //! A confirmation of the primary ends the doubt at any time: what reached the primary has passed all replicas.
 

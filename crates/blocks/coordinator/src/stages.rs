@@ -207,9 +207,9 @@ impl Coordinator {
         }
     }
 
-    /// Whether the data managers that own what is left of a transaction may commit it by themselves, as nothing of it is
-    /// elsewhere. With several replicas it must be a single change: the last replica commits what reaches it, and only
-    /// a change does.
+    /// Whether the data managers that own what is left of a transaction may commit it by themselves, as nothing of it
+    /// is elsewhere. With several replicas it must be a single change: the last replica commits what reaches it, and
+    /// only a change does.
     fn may_be_last(
         &self,
         view: &ClusterView,

@@ -1,8 +1,8 @@
 //! Commit by the last replica of a chain: a transaction's last change comes with the permission (`PREPARE_LAST`).
 //!
-//! When the change is here it is prepared at all replicas, and so is everything before it: nothing can prevent the commit
-//! any more, and the coordinator need not be asked. This replica commits, and sends the `CommitRequest` to the one before
-//! it, as if it had come from the coordinator (`docs/protocols/commit.md`).
+//! When the change is here it is prepared at all replicas, and so is everything before it: nothing can prevent the
+//! commit any more, and the coordinator need not be asked. This replica commits, and sends the `CommitRequest` to the
+//! one before it, as if it had come from the coordinator (`docs/protocols/commit.md`).
 //!
 //! Of what is committed so nothing is hidden, and no record stays: each replica leaves the marker at once, from which a
 //! successor learns what a record would have said, and nobody orders it to complete the transaction

@@ -1,8 +1,8 @@
 //! A map from 64-bit ids to pool indexes that allocates all its memory when it is created.
 //!
 //! Open addressing with linear probing and backward-shift deletion, so there are no tombstones and no rehash. The hash
-//! is a multiplication (Fibonacci hashing): we choose the ids ourselves. An API node that picked bad ones would make one
-//! long probe sequence, no longer than the pool of the ids, which slows down transactions whose homes are in it.
+//! is a multiplication (Fibonacci hashing): we choose the ids ourselves. An API node that picked bad ones would make
+//! one long probe sequence, no longer than the pool of the ids, which slows down transactions whose homes are in it.
 //!
 //! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of
 //! an id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That

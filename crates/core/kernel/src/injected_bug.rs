@@ -51,7 +51,8 @@ injected_bugs! {
     RecordSparedOnShortChain = "record-spared-on-short-chain";
     /// The coordinator confirms the commit to the API node when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
-    /// A coordinator rolls back what a replica may have committed by itself when another one has failed, and asks nobody.
+    /// A coordinator rolls back what a replica may have committed by itself when another one has failed, and asks
+    /// nobody.
     InDoubtIsRolledBack = "in-doubt-is-rolled-back";
     /// A coordinator that asks replicas about a transaction in doubt does not begin anew when another one fails.
     InDoubtIsAskedOnce = "in-doubt-is-asked-once";

@@ -286,8 +286,8 @@ pub struct CommitBody {
     pub flags: U32,
 }
 
-/// With [`CommitBody::flags`]: nobody orders the replicas to complete the transaction. Each shows its changes at once and
-/// keeps nothing of it but the marker.
+/// With [`CommitBody::flags`]: nobody orders the replicas to complete the transaction. Each shows its changes at once
+/// and keeps nothing of it but the marker.
 pub const COMMIT_IS_COMPLETE: u32 = 1;
 
 /// `InDoubtRequest`, `InDoubtConfirm`: about a transaction that a replica may have committed by itself

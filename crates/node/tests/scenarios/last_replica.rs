@@ -1,6 +1,6 @@
-//! Commits by the last replica of a chain, signal by signal: what goes wrong with simpler rules, and does not here. Like
-//! `hazards`, each scenario is run with all rules and, with the feature `injected-bugs`, with one broken, which it must
-//! notice.
+//! Commits by the last replica of a chain, signal by signal: what goes wrong with simpler rules, and does not here.
+//! Like `hazards`, each scenario is run with all rules and, with the feature `injected-bugs`, with one broken, which it
+//! must notice.
 
 use crate::support::{ALL, Cluster, Op, Received, Row, Setup, committed, dm, open, refused, row, strict, tc};
 use vinga_kernel::InjectedBug;
@@ -8,8 +8,8 @@ use vinga_wire::operation::OperationKind::ReadExclusive;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_START};
 use vinga_wire::{ErrorCode, SignalNumber};
 
-/// Nodes that hold all rows and have coordinators. Rows with their primary at node 2 have the chain 2, 3, 1 with three of
-/// them, 2, 3, 4, 1 with four.
+/// Nodes that hold all rows and have coordinators. Rows with their primary at node 2 have the chain 2, 3, 1 with three
+/// of them, 2, 3, 4, 1 with four.
 fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
     Cluster::with(&Setup {
         nodes,
