@@ -73,7 +73,10 @@ impl DataManager {
         }
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
         let number = operation.head.number.get();
+        let coordinator = head.actor.coordinator_name();
         let marker = match self.markers.get(target.id) {
+            // The API node has used the id at another coordinator before: it is another transaction.
+            Some(known) if known.coordinator != coordinator => return false,
             Some(known) => {
                 cx.mark("last change came twice");
                 known
@@ -83,7 +86,7 @@ impl DataManager {
                 if !self.change_directly(&target, operation, epoch) {
                     return false;
                 }
-                let marker = Marker { epoch, number, coordinator: head.actor.coordinator_name() };
+                let marker = Marker { epoch, number, coordinator };
                 if !cx.has_bug(InjectedBug::LastLeavesNoMarker) {
                     self.markers.insert(target.id, marker);
                 }
@@ -149,7 +152,9 @@ impl DataManager {
             return Some(());
         }
         let id = TransactionId(body.transaction.get());
-        let (epoch, marker) = match (self.versions.find_transaction(id), self.markers.get(id)) {
+        let name = body.actor.coordinator_name();
+        let marker = self.markers.get(id).filter(|marker| marker.coordinator == name);
+        let (epoch, marker) = match (self.versions.find_transaction(id), marker) {
             (_, Some(marker)) => (marker.epoch, marker.number),
             (Some(known), None) => {
                 let epoch = self.committed_in(known).unwrap_or_default();

@@ -251,6 +251,25 @@ fn what_follows_in_a_unique_index_is_committed_in_two_phases() {
     c.ends_well();
 }
 
+/// An API node may name any of its ids to any coordinator. The marker that one transaction has left says nothing of
+/// another one.
+#[test]
+fn a_marker_of_another_coordinator_is_not_taken_for_the_commit() {
+    let mut c = cluster(3, None);
+    let key = with_row(&mut c);
+    let id = c.begin();
+    for coordinator in [2, 3] {
+        c.batch_at(tc(coordinator), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+        assert_eq!(c.received(), [committed(1)]);
+    }
+    // Each replica has both changes, the last one, node 1, too.
+    for node in [2, 3] {
+        assert_eq!(c.read(&[key], None), [Some(row(key, 3))]);
+        c.kill(node);
+    }
+    assert_eq!(c.read(&[key], None), [Some(row(key, 3))]);
+}
+
 /// The coordinator takes part twice: it sends the change, and receives the primary's confirmation.
 #[test]
 fn one_change_is_a_round_along_the_chain() {
