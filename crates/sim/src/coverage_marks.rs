@@ -30,6 +30,7 @@ pub const EXPECTED: &[&str] = &[
     "requester has gone while other dictionaries note the decision",
     "a copy takes the place of a fenced table",
     "checkpoint does not count",
+    "checkpoint goes on in small pieces",
     "checkpoint is given up because the disk is full",
     "checkpoints are put off because the disk is full",
     "coordinator adopts an epoch before it is announced to it",

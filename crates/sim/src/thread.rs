@@ -198,6 +198,8 @@ impl World {
         thread.executor.begin_turn(Tick(now));
         let units = self.random.u32(1..2000);
         thread.executor.set_slice_units(units);
+        let is_brief = self.random.u32(0..3) == 0;
+        thread.executor.set_brief(is_brief);
         // A data node leaves what follows from requests, and has long work wait, while others want its thread.
         let is_patient = self.random.u32(0..3) == 0;
         thread.executor.set_patient(is_patient);

@@ -25,10 +25,12 @@ use crate::store::Version;
 use crate::tables::Table;
 use alloc::vec::Vec;
 use vinga_base::aligned::SECTOR_BYTES;
+use vinga_base::schema::ROW_BYTES_MAX;
 use vinga_base::{Epoch, NodeId, PartitionId, RowId, TableId, TableVersion};
+use vinga_format::block::BLOCK_BYTES;
 use vinga_format::checksum::Checksum;
 use vinga_format::image::{ImageFragment, ImageHead};
-use vinga_format::image_writer::ImageWriter;
+use vinga_format::image_writer::{ImageWriter, row_bytes_max};
 use vinga_fragment::row::{OperationRef, Row, RowFlags};
 use vinga_kernel::files::{Data, FileKind, FileName, FileTask};
 use vinga_kernel::{Context, FailedWrites, InjectedBug, LogLevel};
@@ -40,6 +42,11 @@ use vinga_wire::{Frame, SignalNumber, U32, U64};
 /// Bytes that are on their way to the disk, at most; then the scan waits. So two blocks are under way: with more, a
 /// fast disk's io threads take a fifth more of the disk, but also the CPU time of those who wait for answers.
 const ON_THE_WAY_MAX: u64 = 1 << 18;
+/// Bytes of a block while the thread is to be brief: about those of a page. A block is completed at once (memory, its
+/// checksum, an io thread that is woken), and there is one on its way at a time, so that io threads leave CPUs to those
+/// who wait for answers.
+const SMALL_BLOCK_BYTES: usize = 32 << 10;
+const _: () = assert!(row_bytes_max(SMALL_BLOCK_BYTES) >= ROW_BYTES_MAX, "each row fits a block");
 /// Files that build on each other, at most.
 const CHAIN_MAX: usize = 8;
 /// Bytes of a page in the file, about.
@@ -325,10 +332,19 @@ impl DataManager {
     pub(crate) fn checkpoint_slice(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(checkpoints) = &mut self.checkpoints else { return false };
         let Checkpoints { running: Some(running), quota, .. } = checkpoints else { return false };
-        if running.phase != Phase::Scanning || *quota <= 0 || running.on_the_way > ON_THE_WAY_MAX {
+        let (on_the_way_max, block_bytes) =
+            if cx.is_brief() { (0, SMALL_BLOCK_BYTES) } else { (ON_THE_WAY_MAX, BLOCK_BYTES) };
+        if running.phase != Phase::Scanning || *quota <= 0 || running.on_the_way > on_the_way_max {
             return false;
         }
-        let mut units = cx.slice_units();
+        let mut units = cx.background_units();
+        if units == 0 {
+            return true;
+        }
+        if cx.is_brief() {
+            cx.mark("checkpoint goes on in small pieces");
+        }
+        running.writer.set_block_bytes(block_bytes);
         let is_full = running.base.is_empty();
         while units > 0 && running.at < running.fragments.len() {
             let (id, birth, partition) = running.fragments[running.at];
@@ -368,7 +384,7 @@ impl DataManager {
         self.write_blocks(cx);
         let checkpoints = self.checkpoints.as_ref().expect("it has not gone");
         let running = checkpoints.running.as_ref().expect("it has not ended");
-        running.phase == Phase::Scanning && checkpoints.quota > 0 && running.on_the_way <= ON_THE_WAY_MAX
+        running.phase == Phase::Scanning && checkpoints.quota > 0 && running.on_the_way <= on_the_way_max
     }
 
     /// Hands over the blocks that are ready, and flushes behind the last one.

@@ -57,6 +57,10 @@ pub(crate) struct Shared {
     pub log: Vec<LogEntry>,
     pub view: Arc<ClusterView>,
     pub slice_units: u32,
+    /// Work in the background is done in small pieces.
+    pub is_brief: bool,
+    /// No block has done work in the background since the slices of this turn began.
+    pub background_is_free: bool,
     /// How busy the thread was, in percent.
     pub load: u8,
     pub bug: Option<InjectedBug>,
@@ -182,6 +186,23 @@ impl Context<'_> {
     #[inline]
     pub fn slice_units(&self) -> u32 {
         self.shared.slice_units
+    }
+
+    /// How many units of work a block may do in this turn for which nobody waits, such as a checkpoint: as many as any
+    /// slice; while it is to be [brief](Context::is_brief) a single one, and only one block of the thread, so that
+    /// requests wait for no more than that. With 0 the block goes on in a later turn. To be called once a turn, by a block
+    /// that will do the work.
+    pub fn background_units(&mut self) -> u32 {
+        if !self.shared.is_brief {
+            return self.shared.slice_units;
+        }
+        u32::from(core::mem::take(&mut self.shared.background_is_free))
+    }
+
+    /// Whether requests arrive a few at a time, so that what nobody waits for should be done in small pieces.
+    #[inline]
+    pub fn is_brief(&self) -> bool {
+        self.shared.is_brief
     }
 
     /// How busy this thread was during about the last second: the share of time in percent that it spent in turns, as

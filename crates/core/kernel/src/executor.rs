@@ -167,6 +167,8 @@ impl<H: Host> Executor<H> {
             log: Vec::new(),
             view,
             slice_units: 512,
+            is_brief: false,
+            background_is_free: true,
             load: 0,
             bug: None,
             marks: None,
@@ -465,6 +467,7 @@ impl<H: Host> Executor<H> {
 
     /// The second part of [`Executor::finish_turn`].
     pub fn run_slices(&mut self) -> bool {
+        self.shared.background_is_free = true;
         let mut cx = Context { now: self.now, own: Address::NONE, trace: 0, shared: &mut self.shared };
         let more = self.host.slice(&mut cx);
         self.drain_unless_patient();
@@ -551,6 +554,18 @@ impl<H: Host> Executor<H> {
     /// the seed.
     pub fn set_slice_units(&mut self, units: u32) {
         self.shared.slice_units = units.max(1);
+    }
+
+    /// Says whether blocks should do work in the background in small pieces ([`Context::background_units`]), because
+    /// requests arrive a few at a time. The edge knows, the simulator takes it from the seed.
+    pub fn set_brief(&mut self, is_brief: bool) {
+        self.shared.is_brief = is_brief;
+    }
+
+    /// Whether a block has done a small piece of work in the background in the last slices: how long they took says
+    /// nothing about units.
+    pub fn was_brief(&self) -> bool {
+        self.shared.is_brief && !self.shared.background_is_free
     }
 
     /// Says how busy the thread was during about the last second, in percent; blocks see it as [`Context::load`]. The

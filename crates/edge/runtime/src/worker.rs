@@ -53,6 +53,13 @@ const STOCK_NANOS: u64 = 1_000_000_000;
 /// How long sockets are not polled while shared memory always has input.
 const POLL_NANOS: u64 = 20_000;
 
+/// A turn with so many signals of others is soon over. Those who send so little at a time wait for each answer, so they
+/// should not wait for long work besides. Larger batches take longer than a slice anyhow.
+const FEW_SIGNALS: u64 = 64;
+
+/// For so long after such a turn work for which nobody waits is done in small pieces.
+const BRIEF_NANOS: u64 = 1_000_000;
+
 /// How long no input from other threads may have arrived before a thread of a stopping node ends.
 const QUIET_NANOS: u64 = 20_000_000;
 
@@ -93,6 +100,8 @@ pub(crate) struct Worker<H> {
     busy_until_stock: u64,
     /// When sockets were last polled.
     polled: u64,
+    /// When connections or other threads last had a few signals.
+    briefly_asked: u64,
     /// Slices of long work wait for the next turn.
     has_long_work: bool,
     /// It has slept for the maximum time: nothing has woken it, and no timer is due.
@@ -173,6 +182,7 @@ impl<H: Host> Worker<H> {
             stock_taken: clock.nanos(),
             busy_until_stock: 0,
             polled: 0,
+            briefly_asked: 0,
             has_long_work: false,
             has_overslept: false,
             rest_awaited: None,
@@ -235,6 +245,7 @@ impl<H: Host> Worker<H> {
         }
         let (executor, switchboard, statistics) =
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
+        let handled = executor.handled();
         if !self.reads_nothing {
             statistics.enter(Phase::Sockets);
             self.sockets.look();
@@ -242,6 +253,10 @@ impl<H: Host> Worker<H> {
         }
         statistics.enter(Phase::Rings);
         self.rings.drain(word, executor, switchboard, statistics);
+        if (1..=FEW_SIGNALS).contains(&(executor.handled() - handled)) {
+            self.briefly_asked = now;
+        }
+        executor.set_brief(now - self.briefly_asked < BRIEF_NANOS);
         statistics.enter(Phase::Timers);
         let has_long_work = self.finish_turn();
         let has_carried_out = self.carry_out_orders() | self.report_closed_links(now);
@@ -318,7 +333,7 @@ impl<H: Host> Worker<H> {
         let begun = self.clock.nanos();
         self.has_long_work = self.executor.run_slices();
         let ended = self.clock.nanos();
-        if self.has_long_work {
+        if self.has_long_work && !self.executor.was_brief() {
             let units = self.pacer.next(ended - begun, aim);
             self.executor.set_slice_units(units);
         }

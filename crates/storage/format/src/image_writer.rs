@@ -74,6 +74,11 @@ impl ImageWriter {
         }
     }
 
+    /// From the next block on, blocks have at most so many bytes. Each row must fit one ([`row_bytes_max`]).
+    pub fn set_block_bytes(&mut self, bytes: usize) {
+        self.block_bytes = bytes;
+    }
+
     /// Begins a piece: a range of slots of a page of one of the head's fragments. Rows follow, then its end.
     pub fn begin_piece(&mut self, fragment: usize, page: u32, first_slot: u16, slots: u16) {
         assert!(self.piece.is_none(), "the piece before has ended");

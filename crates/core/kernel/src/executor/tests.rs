@@ -20,6 +20,8 @@ struct Echo {
     prefetched: RefCell<Vec<(Prefetch, u32)>>,
     handled: Vec<(SignalNumber, u32)>,
     slices: u32,
+    /// What blocks might do in the background, one after the other.
+    background: Vec<u32>,
     views_adopted: u32,
 }
 
@@ -67,8 +69,9 @@ impl Host for Echo {
         self.views_adopted += 1;
     }
 
-    fn slice(&mut self, _: &mut Context<'_>) -> bool {
+    fn slice(&mut self, cx: &mut Context<'_>) -> bool {
         self.slices += 1;
+        self.background = vec![cx.background_units(), cx.background_units()];
         false
     }
 }
@@ -110,6 +113,19 @@ fn a_turn_finishes_what_it_began() {
     assert_eq!(of(&executor, SignalNumber::TimerReport), 99);
     assert_eq!(executor.host().slices, 2);
     assert!(executor.is_idle());
+}
+
+#[test]
+fn one_block_works_in_the_background_while_it_is_to_be_brief() {
+    let (mut executor, _) = executor();
+    executor.set_slice_units(100);
+    for (is_brief, expected) in [(false, [100, 100]), (true, [1, 0]), (true, [1, 0]), (false, [100, 100])] {
+        executor.set_brief(is_brief);
+        executor.begin_turn(Tick(1));
+        executor.run_slices();
+        assert_eq!(executor.host().background, expected);
+        assert_eq!(executor.was_brief(), is_brief);
+    }
 }
 
 #[test]
