@@ -16,6 +16,9 @@ pub struct BlockWriter {
     /// Bytes of the block so far, with its head.
     length: usize,
     bytes_max: usize,
+    /// Bytes of the last block that was taken: the next one begins with as much memory. A log that is flushed often has
+    /// blocks of a few sectors, and to take memory for the longest one each time would cost more than the block.
+    usual: usize,
 }
 
 impl BlockWriter {
@@ -28,8 +31,9 @@ impl BlockWriter {
     pub fn begin(&mut self, head: Head, bytes_max: usize) {
         assert!((SECTOR_BYTES..=BLOCK_BYTES_MAX).contains(&bytes_max), "{bytes_max} bytes are no block");
         assert!(bytes_max.is_multiple_of(SECTOR_BYTES), "blocks are whole sectors");
-        if self.buffer.len() < bytes_max {
-            self.buffer.resize(bytes_max);
+        let usual = self.usual.clamp(SECTOR_BYTES, bytes_max);
+        if self.buffer.len() < usual {
+            self.buffer.resize(usual);
         }
         self.head = Some(head);
         self.length = HEAD_BYTES;
@@ -70,7 +74,17 @@ impl BlockWriter {
         assert!(bytes <= self.room(), "the block has room for what is put into it");
         let at = self.length;
         self.length += bytes;
+        if self.length > self.buffer.len() {
+            self.grow();
+        }
         &mut self.buffer[at..at + bytes]
+    }
+
+    /// Takes more memory: for what was put in, and at least twice as much as before.
+    #[cold]
+    fn grow(&mut self) {
+        let bytes = self.length.max(2 * self.buffer.len()).min(self.bytes_max);
+        self.buffer.resize(bytes);
     }
 
     /// The payload so far.
@@ -109,6 +123,7 @@ impl BlockWriter {
     pub fn take(&mut self) -> AlignedBuffer {
         let bytes = self.sealed().len();
         self.length = 0;
+        self.usual = bytes;
         let mut buffer = take(&mut self.buffer);
         buffer.resize(bytes);
         buffer
@@ -138,5 +153,43 @@ impl core::fmt::Debug for BlockWriter {
             .field("kind", &kind)
             .field("length", &self.length)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Origin, read_block};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn memory_grows_with_the_block_and_stays_usual() {
+        let mut writer = BlockWriter::new();
+        let mut first_memory = Vec::new();
+        for (number, bytes) in [(0, 100), (1, 100_000), (2, 100_000), (3, 5000), (4, 10)] {
+            let payload: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+            writer.begin(Head::new(BlockKind::ImagePages, number, Origin::default()), 256 << 10);
+            first_memory.push(writer.buffer.len());
+            payload.chunks(99).for_each(|piece| writer.put(piece));
+            assert_eq!(writer.room(), (256 << 10) - HEAD_BYTES - bytes);
+            let sealed = writer.seal(Checksum::SOFTWARE);
+            let block = writer.take();
+            assert_eq!(block.len(), sealed);
+            let read = read_block(&block, Checksum::SOFTWARE).expect("it is whole");
+            assert_eq!(read.payload, payload);
+        }
+        assert_eq!(first_memory, [4096, 4096, 102_400, 102_400, 8192]);
+    }
+
+    #[test]
+    fn a_block_takes_no_more_than_it_may() {
+        let mut writer = BlockWriter::new();
+        writer.begin(Head::new(BlockKind::ImagePages, 0, Origin::default()), 3 * SECTOR_BYTES);
+        writer.put(&[1; SECTOR_BYTES]);
+        writer.put(&[1; SECTOR_BYTES]);
+        let room = writer.room();
+        writer.space(room).fill(2);
+        assert_eq!((writer.room(), writer.buffer.len()), (0, 3 * SECTOR_BYTES));
+        assert_eq!(writer.seal(Checksum::SOFTWARE), 3 * SECTOR_BYTES);
     }
 }
