@@ -23,9 +23,17 @@ const PATIENT: [&str; 6] = [
     "HeartbeatIntervalDbApi=1000000",
 ];
 
+/// Parameters of small data nodes that look for their arbitrator every few seconds, as they do in each heartbeat
+/// interval.
+const SMALL: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
+
 fn start(size: &[&str]) -> Folder {
+    start_with(&PATIENT, size)
+}
+
+fn start_with(parameters: &[&str], size: &[&str]) -> Folder {
     let folder = Folder::new();
-    let (ok, text) = said(folder.command("up").args(PATIENT).args(["--port", "0"]).args(size).output());
+    let (ok, text) = said(folder.command("up").args(parameters).args(["--port", "0"]).args(size).output());
     assert!(ok, "{text}");
     folder
 }
@@ -301,7 +309,7 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
 /// killed.
 #[test]
 fn what_arbitration_is_left_is_shown() {
-    let folder = start(&PAIR);
+    let folder = start_with(&SMALL, &PAIR);
     let shown = |state: &str, means: &str| {
         let (shown, _) = json(&folder, &["show"]);
         let arbitration = &shown["arbitration"];
@@ -319,7 +327,7 @@ fn what_arbitration_is_left_is_shown() {
         assert!(begun.elapsed() < HANG_GUARD, "it goes on");
     }
     shown("does not answer", "takes its place");
-    let (ok, text) = said(folder.command("up").args(PATIENT).output());
+    let (ok, text) = said(folder.command("up").args(SMALL).output());
     assert!(ok, "{text}");
     // The data nodes have it take a new ticket.
     let begun = Instant::now();
