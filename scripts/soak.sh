@@ -21,9 +21,11 @@ sanitize() {
     RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address cargo +nightly test --target "$host" \
         -p vinga-base -p vinga-fragment -p vinga-runtime --lib --test ring -- "${kept_memory[@]}" || return 1
     echo "thread sanitizer"
-    TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" \
-        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
-        -p vinga-runtime --lib --test ring --test end_to_end -- "${kept_memory[@]}" || return 1
+    local -a threads=(env TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions"
+        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$target/thread"
+        cargo +nightly test --target "$host" -p vinga-runtime)
+    "${threads[@]}" --lib --test ring -- "${kept_memory[@]}" || return 1
+    "${threads[@]}" --test nodes end_to_end:: || return 1
     echo "loom: every interleaving of rings and sleep"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime -p vinga-local --test loom || return 1
 }

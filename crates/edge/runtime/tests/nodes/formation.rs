@@ -1,7 +1,6 @@
 //! Data nodes of one process find each other, exchange signals by their links, refuse each other, and lose each other.
 
-mod support;
-
+use crate::support::{self, HANG_GUARD};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::HANG_GUARD;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, Host, Prefetch};
 use vinga_key::ClusterKey;

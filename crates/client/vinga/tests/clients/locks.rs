@@ -1,10 +1,8 @@
 //! Waits for locks that the client bounds, rows that are skipped, and rows that are let go of, on a real data node.
 
-mod support;
-
+use crate::support::{assert_nothing_left, eventually, run};
 use std::thread;
 use std::time::Duration;
-use support::{assert_nothing_left, eventually, run};
 use vinga::blocking::{Cluster, Transaction};
 use vinga::{
     ColumnType, ErrorCode, Found, InfoTable, InfoValue, Lock, LockRequest, LockWait, NewTable, Table, Update,

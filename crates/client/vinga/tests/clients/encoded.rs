@@ -1,8 +1,6 @@
 //! Operations in bytes: what they have in common with those in values.
 
-mod support;
-
-use support::start_node;
+use crate::support::start_node;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, OperationKind, ReadBatch, Record, Update, Value, WriteBatch};
 

@@ -1,12 +1,10 @@
 //! The blocking face against a real data node.
 
-mod support;
-
+use crate::support::proxy::Proxy;
+use crate::support::{assert_nothing_left, start_node};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::proxy::Proxy;
-use support::{assert_nothing_left, start_node};
 use vinga::blocking::Cluster;
 use vinga::value::{Date, Decimal};
 use vinga::{

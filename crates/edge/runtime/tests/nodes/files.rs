@@ -1,12 +1,10 @@
 //! Files, as a block uses them, through a real worker and real io threads.
 
-mod support;
-
+use crate::support::{self, HANG_GUARD, settings};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use support::{HANG_GUARD, settings};
 use vinga_base::aligned::{AlignedBuffer, SECTOR_BYTES};
 use vinga_kernel::files::{Data, FileData, FileKind, FileName, FileTask};
 use vinga_kernel::{Context, Host, Prefetch};

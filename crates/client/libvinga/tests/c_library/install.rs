@@ -1,12 +1,9 @@
 //! What `make install` puts into place: a C program is compiled and linked against it as `pkg-config` says, and run.
 
-#[allow(dead_code, reason = "shared with the other tests")]
-mod support;
-
+use crate::support::{library, succeed};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{library, succeed};
 use vinga_datanode::LocalNode;
 
 fn workspace() -> PathBuf {

@@ -1,10 +1,10 @@
-//! A stand-in for the network between clients and a data node: it passes frames on, counts them, and breaks or holds
-//! back what a test wants.
+//! A stand-in for the network between clients and a data node: it passes frames on, counts them, and breaks connections
+//! when a test wants it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use vinga_wire::{Frame, SignalNumber};
 
@@ -17,7 +17,6 @@ pub struct Proxy {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -26,7 +25,6 @@ struct State {
     sockets: Vec<TcpStream>,
     /// Frames of clients, by the number of their signal.
     frames: BTreeMap<u16, u64>,
-    holds_answers: bool,
 }
 
 impl Proxy {
@@ -63,12 +61,6 @@ impl Proxy {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
-
-    /// Whether answers of the data node are kept from the clients for the time being.
-    pub fn hold_answers(&self, holds: bool) {
-        self.shared.lock().holds_answers = holds;
-        self.shared.changed.notify_all();
-    }
 }
 
 impl Shared {
@@ -82,13 +74,13 @@ impl Shared {
             socket.set_nodelay(true).expect("it is a TCP socket");
             self.lock().sockets.push(copy(socket));
         }
-        let (requests, answers) = (Arc::clone(self), Arc::clone(self));
+        let requests = Arc::clone(self);
         let (from_client, to_server) = (copy(&client), copy(&server));
         thread::spawn(move || {
             let mut counter = Vec::new();
             pass_on(from_client, to_server, |bytes| requests.count(&mut counter, bytes));
         });
-        thread::spawn(move || pass_on(server, client, |_| answers.wait_while_held()));
+        thread::spawn(move || pass_on(server, client, |_| ()));
     }
 
     fn count(&self, begun: &mut Vec<u8>, bytes: &[u8]) {
@@ -101,10 +93,6 @@ impl Shared {
         begun.drain(..used);
     }
 
-    fn wait_while_held(&self) {
-        let held = |state: &mut State| state.holds_answers;
-        drop(self.changed.wait_while(self.lock(), held).expect("no thread has panicked"));
-    }
 }
 
 fn copy(socket: &TcpStream) -> TcpStream {

@@ -1,15 +1,13 @@
 //! The async face against a real data node, on a tiny executor that knows nothing of sockets.
 
-mod support;
-
+use crate::support::proxy::Proxy;
+use crate::support::{assert_nothing_left, run, start_node};
 use futures_core::Stream;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use support::proxy::Proxy;
-use support::{assert_nothing_left, run, start_node};
 use vinga::{Cluster, ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value, blocking};
 use vinga_datanode::LocalNode;
 use vinga_wire::SignalNumber;

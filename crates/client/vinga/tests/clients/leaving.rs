@@ -1,11 +1,9 @@
 //! Clients that come and go: a node id is free again as soon as its client has left.
 
-mod support;
-
+use crate::support::{assert_nothing_left, poll_and_drop, run, start_node};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{assert_nothing_left, poll_and_drop, run, start_node};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, Record, Value};
 

@@ -1,12 +1,10 @@
 //! Several data nodes, of which some don't answer, die, or are not listed: each request ends, and none fails for what
 //! has happened elsewhere.
 
-mod support;
-
+use crate::support::{eventually, run};
 use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
-use support::{eventually, run};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, ErrorCode, NewTable, ReadBatch, Record, Table, Value, WriteBatch};
 use vinga_testnode::{Layout, ScriptedCluster};

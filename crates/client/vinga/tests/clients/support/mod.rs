@@ -1,6 +1,5 @@
 //! What the tests of the client share: a real data node in this process, what it says of itself, and a stand-in for the
 //! network before it.
-#![allow(dead_code, reason = "no test needs all of it")]
 
 pub mod proxy;
 

@@ -1,10 +1,8 @@
 //! Rows that the data nodes count are as many as those that a scan brings.
 
-mod support;
-
+use crate::support::{assert_nothing_left, run, start_node};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use support::{assert_nothing_left, run, start_node};
 use vinga::blocking::Cluster;
 use vinga::filter::column;
 use vinga::{ColumnType, ErrorCode, NewTable, Record, ScanRequest, Table};

@@ -3,8 +3,7 @@
 //! Futures are polled a few times and dropped, on this thread or another one, thousands of times, while others work on
 //! the same rows. Then the data node is asked what is left of transactions, operations, locks and scans.
 
-mod support;
-
+use crate::support::{assert_nothing_left, eventually, poll_and_drop, run, start_node};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +11,6 @@ use std::sync::mpsc::{self, Sender};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
-use support::{assert_nothing_left, eventually, poll_and_drop, run, start_node};
 use vinga::{
     Cluster, ColumnType, ErrorCode, Lock, NewTable, ReadBatch, Record, Table, Update, Value, WriteBatch,
 };

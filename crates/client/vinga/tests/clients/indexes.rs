@@ -1,11 +1,9 @@
 //! Ordered and unique indexes, on a real data node.
 
-mod support;
-
+use crate::support::{eventually, left_behind, start_node, start_patient_node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
-use support::{eventually, left_behind, start_node, start_patient_node};
 use vinga::blocking::{Cluster, Transaction};
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, Record, Table, Update, Value};
 

@@ -1,11 +1,9 @@
 //! A client that shares memory with a data node: threads that look, threads that sleep, futures on foreign executors
 //! and tickets, all with one client, none of whom may wait for news that another one has found.
 
-mod support;
-
+use crate::support::{assert_nothing_left, eventually, run, start_node};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{assert_nothing_left, eventually, run, start_node};
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, ReadBatch, Record, Table, Value};
 use vinga_datanode::LocalNode;

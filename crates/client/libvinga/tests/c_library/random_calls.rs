@@ -3,11 +3,11 @@
 //! The calls are generated from the header, so a new function takes part without being named here; a type of argument
 //! that this does not know fails the test.
 
-mod support;
-
+use crate::support::{
+    compile, declarations, has_valgrind, header, library, name_of, succeed, under_valgrind,
+};
 use std::fmt::Write;
 use std::path::PathBuf;
-use support::{compile, declarations, has_valgrind, header, library, name_of, succeed, under_valgrind};
 use vinga_datanode::LocalNode;
 
 /// The handle's kind if this is `vinga_…` with so many stars.

@@ -1,10 +1,8 @@
 //! API nodes share a thread by time. Assertions are about the amount of work that was done, not about seconds.
 
-mod support;
-
+use crate::support::{Client, Echoes, Records, connect, number, settings, start, wait_until};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Client, Echoes, Records, connect, number, settings, start, wait_until};
 use vinga_wire::SignalNumber;
 
 /// Pieces of some work that the busy client asks for: two tenths of a second, if nothing else happens.

@@ -1,12 +1,10 @@
 //! C programs, compiled against the built library and run against a data node: the examples, all features, all errors;
 //! and once more under valgrind where there is one.
 
-mod support;
-
-use std::process::Command;
-use support::{
+use crate::support::{
     compile, declarations, has_valgrind, header, include, library, name_of, succeed, under_valgrind,
 };
+use std::process::Command;
 use vinga::sql_rules::SqlRules;
 use vinga::{
     ColumnDefinition, ColumnId, ColumnType, Direction, IndexDefinition, IndexKind, OrderColumn,

@@ -1,14 +1,12 @@
 //! A whole node over real sockets, with blocks that only echo: what the edge itself must get right.
 
-mod support;
-
+use crate::support::{
+    self, Client, Echoes, HANG_GUARD, assert_awake, both_ways, connect, connect_with, join, number, settings,
+    start, wait_until,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use support::{
-    Client, Echoes, HANG_GUARD, assert_awake, both_ways, connect, connect_with, join, number, settings,
-    start, wait_until,
-};
 use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
 use vinga_wire::frame::{FRAME_BYTES_MAX, HEADER_BYTES};
