@@ -41,6 +41,10 @@ pub const EXPECTED: &[&str] = &[
     "requester has gone while its change is recorded",
     "abort sent again without a failed replica",
     "all operations of a last batch wait",
+    "last replica commits what it has prepared",
+    "replicas are asked about a transaction in doubt",
+    "no replica has committed a transaction in doubt",
+    "a replica has committed a transaction in doubt",
     "requester has gone while changes end for its fence",
     "requester has gone while data managers prepare its change",
     "requester has gone while its change frees what it replaces",
@@ -114,6 +118,9 @@ pub const EXPECTED: &[&str] = &[
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
     "driver did not report a closed connection",
+    "permission to commit is of an earlier view",
+    "transaction in doubt is asked about again",
+    "answer about a transaction in doubt is of an earlier view",
     "arbitrator stopped data nodes",
     "data node did not confirm a round",
     "data node stopped: no set of members with it could go on",
@@ -297,6 +304,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
     ("shutdown: another member does not permit it", "the simulator's clients stop no data nodes"),
+    ("data node said that it has ended", "the simulator's data nodes do not stop in order"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

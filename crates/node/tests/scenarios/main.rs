@@ -8,6 +8,7 @@ mod support;
 mod api_nodes;
 mod cut_log;
 mod hazards;
+mod last_replica;
 mod ordered_indexes;
 mod protocols;
 mod serialisability;

@@ -40,6 +40,23 @@ fn a_node_that_has_ended_beyond_doubt_is_left_out_at_once() {
     }
 }
 
+/// Nobody else can say that its process has ended, as it was on another machine: it says so itself.
+#[test]
+fn a_node_that_has_stopped_in_order_is_left_out_at_once() {
+    for (groups, seed) in [&[0, 0][..], &[0, 0, 1, 1], &[0, 0, 0]].into_iter().zip(30..) {
+        for failed in 1..=groups.len() as u8 {
+            let mut network = cluster(seed, groups, false);
+            network.end(failed, End::InOrder);
+            network.run(INTERVAL);
+            let left: BTreeSet<u8> = network.ids().into_iter().filter(|&id| id != failed).collect();
+            assert!(left.iter().all(|&id| network.members(id) == left), "{groups:?} without {failed}");
+            network.run(REST);
+            network.check_rest();
+            assert_eq!(network.alive(), left);
+        }
+    }
+}
+
 #[test]
 fn a_pair_without_arbitrator_stops_if_one_falls_silent() {
     let mut network = cluster(3, &[0, 0], false);
@@ -206,6 +223,22 @@ fn a_process_that_has_ended_may_have_gone_on_before() {
     assert!(network.stopped(2).is_some(), "node 2 lacks what node 1 has committed: {:?}", network.members(2));
 }
 
+/// The same, and node 1 says itself that it has ended.
+#[test]
+fn a_node_that_has_stopped_in_order_may_have_gone_on_before() {
+    for seed in 0..20 {
+        let mut network = cluster(seed, &[0, 0], true);
+        network.stall(2, INTERVAL * 30);
+        network.run(INTERVAL * 15);
+        assert_eq!(network.members(1), set(&[1]), "node 1 goes on alone, and commits");
+        network.say_ended(1, 2);
+        network.end(1, End::InOrder);
+        network.run(REST);
+        assert!(network.stopped(2).is_some(), "node 2 lacks what node 1 has committed");
+        assert!(network.has_met("data node said that it has ended"));
+    }
+}
+
 /// The same with four: 2 and 4 stand still.
 #[test]
 fn two_processes_that_have_ended_may_have_gone_on_before() {
@@ -257,7 +290,7 @@ fn faults_at_random() {
             let chosen: Vec<u8> = ids.iter().copied().filter(|_| random.bool()).collect();
             let rest: Vec<u8> = ids.iter().copied().filter(|node| !chosen.contains(node)).collect();
             match random.u8(..8) {
-                0 => network.end(id, End::Gone),
+                0 => network.end(id, if random.bool() { End::Gone } else { End::InOrder }),
                 1 => network.end(id, End::Closed),
                 2 => network.end(id, End::Silent),
                 3 => network.stall(id, random.u64(1..INTERVAL * 8)),

@@ -34,6 +34,8 @@ const TICKET: u64 = 7;
 pub enum End {
     /// Its system closes its connections, which proves that it has ended.
     Gone,
+    /// It has stopped in order, and says so to all others before its connections are closed.
+    InOrder,
     /// Its connections are closed by something.
     Closed,
     /// Nothing more comes from it.
@@ -43,6 +45,8 @@ pub enum End {
 /// Something that reaches a node at a time.
 enum Arrival {
     Frame(Sent),
+    /// The node at the other end has ended in order.
+    Ended,
     LinkClosed(LinkBody),
     Verdict(u32, Verdict),
     Found(Found),
@@ -247,6 +251,10 @@ impl Network {
             };
             match arrival {
                 Arrival::Frame(sent) => harness.deliver(&sent),
+                Arrival::Ended => {
+                    let number = SignalNumber::NodeEndedReport;
+                    harness.send(address(from), number, |_| {}).expect("data nodes may");
+                }
                 Arrival::LinkClosed(body) => harness
                     .send(driver(to), SignalNumber::LinkClosedReport, |w| cold::write(w, &body))
                     .expect("drivers may"),
@@ -336,7 +344,7 @@ impl Network {
                 SignalNumber::StopNodeOrder => {
                     let order: StopNodeOrder = cold::read(&frame).expect("agreement sent it");
                     self.nodes.get_mut(&id).expect("it is listed").stopped = Some(order.reason);
-                    let ends = [End::Gone, End::Closed, End::Silent];
+                    let ends = [End::Gone, End::InOrder, End::Closed, End::Silent];
                     let end = ends[self.random.usize(..ends.len())];
                     self.end(id, end);
                 }
@@ -455,11 +463,25 @@ impl Network {
             return;
         }
         node.is_alive = false;
+        if end == End::InOrder {
+            for other in self.ids().into_iter().filter(|&other| other != id) {
+                self.put(id, other, Arrival::Ended);
+            }
+        }
         if end != End::Silent {
             for other in self.ids().into_iter().filter(|&other| other != id) {
                 self.close(id, other, end == End::Gone);
             }
         }
+    }
+
+    /// A node says to another one that it has ended, by a link that it was about to close.
+    pub fn say_ended(&mut self, from: u8, to: u8) {
+        let queue = self.arrivals.entry((from, to)).or_default();
+        let is_end = |(_, arrival): &(u64, Arrival)| matches!(arrival, Arrival::LinkClosed(_));
+        let place = queue.iter().position(is_end).unwrap_or(queue.len());
+        let at = queue.get(place).map_or(self.now, |(at, _)| *at);
+        queue.insert(place, (at, Arrival::Ended));
     }
 
     /// A node does not run for so many milliseconds.
