@@ -92,7 +92,6 @@ impl Shared {
         }
         begun.drain(..used);
     }
-
 }
 
 fn copy(socket: &TcpStream) -> TcpStream {
