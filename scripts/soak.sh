@@ -21,9 +21,11 @@ sanitize() {
     RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address cargo +nightly test --target "$host" \
         -p vinga-base -p vinga-fragment -p vinga-runtime --lib --test ring -- "${kept_memory[@]}" || return 1
     echo "thread sanitizer"
-    TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" \
-        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=$target/thread cargo +nightly test --target "$host" \
-        -p vinga-runtime --lib --test ring --test end_to_end -- "${kept_memory[@]}" || return 1
+    local -a threads=(env TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions"
+        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR="$target/thread"
+        cargo +nightly test --target "$host" -p vinga-runtime)
+    "${threads[@]}" --lib --test ring -- "${kept_memory[@]}" || return 1
+    "${threads[@]}" --test nodes end_to_end:: || return 1
     echo "loom: every interleaving of rings and sleep"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$target/loom cargo test --release -p vinga-runtime -p vinga-local --test loom || return 1
 }
@@ -43,7 +45,7 @@ check_simulator() {
     echo "breaking each rule of the protocols in turn"
     "$target/sim/vinga" sim --bugs || return 1
     echo "leaving out flushes of a node with real files"
-    cargo test --locked -p vinga-cli --features injected-bugs --test power_loss -- --nocapture || return 1
+    cargo test --locked -p vinga-cli --features injected-bugs --test durability power_loss:: -- --nocapture || return 1
     echo "looking for branches that are never taken"
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
@@ -60,9 +62,9 @@ durability() {
     seed=$(date +%s)
     echo "power cuts, damaged folders and kills: VINGA_SEED=$seed"
     export VINGA_SEED=$seed
-    VINGA_CUTS=600 cargo test --locked -p vinga-cli --test power_loss -- --nocapture || return 1
-    VINGA_DAMAGES=300 cargo test --locked -p vinga-cli --test damaged_folders -- --nocapture || return 1
-    VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test durable -- --nocapture || return 1
+    VINGA_CUTS=600 cargo test --locked -p vinga-cli --test durability power_loss:: -- --nocapture || return 1
+    VINGA_DAMAGES=300 cargo test --locked -p vinga-cli --test durability damaged_folders:: -- --nocapture || return 1
+    VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test durability durable:: -- --nocapture || return 1
     VINGA_ROUNDS=100 cargo test --locked -p vinga-sql-tests --test durable_kills -- --nocapture || return 1
     unset VINGA_SEED
 }
@@ -72,10 +74,12 @@ clusters() {
     local seed
     seed=$(date +%s)
     echo "data nodes are killed: VINGA_SEED=$seed"
-    VINGA_SEED=$seed VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test cluster_kills -- --nocapture || return 1
+    export VINGA_SEED=$seed
+    VINGA_ROUNDS=500 cargo test --locked -p vinga-cli --test clusters cluster_kills:: -- --nocapture || return 1
     echo "networks fail: VINGA_SEED=$seed"
-    VINGA_SEED=$seed VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test networks -- --nocapture || return 1
-    VINGA_SEED=$seed VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test histories -- --nocapture || return 1
+    VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test clusters networks:: -- --nocapture || return 1
+    VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test clusters histories:: -- --nocapture || return 1
+    unset VINGA_SEED
 }
 
 check_simulator || exit 1

@@ -27,9 +27,9 @@
 //!   x86_64-unknown-linux-gnu`;
 //! - the thread sanitizer: `RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
 //!   TSAN_OPTIONS="suppressions=$PWD/crates/edge/runtime/tests/thread_sanitizer.suppressions" cargo +nightly test -p
-//!   vinga-runtime --target x86_64-unknown-linux-gnu --lib --test ring --test end_to_end` (the standard library is not
-//!   instrumented without its source: hence the flag and the suppressions; `process` is left out because the sanitizer
-//!   delays signals);
+//!   vinga-runtime --target x86_64-unknown-linux-gnu --lib --test ring`, and the same with `--test nodes end_to_end::`
+//!   (the standard library is not instrumented without its source: hence the flag and the suppressions; `process` is
+//!   left out because the sanitizer delays signals);
 //! - the cost of the edge: `cargo run --release -p vinga-runtime --example echo_rate`.
 
 #[cfg(not(loom))]

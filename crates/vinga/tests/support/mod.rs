@@ -1,11 +1,6 @@
 //! A real data node process for tests, and a client that can send arbitrary bytes.
 
-pub mod backups;
-pub mod bank;
-pub mod durable;
 pub mod folder;
-pub mod image;
-pub mod power;
 
 use std::fs;
 use std::net::TcpStream;

@@ -2,8 +2,8 @@
 //! has returned.
 //!
 //! From what was seen so, a test makes the folder as a power cut could have left it at any moment
-//! (`crates/vinga/tests`, `power_loss.rs`). A node that runs as a process of its own has no observer: all that is
-//! left of this then is one look at an `Option` for each call to the system.
+//! (`crates/vinga/tests/durability/power_loss.rs`). A node that runs as a process of its own has no observer: all that
+//! is left of this then is one look at an `Option` for each call to the system.
 
 use std::fmt::Debug;
 use std::path::Path;

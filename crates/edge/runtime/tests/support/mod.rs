@@ -12,7 +12,7 @@
 //! | `OutcomesSeenOrder` | nothing: the thread panics |
 //! | `DisconnectOrder` | its connections closed: the node can't go on |
 //! | `HeartbeatRequest` | nothing: the thread touches memory that is not mapped |
-#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(dead_code, reason = "no test program needs all of it")]
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -1,0 +1,648 @@
+//! Data nodes of one process find each other, exchange signals by their links, refuse each other, and lose each other.
+
+use crate::support::{self, HANG_GUARD};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Context, Host, Prefetch};
+use vinga_key::ClusterKey;
+use vinga_mgm::{Handout, ManagementNode, ManagementSettings};
+use vinga_runtime::log::LogSettings;
+use vinga_runtime::node_process::NodeProcess;
+use vinga_runtime::settings::OtherManagementNode;
+use vinga_runtime::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
+use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
+use vinga_wire::configuration::ConfigurationStamp;
+use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
+use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
+use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
+use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, cold};
+
+/// Signals that each coordinator sends to each coordinator of the other nodes.
+const SIGNALS: u32 = 2_000;
+
+const ROUND: u32 = 5;
+const NEXT_TICKET: u64 = 77;
+
+/// What the blocks of a node have received.
+#[derive(Default)]
+struct Records {
+    /// By sender and receiver: how many signals, all in order.
+    received: Mutex<BTreeMap<(Address, Address), u32>>,
+    /// By thread: the members of the view that it has adopted.
+    views: Mutex<BTreeMap<u16, Vec<u8>>>,
+    /// Nodes whose links were reported to be closed.
+    closed: Mutex<Vec<u8>>,
+    /// Nodes that have said by a link that they have ended.
+    ended: Mutex<Vec<u8>>,
+    /// The ticket of the first view.
+    ticket: Mutex<Option<u64>>,
+    /// What the arbitrator has answered: the next ticket, or why not.
+    answers: Mutex<Vec<Result<u64, String>>>,
+}
+
+/// A coordinator on each thread, which sends numbers to all of other nodes; and agreement on the first thread, which
+/// leaves out every node whose links are closed, and then asks the arbitrator, if there is one.
+struct Talker {
+    node: NodeId,
+    thread: u16,
+    records: Arc<Records>,
+    view: ClusterView,
+}
+
+impl Talker {
+    fn on_link_closed(&mut self, cx: &mut Context<'_>, link: LinkBody) {
+        self.records.closed.lock().unwrap().push(link.node.0);
+        self.view = self.view.without(&[link.node]);
+        let driver = cx.driver();
+        cold::write(&mut cx.frame(SignalNumber::LinkCloseOrder, driver), &link);
+        cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &self.view);
+        if self.view.ticket() != NO_TICKET {
+            let request = ArbitrationRequest {
+                round: ROUND,
+                ticket: self.view.ticket(),
+                next: NEXT_TICKET,
+                members: vec![self.node],
+            };
+            cold::write(&mut cx.frame(SignalNumber::ArbitrationRequest, driver), &request);
+        }
+    }
+}
+
+impl Host for Talker {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.view = cx.view().clone();
+        *self.records.ticket.lock().unwrap() = Some(self.view.ticket());
+        let mut cx = cx.for_block(Address::new(self.node, BlockNumber::Coordinator, self.thread));
+        for member in self.view.members().iter().filter(|member| member.node != self.node) {
+            for instance in 0..member.coordinators {
+                let receiver = Address::new(member.node, BlockNumber::Coordinator, instance);
+                for number in 0..SIGNALS {
+                    cx.frame(SignalNumber::EpochOrder, receiver).put(&U32::new(number));
+                }
+            }
+        }
+    }
+
+    fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
+        false
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        match frame.signal() {
+            Some(SignalNumber::EpochOrder) => {
+                let sender = frame.sender();
+                assert!(cx.view().has(sender.node()), "{sender} is no member any more");
+                let (number, _) = frame.head::<U32>().expect("a number");
+                let mut received = self.records.received.lock().unwrap();
+                let count = received.entry((sender, frame.receiver())).or_default();
+                assert_eq!(number.get(), *count, "signals of {sender} come in their order");
+                *count += 1;
+            }
+            Some(SignalNumber::LinkClosedReport) => {
+                self.on_link_closed(cx, cold::read(frame).expect("a driver sends whole reports"));
+            }
+            Some(SignalNumber::ArbitrationConfirm) => {
+                let confirm: ArbitrationConfirm = cold::read(frame).expect("a driver sends whole answers");
+                assert_eq!((confirm.round, frame.receiver().block()), (ROUND, Some(BlockNumber::Agreement)));
+                self.records.answers.lock().unwrap().push(Ok(confirm.ticket));
+            }
+            Some(SignalNumber::ArbitrationRefuse) => {
+                let refuse: ArbitrationRefuse = cold::read(frame).expect("a driver sends whole answers");
+                assert_eq!(refuse.round, ROUND);
+                self.records.answers.lock().unwrap().push(Err(refuse.reason));
+            }
+            Some(SignalNumber::NodeEndedReport) => {
+                assert_eq!(frame.receiver().block(), Some(BlockNumber::Agreement));
+                self.records.ended.lock().unwrap().push(frame.sender().node().0);
+            }
+            Some(SignalNumber::EpochClaimReport) => cx.reject(frame, ErrorCode::UnexpectedSignal),
+            signal => panic!("{signal:?} came"),
+        }
+    }
+
+    fn view_changed(&mut self, _: &mut Context<'_>, change: &ViewChange) {
+        let members = change.new.members().iter().map(|member| member.node.0).collect();
+        self.records.views.lock().unwrap().insert(self.thread, members);
+    }
+
+    fn slice(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
+}
+
+/// Settings of a node with this many threads, and of others at these addresses.
+fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings {
+    let mut settings = support::settings(threads);
+    let node = NodeId(node);
+    let connections = vec![ConnectionHosts::default(); usize::from(threads)];
+    let member = Member::started(node, Incarnation(u32::from(node.0)), 0, 1, threads);
+    settings.node = node;
+    settings.incarnation = member.incarnation;
+    settings.view = Arc::new(ClusterView::first(vec![member.with_connections(connections)]));
+    settings.listen = addresses[usize::from(node.0) - 1];
+    let other = |(node, &address)| OtherDataNode {
+        node: NodeId(node),
+        group: 0,
+        address,
+        buffers: LinkBuffers::default(),
+    };
+    let all = (1..).zip(addresses).map(other);
+    settings.others = all.filter(|other| other.node != node).collect();
+    settings.instances.push((BlockNumber::Agreement, 0));
+    settings.instances.extend((0..threads).map(|thread| (BlockNumber::Info, thread)));
+    settings
+}
+
+/// Addresses that nobody listens on, and that the system does not give to connections meanwhile.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    let listen =
+        || TcpListener::bind(("127.0.0.1", first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000)).ok();
+    let listeners: Vec<TcpListener> = std::iter::repeat_with(listen).flatten().take(count).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+fn start(settings: ProcessSettings) -> Result<(NodeProcess, Arc<Records>), String> {
+    let records = Arc::new(Records::default());
+    let node = settings.node;
+    let make_host = {
+        let records = records.clone();
+        move |thread, _: &_| Talker { node, thread, records: records.clone(), view: ClusterView::default() }
+    };
+    NodeProcess::start(settings, make_host).map(|process| (process, records))
+}
+
+/// Starts all of them at the same time.
+fn start_all(all: Vec<ProcessSettings>) -> Vec<(NodeProcess, Arc<Records>)> {
+    let starts: Vec<_> = all.into_iter().map(|settings| thread::spawn(|| start(settings))).collect();
+    starts.into_iter().map(|start| start.join().unwrap().expect("they find each other")).collect()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < HANG_GUARD, "it never happened: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn nodes_find_each_other_and_exchange_signals_in_order() {
+    let addresses = addresses(3);
+    let threads = [1, 3, 2];
+    let all = (1..).zip(threads).map(|(node, threads)| settings(node, threads, &addresses)).collect();
+    let nodes = start_all(all);
+    for ((node, records), own) in nodes.iter().zip(threads) {
+        let pairs = usize::from(own * (threads.iter().sum::<u16>() - own));
+        wait_until("all signals have come", || {
+            let received = records.received.lock().unwrap();
+            received.len() == pairs && received.values().all(|&count| count == SIGNALS)
+        });
+        assert!(records.closed.lock().unwrap().is_empty(), "{}", node.address());
+    }
+    // One leaves; all threads of the others adopt a view without it.
+    let mut nodes = nodes;
+    let (second, _) = nodes.remove(1);
+    second.stop();
+    for ((_, records), threads) in nodes.iter().zip([1, 2]) {
+        wait_until("all threads have the next view", || {
+            let views = records.views.lock().unwrap();
+            views.len() == threads && views.values().all(|members| *members == [1, 3])
+        });
+        assert_eq!(*records.closed.lock().unwrap(), [2], "one report for all links");
+        let ended = records.ended.lock().unwrap();
+        assert!(!ended.is_empty() && ended.iter().all(|&node| node == 2), "it has said so before: {ended:?}");
+    }
+    nodes.into_iter().for_each(|(node, _)| node.stop());
+}
+
+#[test]
+fn a_node_that_comes_too_late_is_refused() {
+    let addresses = addresses(2);
+    let nodes = start_all(vec![settings(1, 1, &addresses), settings(2, 1, &addresses)]);
+    let mut nodes = nodes.into_iter();
+    let ((first, records), (second, _)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    second.stop();
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    let why = start(settings(2, 1, &addresses)).err().expect("it can't return");
+    assert!(why.contains("20030") && why.contains("data node 1"), "{why}");
+    first.stop();
+}
+
+/// Those with greater ids do not look for it any more.
+#[test]
+fn the_first_node_that_comes_back_is_refused_too() {
+    let addresses = addresses(2);
+    let nodes = start_all(vec![settings(1, 1, &addresses), settings(2, 1, &addresses)]);
+    let mut nodes = nodes.into_iter();
+    let ((first, _), (second, records)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    first.stop();
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    let why = start(settings(1, 1, &addresses)).err().expect("it can't return");
+    assert!(why.contains("20030") && why.contains("data node 2"), "{why}");
+    second.stop();
+}
+
+#[test]
+fn nodes_that_are_configured_differently_refuse_each_other() {
+    let addresses = addresses(3);
+    let start_first = || {
+        let settings = settings(1, 1, &addresses);
+        thread::spawn(|| start(settings))
+    };
+    let first = start_first();
+    let refused = |change: fn(&mut ProcessSettings)| {
+        let mut settings = settings(2, 1, &addresses);
+        change(&mut settings);
+        start(settings).err().expect("it is refused")
+    };
+    let why = refused(|settings| settings.cluster = "other".to_string());
+    assert!(why.contains("20002") && why.contains("\"other\"") && why.contains("\"test\""), "{why}");
+    let why = refused(|settings| settings.others.truncate(1));
+    assert!(why.contains("20031") && why.contains("1 (0), 2 (0), 3 (0)"), "{why}");
+    let why = refused(|settings| settings.configuration = ConfigurationStamp { generation: 4, digest: 9 });
+    assert!(why.contains("generation 3 here, 4 at data node"), "{why}");
+    let why = refused(|settings| settings.heartbeat_interval *= 2);
+    assert!(
+        why.contains("20031") && why.contains("HeartbeatIntervalDbDb is 250 ms here, 500 ms at data node 2"),
+        "{why}"
+    );
+    // It goes on waiting for those that are configured like itself.
+    let others = start_all(vec![settings(2, 1, &addresses), settings(3, 1, &addresses)]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// A key, and another one.
+fn keys() -> [Arc<ClusterKey>; 2] {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    ["one", "other"].map(|name| Arc::new(ClusterKey::make(&folder.path().join(name)).expect("there is room")))
+}
+
+#[test]
+fn nodes_prove_the_key_of_their_cluster_to_each_other() {
+    let [key, other] = keys();
+    let addresses = addresses(3);
+    let with = |node, key: Option<&Arc<ClusterKey>>| {
+        let mut settings = settings(node, 2, &addresses);
+        settings.key = key.cloned();
+        settings
+    };
+    let first = with(1, Some(&key));
+    let first = thread::spawn(|| start(first));
+    let why = start(with(2, Some(&other))).err().expect("it has another key");
+    assert!(why.contains("20033") && why.contains("data node 1"), "{why}");
+    let why = start(with(2, None)).err().expect("it has none");
+    assert!(why.contains("20032") && why.contains("data node 1"), "{why}");
+    // It goes on waiting for those that have its key.
+    let others = start_all(vec![with(2, Some(&key)), with(3, Some(&key))]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+#[test]
+fn a_node_with_a_key_does_not_join_one_without() {
+    let [key, _] = keys();
+    let addresses = addresses(2);
+    let first = settings(1, 1, &addresses);
+    let first = thread::spawn(|| start(first));
+    let mut second = settings(2, 1, &addresses);
+    second.key = Some(key);
+    let why = start(second).err().expect("the first one can't prove it");
+    assert!(why.contains("20033") && why.contains("no cluster key at this node"), "{why}");
+    let second = start_all(vec![settings(2, 1, &addresses)]);
+    let (first, _) = first.join().unwrap().expect("the other one has come");
+    first.stop();
+    second.into_iter().for_each(|(node, _)| node.stop());
+}
+
+#[test]
+fn a_node_greets_as_the_one_that_has_proven_the_key() {
+    let [key, _] = keys();
+    let addresses = addresses(3);
+    let with = |node| {
+        let mut settings = settings(node, 1, &addresses);
+        settings.key = Some(key.clone());
+        settings
+    };
+    let (first, second) = (with(1), with(2));
+    let first = thread::spawn(|| start(first));
+    wait_until("it listens", || TcpStream::connect(addresses[0]).is_ok());
+    let mut link = TcpStream::connect(addresses[0]).unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    let terms =
+        ConnectionTerms::new(ConnectionPurpose::Link, NodeId(3), NodeId(1), &second.cluster).to(addresses[0]);
+    vinga_key::prove(&mut link, &key, Address::NONE, terms).expect("it has the key");
+    link.write_all(&hello_frame(&second, &ProcessIdentity::default())).unwrap();
+    let mut answer = Vec::new();
+    link.read_to_end(&mut answer).expect("it is answered");
+    let answer = Frame::first(&answer).expect("a frame").expect("a whole one");
+    assert_eq!(answer.signal(), Some(SignalNumber::NodeHelloRefuse));
+    let refusal: Refusal = cold::read(&answer).expect("it can be read");
+    assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::KeyForAnother), "{refusal:?}");
+    // Both are awaited as before.
+    let others = start_all(vec![second, with(3)]);
+    let (first, _) = first.join().unwrap().expect("the others have come");
+    first.stop();
+    others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// How the node with these settings greets by its first link.
+fn hello_frame(settings: &ProcessSettings, process: &ProcessIdentity) -> Vec<u8> {
+    let hello = NodeHello {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: settings.cluster.clone(),
+        data_nodes: settings.data_nodes(),
+        heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
+        configuration: settings.configuration,
+        member: settings.view.member(settings.node).expect("a node knows itself").clone(),
+        process: process.clone(),
+        link: 0,
+    };
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let (receiver, sender) = (driver(NodeId(0)), driver(settings.node));
+    let mut request = Vec::new();
+    let number = SignalNumber::NodeHelloRequest;
+    cold::write(&mut FrameWriter::begin(&mut request, number, 0, receiver, sender, 0), &hello);
+    request
+}
+
+/// A process that greets as the node with these settings: its first link, and whether it is accepted.
+fn greet(settings: &ProcessSettings, process: &ProcessIdentity, to: SocketAddr) -> (TcpStream, bool) {
+    let request = hello_frame(settings, process);
+    wait_until("somebody listens there", || TcpStream::connect(to).is_ok());
+    let mut link = TcpStream::connect(to).unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    link.write_all(&request).unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = link.read(&mut answer).expect("it is answered");
+    let answer = Frame::first(&answer[..count]).expect("a frame").expect("a whole one");
+    match answer.signal() {
+        Some(SignalNumber::NodeHelloConfirm) => (link, true),
+        Some(SignalNumber::NodeHelloRefuse) => {
+            let refusal: Refusal = cold::read(&answer).expect("it can be read");
+            assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::NodeIdInUse), "{refusal:?}");
+            (link, false)
+        }
+        signal => panic!("{signal:?} came"),
+    }
+}
+
+/// A node reports that it is connected to these, itself among them.
+fn report_connected(link: &mut TcpStream, node: NodeId, nodes: &[NodeId]) {
+    let nodes = nodes.iter().map(|&node| (node, Incarnation(u32::from(node.0)))).collect();
+    let driver = |node| Address::new(node, BlockNumber::Driver, 0);
+    let (receiver, sender) = (driver(NodeId(0)), driver(node));
+    let mut report = Vec::new();
+    let number = SignalNumber::NodesConnectedReport;
+    cold::write(
+        &mut FrameWriter::begin(&mut report, number, 0, receiver, sender, 0),
+        &NodesConnectedReport { nodes },
+    );
+    link.write_all(&report).unwrap();
+}
+
+/// From now on the system takes nothing for this connection any more, as if the machine had vanished.
+fn vanish(link: &TcpStream) {
+    // Returns 0: of each packet no byte is taken.
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut instruction };
+    let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let (socket, value) = (link.as_raw_fd(), (&raw const filter).cast());
+    // SAFETY: the system copies the filter, which is valid during the call, and `size` is its size.
+    let result = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A start on a thread of its own.
+type Start = JoinHandle<Result<(NodeProcess, Arc<Records>), String>>;
+
+/// Starts a node on a thread of its own.
+fn begin(settings: ProcessSettings) -> Start {
+    thread::spawn(|| start(settings))
+}
+
+/// Waits for nodes that find each other, and stops them.
+fn await_and_stop(starts: Vec<Start>) {
+    wait_until("they find each other", || starts.iter().all(JoinHandle::is_finished));
+    let nodes: Vec<_> = starts.into_iter().map(|start| start.join().unwrap().expect("they begin")).collect();
+    nodes.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// Nothing closes the links of a machine that was switched off; its next start must be greeted all the same.
+#[test]
+fn a_machine_that_vanishes_before_the_first_view_may_come_back() {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let (link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
+    assert!(is_accepted);
+    vanish(&link);
+    await_and_stop(vec![first, begin(second)]);
+}
+
+/// Which links are missing is known to the two that miss them, and to the node with the lowest id.
+#[test]
+fn the_first_node_says_which_links_others_miss() {
+    let path = std::env::temp_dir().join(format!("vinga-formation-{}.log", std::process::id()));
+    let settings_of_log =
+        LogSettings { level: log::LevelFilter::Info, file: Some(path.clone()), stderr: false, copy: None };
+    vinga_runtime::log::begin(&settings_of_log).expect("no other test logs");
+    let addresses = addresses(3);
+    let first = begin(settings(1, 1, &addresses));
+    let others = [2, 3].map(|node| settings(node, 1, &addresses));
+    let links = others.each_ref().map(|other| {
+        let (mut link, is_accepted) = greet(other, &ProcessIdentity::default(), addresses[0]);
+        assert!(is_accepted);
+        report_connected(&mut link, other.node, &[NodeId(1), other.node]);
+        link
+    });
+    let says = |text: &str| {
+        wait_until(text, || std::fs::read_to_string(&path).is_ok_and(|log| log.contains(text)));
+    };
+    says("data node 2 has not all links to data node 3 yet");
+    says("data node 3 has not all links to data node 2 yet");
+    // What others send is shown in one line.
+    let mut strange = settings(2, 1, &addresses);
+    strange.cluster = "a\nb".to_string();
+    assert!(start(strange).is_err());
+    says("the other node's is \"a\\nb\"");
+    drop(links);
+    await_and_stop([first].into_iter().chain(others.map(begin)).collect());
+    let _ = std::fs::remove_file(&path);
+}
+
+/// The one that is there is not disturbed, though both have counted the same number of starts.
+#[test]
+fn a_second_process_with_the_id_of_one_that_is_there_is_refused() {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let process = |process| ProcessIdentity { process, ..ProcessIdentity::default() };
+    let (mut link, is_accepted) = greet(&second, &process(1), addresses[0]);
+    assert!(is_accepted);
+    let (_, is_accepted) = greet(&second, &process(2), addresses[0]);
+    assert!(!is_accepted, "two processes have one id");
+    link.set_nonblocking(true).unwrap();
+    assert_eq!(link.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "the first one stays");
+    drop(link);
+    await_and_stop(vec![first, begin(second)]);
+}
+
+/// A data node that begins properly, and then sends such a frame: the other one goes on without it.
+fn goes_on_without_one_that_sends(signal: SignalNumber, sender: Address, receiver: Address) {
+    let addresses = addresses(2);
+    let first = begin(settings(1, 1, &addresses));
+    let second = settings(2, 1, &addresses);
+    let (mut link, is_accepted) = greet(&second, &ProcessIdentity::default(), addresses[0]);
+    assert!(is_accepted);
+    report_connected(&mut link, NodeId(2), &[NodeId(1), NodeId(2)]);
+    wait_until("the first one has begun", || first.is_finished());
+    let (first, records) = first.join().unwrap().expect("the second one is connected");
+    let mut wrong = Vec::new();
+    FrameWriter::begin(&mut wrong, signal, 1, receiver, sender, 0);
+    link.write_all(&wrong).unwrap();
+    // Everything that was sent before, and then the end.
+    let mut buffer = vec![0; 64 * 1024];
+    while link.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    wait_until("it has gone on", || !records.views.lock().unwrap().is_empty());
+    assert_eq!(*records.closed.lock().unwrap(), [2]);
+    assert_eq!(records.views.lock().unwrap()[&0], [1]);
+    first.stop();
+}
+
+#[test]
+fn a_data_node_whose_signal_a_block_rejects_is_given_up() {
+    let coordinator = |node| Address::new(NodeId(node), BlockNumber::Coordinator, 0);
+    goes_on_without_one_that_sends(SignalNumber::EpochClaimReport, coordinator(2), coordinator(1));
+}
+
+#[test]
+fn a_data_node_that_sends_orders_to_a_driver_is_given_up() {
+    let sender = Address::new(NodeId(2), BlockNumber::Agreement, 0);
+    let driver = Address::new(NodeId(1), BlockNumber::Driver, 0);
+    goes_on_without_one_that_sends(SignalNumber::StopNodeOrder, sender, driver);
+}
+
+/// A management node of the cluster of two nodes, at this address.
+fn arbitrator(listen: SocketAddr, cluster: &str) -> ManagementNode {
+    arbitrator_with(listen, cluster, None)
+}
+
+fn arbitrator_with(listen: SocketAddr, cluster: &str, key: Option<Arc<ClusterKey>>) -> ManagementNode {
+    let data_nodes = vec![(NodeId(1), 0), (NodeId(2), 0)];
+    let handout = Handout { stamp: ConfigurationStamp::default(), text: String::new(), hosts: Vec::new() };
+    let settings = ManagementSettings {
+        node: NodeId(3),
+        cluster: cluster.to_string(),
+        key,
+        data_nodes,
+        handout,
+        folder: None,
+        listen,
+    };
+    ManagementNode::start(settings).expect("nobody listens there")
+}
+
+/// Two nodes with these management nodes.
+fn pair_with(arbitrators: &[(u8, SocketAddr)]) -> Vec<(NodeProcess, Arc<Records>)> {
+    pair_with_key(arbitrators, None)
+}
+
+fn pair_with_key(
+    arbitrators: &[(u8, SocketAddr)],
+    key: Option<&Arc<ClusterKey>>,
+) -> Vec<(NodeProcess, Arc<Records>)> {
+    let addresses = addresses(2);
+    let arbitrators =
+        arbitrators.iter().map(|&(node, address)| OtherManagementNode { node: NodeId(node), address });
+    let arbitrators: Vec<_> = arbitrators.collect();
+    let all = (1..=2).map(|node| {
+        let mut settings = settings(node, 2, &addresses);
+        settings.arbitrators.clone_from(&arbitrators);
+        settings.key = key.cloned();
+        settings.arbitration_timeout = HANG_GUARD;
+        settings
+    });
+    start_all(all.collect())
+}
+
+/// Stops the second node, and returns what the arbitrator answers to the first one then.
+fn answer_without_the_second(nodes: Vec<(NodeProcess, Arc<Records>)>) -> Result<u64, String> {
+    let mut nodes = nodes.into_iter();
+    let ((first, records), (second, _)) = (nodes.next().unwrap(), nodes.next().unwrap());
+    second.stop();
+    wait_until("the arbitrator has answered", || !records.answers.lock().unwrap().is_empty());
+    first.stop();
+    let answers = records.answers.lock().unwrap();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers[0].clone()
+}
+
+#[test]
+fn an_arbitrator_is_asked_with_the_key() {
+    let [key, other] = keys();
+    let at_any_port = "127.0.0.1:0".parse().unwrap();
+    let node = arbitrator_with(at_any_port, "test", Some(key.clone()));
+    let verdict = answer_without_the_second(pair_with_key(&[(3, node.address())], Some(&key)));
+    assert_eq!(verdict, Ok(NEXT_TICKET));
+    node.stop();
+    for its in [Some(other), None] {
+        let node = arbitrator_with(at_any_port, "test", its);
+        for (one, records) in pair_with_key(&[(3, node.address())], Some(&key)) {
+            assert_eq!(*records.ticket.lock().unwrap(), Some(NO_TICKET));
+            one.stop();
+        }
+        node.stop();
+    }
+}
+
+#[test]
+fn an_arbitrator_takes_the_ticket_of_the_first_view_and_is_asked_later() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "test");
+    let [unused] = addresses(1)[..] else { panic!("one") };
+    // Nobody is there at the address of another one.
+    let nodes = pair_with(&[(3, node.address()), (4, unused)]);
+    let ticket = |at: usize| nodes[at].1.ticket.lock().unwrap().expect("it has begun");
+    assert!(ticket(0) != NO_TICKET && ticket(0) == ticket(1));
+    assert_eq!(answer_without_the_second(nodes), Ok(NEXT_TICKET));
+    node.stop();
+}
+
+#[test]
+fn an_arbitrator_that_has_started_again_refuses() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "test");
+    let address = node.address();
+    let nodes = pair_with(&[(3, address)]);
+    node.stop();
+    let node = arbitrator(address, "test");
+    let why = answer_without_the_second(nodes).expect_err("it knows no ticket");
+    assert!(why.contains("does not know their ticket (management node 3)"), "{why}");
+    node.stop();
+}
+
+#[test]
+fn without_an_arbitrator_that_takes_it_the_first_view_has_no_ticket() {
+    let node = arbitrator("127.0.0.1:0".parse().unwrap(), "other");
+    let [unused] = addresses(1)[..] else { panic!("one") };
+    let nodes = pair_with(&[(3, node.address()), (4, unused)]);
+    for (node, records) in nodes {
+        assert_eq!(*records.ticket.lock().unwrap(), Some(NO_TICKET));
+        assert!(records.answers.lock().unwrap().is_empty());
+        node.stop();
+    }
+    node.stop();
+}

@@ -1,0 +1,271 @@
+//! Data nodes on hosts of their own, between which the network fails: those that can go on do, nothing that was
+//! acknowledged is lost, and no two parts go on.
+//!
+//! Clients and the management node reach every host all the time, unless a test says otherwise: a data node that others
+//! do not reach any more would answer clients if it were allowed to. Only root can make such hosts; elsewhere nothing
+//! is shown. `VINGA_ROUNDS` sets how often each fault is tried, `VINGA_SEED` the first seed.
+
+use crate::bank::Bank;
+use crate::support::folder::{said, vinga};
+use crate::support::number;
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+use vinga::blocking::Cluster;
+use vinga_rig::network::Network;
+use vinga_rig::process::NodeProcess;
+
+/// The exit code of a data node that could not go on.
+const COULD_NOT_GO_ON: i32 = 71;
+
+/// Data nodes on hosts 1 to n, a management node on host n + 1, and clients on host n + 2.
+struct Hosts<'a> {
+    network: &'a Network,
+    folder: TempDir,
+    nodes: Vec<NodeProcess>,
+    _management: NodeProcess,
+}
+
+impl<'a> Hosts<'a> {
+    /// Starts all, with two replicas.
+    fn start(network: &'a Network, data_nodes: u8) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = |name: &str| folder.path().join(name);
+        let key = path("key");
+        let (ok, text) = said(vinga().arg("key").arg(&key).output());
+        assert!(ok, "{text}");
+        let management_host = data_nodes + 1;
+        let mut text = format!(
+            "[ndbd default]\nNoOfReplicas=2\nDiskless=yes\nDataMemory=64M\nServerPort=2202\n\
+             HeartbeatIntervalDbDb=1500\nArbitrationTimeout=2000\nClusterKeyFile={key}\n\
+             [ndb_mgmd default]\nClusterKeyFile={key}\n\
+             [ndb_mgmd]\nNodeId={management_host}\nHostName={}\n",
+            Network::address(management_host),
+            key = key.display()
+        );
+        for node in 1..=data_nodes {
+            text += &format!("[ndbd]\nNodeId={node}\nHostName={}\n", Network::address(node));
+        }
+        fs::write(path("config.ini"), text).expect("it is ours");
+        let run = |host: u8, name: String, arguments: &[&str]| {
+            let folder = path(&name);
+            fs::create_dir(&folder).expect("it is new");
+            let log = File::create(folder.join("log")).expect("it is ours");
+            let mut command = vinga();
+            command.args(arguments).arg("--folder").arg(&folder).stdout(Stdio::null()).stderr(log);
+            network.on(host, move || NodeProcess::start(&mut command, None))
+        };
+        let config = path("config.ini");
+        let config = ["mgm", "--config", config.to_str().expect("it is text")];
+        let mut management = run(management_host, "mgm".into(), &config);
+        wait_ready(&mut management, &path("mgm"));
+        let mgm = format!("key={},{}", key.display(), Network::address(management_host));
+        let data = |node: u8| run(node, format!("node-{node}"), &["data", "--mgm", &mgm]);
+        let nodes = (1..=data_nodes).map(data).collect();
+        let mut hosts = Hosts { network, folder, nodes, _management: management };
+        for node in 1..=data_nodes {
+            let folder = hosts.folder_of(node);
+            wait_ready(hosts.node(node), &folder);
+        }
+        hosts
+    }
+
+    fn folder_of(&self, node: u8) -> PathBuf {
+        self.folder.path().join(format!("node-{node}"))
+    }
+
+    fn node(&mut self, node: u8) -> &mut NodeProcess {
+        &mut self.nodes[usize::from(node) - 1]
+    }
+
+    fn count(&self) -> u8 {
+        self.nodes.len() as u8
+    }
+
+    fn management_host(&self) -> u8 {
+        self.count() + 1
+    }
+
+    /// A client on its host, which knows all data nodes.
+    fn client(&self) -> Cluster {
+        let addresses: Vec<String> =
+            (1..=self.count()).map(|node| format!("{}:2202", Network::address(node))).collect();
+        let key = self.folder.path().join("key");
+        let addresses = format!("key={},{}", key.display(), addresses.join(","));
+        self.network.on(self.count() + 2, || Cluster::connect(&addresses)).expect("they admit us")
+    }
+
+    /// Which data nodes have ended; how they have.
+    fn ended(&mut self) -> Vec<(u8, Option<i32>)> {
+        let ended = |(index, node): (usize, &mut NodeProcess)| {
+            (!node.is_alive()).then(|| (index as u8 + 1, node.end()))
+        };
+        self.nodes.iter_mut().enumerate().filter_map(ended).collect()
+    }
+
+    /// What all data nodes have logged, for messages.
+    fn logs(&self) -> String {
+        (1..=self.count())
+            .map(|node| format!("data node {node}:\n{}\n", log(&self.folder_of(node))))
+            .collect()
+    }
+}
+
+fn log(folder: &Path) -> String {
+    fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
+
+fn wait_ready(process: &mut NodeProcess, folder: &Path) {
+    let ready = process.wait_for(|| fs::read_to_string(folder.join("vinga.address")).ok());
+    assert!(ready.is_some(), "{}", log(folder));
+}
+
+/// Starts data nodes, has clients transfer money, lets something fail meanwhile, and waits until exactly one of these
+/// sets of data nodes has stopped and the others have gone on. An empty set says that all go on.
+fn fails(
+    data_nodes: u8,
+    stopping: &[&[u8]],
+    fault: impl Fn(&mut Hosts<'_>, &Bank<'_>, &mut fastrand::Rng) + Sync,
+) {
+    let first = number("VINGA_SEED", 1);
+    for seed in first..first + number("VINGA_ROUNDS", 1) {
+        let network = match Network::new(data_nodes + 2) {
+            Ok(network) => network,
+            Err(why) => return eprintln!("no hosts can be made: {why}"),
+        };
+        let mut random = fastrand::Rng::with_seed(seed);
+        let context = format!("seed {seed}");
+        let mut hosts = Hosts::start(&network, data_nodes);
+        let cluster = hosts.client();
+        // Threads of the bank connect again from where they began.
+        network.on(data_nodes + 2, || {
+            let bank = Bank::new(&cluster, &context);
+            bank.run(|| {
+                bank.wait_for(random.u64(1..200));
+                fault(&mut hosts, &bank, &mut random);
+                let is_one = |ended: &[(u8, Option<i32>)]| {
+                    stopping.iter().any(|set| ended.iter().map(|(node, _)| node).eq(set.iter()))
+                };
+                bank.wait_until(|| is_one(&hosts.ended()));
+                bank.wait_for(100);
+                let ended = hosts.ended();
+                assert!(is_one(&ended), "{context}: {ended:?} have stopped\n{}", hosts.logs());
+            });
+            bank.check();
+        });
+    }
+}
+
+fn could_not_go_on(hosts: &mut Hosts<'_>) {
+    for (node, code) in hosts.ended() {
+        assert_eq!(code, Some(COULD_NOT_GO_ON), "data node {node}\n{}", hosts.logs());
+    }
+}
+
+#[test]
+fn the_others_go_on_when_a_node_is_killed() {
+    fails(4, &[&[1], &[2], &[3], &[4]], |hosts, _, random| hosts.node(random.u8(1..=4)).kill());
+}
+
+#[test]
+fn a_node_that_stood_still_stops_when_it_runs_again() {
+    fails(4, &[&[1], &[2], &[3], &[4]], |hosts, bank, random| {
+        let node = random.u8(1..=4);
+        hosts.node(node).signal(Signal::STOP);
+        bank.wait_for(200);
+        hosts.node(node).signal(Signal::CONT);
+        bank.wait_until(|| !hosts.node(node).is_alive());
+        could_not_go_on(hosts);
+    });
+}
+
+#[test]
+fn one_of_two_is_left_out_when_the_link_between_them_is_cut() {
+    fails(4, &[&[2], &[3]], |hosts, bank, _| {
+        let _cut = hosts.network.split(&[2], &[3]);
+        bank.wait_until(|| !hosts.ended().is_empty());
+        bank.wait_for(100);
+        could_not_go_on(hosts);
+    });
+}
+
+#[test]
+fn one_of_two_is_left_out_when_only_one_direction_is_cut() {
+    fails(4, &[&[1], &[4]], |hosts, bank, random| {
+        let (from, to) = if random.bool() { (1, 4) } else { (4, 1) };
+        let _cut = hosts.network.cut(from, to);
+        bank.wait_until(|| !hosts.ended().is_empty());
+        bank.wait_for(100);
+        could_not_go_on(hosts);
+    });
+}
+
+#[test]
+fn the_arbitrator_decides_between_two_replicas() {
+    fails(2, &[&[1], &[2]], |hosts, bank, _| {
+        let _cut = hosts.network.split(&[1], &[2]);
+        bank.wait_until(|| !hosts.ended().is_empty());
+        bank.wait_for(100);
+        could_not_go_on(hosts);
+    });
+}
+
+/// Each half has a node of each group, and clients reach both.
+#[test]
+fn the_arbitrator_decides_between_two_halves() {
+    fails(4, &[&[1, 3], &[2, 4]], |hosts, bank, _| {
+        let _cut = hosts.network.split(&[1, 3], &[2, 4]);
+        bank.wait_until(|| hosts.ended().len() == 2);
+        bank.wait_for(100);
+        could_not_go_on(hosts);
+    });
+}
+
+#[test]
+fn a_node_that_reaches_no_other_stops_though_clients_reach_it() {
+    fails(4, &[&[3]], |hosts, bank, _| {
+        let _cut = hosts.network.split(&[3], &[1, 2, 4]);
+        bank.wait_until(|| !hosts.ended().is_empty());
+        bank.wait_for(100);
+        could_not_go_on(hosts);
+    });
+}
+
+#[test]
+fn short_failures_of_links_and_slow_links_leave_nobody_out() {
+    fails(4, &[&[]], |hosts, bank, random| {
+        hosts.network.slow_down(2, 5_000);
+        for _ in 0..20 {
+            let (from, to) = (random.u8(1..=4), random.u8(1..=4));
+            if from != to {
+                let _cut = hosts.network.cut(from, to);
+                thread::sleep(Duration::from_millis(random.u64(1..60)));
+            }
+            bank.wait_for(5);
+        }
+    });
+}
+
+/// Nobody is asked: neither of two replicas goes on, and clients are answered that.
+#[test]
+fn both_replicas_stop_when_neither_reaches_the_arbitrator() {
+    let network = match Network::new(4) {
+        Ok(network) => network,
+        Err(why) => return eprintln!("no hosts can be made: {why}"),
+    };
+    let mut hosts = Hosts::start(&network, 2);
+    let cluster = hosts.client();
+    network.on(4, || {
+        let bank = Bank::new(&cluster, "");
+        bank.run(|| {
+            bank.wait_for(10);
+            let _alone = [network.split(&[1], &[2]), network.split(&[1, 2], &[hosts.management_host()])];
+            bank.wait_until(|| hosts.ended().len() == 2);
+            could_not_go_on(&mut hosts);
+        });
+    });
+}
