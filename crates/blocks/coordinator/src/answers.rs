@@ -6,13 +6,13 @@ use crate::transaction::State;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::Frame;
 use vinga_wire::commit::{
     ABORT_ONE, AbortBody, COMMIT_IS_COMPLETE, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS,
     OPERATION_SENT_ROW, PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
 use vinga_wire::unique::IndexChange;
 use vinga_wire::view::ReplicaGroup;
+use vinga_wire::{ErrorCode, Frame};
 
 impl Coordinator {
     pub(crate) fn on_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -33,8 +33,8 @@ impl Coordinator {
             self.finish_committed(cx, handle);
             return Some(());
         }
-        if self.not_committed_at_once(cx, handle) {
-            self.roll_back(cx, handle, Cause::asked());
+        if let Some(cause) = self.not_committed_at_once(cx, handle) {
+            self.roll_back(cx, handle, cause);
             return Some(());
         }
         if holds {
@@ -57,7 +57,7 @@ impl Coordinator {
         let Some(handle) = self.find_answered(head) else { return Some(()) };
         let transaction = &mut self.transactions[handle];
         transaction.epoch = transaction.epoch.max(Epoch(head.epoch.get()));
-        let is_given_up = self.not_committed_at_once(cx, handle);
+        let given_up = self.not_committed_at_once(cx, handle);
         let mut fatal = None;
         for answer in answers {
             self.transactions[handle].rows += u16::from(answer.flags & OPERATION_SENT_ROW != 0);
@@ -65,32 +65,34 @@ impl Coordinator {
             let cause = self.operation_refused(cx, handle, answer, error_is_local);
             fatal = fatal.or(cause);
         }
-        match fatal {
+        match fatal.or(given_up) {
             // The data manager has said that it did not commit.
             Some(cause) => self.roll_back(cx, handle, cause),
-            None if is_given_up => self.roll_back(cx, handle, Cause::asked()),
             None => self.operations_answered(cx, handle, answers.len() as u32),
         }
         Some(())
     }
 
-    /// A data manager that was allowed to commit in one phase has not done so, and will not. Returns whether the API
-    /// node gave up the batch in the meantime.
+    /// A data manager that was allowed to commit in one phase has not done so, and will not. Returns why to roll back
+    /// what could not be rolled back in the meantime: the API node gave up the batch, or its connections are closed.
     #[inline]
-    fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> bool {
+    fn not_committed_at_once(&mut self, cx: &mut Context<'_>, handle: Handle) -> Option<Cause> {
         let transaction = &mut self.transactions[handle];
-        let State::Preparing { last, .. } = &mut transaction.state else { return false };
+        let State::Preparing { last, .. } = &mut transaction.state else { return None };
         let was_last = core::mem::take(last);
         if !was_last {
-            return false;
+            return None;
         }
+        let id = transaction.id;
         let is_given_up = transaction.special().is_some_and(|special| special.is_given_up);
         let entered = core::mem::take(&mut transaction.entered);
         self.leave_epoch(cx, entered);
         if is_given_up {
             cx.mark("batch given up before its data manager has answered");
+            return Some(Cause::asked());
         }
-        is_given_up
+        // It may have to wait for a lock, for as long as the API node has said, and whoever closes waits for it.
+        self.clients.of(id).closing.is_some().then(|| Cause::error(ErrorCode::ConnectionLost))
     }
 
     /// The transaction that waits for this answer; `None` if it does not wait any more.

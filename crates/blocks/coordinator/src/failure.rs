@@ -15,7 +15,8 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber};
 
 impl Coordinator {
     /// The API node's connections are closed: from now on nothing that comes from it is carried out. Rolls back the
-    /// transactions whose commit was not requested, finishes the others, then confirms.
+    /// transactions whose commit is not decided, finishes the others, then confirms. What a data manager may have
+    /// committed is finished, or rolled back when it has said that it has not.
     pub(crate) fn on_api_connection_closed_order(
         &mut self,
         cx: &mut Context<'_>,

@@ -15,9 +15,7 @@ impl DataManager {
         if !Self::is_acting(cx, &body.actor) {
             return Some(());
         }
-        if let Some(transaction) = self.versions.find_transaction(TransactionId(body.transaction.get()))
-            && self.check_coordinator(transaction, &body.actor).is_ok()
-        {
+        if let Some(transaction) = self.find_of(TransactionId(body.transaction.get()), &body.actor) {
             self.abort(cx, transaction, body);
         }
         match body.replicas.next(self.settings.node) {

@@ -7,6 +7,7 @@ use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, TransactionList};
+use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::{Address, Frame, SignalNumber, U64};
 
 impl DataManager {
@@ -25,7 +26,7 @@ impl DataManager {
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
         let before = body.replicas.previous(own);
-        if let Some(transaction) = self.versions.find_transaction(TransactionId(body.transaction.get())) {
+        if let Some(transaction) = self.find_of(TransactionId(body.transaction.get()), &body.actor) {
             if body.marker.get() != 0 {
                 self.versions.transactions[transaction].marker = body.marker.get();
             }
@@ -163,6 +164,9 @@ impl DataManager {
             }
             let Some(id) = ids.next() else { break };
             let Some(transaction) = self.versions.find_transaction(id) else { continue };
+            if !acts_for(cx, frame, self.versions.transactions[transaction].actor.coordinator_name()) {
+                continue;
+            }
             let marker = self.versions.transactions[transaction].marker;
             let mut next = self.versions.transactions[transaction].operations;
             while let Some(handle) = next {
@@ -182,7 +186,7 @@ impl DataManager {
         Some(())
     }
 
-    pub(crate) fn on_markers_drop_order(&mut self, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_markers_drop_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let mut ids = transactions_of(frame)?;
         for at in 0.. {
             if at % TOGETHER == 0 {
@@ -190,10 +194,16 @@ impl DataManager {
                 ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch_marker(id));
             }
             let Some(id) = ids.next() else { break };
-            self.markers.remove(id);
+            self.markers.remove_if(id, |marker| acts_for(cx, frame, marker.coordinator));
         }
         Some(())
     }
+}
+
+/// Whether a list signal comes from the one who acts for a coordinator. Lists name transactions by their ids only, and
+/// an API node may have used one at several coordinators.
+fn acts_for(cx: &Context<'_>, frame: &Frame<'_>, coordinator: CoordinatorName) -> bool {
+    cx.view().acts_for(coordinator) == Some(frame.sender())
 }
 
 /// The transaction ids of a list signal.

@@ -154,7 +154,7 @@ impl DataManager {
         let id = TransactionId(body.transaction.get());
         let name = body.actor.coordinator_name();
         let marker = self.markers.get(id).filter(|marker| marker.coordinator == name);
-        let (epoch, marker) = match (self.versions.find_transaction(id), marker) {
+        let (epoch, marker) = match (self.find_of(id, &body.actor), marker) {
             (_, Some(marker)) => (marker.epoch, marker.number),
             (Some(known), None) => {
                 let epoch = self.committed_in(known).unwrap_or_default();

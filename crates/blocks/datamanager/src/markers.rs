@@ -54,12 +54,19 @@ impl Markers {
     }
 
     /// Takes a transaction's marker away, if it has one.
-    pub fn remove(&mut self, id: TransactionId) {
+    fn remove(&mut self, id: TransactionId) {
         if let Some(index) = self.by_id.remove(id.0) {
             let handle = self.pool.handle_at(index).expect("the map names live markers");
             self.pool.remove(handle);
         } else if !self.more.is_empty() {
             self.more.remove(&id);
+        }
+    }
+
+    /// Takes a transaction's marker away, if it has one that fulfils a condition.
+    pub fn remove_if(&mut self, id: TransactionId, condition: impl FnOnce(&Marker) -> bool) {
+        if self.get(id).is_some_and(|marker| condition(&marker)) {
+            self.remove(id);
         }
     }
 

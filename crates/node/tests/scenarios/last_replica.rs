@@ -4,6 +4,7 @@
 
 use crate::support::{ALL, Cluster, Op, Received, Row, Setup, committed, dm, open, refused, row, strict, tc};
 use vinga_kernel::InjectedBug;
+use vinga_wire::operation::LockWait;
 use vinga_wire::operation::OperationKind::ReadExclusive;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_START};
 use vinga_wire::{ErrorCode, SignalNumber};
@@ -188,6 +189,29 @@ fn a_batch_that_waits_for_a_lock_can_be_given_up() {
     c.ends_well();
 }
 
+/// The connections are closed before the coordinator knows that the change waits for a lock, for as long as its client
+/// has said. The lock is another one's.
+#[test]
+fn a_batch_that_waits_for_a_lock_ends_with_the_connections() {
+    let mut c = cluster(3, None);
+    let key = with_row(&mut c);
+    let other = c.begin();
+    c.batch_at(tc(2), other, FLAG_START, 1, 0, &strict(&[Op::Read(ReadExclusive, key)]));
+    c.received();
+    c.wait = LockWait::Millis(3_600_000);
+    c.hold(dm(2, 1), tc(3));
+    let id = c.begin();
+    c.batch_at(tc(3), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+    assert_eq!(c.held(dm(2, 1), tc(3)), 1, "the primary says that it has not committed");
+    c.notify_one_of_api(tc(3), SignalNumber::ApiConnectionClosedOrder);
+    c.release(dm(2, 1), tc(3));
+    assert_eq!(c.received(), [refused(1, ErrorCode::ConnectionLost, 0)]);
+    c.batch_at(tc(2), other, FLAG_ROLLBACK, 2, 0, &[]);
+    c.received();
+    assert_eq!(c.read(&[key], None), [Some(row(key, 1))]);
+    c.ends_well();
+}
+
 /// What a transaction has read and changed before at the same replicas is committed with its last change.
 #[test]
 fn earlier_operations_are_committed_with_the_last_one() {
@@ -268,6 +292,48 @@ fn a_marker_of_another_coordinator_is_not_taken_for_the_commit() {
         c.kill(node);
     }
     assert_eq!(c.read(&[key], None), [Some(row(key, 3))]);
+}
+
+/// One coordinator has the marker of its transaction dropped while that of the other one is needed.
+#[test]
+fn a_marker_stays_until_its_own_coordinator_has_it_dropped() {
+    let mut c = cluster(4, None);
+    let key = with_row(&mut c);
+    let id = c.begin();
+    c.batch_at(tc(3), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+    assert_eq!(c.received(), [committed(1)]);
+    c.hold(dm(1, 1), dm(4, 1));
+    c.batch_at(tc(2), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+    assert_eq!(c.held(dm(1, 1), dm(4, 1)), 1, "the last replica has passed the commit on");
+    c.forget_all_outcomes();
+    c.kill(4);
+    assert_eq!(c.received(), [committed(1)]);
+    assert_eq!(c.read(&[key], None), [Some(row(key, 3))]);
+    c.ends_well();
+}
+
+/// The order to commit that a coordinator has sent again comes when its transaction is over, and another coordinator's
+/// one of the same id has changed the row.
+#[test]
+fn a_commit_that_is_sent_again_commits_no_other_coordinators_transaction() {
+    let mut c = cluster(4, None);
+    let key = with_row(&mut c);
+    let id = c.begin();
+    c.hold(dm(2, 1), tc(3));
+    c.batch_at(tc(3), id, ALL, 1, 0, &strict(&[Op::Add(key, 1)]));
+    assert_eq!(c.held(dm(2, 1), tc(3)), 1, "the primary has confirmed");
+    c.hold(dm(1, 1), dm(3, 1));
+    c.kill(4);
+    assert_eq!(c.held(dm(1, 1), dm(3, 1)), 1, "the commit is sent again");
+    c.release(dm(2, 1), tc(3));
+    assert_eq!(c.received(), [committed(1)]);
+    c.batch_at(tc(2), id, FLAG_START, 1, 0, &strict(&[Op::Add(key, 5)]));
+    assert_eq!(c.received(), [open(1)]);
+    c.release(dm(1, 1), dm(3, 1));
+    c.batch_at(tc(2), id, FLAG_ROLLBACK, 2, 0, &[]);
+    assert_eq!(c.received(), [Received::Confirm { request: 2, outcome: 2, errors: vec![] }]);
+    assert_eq!(c.read(&[key], None), [Some(row(key, 2))]);
+    c.ends_well();
 }
 
 /// The coordinator takes part twice: it sends the change, and receives the primary's confirmation.

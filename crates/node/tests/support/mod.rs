@@ -609,21 +609,31 @@ impl Cluster {
         self.notify(API, signal);
     }
 
+    /// Only one block gets it so far.
+    pub fn notify_one_of_api(&mut self, to: Address, signal: SignalNumber) {
+        self.feed_notification(to, API, signal);
+        self.run();
+    }
+
     /// All blocks get an order about an API node.
     fn notify(&mut self, api: Address, signal: SignalNumber) {
-        let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
-        let incarnation = if api == API { self.incarnation } else { Incarnation(1) };
-        let body = ApiNodeBody::new(api.node(), incarnation);
         let blocks = [BlockNumber::DataManager, BlockNumber::Coordinator, BlockNumber::Dictionary];
         let view = self.view.clone();
         for to in blocks.into_iter().flat_map(|block| view.addresses(block)) {
-            let mut bytes = vec![];
-            FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0).put(&body);
-            if let Some(executor) = self.executors.get_mut(&to.node().0) {
-                executor.feed(&bytes, Origin::Node).expect("our own");
-            }
+            self.feed_notification(to, api, signal);
         }
         self.run();
+    }
+
+    fn feed_notification(&mut self, to: Address, api: Address, signal: SignalNumber) {
+        let membership = Address::new(NodeId(1), BlockNumber::Membership, 0);
+        let incarnation = if api == API { self.incarnation } else { Incarnation(1) };
+        let mut bytes = vec![];
+        FrameWriter::begin(&mut bytes, signal, 1, to, membership, 0)
+            .put(&ApiNodeBody::new(api.node(), incarnation));
+        if let Some(executor) = self.executors.get_mut(&to.node().0) {
+            executor.feed(&bytes, Origin::Node).expect("our own");
+        }
     }
 
     /// Number of the newest outcome of node 1's coordinator.
