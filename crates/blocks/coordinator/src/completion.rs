@@ -1,9 +1,9 @@
 //! The end of transactions whose changes are read at backups (`READ_BACKUP`).
 //!
 //! A backup hides what it has committed until it knows that all replicas have. Of most tables nobody asks it, so it may
-//! learn that lazily, and the API node is answered at once. Where backups answer reads, whoever was answered would miss
-//! his own change there. So the replicas are asked to complete the transaction, and it is answered when all have
-//! confirmed that they show its changes.
+//! learn that lazily, and the API node is answered at once. Where backups answer reads, an API node that was answered
+//! could miss its own change there. So the replicas are asked to complete the transaction, and it is answered when all
+//! have confirmed that they show its changes.
 //!
 //! The transaction is committed whatever happens meanwhile, and its epoch may close. A replica that fails is awaited no
 //! more: nobody reads there in a view without it. If the coordinator fails, its successor does the same for what the

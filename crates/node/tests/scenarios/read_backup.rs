@@ -1,5 +1,5 @@
-//! Tables whose backups answer reads (`READ_BACKUP`), signal by signal: whoever was answered sees his change at every
-//! replica. Like `hazards`, some scenarios are run with all rules and, with the feature `injected-bugs`, with one
+//! Tables whose backups answer reads (`READ_BACKUP`), signal by signal: a client that was answered sees its change at
+//! every replica. Like `hazards`, some scenarios are run with all rules and, with the feature `injected-bugs`, with one
 //! broken, which they must notice.
 
 use crate::support::{ALL, Cluster, Op, Received, Row, Setup, committed, dm, open, row, strict, tc};
@@ -36,8 +36,8 @@ fn read_at<const N: usize>(c: &mut Cluster, nodes: [u8; N], key: u64) -> [Option
 const COMMITTED: Received = Received::Outcome(1);
 
 hazards! {
-    /// The transaction is committed everywhere, but one backup has not learnt that: it shows the old version. Whoever
-    /// is answered now, and asks this backup, misses his own change.
+    /// The transaction is committed everywhere, but one backup has not learnt that: it shows the old version. A client
+    /// that is answered now, and asks this backup, misses its own change.
     a_commit_is_answered_when_all_replicas_show_it breaks AnswerBeforeComplete;
 
     /// The coordinator dies before all replicas show what is committed. The successor finds it committed, and must not
