@@ -45,6 +45,8 @@ pub const EXPECTED: &[&str] = &[
     "last replica commits what it has prepared",
     "replicas are asked about a transaction in doubt",
     "no replica has committed a transaction in doubt",
+    "replica that was to complete a transaction has failed",
+    "successor has a transaction completed before it answers",
     "requester has gone while changes end for its fence",
     "requester has gone while data managers prepare its change",
     "requester has gone while its change frees what it replaces",

@@ -31,6 +31,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   change the row before that ends.
 /// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
 ///   side: one seed in some hundreds, or thousands.
+/// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
+///   read at a backup before that is notified.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -52,6 +54,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::LostReadLocksIgnored,
     InjectedBug::TicketCountsEarly,
     InjectedBug::InDoubtIsAskedOnce,
+    InjectedBug::TakeOverAnswersBeforeComplete,
 ];
 
 /// A broken rule, and how it was noticed.

@@ -136,20 +136,21 @@ impl Coordinator {
             State::Committing { outstanding } if self.participant_ended(handle, body.owner) => {
                 self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
                 if outstanding == 1 {
-                    self.complete(cx.view(), handle);
-                    self.finish_committed(cx, handle);
+                    self.complete(cx, handle);
                 }
             }
             State::Preparing { last: true, .. } | State::InDoubt { .. } => {
                 self.committed_by_replicas(handle, Epoch(body.epoch.get()), body.marker.get());
                 if body.flags.get() & COMMIT_IS_COMPLETE == 0 {
-                    self.complete(cx.view(), handle);
+                    self.complete(cx, handle);
+                } else {
+                    self.finish_committed(cx, handle);
                 }
-                self.finish_committed(cx, handle);
             }
             State::Committing { .. }
             | State::Open { .. }
             | State::Preparing { .. }
+            | State::Completing { .. }
             | State::AwaitingDisk
             | State::RollingBack { .. } => {}
         }
@@ -183,6 +184,7 @@ impl Coordinator {
             | State::Preparing { .. }
             | State::InDoubt { .. }
             | State::Committing { .. }
+            | State::Completing { .. }
             | State::AwaitingDisk
             | State::RollingBack { .. } => {}
         }

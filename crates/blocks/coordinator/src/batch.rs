@@ -143,7 +143,7 @@ impl Coordinator {
                 self.transactions[handle].special_mut().is_given_up = true;
                 true
             }
-            State::Committing { .. } | State::AwaitingDisk => {
+            State::Committing { .. } | State::Completing { .. } | State::AwaitingDisk => {
                 cx.mark("batch given up too late");
                 true
             }
@@ -166,6 +166,7 @@ impl Coordinator {
                 State::Preparing { .. }
                 | State::InDoubt { .. }
                 | State::Committing { .. }
+                | State::Completing { .. }
                 | State::AwaitingDisk => Err(ErrorCode::MalformedSignal),
                 State::RollingBack { .. } => Err(ErrorCode::TransactionAborted),
             };
@@ -219,6 +220,7 @@ impl Coordinator {
             }
             // Also if the change is undone later, or fails alone: then it waits for what it has changed elsewhere.
             transaction.is_durable |= table.is_durable;
+            transaction.is_read_at_backups |= table.read_backup;
         }
         let hash = match kind {
             OperationKind::Insert | OperationKind::Write => {

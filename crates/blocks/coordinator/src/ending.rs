@@ -91,7 +91,7 @@ impl Coordinator {
         match transaction.state {
             State::Open { .. } | State::Preparing { .. } | State::InDoubt { .. } => {}
             State::RollingBack { .. } => return,
-            State::Committing { .. } | State::AwaitingDisk => {
+            State::Committing { .. } | State::Completing { .. } | State::AwaitingDisk => {
                 unreachable!("a transaction that is to be committed can't be rolled back")
             }
         }
@@ -115,8 +115,8 @@ impl Coordinator {
         }
     }
 
-    /// All primaries have committed: notes that the replicas can drop their records.
-    pub(crate) fn complete(&mut self, view: &ClusterView, handle: Handle) {
+    /// Notes that the replicas can drop their records.
+    pub(crate) fn complete_lazily(&mut self, view: &ClusterView, handle: Handle) {
         // Data managers keep no records where coordinators have no successors.
         if !view.is_replicated() {
             return;
@@ -130,17 +130,29 @@ impl Coordinator {
         }
     }
 
-    /// The transaction is committed on all replicas. It is answered now, or when it is on disk.
+    /// The transaction is committed on all replicas, and nothing of it is hidden at any of them.
     pub(crate) fn finish_committed(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        self.end_in_epoch(cx, handle);
+        self.finish_shown(cx, handle);
+    }
+
+    /// The transaction is committed on all replicas: nothing changes any more in its epoch.
+    pub(crate) fn end_in_epoch(&mut self, cx: &mut Context<'_>, handle: Handle) {
         let transaction = &mut self.transactions[handle];
-        let (epoch, has_changes, is_durable) =
-            (transaction.epoch, transaction.has_changes, transaction.is_durable);
+        let (epoch, has_changes) = (transaction.epoch, transaction.has_changes);
         let entered = core::mem::take(&mut transaction.entered);
         if has_changes {
             self.epochs.note_changes(epoch);
         }
         self.use_epoch(cx, epoch);
         self.leave_epoch(cx, entered);
+    }
+
+    /// A committed transaction is answered now, or when it is on disk.
+    pub(crate) fn finish_shown(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let transaction = &self.transactions[handle];
+        let (epoch, has_changes, is_durable) =
+            (transaction.epoch, transaction.has_changes, transaction.is_durable);
         if is_durable && has_changes && self.wait_for_disk(cx, handle, epoch) {
             self.transactions[handle].state = State::AwaitingDisk;
             return;

@@ -127,6 +127,7 @@ impl Coordinator {
                     orders.undo(cx, participant, Undo::Everything);
                 }
                 State::Committing { .. }
+                | State::Completing { .. }
                 | State::AwaitingDisk
                 | State::Open { .. }
                 | State::Preparing { .. }
@@ -152,6 +153,7 @@ impl Coordinator {
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }
+            State::Completing { .. } => self.complete_without(cx, handle, change),
             State::Committing { .. } | State::AwaitingDisk | State::RollingBack { .. } => {}
         }
     }
@@ -166,6 +168,7 @@ impl Coordinator {
                 State::Preparing { .. }
                 | State::InDoubt { .. }
                 | State::Committing { .. }
+                | State::Completing { .. }
                 | State::AwaitingDisk
                 | State::RollingBack { .. } => false,
             });

@@ -34,6 +34,7 @@ impl Coordinator {
                 State::Preparing { .. } => ("preparing", None),
                 State::InDoubt { .. } => ("in doubt", None),
                 State::Committing { .. } => ("committing", None),
+                State::Completing { .. } => ("committed, not shown everywhere", None),
                 State::AwaitingDisk => ("committed, not on disk", None),
                 State::RollingBack { .. } => ("rolling back", None),
             };

@@ -79,6 +79,12 @@ impl Coordinator {
                 );
                 assert!(awaited > 0, "{id:?} has committed and is not removed");
             }
+            State::Completing { outstanding } => {
+                let awaited: usize = all().map(|p| p.completing.length()).sum();
+                assert_eq!(awaited, outstanding as usize, "{id:?} is completed: replicas not confirmed");
+                assert!(awaited > 0, "{id:?} is complete and is not removed");
+                assert!(transaction.is_read_at_backups, "{id:?} is answered without its completion");
+            }
             State::AwaitingDisk => {
                 assert!(transaction.is_durable && transaction.has_changes, "{id:?} waits for the disk");
             }

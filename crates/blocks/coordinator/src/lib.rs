@@ -23,6 +23,8 @@
 //! A transaction whose last operation a data manager may commit by itself is `InDoubt` if a replica fails meanwhile,
 //! until the others have been asked; see `in_doubt`.
 //!
+//! One that has changed a table whose backups answer reads is `Completing` before it is answered; see `completion`.
+//!
 //! A `Committing` transaction can't roll back any more, a `RollingBack` one can't commit. The outcome of a transaction
 //! that has ended is kept in the API node's outcome list, numbered, until it is confirmed.
 #![no_std]
@@ -34,6 +36,7 @@ extern crate std;
 mod answers;
 mod batch;
 mod clients;
+mod completion;
 mod deadlock;
 mod disk_waits;
 mod ending;
@@ -219,6 +222,7 @@ impl Block for Coordinator {
             Some(SignalNumber::PrepareConfirm) => self.on_prepare_confirm(cx, frame),
             Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
             Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
+            Some(SignalNumber::CompleteConfirm) => self.on_complete_confirm(cx, frame),
             Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
             Some(SignalNumber::InDoubtConfirm) => self.on_in_doubt_confirm(cx, frame),
             Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),

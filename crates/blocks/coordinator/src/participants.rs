@@ -8,9 +8,9 @@
 
 use crate::Coordinator;
 use vinga_base::pool::{Handle, Pool};
-use vinga_base::{Epoch, TransactionId};
+use vinga_base::{Epoch, NodeId, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{ABORT_ONE, AbortBody, Actor, Chain, CommitBody, WHOLE_TRANSACTION};
+use vinga_wire::commit::{ABORT_ONE, AbortBody, Actor, Chain, CommitBody, CompleteBody, WHOLE_TRANSACTION};
 use vinga_wire::view::{ClusterView, ReplicaGroup};
 use vinga_wire::{SignalNumber, U16, U32, U64};
 
@@ -23,6 +23,8 @@ pub struct Participant {
     pub holds: bool,
     /// Whether it has confirmed the end of the transaction.
     pub ended: bool,
+    /// The replicas that were asked to complete the transaction and have not confirmed it.
+    pub completing: Chain,
     next: Option<Handle>,
 }
 
@@ -67,6 +69,15 @@ impl Participants {
         }
     }
 
+    /// Calls `change` with each of them.
+    pub fn for_each(&mut self, list: ParticipantList, mut change: impl FnMut(&mut Participant)) {
+        let mut next = list.0;
+        while let Some(at) = next {
+            change(&mut self.pool[at]);
+            next = self.pool[at].next;
+        }
+    }
+
     /// One of them, to change it.
     pub fn find_mut(&mut self, list: ParticipantList, owner: ReplicaGroup) -> Option<&mut Participant> {
         let mut next = list.0;
@@ -98,7 +109,14 @@ impl Participants {
             }
             next = self.pool[at].next;
         }
-        let made = Participant { owner, changes: false, holds: false, ended: false, next: list.0 };
+        let made = Participant {
+            owner,
+            changes: false,
+            holds: false,
+            ended: false,
+            completing: Chain::default(),
+            next: list.0,
+        };
         let made = self.pool.insert(made).ok()?;
         list.0 = Some(made);
         Some(&mut self.pool[made])
@@ -185,6 +203,15 @@ impl Orders {
             replicas,
             marker: U32::new(marker),
             flags: U32::ZERO,
+        });
+    }
+
+    /// Has a replica show what it has committed, drop its records and confirm that.
+    pub fn complete_at(self, cx: &mut Context<'_>, owner: ReplicaGroup, node: NodeId) {
+        cx.frame(SignalNumber::CompleteRequest, owner.at(node)).put(&CompleteBody {
+            transaction: U64::new(self.transaction.0),
+            actor: self.actor,
+            owner,
         });
     }
 

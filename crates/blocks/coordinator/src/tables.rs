@@ -34,6 +34,8 @@ pub struct Table {
     pub hidden: bool,
     /// Whoever changes a row of it is answered when that is on disk.
     pub is_durable: bool,
+    /// Whether backups answer reads of it.
+    pub read_backup: bool,
 }
 
 impl Table {
@@ -133,6 +135,7 @@ impl Tables {
             unique_tables: record.unique_tables.iter().map(|unique| unique.table).collect(),
             hidden: record.definition.is_hidden(),
             is_durable: record.definition.durability == Durability::Disk,
+            read_backup: record.definition.read_backup,
             is_held: false,
             fence: self.tables[at].as_ref().and_then(|table| table.fence),
         });

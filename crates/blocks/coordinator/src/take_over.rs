@@ -26,7 +26,7 @@ use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{Actor, Chain};
 use vinga_wire::take_over::{
     CoordinatorBody, CoordinatorName, InheritedOutcomeRequest, OutcomesReleasedOrder, TRACE_HOLDS,
-    TakeOverDoneReport, TakeOverReport, TransactionTrace,
+    TRACE_READ_AT_BACKUPS, TakeOverDoneReport, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::transaction::Outcome;
 use vinga_wire::view::{ClusterView, ReplicaGroup, Succession, ViewChange};
@@ -74,6 +74,11 @@ struct Inherited {
     first_change: Option<(u32, ReplicaGroup)>,
     /// Where it has operations, and whether it has ended there.
     groups: Vec<(ReplicaGroup, bool)>,
+    /// Whether it changes a table whose backups answer reads: if it is committed, it has ended when all replicas show
+    /// its changes.
+    is_read_at_backups: bool,
+    /// Data managers that were asked to complete it and have not confirmed that.
+    completing: BTreeSet<Address>,
 }
 
 /// The outcome of a committed transaction.
@@ -135,6 +140,7 @@ impl TakeOver {
         if first.0 != 0 && inherited.first_change.is_none_or(|known| first.0 < known.0) {
             inherited.first_change = Some(first);
         }
+        inherited.is_read_at_backups |= trace.flags.get() & TRACE_READ_AT_BACKUPS != 0;
         let is_known = inherited.groups.iter().any(|(group, _)| *group == owner);
         if trace.flags.get() & TRACE_HOLDS != 0 && !is_known {
             inherited.groups.push((owner, false));
@@ -193,7 +199,7 @@ impl Coordinator {
                         self.end_inherited(cx, at);
                     }
                 }
-                State::Ending => self.order_again(cx, at, change),
+                State::Ending => self.end_without(cx, at, change),
                 State::Done => {}
             }
         }
@@ -275,6 +281,23 @@ impl Coordinator {
         self.finish_take_over_if_done(cx, at);
     }
 
+    /// Goes on without what is lost: repeats orders, and awaits no confirmation from there.
+    fn end_without(&mut self, cx: &mut Context<'_>, at: usize, change: &ViewChange) {
+        self.order_again(cx, at, change);
+        let mut over = Vec::new();
+        for (&id, inherited) in &mut self.take_overs.list[at].transactions {
+            let before = inherited.completing.len();
+            inherited.completing.retain(|data_manager| !change.has_lost(data_manager.node()));
+            if before > 0 && inherited.completing.is_empty() {
+                over.push(id);
+            }
+        }
+        for id in over {
+            self.forget_inherited(cx, at, id);
+        }
+        self.finish_take_over_if_done(cx, at);
+    }
+
     /// Repeats orders to replica groups that have lost a member.
     fn order_again(&mut self, cx: &mut Context<'_>, at: usize, change: &ViewChange) {
         let one = &self.take_overs.list[at];
@@ -305,7 +328,47 @@ impl Coordinator {
         if let Some((_, has_ended)) = inherited.groups.iter_mut().find(|(group, _)| *group == owner) {
             *has_ended = true;
         }
-        if inherited.is_over() {
+        if inherited.is_over() && inherited.completing.is_empty() {
+            self.complete_inherited(cx, at, id);
+            self.finish_take_over_if_done(cx, at);
+        }
+    }
+
+    /// An inherited transaction has ended at all replica groups. If it is committed, and backups answer reads of what
+    /// it has changed, all replicas have to show that before it is forgotten.
+    fn complete_inherited(&mut self, cx: &mut Context<'_>, at: usize, id: TransactionId) {
+        let one = &mut self.take_overs.list[at];
+        let orders = Self::inherited_orders(cx, one.coordinator, id);
+        let inherited = one.transactions.get_mut(&id).expect("the caller has found it");
+        if inherited.epoch != Epoch(0)
+            && inherited.is_read_at_backups
+            && !cx.has_bug(InjectedBug::TakeOverAnswersBeforeComplete)
+            && !cx.has_bug(InjectedBug::TakeOverLeavesRecords)
+        {
+            cx.mark("successor has a transaction completed before it answers");
+            for &(group, _) in &inherited.groups {
+                for node in cx.view().owned_by(group).replicas().nodes() {
+                    inherited.completing.insert(group.at(node));
+                    orders.complete_at(cx, group, node);
+                }
+            }
+            return;
+        }
+        self.forget_inherited(cx, at, id);
+    }
+
+    /// A data manager shows the changes of an inherited transaction, and has dropped its records.
+    pub(crate) fn inherited_completed(
+        &mut self,
+        cx: &mut Context<'_>,
+        coordinator: CoordinatorName,
+        id: TransactionId,
+        data_manager: Address,
+    ) {
+        let list = &mut self.take_overs.list;
+        let Some(at) = list.iter().position(|one| one.coordinator == coordinator) else { return };
+        let Some(inherited) = list[at].transactions.get_mut(&id) else { return };
+        if inherited.completing.remove(&data_manager) && inherited.completing.is_empty() {
             self.forget_inherited(cx, at, id);
             self.finish_take_over_if_done(cx, at);
         }
@@ -319,7 +382,9 @@ impl Coordinator {
         if inherited.epoch == Epoch(0) {
             return;
         }
-        if !cx.has_bug(InjectedBug::TakeOverLeavesRecords) {
+        let is_complete =
+            inherited.is_read_at_backups && !cx.has_bug(InjectedBug::TakeOverAnswersBeforeComplete);
+        if !is_complete && !cx.has_bug(InjectedBug::TakeOverLeavesRecords) {
             for (group, _) in inherited.groups {
                 self.lazy_orders.complete(group, cx.view().owned_by(group).replicas(), id);
             }

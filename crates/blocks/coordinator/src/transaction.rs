@@ -39,6 +39,11 @@ pub enum State {
         /// Participants whose primary has not confirmed.
         outstanding: u32,
     },
+    /// Committed on all replicas; answered when all of them show its changes, as their backups answer reads.
+    Completing {
+        /// Replicas that have not confirmed that.
+        outstanding: u32,
+    },
     /// Committed on all replicas; answered when its epoch is on disk.
     AwaitingDisk,
     /// Decided: roll back.
@@ -85,6 +90,8 @@ pub struct Transaction {
     pub has_changes: bool,
     /// Whether its commit is answered only when it is on disk.
     pub is_durable: bool,
+    /// Whether it changes a table whose backups answer reads: it is answered when all replicas show its changes.
+    pub is_read_at_backups: bool,
     /// Number of the first operation that changed something, and its owner, if any. Only what can't fail alone any more
     /// counts.
     pub first_change: Option<(u32, ReplicaGroup)>,
@@ -128,6 +135,7 @@ impl Transaction {
             rows: 0,
             has_changes: false,
             is_durable: false,
+            is_read_at_backups: false,
             first_change: None,
             unique: None,
             special: None,
@@ -212,6 +220,7 @@ impl Transaction {
             State::Preparing { last, .. } => !last,
             State::InDoubt { .. }
             | State::Committing { .. }
+            | State::Completing { .. }
             | State::AwaitingDisk
             | State::RollingBack { .. } => false,
         }

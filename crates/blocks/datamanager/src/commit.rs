@@ -1,4 +1,4 @@
-//! `CommitRequest`, `CompleteOrder`, `MarkersDropOrder`: making final.
+//! `CommitRequest`, `CompleteRequest`, `CompleteOrder`, `MarkersDropOrder`: making final.
 
 use crate::DataManager;
 use crate::operation::{Change, State};
@@ -6,7 +6,7 @@ use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, TransactionList};
+use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, CompleteBody, TransactionList};
 use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::{Address, Frame, SignalNumber, U64};
 
@@ -163,27 +163,44 @@ impl DataManager {
                 self.prefetch_listed(ids.clone());
             }
             let Some(id) = ids.next() else { break };
-            let Some(transaction) = self.versions.find_transaction(id) else { continue };
-            if !acts_for(cx, frame, self.versions.transactions[transaction].actor.coordinator_name()) {
-                continue;
-            }
-            let marker = self.versions.transactions[transaction].marker;
-            let mut next = self.versions.transactions[transaction].operations;
-            while let Some(handle) = next {
-                next = self.versions.operations[handle].next;
-                let State::Committed { epoch, shown } = self.versions.operations[handle].state else {
-                    continue;
-                };
-                if !shown && let Some(state) = self.versions.operations[handle].row_state {
-                    self.install(cx, state, epoch);
-                }
-                if self.versions.operations[handle].number == marker {
-                    self.leave_marker(transaction, epoch);
-                }
-                self.drop_operation(handle);
+            if let Some(transaction) = self.versions.find_transaction(id)
+                && acts_for(cx, frame, self.versions.transactions[transaction].actor.coordinator_name())
+            {
+                self.complete(cx, transaction);
             }
         }
         Some(())
+    }
+
+    /// The same of one transaction, whose coordinator answers when all replicas have confirmed it.
+    pub(crate) fn on_complete_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (body, _) = frame.head::<CompleteBody>()?;
+        if !Self::is_acting(cx, &body.actor) {
+            return Some(());
+        }
+        if let Some(transaction) = self.find_of(TransactionId(body.transaction.get()), &body.actor) {
+            self.complete(cx, transaction);
+        }
+        cx.frame(SignalNumber::CompleteConfirm, Address(body.actor.acting.get())).put(body);
+        Some(())
+    }
+
+    fn complete(&mut self, cx: &mut Context<'_>, transaction: Handle) {
+        let marker = self.versions.transactions[transaction].marker;
+        let mut next = self.versions.transactions[transaction].operations;
+        while let Some(handle) = next {
+            next = self.versions.operations[handle].next;
+            let State::Committed { epoch, shown } = self.versions.operations[handle].state else {
+                continue;
+            };
+            if !shown && let Some(state) = self.versions.operations[handle].row_state {
+                self.install(cx, state, epoch);
+            }
+            if self.versions.operations[handle].number == marker {
+                self.leave_marker(transaction, epoch);
+            }
+            self.drop_operation(handle);
+        }
     }
 
     pub(crate) fn on_markers_drop_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {

@@ -427,6 +427,7 @@ impl Block for DataManager {
             Some(SignalNumber::InDoubtRequest) => self.on_in_doubt_request(cx, frame),
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
+            Some(SignalNumber::CompleteRequest) => self.on_complete_request(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(cx, frame),
             Some(SignalNumber::TakeOverOrder) => self.on_take_over_order(cx, frame),
             Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),

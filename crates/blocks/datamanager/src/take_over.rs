@@ -14,7 +14,7 @@ use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::Actor;
 use vinga_wire::take_over::{
-    CoordinatorBody, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
+    CoordinatorBody, TRACE_HOLDS, TRACE_READ_AT_BACKUPS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
 
@@ -73,12 +73,14 @@ impl DataManager {
 
     fn trace_of(&self, handle: Handle) -> TransactionTrace {
         let transaction = &self.versions.transactions[handle];
+        let mut changes = self.versions.records_of(handle).filter(|record| record.kind.is_change());
+        let is_read = changes.any(|record| self.store.tables.current(record.table).read_backup);
         TransactionTrace {
             transaction: U64::new(transaction.id.0),
             epoch: U64::new(self.committed_in(handle).unwrap_or_default().0),
             marker: U32::new(transaction.marker),
             first_change: U32::new(self.first_change(handle)),
-            flags: U32::new(TRACE_HOLDS),
+            flags: U32::new(TRACE_HOLDS | if is_read { TRACE_READ_AT_BACKUPS } else { 0 }),
         }
     }
 

@@ -618,7 +618,7 @@ VINGA_API int vinga_definition_drop_index(vinga_definition *definition, int kind
 VINGA_API int vinga_definition_no_logging(vinga_definition *definition);
 /** Commits that change its rows are answered when they are on disk. A table can't be both this and one that is not logged. */
 VINGA_API int vinga_definition_durable(vinga_definition *definition);
-/** Backups may answer committed reads. */
+/** Backups answer committed reads by key, too; commits that change rows are answered when all replicas show them. */
 VINGA_API int vinga_definition_read_backup(vinga_definition *definition);
 /** Its rows lie in so many of the cluster's partitions; 0 for the usual number. More let more threads work on it, fewer make
  * scans of short ranges cheaper. */

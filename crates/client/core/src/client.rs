@@ -251,6 +251,7 @@ impl Client {
     /// Sending on this connection costs next to nothing, until it is closed: operations go one by one, at once.
     pub fn set_eager(&mut self, link: LinkId) {
         self.net.link(link).is_eager = true;
+        self.sessions.rebuild_routes(&mut self.net);
     }
 
     /// Tokens about which there is news: what they name has ended, or (a scan) has rows. A token may be named although

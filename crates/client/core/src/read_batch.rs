@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use alloc::vec::Vec;
 use core::ops::Range;
+use vinga_base::NodeId;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
@@ -24,8 +25,15 @@ pub struct ShapeId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Waiting,
-    Row { offset: u32, length: u16 },
-    NoRow,
+    /// `backup` is 0 if the owner of the row has answered.
+    Row {
+        offset: u32,
+        length: u16,
+        backup: u8,
+    },
+    NoRow {
+        backup: u8,
+    },
     Failed(ErrorCode),
 }
 
@@ -138,13 +146,24 @@ impl ReadBatch {
     #[inline]
     pub fn row(&self, index: usize) -> Result<Option<&[u8]>, ErrorCode> {
         match self.answers.get(index).copied().unwrap_or(Answer::Waiting) {
-            Answer::Row { offset, length } => {
+            Answer::Row { offset, length, .. } => {
                 Ok(Some(&self.rows[offset as usize..offset as usize + usize::from(length)]))
             }
-            Answer::NoRow => Ok(None),
+            Answer::NoRow { .. } => Ok(None),
             Answer::Failed(code) => Err(code),
             // It was never sent.
             Answer::Waiting => Err(ErrorCode::InternalError),
+        }
+    }
+
+    /// The data node that has answered for a key, if it was a backup when it was asked: reads at different replicas may
+    /// see a commit one after the other until it is answered.
+    pub fn backup(&self, index: usize) -> Option<NodeId> {
+        match self.answers.get(index)? {
+            Answer::Row { backup, .. } | Answer::NoRow { backup } => {
+                (*backup != 0).then_some(NodeId(*backup))
+            }
+            Answer::Waiting | Answer::Failed(_) => None,
         }
     }
 
@@ -211,13 +230,14 @@ impl ReadBatch {
         start..self.rows.len()
     }
 
-    /// One key's row lies there in what was taken over; or there is none.
+    /// One key's row lies there in what was taken over; or there is none. So says this backup, or the owner.
     #[inline]
-    pub(crate) fn found(&mut self, index: u32, row: Option<(usize, usize)>) {
+    pub(crate) fn found(&mut self, index: u32, row: Option<(usize, usize)>, backup: Option<NodeId>) {
+        let backup = backup.map_or(0, |node| node.0);
         let answer = match row {
-            None => Answer::NoRow,
+            None => Answer::NoRow { backup },
             Some((offset, length)) => match (u32::try_from(offset), u16::try_from(length)) {
-                (Ok(offset), Ok(length)) => Answer::Row { offset, length },
+                (Ok(offset), Ok(length)) => Answer::Row { offset, length, backup },
                 // More than 4 GiB of rows in one batch.
                 _ => Answer::Failed(ErrorCode::Overloaded),
             },

@@ -15,22 +15,26 @@
 //! the node, those of others. Such keys are sent again after a pause, until a batch has had no success for some
 //! seconds; the reads of transactions are not, because what they see belongs to their moment.
 //!
+//! Of tables whose backups answer reads the nearest replica is asked ([`crate::routes`]), and the owner of the row for
+//! what that does not answer. Reads of transactions are sent to the owner at once: only that has their changes.
+//!
 //! A key's tag on the wire is the place of its frame and its position in the frame.
 
 use crate::error::Result;
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::read_batch::{ReadBatch, ShapeId};
+use crate::routes::ReadWay;
 use crate::settings::{BATCHES_MAX, KEYS_UNDER_WAY_MAX, REFUSED_MAX, RESEND_PAUSE};
 use crate::table::Table;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::time::{Span, Tick};
-use vinga_base::{ColumnId, OperationNumber, TablePartitions, TransactionId};
+use vinga_base::{ColumnId, NodeId, OperationNumber, TablePartitions, TransactionId};
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::ALL_COLUMNS;
-use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32, U64};
+use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
 /// Keys of one frame, at most.
 const FRAME_KEYS_MAX: usize = 1 << POSITION_BITS;
@@ -74,6 +78,8 @@ struct Shape {
     users: u32,
     /// Where the table's rows are.
     partitions: TablePartitions,
+    /// Whether backups answer reads.
+    backups_answer: bool,
     /// By partition of the cluster.
     groups: Vec<Group>,
 }
@@ -84,7 +90,7 @@ struct Group {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     /// Where all of them go; `None` while there are none.
-    way: Option<(LinkId, Address)>,
+    way: Option<ReadWay>,
     /// Whether they belong to several batches.
     is_mixed: bool,
     /// Whether it stands in [`Reads::filled`].
@@ -101,7 +107,7 @@ struct Entry {
 impl Group {
     /// Appends a key; all keys of a group go the same way.
     #[inline]
-    fn push(&mut self, entry: Entry, key: &[u8], way: (LinkId, Address)) {
+    fn push(&mut self, entry: Entry, key: &[u8], way: ReadWay) {
         match self.entries.last() {
             None => self.way = Some(way),
             Some(last) => self.is_mixed |= last.batch != entry.batch,
@@ -128,6 +134,8 @@ impl Group {
 /// A request that has been written; unused if it has no link.
 struct SentFrame {
     link: Option<LinkId>,
+    /// The backup that was asked.
+    backup: Option<NodeId>,
     entries: Vec<Entry>,
     is_mixed: bool,
     /// Whether it travelled alone, for a transaction.
@@ -206,7 +214,8 @@ impl Reads {
             return Ok(ShapeId { handle, key_bytes });
         }
         let partitions = table.partitions().clone();
-        let shape = Shape { key: key.clone(), users: 1, partitions, groups: Vec::new() };
+        let backups_answer = table.definition().read_backup;
+        let shape = Shape { key: key.clone(), users: 1, partitions, backups_answer, groups: Vec::new() };
         let handle = self.shapes.insert(shape).map_err(|_| ErrorCode::Overloaded)?;
         self.by_key.insert(key, handle);
         Ok(ShapeId { handle, key_bytes })
@@ -223,8 +232,8 @@ impl Reads {
         self.by_key.remove(&shape.key);
         self.filled.retain(|(handle, _)| *handle != id.handle);
         for group in &mut shape.groups {
-            if let Some((link, _)) = group.way {
-                net.link(link).ungather(group.entries.len() as u32);
+            if let Some(way) = group.way {
+                net.link(way.link).ungather(group.entries.len() as u32);
             }
             self.fail_entries(net, &group.entries, ErrorCode::InternalError);
         }
@@ -247,7 +256,8 @@ impl Reads {
         self.keys_under_way += count;
         let batch = &mut self.batches[handle];
         let shape_handle = batch.shape().handle;
-        let Shape { key: shape, partitions, groups, .. } = &mut self.shapes[shape_handle];
+        let Shape { key: shape, partitions, backups_answer, groups, .. } = &mut self.shapes[shape_handle];
+        let backups_answer = *backups_answer && within.is_none();
         let groups = if within.is_some() { &mut self.lone_groups } else { groups };
         if groups.len() < net.routes.partitions() {
             groups.resize_with(net.routes.partitions(), Group::default);
@@ -255,24 +265,25 @@ impl Reads {
         let mut unreachable = Vec::new();
         for (index, key) in batch.wire_keys().enumerate() {
             let partition = partitions.of(batch.hash(index));
-            let Some((to, data_manager)) = net.routes.way(partition) else {
+            let Some(way) = net.routes.read_way(partition, backups_answer) else {
                 unreachable.push(index as u32);
                 continue;
             };
             let partition = usize::from(partition.0);
             let group = &mut groups[partition];
-            group.push(Entry { batch: handle, index: index as u32 }, key, (to, data_manager));
+            self.sent.send_unless(net, shape, group, way, within);
+            group.push(Entry { batch: handle, index: index as u32 }, key, way);
             if within.is_none() {
                 group.list(&mut self.filled, (shape_handle, partition));
             }
             let now = net.now;
-            let link = net.link(to);
+            let link = net.link(way.link);
             link.gather(1, now);
             if urgency == Urgency::Now {
                 link.hurry();
             }
             if group.is_full() {
-                net.link(to).hurry();
+                net.link(way.link).hurry();
                 self.sent.send(net, shape, group, within);
             }
         }
@@ -302,7 +313,7 @@ impl Reads {
             let Shape { key, groups, .. } = &mut self.shapes[shape];
             let group = &mut groups[partition];
             match group.way {
-                Some((to, _)) if to != link => at += 1,
+                Some(way) if way.link != link => at += 1,
                 Some(_) | None => {
                     self.sent.send(net, key, group, None);
                     group.is_listed = false;
@@ -338,9 +349,9 @@ impl Reads {
         let entries = &sent.entries[sent.answered..sent.answered + count];
         sent.answered += count;
         let well_formed = if sent.is_mixed {
-            take_mixed(&mut self.batches, net, entries, rows)
+            take_mixed(&mut self.batches, net, entries, sent.backup, rows)
         } else {
-            take_rows(&mut self.batches, net, entries, rows)
+            take_rows(&mut self.batches, net, entries, sent.backup, rows)
         };
         self.sent.free_if_done(at);
         well_formed
@@ -431,11 +442,12 @@ impl Reads {
         };
         let index = entry.index as usize;
         let handle = batch.shape().handle;
-        let Some(Shape { key: shape, partitions, groups, .. }) = self.shapes.get_mut(handle) else {
+        let Some(shape) = self.shapes.get_mut(handle) else {
             return self.fail_entries(net, &[entry], ErrorCode::InternalError);
         };
+        let Shape { key: shape, partitions, backups_answer, groups, .. } = shape;
         let partition = partitions.of(batch.hash(index));
-        let Some((to, data_manager)) = net.routes.way(partition) else {
+        let Some(way) = net.routes.second_read_way(partition, *backups_answer) else {
             let until = batch.parked_since(net.now) + net.settings.way_patience;
             if net.now < until.min(net.routes.awaited_until(partition)) {
                 self.parked.push(Parked { entry, code });
@@ -451,11 +463,12 @@ impl Reads {
         let name = (handle, partition);
         let key = batch.wire_keys().nth(index).expect("the batch has this key");
         let group = &mut groups[partition];
-        group.push(entry, key, (to, data_manager));
+        self.sent.send_unless(net, shape, group, way, None);
+        group.push(entry, key, way);
         group.list(&mut self.filled, name);
         let now = net.now;
-        net.link(to).gather(1, now);
-        net.link(to).hurry();
+        net.link(way.link).gather(1, now);
+        net.link(way.link).hurry();
         if group.is_full() {
             self.sent.send(net, shape, group, None);
         }
@@ -481,7 +494,7 @@ impl Reads {
         }
         for (shape, partition) in core::mem::take(&mut self.filled) {
             let group = &mut self.shapes[shape].groups[partition];
-            if group.way.is_some_and(|(link, _)| !is_lost(link)) {
+            if group.way.is_some_and(|way| !is_lost(way.link)) {
                 self.filled.push((shape, partition));
                 continue;
             }
@@ -530,7 +543,13 @@ fn next_row(rest: &[u8]) -> Option<(Option<usize>, &[u8])> {
 
 /// Hands the rows of a frame to the one batch that they are for.
 #[inline]
-fn take_rows(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], rows: &[u8]) -> Option<()> {
+fn take_rows(
+    batches: &mut Pool<ReadBatch>,
+    net: &mut Net,
+    entries: &[Entry],
+    backup: Option<NodeId>,
+    rows: &[u8],
+) -> Option<()> {
     let Some(handle) = entries.first().map(|entry| entry.batch) else { return Some(()) };
     let Some(batch) = batches.get_mut(handle) else { return Some(()) };
     let end = batch.take_bytes(rows).end;
@@ -539,7 +558,8 @@ fn take_rows(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], ro
     for entry in entries {
         match next_row(rest) {
             Some((length, after)) => {
-                batch.found(entry.index, length.map(|length| (end - after.len() - length, length)));
+                let place = length.map(|length| (end - after.len() - length, length));
+                batch.found(entry.index, place, backup);
                 rest = after;
             }
             None => {
@@ -555,7 +575,13 @@ fn take_rows(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], ro
 }
 
 /// Hands each row of a frame to the batch that it is for.
-fn take_mixed(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], rows: &[u8]) -> Option<()> {
+fn take_mixed(
+    batches: &mut Pool<ReadBatch>,
+    net: &mut Net,
+    entries: &[Entry],
+    backup: Option<NodeId>,
+    rows: &[u8],
+) -> Option<()> {
     let mut rest = rows;
     let mut well_formed = Some(());
     for entry in entries {
@@ -570,7 +596,7 @@ fn take_mixed(batches: &mut Pool<ReadBatch>, net: &mut Net, entries: &[Entry], r
         match found {
             Some(row) => {
                 let place = row.map(|row| (batch.take_bytes(row).start, row.len()));
-                batch.found(entry.index, place);
+                batch.found(entry.index, place, backup);
             }
             None => batch.fail(entry.index, ErrorCode::MalformedSignal),
         }
@@ -592,15 +618,31 @@ impl SentFrame {
 }
 
 impl SentFrames {
+    /// Writes a group whose keys go another way than this one.
+    #[inline]
+    fn send_unless(
+        &mut self,
+        net: &mut Net,
+        shape: &ShapeKey,
+        group: &mut Group,
+        way: ReadWay,
+        within: Option<Within>,
+    ) {
+        if group.way.is_some_and(|known| known != way) {
+            self.send(net, shape, group, within);
+        }
+    }
+
     /// Writes a group as one frame and empties it.
     #[inline]
     fn send(&mut self, net: &mut Net, shape: &ShapeKey, group: &mut Group, within: Option<Within>) {
-        let Some((link, data_manager)) = group.way.take() else { return };
+        let Some(ReadWay { link, data_manager, is_backup }) = group.way.take() else { return };
         let at = match self.free.pop() {
             Some(at) => at as usize,
             None => {
                 self.frames.push(SentFrame {
                     link: None,
+                    backup: None,
                     entries: Vec::new(),
                     is_mixed: false,
                     is_lone: false,
@@ -612,6 +654,7 @@ impl SentFrames {
         let sent = &mut self.frames[at];
         core::mem::swap(&mut sent.entries, &mut group.entries);
         sent.link = Some(link);
+        sent.backup = is_backup.then(|| data_manager.node());
         sent.is_mixed = core::mem::take(&mut group.is_mixed);
         sent.is_lone = within.is_some();
         sent.answered = 0;

@@ -1,5 +1,9 @@
 //! Where operations go: from a partition to the connection that leads straight to the owner of the row, and to the
 //! coordinator beside it.
+//!
+//! Committed reads of tables whose backups answer reads (`READ_BACKUP`) go to the *nearest* replica that is connected:
+//! one that shares memory with the client, else one by the client's id, the same as long as the connections and the
+//! view are the same. So clients spread over the replicas, and what one of them reads does not go back in time.
 
 use crate::link::LinkId;
 use alloc::vec::Vec;
@@ -13,6 +17,17 @@ use vinga_wire::{Address, BlockNumber};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CoordinatorIndex(pub u16);
 
+/// Where a committed read goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadWay {
+    /// The connection to the thread that hosts the data manager.
+    pub link: LinkId,
+    /// The data manager that answers.
+    pub data_manager: Address,
+    /// Whether that is a backup in the client's view.
+    pub is_backup: bool,
+}
+
 /// The way to one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -20,10 +35,18 @@ pub struct Route {
     pub data_manager: Address,
     /// The connection to the thread that hosts it; `None` while its node is not connected.
     pub link: Option<LinkId>,
+    /// The nearest replica that is connected, for reads that backups answer.
+    pub nearest: Option<ReadWay>,
     /// A coordinator on the same thread, else some other of the same node.
     pub coordinator: Option<CoordinatorIndex>,
     /// Until when a connection may be hoped for, while there is none.
     pub awaited_until: Tick,
+}
+
+impl Route {
+    fn owner_way(self) -> Option<ReadWay> {
+        Some(ReadWay { link: self.link?, data_manager: self.data_manager, is_backup: false })
+    }
 }
 
 /// For each partition the connection to its owner and a coordinator beside it.
@@ -50,11 +73,14 @@ impl PartitionRoutes {
         self.view = ClusterView::default();
     }
 
-    /// Finds all ways again. `link` says which connection leads to a thread of a node, `awaited` until when one to a
-    /// node may be hoped for, `coordinator` the index of a coordinator that is reached by it.
+    /// Finds all ways again, for the client with the id `own`. `link` says which connection leads to a thread of a
+    /// node, `is_near` whether it is by shared memory, `awaited` until when one to a node may be hoped for,
+    /// `coordinator` the index of a coordinator that is reached by it.
     pub fn rebuild(
         &mut self,
+        own: NodeId,
         mut link: impl FnMut(NodeId, u16) -> Option<LinkId>,
+        is_near: impl Fn(LinkId) -> bool,
         awaited: impl Fn(NodeId) -> Tick,
         mut coordinator: impl FnMut(CoordinatorName, LinkId) -> CoordinatorIndex,
     ) {
@@ -82,8 +108,18 @@ impl PartitionRoutes {
                 coordinators.iter().filter(|(n, c, _)| *n == node && Some(*c) == connection).collect();
             let anywhere: Vec<_> = coordinators.iter().filter(|(n, _, _)| *n == node).collect();
             let choice = if beside.is_empty() { anywhere } else { beside };
+            let replicas = partition.chain.nodes().map(|replica| partition.owner.at(replica));
+            let connected = replicas.filter_map(|replica| {
+                let link = link(replica.node(), self.connection_of(replica)?)?;
+                Some(ReadWay { link, data_manager: replica, is_backup: replica != data_manager })
+            });
+            let mut connected: Vec<ReadWay> = connected.collect();
+            if connected.iter().any(|way| is_near(way.link)) {
+                connected.retain(|way| is_near(way.link));
+            }
             self.partitions.push(Route {
                 data_manager,
+                nearest: connected.get(usize::from(own.0) % connected.len().max(1)).copied(),
                 link: connection.and_then(|connection| link(node, connection)),
                 coordinator: choice
                     .get(usize::from(partition.owner.instance()) % choice.len().max(1))
@@ -121,6 +157,21 @@ impl PartitionRoutes {
     pub fn way(&self, partition: PartitionId) -> Option<(LinkId, Address)> {
         let route = self.partition(partition)?;
         Some((route.link?, route.data_manager))
+    }
+
+    /// Where a committed read of a partition goes: to the owner; or to the nearest replica, if backups answer it.
+    /// `None` while that is not connected.
+    #[inline]
+    pub fn read_way(&self, partition: PartitionId, backups_answer: bool) -> Option<ReadWay> {
+        let route = self.partition(partition)?;
+        if backups_answer { route.nearest } else { route.owner_way() }
+    }
+
+    /// Where a committed read goes that was not answered at first: to the owner, else, if backups answer it, to the
+    /// nearest replica.
+    pub fn second_read_way(&self, partition: PartitionId, backups_answer: bool) -> Option<ReadWay> {
+        let route = self.partition(partition)?;
+        route.owner_way().or(route.nearest.filter(|_| backups_answer))
     }
 
     /// Until when a way to a partition may be hoped for, while there is none.
@@ -179,7 +230,9 @@ mod tests {
         let mut routes = PartitionRoutes::default();
         routes.adopt(ClusterView::first(vec![member]));
         routes.rebuild(
+            NodeId(145),
             |node, c| Some(LinkId::new(node.0.into(), c)),
+            |_| false,
             |_| Tick(0),
             |name, _| CoordinatorIndex(name.address.instance()),
         );
@@ -191,9 +244,61 @@ mod tests {
                 .all(|p| routes.partition(PartitionId(p)).unwrap().coordinator == Some(CoordinatorIndex(0)))
         );
         assert_eq!(routes.coordinator(None), Some(CoordinatorIndex(0)));
-        routes.rebuild(|_, _| None, |_| Tick(9), |_, _| unreachable!("nothing is connected"));
+        let nothing = |_, _| unreachable!("nothing is connected");
+        routes.rebuild(NodeId(145), |_, _| None, |_| false, |_| Tick(9), nothing);
         assert_eq!(routes.partition(PartitionId(2)).unwrap().link, None);
         assert_eq!(routes.awaited_until(PartitionId(2)), Tick(9));
         assert_eq!(routes.coordinator(Some(PartitionId(7))), None);
+    }
+
+    /// Three data nodes of a group, with a partition each; node 1 + p is the primary of partition p.
+    fn three_replicas() -> PartitionRoutes {
+        let member = |node| {
+            let connections = vec![ConnectionHosts { data_managers: vec![0, 1, 2], coordinators: vec![0] }];
+            Member::started(NodeId(node), Incarnation(1), 0, 3, 1).with_connections(connections)
+        };
+        let mut routes = PartitionRoutes::default();
+        routes.adopt(ClusterView::first((1..=3).map(member).collect()));
+        routes
+    }
+
+    /// The nodes that a client reads at, by partition, when these nodes are connected and those near.
+    fn read_at(own: u8, connected: &[u8], near: &[u8]) -> Vec<Option<(u8, bool)>> {
+        let mut routes = three_replicas();
+        routes.rebuild(
+            NodeId(own),
+            |node, c| connected.contains(&node.0).then(|| LinkId::new(node.0.into(), c)),
+            |link| near.contains(&(link.endpoint() as u8)),
+            |_| Tick(0),
+            |name, _| CoordinatorIndex(name.address.instance()),
+        );
+        let nearest = |p| routes.read_way(PartitionId(p), true);
+        for p in 0..3 {
+            let owner = routes.read_way(PartitionId(p), false);
+            assert_eq!(owner.map(|way| (way.link, way.data_manager)), routes.way(PartitionId(p)));
+            assert_eq!(routes.second_read_way(PartitionId(p), true), owner.or(nearest(p)));
+            assert_eq!(routes.second_read_way(PartitionId(p), false), owner);
+        }
+        (0..3).map(|p| nearest(p).map(|way| (way.data_manager.node().0, way.is_backup))).collect()
+    }
+
+    #[test]
+    fn clients_spread_over_the_replicas_and_prefer_what_is_near() {
+        let all = [1, 2, 3];
+        for p in 0..3 {
+            let mut read: Vec<u8> =
+                (150..153).map(|own| read_at(own, &all, &[])[p].expect("it is there").0).collect();
+            read.sort_unstable();
+            assert_eq!(read, all, "three clients read partition {p} at three nodes");
+        }
+        for own in 150..153 {
+            let mut read: Vec<u8> =
+                read_at(own, &all, &[]).iter().map(|way| way.expect("it is there").0).collect();
+            read.sort_unstable();
+            assert_eq!(read, all, "client {own} reads three partitions at three nodes");
+            assert_eq!(read_at(own, &all, &[2]).iter().filter(|way| **way == Some((2, true))).count(), 2);
+            assert_eq!(read_at(own, &[3], &[]).iter().filter(|way| **way == Some((3, true))).count(), 2);
+            assert_eq!(read_at(own, &[], &[]), [None; 3]);
+        }
     }
 }

@@ -544,8 +544,11 @@ impl Sessions {
     pub fn rebuild_routes(&self, net: &mut Net) {
         let mut routes = mem::take(&mut net.routes);
         let link = |node, connection| self.link(node, connection);
-        let awaited = |node| self.awaited_until(node, net.settings.way_patience);
-        routes.rebuild(link, awaited, |name, link| net.outcomes.coordinator(name, link));
+        let (links, patience) = (&net.links, net.settings.way_patience);
+        let is_near = |link: LinkId| links[link.index()].is_eager;
+        let awaited = |node| self.awaited_until(node, patience);
+        let outcomes = &mut net.outcomes;
+        routes.rebuild(net.api, link, is_near, awaited, |name, link| outcomes.coordinator(name, link));
         net.routes = routes;
     }
 

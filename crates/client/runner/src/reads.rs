@@ -33,6 +33,7 @@ impl Worker<'_> {
             (Some(_), None) => return Err(Error::new(ErrorCode::ConnectionLost)),
         };
         let answered = self.shared.now();
+        let backups: Vec<_> = (0..read.keys.len()).map(|at| batch.backup(at)).collect();
         let found = (0..read.keys.len()).map(|at| batch.bytes(at)).collect::<Result<Vec<_>, _>>()?;
         let mut rows = Vec::new();
         for (&key, row) in read.keys.iter().zip(found) {
@@ -42,9 +43,9 @@ impl Worker<'_> {
             }));
         }
         let mut history = self.shared.history();
-        for (&key, &seen) in read.keys.iter().zip(&rows) {
+        for ((&key, &seen), &backup) in read.keys.iter().zip(&rows).zip(&backups) {
             let row = RowName { table: read.table, version: table.birth(), key };
-            let record = KeyRead { row, sent, answered, condition: None, seen };
+            let record = KeyRead { row, sent, answered, condition: None, seen, backup };
             match &self.open {
                 Some(open) if read.own_before.is_some() => {
                     let event = Event::OwnRead(record, open.numbers.newest() + 1);

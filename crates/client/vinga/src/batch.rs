@@ -12,6 +12,7 @@ use crate::table::Table;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use vinga_base::NodeId;
 use vinga_client_core::value::Key;
 use vinga_client_core::{self as machine, Error, OperationSpec, Result, RowRef, Token, Urgency};
 use vinga_wire::operation::OperationKind;
@@ -115,6 +116,12 @@ impl<R> ReadBatch<R> {
     #[inline]
     pub fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
         self.batch.row(index).map_err(Error::new)
+    }
+
+    /// The data node that has answered for a key, if it was a backup ([`crate::NewTable::read_backup`]) when it was
+    /// asked; `None` if it was the primary, or nobody has answered.
+    pub fn backup(&self, index: usize) -> Option<NodeId> {
+        self.batch.backup(index)
     }
 }
 

@@ -163,7 +163,10 @@ impl NewTable {
         self
     }
 
-    /// Backups may answer committed reads.
+    /// Backups answer committed reads by key, too: each client asks the nearest replica of a row, one that shares
+    /// memory with it or else one by its node id. A commit that changes the table is answered when all replicas show
+    /// it. Until then one of them may show it before another does. Scans, locking reads and the reads of transactions
+    /// go to the primary.
     #[must_use]
     pub fn read_backup(mut self) -> Self {
         self.definition.read_backup = true;

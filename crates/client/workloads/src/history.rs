@@ -4,7 +4,7 @@ use crate::shape::Value;
 use crate::step::{Body, Condition, Fate, Operation, Scan, TableRef};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use vinga_base::Epoch;
+use vinga_base::{Epoch, NodeId};
 use vinga_wire::ErrorCode;
 
 /// Microseconds of the runner's clock.
@@ -259,6 +259,8 @@ pub struct KeyRead {
     pub condition: Option<Condition>,
     /// What was seen.
     pub seen: Option<Value>,
+    /// The backup that has answered; `None` if it was the primary.
+    pub backup: Option<NodeId>,
 }
 
 /// One search by the unique index on the count.

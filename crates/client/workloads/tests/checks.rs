@@ -1,6 +1,6 @@
 //! The checks accept what can be true and name what can't.
 
-use vinga_base::Epoch;
+use vinga_base::{Epoch, NodeId};
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::{LockWait, OperationKind};
 use vinga_workloads::check;
@@ -59,7 +59,7 @@ fn write(key: u64, written: u64, (sent, ended): (u64, u64), fate: Fate) -> Trans
 }
 
 fn read(key: u64, (sent, answered): (u64, u64), seen: Option<u64>) -> KeyRead {
-    KeyRead { row: row(key), sent, answered, condition: None, seen: seen.map(value) }
+    KeyRead { row: row(key), sent, answered, condition: None, seen: seen.map(value), backup: None }
 }
 
 fn contents(rows: &[(u64, u64, u64)]) -> Contents {
@@ -102,6 +102,27 @@ fn reads_see_the_newest_write() {
     assert!(verdict(&history, &contents(&[])).contains("can be put in order"), "a lost row");
     history.reads.push(read(1, (70, 80), Some(999)));
     assert!(verdict(&history, &end).contains("which nobody wrote"));
+}
+
+/// Until a commit is answered a backup may show the old version, though the primary shows the new one.
+#[test]
+fn each_backup_has_an_order_of_its_own() {
+    let at = |node, times, seen| KeyRead { backup: Some(NodeId(node)), ..read(1, times, seen) };
+    let judge = |reads: &[KeyRead]| {
+        let transactions = vec![write(1, 100, (10, 20), COMMITTED), write(1, 101, (30, 50), COMMITTED)];
+        let history = History { transactions, reads: reads.to_vec(), ..History::default() };
+        verdict(&history, &contents(&[(1, 101, 5)]))
+    };
+    let (at_primary, later) = (read(1, (32, 40), Some(101)), at(2, (45, 46), Some(100)));
+    assert_eq!(judge(&[at_primary, later, at(2, (60, 61), Some(101))]), "true");
+    assert_eq!(judge(&[at(3, (32, 40), Some(101)), later]), "true");
+    let at_one = judge(&[at(2, (32, 40), Some(101)), later]);
+    assert!(at_one.contains("at node 2, a backup") && at_one.contains("can be put in order"), "{at_one}");
+    let answered = judge(&[at_primary, at(2, (51, 60), Some(100))]);
+    assert!(answered.contains("at node 2, a backup"), "the commit was answered before: {answered}");
+    assert!(
+        judge(&[read(1, (32, 40), Some(101)), read(1, (45, 46), Some(100))]).contains("can be put in order")
+    );
 }
 
 #[test]

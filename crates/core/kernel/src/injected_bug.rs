@@ -51,6 +51,10 @@ injected_bugs! {
     RecordSparedOnShortChain = "record-spared-on-short-chain";
     /// The coordinator confirms the commit to the API node when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
+    /// The coordinator answers a commit of a table whose backups answer reads before all replicas show it.
+    AnswerBeforeComplete = "answer-before-complete";
+    /// A successor informs API nodes of a commit of a table whose backups answer reads before all replicas show it.
+    TakeOverAnswersBeforeComplete = "take-over-answers-before-complete";
     /// A coordinator rolls back what a replica may have committed by itself when another one has failed, and asks
     /// nobody.
     InDoubtIsRolledBack = "in-doubt-is-rolled-back";

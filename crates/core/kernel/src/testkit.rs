@@ -600,6 +600,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::MarkersDropOrder
         | S::InDoubtRequest
         | S::InDoubtConfirm
+        | S::CompleteRequest
+        | S::CompleteConfirm
         | S::TakeOverOrder
         | S::TakeOverReport
         | S::TakeOverDoneReport

@@ -10,6 +10,8 @@
 //! | `AbortRequest` | coordinator to the primary; each replica to the next | data manager | undo from this number on |
 //! | `AbortConfirm` | last replica | coordinator | undone on the whole chain |
 //! | `CompleteOrder` | coordinator | every replica | these transactions are committed everywhere: drop their records |
+//! | `CompleteRequest` | coordinator | every replica | the same of one transaction, where backups answer reads |
+//! | `CompleteConfirm` | that replica | coordinator | it shows the transaction's changes |
 //! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows these transactions' outcomes |
 //! | `InDoubtRequest` | coordinator | every replica that is left | has it committed what it may have committed by itself? |
 //! | `InDoubtConfirm` | that replica | coordinator | whether, and in which epoch |
@@ -335,6 +337,19 @@ pub struct AbortBody {
     pub flags: U16,
     /// Zero.
     pub unused: U16,
+}
+
+/// `CompleteRequest`, `CompleteConfirm`: a transaction is committed on all replicas, and one of them is to show its
+/// changes and to drop its records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CompleteBody {
+    /// The transaction.
+    pub transaction: U64,
+    /// The coordinator for which it is sent.
+    pub actor: Actor,
+    /// The replica group.
+    pub owner: ReplicaGroup,
 }
 
 /// Beginning of `CompleteOrder` and `MarkersDropOrder`; transaction ids (u64) follow.

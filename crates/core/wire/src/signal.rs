@@ -180,6 +180,8 @@ signals! {
     MarkersDropOrder = 68, Node;
     InDoubtRequest = 69, Node;
     InDoubtConfirm = 78, Node;
+    CompleteRequest = 306, Node;
+    CompleteConfirm = 307, Node;
     // take_over.rs
     TakeOverOrder = 72, Node;
     TakeOverReport = 73, Node;

@@ -98,6 +98,10 @@ impl TransactionTrace {
 /// With [`TransactionTrace::flags`]: it has operations here. Else only its marker is left.
 pub const TRACE_HOLDS: u32 = 1;
 
+/// With [`TransactionTrace::flags`]: it changes a table whose backups answer reads (`READ_BACKUP`). If it is committed,
+/// all replicas show its changes before anybody is informed of that.
+pub const TRACE_READ_AT_BACKUPS: u32 = 2;
+
 /// `TakeOverDoneReport`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -11,6 +11,7 @@ mod hazards;
 mod last_replica;
 mod ordered_indexes;
 mod protocols;
+mod read_backup;
 mod serialisability;
 mod take_over;
 mod unique;

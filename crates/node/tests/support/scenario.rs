@@ -51,7 +51,10 @@ fn describe(length: u32, bytes: &[u8]) -> Option<String> {
         | SignalNumber::CommitConfirm => {
             format!("{:?} epoch {}", TransactionId(number(body)), number(body + 8))
         }
-        SignalNumber::AbortRequest | SignalNumber::AbortConfirm => {
+        SignalNumber::AbortRequest
+        | SignalNumber::AbortConfirm
+        | SignalNumber::CompleteRequest
+        | SignalNumber::CompleteConfirm => {
             format!("{:?}", TransactionId(number(body)))
         }
         SignalNumber::CompleteOrder | SignalNumber::MarkersDropOrder => {

@@ -118,7 +118,7 @@ impl Caller {
         let found = batch.rows().collect::<Result<Vec<_>, _>>()?;
         cx.violations.extend(cx.changes.check(read.table, call.version, call.sent).err());
         let mut rows = Vec::new();
-        for (&key, row) in read.keys.iter().zip(found) {
+        for (at, (&key, row)) in read.keys.iter().zip(found).enumerate() {
             let shape = cx.shape(read.table);
             let seen = look_at_row(shape, read.selects, key, row).unwrap_or_else(|what| {
                 cx.violations.push(what);
@@ -126,7 +126,14 @@ impl Caller {
             });
             rows.push(seen);
             let row = RowName { table: read.table, version: call.birth, key };
-            let record = KeyRead { row, sent: call.sent, answered: cx.now, condition: read.condition, seen };
+            let record = KeyRead {
+                row,
+                sent: call.sent,
+                answered: cx.now,
+                condition: read.condition,
+                seen,
+                backup: batch.backup(at),
+            };
             match (call.transaction, read.own_before) {
                 (Some(index), Some(before)) => {
                     // Ended in between: then it is only a committed read, or none.

@@ -167,7 +167,14 @@ fn a_falsified_history_is_refused() {
         });
         let row = RowName { key, ..row.next_back().expect("there are some") };
         let (sent, answered) = (finished.end, finished.end);
-        finished.history.reads.push(KeyRead { row, sent, answered, condition: None, seen: Some(seen) });
+        finished.history.reads.push(KeyRead {
+            row,
+            sent,
+            answered,
+            condition: None,
+            seen: Some(seen),
+            backup: None,
+        });
     });
     assert!(what.contains(&format!("row {key} of table {}", table.0)), "{what}");
 

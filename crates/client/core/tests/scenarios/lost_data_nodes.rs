@@ -19,11 +19,11 @@ use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
-const FIRST: LinkId = LinkId(0);
-const SECOND: LinkId = LinkId(8);
+pub const FIRST: LinkId = LinkId(0);
+pub const SECOND: LinkId = LinkId(8);
 
 /// Two data nodes with the same rows; the first one leads.
-fn pair() -> (Rig, ClusterView) {
+pub fn pair() -> (Rig, ClusterView) {
     let view = first_view(&[0, 0]);
     (Rig::connected(2, &view), view)
 }
@@ -52,7 +52,7 @@ fn stay_dead(rig: &mut Rig, millis: u64) {
 }
 
 /// Keys of which the first, or the second, data node owns the row.
-fn key_at(table: &Table, view: &ClusterView, node: u8) -> u64 {
+pub fn key_at(table: &Table, view: &ClusterView, node: u8) -> u64 {
     let owner = |key: u64| {
         let hash = vinga_base::hash::KeyHash::of(&key.to_le_bytes());
         view.partition(table.partitions().of(hash)).chain.primary()
@@ -60,7 +60,7 @@ fn key_at(table: &Table, view: &ClusterView, node: u8) -> u64 {
     (1..).find(|&key| owner(key) == NodeId(node)).expect("each owns some")
 }
 
-fn read(rig: &mut Rig, table: &Table, key: u64) -> Token {
+pub fn read(rig: &mut Rig, table: &Table, key: u64) -> Token {
     let shape = rig.client.add_shape(table, None, &[]).unwrap();
     let mut batch = ReadBatch::new(shape);
     batch.push(&key.to_le_bytes()).unwrap();
@@ -68,7 +68,7 @@ fn read(rig: &mut Rig, table: &Table, key: u64) -> Token {
 }
 
 /// The tags of reads that were sent, and the data nodes that they went to.
-fn reads_sent(rig: &mut Rig) -> Vec<(u8, u32)> {
+pub fn reads_sent(rig: &mut Rig) -> Vec<(u8, u32)> {
     let read = |sent: Sent| {
         let frame = sent.frame();
         let (head, _) = frame.head::<KeyReadHead>().unwrap();
@@ -78,7 +78,7 @@ fn reads_sent(rig: &mut Rig) -> Vec<(u8, u32)> {
 }
 
 /// The data node answers that there are no such rows.
-fn answer_reads(rig: &mut Rig, (node, tag): (u8, u32), count: u16) {
+pub fn answer_reads(rig: &mut Rig, (node, tag): (u8, u32), count: u16) {
     let link = LinkId::new(u16::from(node) - 1, 0);
     rig.feed(link, SignalNumber::KeyReadConfirm, BlockNumber::DataManager, |w| {
         let (epoch, request) = (U64::new(1), U32::new(tag));
@@ -168,7 +168,7 @@ fn nothing_is_hoped_for_when_all_data_nodes_are_dead() {
     assert_eq!(tokens.map(|token| result(&mut rig, token)), [lost; 2]);
 }
 
-fn insert<'a>(table: &'a Table, image: &'a mut Vec<u8>, key: u64) -> OperationSpec<'a> {
+pub fn insert<'a>(table: &'a Table, image: &'a mut Vec<u8>, key: u64) -> OperationSpec<'a> {
     let mut builder = RowBuilder::default();
     builder.begin(table);
     builder.set(table, ColumnId(0), &key).unwrap();
@@ -177,7 +177,7 @@ fn insert<'a>(table: &'a Table, image: &'a mut Vec<u8>, key: u64) -> OperationSp
 }
 
 /// Batches that were sent: data node, id and tag.
-fn batches_sent(rig: &mut Rig) -> Vec<(u8, u64, u32)> {
+pub fn batches_sent(rig: &mut Rig) -> Vec<(u8, u64, u32)> {
     let read = |sent: Sent| {
         let frame = sent.frame();
         let (head, _) = frame.head::<TransactionHead>().unwrap();
@@ -282,7 +282,7 @@ fn only_a_first_batch_is_done_again() {
     }
 }
 
-fn answer_open(rig: &mut Rig, (node, transaction, request): (u8, u64, u32)) {
+pub fn answer_open(rig: &mut Rig, (node, transaction, request): (u8, u64, u32)) {
     let body = TransactionAnswer {
         transaction: U64::new(transaction),
         epoch: U64::new(5),

@@ -8,4 +8,5 @@ mod information;
 mod lost_connections;
 mod lost_data_nodes;
 mod ranges;
+mod read_backup;
 mod scenarios;

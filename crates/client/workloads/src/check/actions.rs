@@ -12,6 +12,7 @@ use crate::step::{Body, Condition, Fate};
 use crate::workload::Contents;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use vinga_base::NodeId;
 use vinga_wire::ErrorCode;
 use vinga_wire::operation::OperationKind;
 
@@ -30,6 +31,8 @@ pub struct Action<'a> {
     pub transaction: Option<usize>,
     /// [`History::decided`] of a change, if that is known.
     pub decided: Option<u64>,
+    /// The backup where it was seen, if it was one.
+    pub backup: Option<NodeId>,
 }
 
 /// What was done or seen.
@@ -267,7 +270,8 @@ impl<'a> Actions<'a> {
             actions.add_transaction(index, transaction, Known { is_proven, sights_count, decided });
         }
         for read in &history.reads {
-            actions.add_sight(None, read.row, read.sent, read.answered, What::Saw(read.seen, read.condition));
+            let what = What::Saw(read.seen, read.condition);
+            actions.add_sight_at(read.backup, None, read.row, (read.sent, read.answered), what);
         }
         for scan in &history.scans {
             for &(sent, answered, key, value) in &scan.rows {
@@ -289,7 +293,8 @@ impl<'a> Actions<'a> {
             if contents.versions.get(&row.table) == Some(&row.version) {
                 let seen = contents.rows.get(&(row.table, row.key)).map(|&(value, _)| value);
                 let what = What::Saw(seen, None);
-                actions.push(Action { start, end, is_certain: true, what, transaction: None, decided: None });
+                let (transaction, decided, backup) = (None, None, None);
+                actions.push(Action { start, end, is_certain: true, what, transaction, decided, backup });
             }
         }
     }
@@ -307,7 +312,18 @@ impl<'a> Actions<'a> {
         end: Time,
         what: What<'a>,
     ) {
-        let action = Action { start, end, is_certain: true, what, transaction, decided: None };
+        self.add_sight_at(None, transaction, row, (start, end), what);
+    }
+
+    fn add_sight_at(
+        &mut self,
+        backup: Option<NodeId>,
+        transaction: Option<usize>,
+        row: RowName,
+        (start, end): (Time, Time),
+        what: What<'a>,
+    ) {
+        let action = Action { start, end, is_certain: true, what, transaction, decided: None, backup };
         self.by_row.entry(row).or_default().push(action);
     }
 
@@ -351,6 +367,7 @@ impl<'a> Actions<'a> {
                     what: What::Changed(pieces),
                     transaction: Some(index),
                     decided,
+                    backup: None,
                 });
             }
         }

@@ -24,6 +24,11 @@ pub fn first_view(groups: &[u16]) -> ClusterView {
 }
 
 pub fn table(partitions: u16) -> Table {
+    table_with(partitions, false)
+}
+
+/// A table in so many partitions, whose backups perhaps answer reads.
+pub fn table_with(partitions: u16, read_backup: bool) -> Table {
     let definition = TableDefinition {
         name: "test.t".into(),
         columns: vec![ColumnDefinition {
@@ -32,6 +37,7 @@ pub fn table(partitions: u16) -> Table {
             nullable: false,
         }],
         primary_key: vec![ColumnId(0)],
+        read_backup,
         ..TableDefinition::default()
     };
     Table::new(TableRecord::new(1, 1, TablePartitions::first(partitions), definition)).unwrap()
