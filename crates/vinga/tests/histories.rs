@@ -8,50 +8,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::thread;
 use std::time::Duration;
 use support::folder::{Folder, Suspended, said};
+use support::loads::{WORKLOADS, check, workloads};
 use support::number;
 use vinga::blocking::Cluster;
 use vinga_runner::{Finished, Progress, Runner};
 use vinga_runtime::node_folder::NodeFolder;
-use vinga_workloads::bank::{self, Bank};
-use vinga_workloads::check::Summary;
-use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::{Event, KeyRead, OperationResult, RowName, Transaction};
-use vinga_workloads::key_value::{self, KeyValue};
 use vinga_workloads::shape::Value;
 use vinga_workloads::step::{Body, Fate, TableRef};
-use vinga_workloads::workload::Workload;
 
 /// Data nodes of the cluster, one group of replicas.
 const DATA_NODES: u8 = 2;
 /// API nodes, over which sessions are spread.
 const API_NODES: usize = 2;
 /// Two of each workload for each API node.
-const SESSIONS: usize = 2 * API_NODES * 3;
+const SESSIONS: usize = 2 * API_NODES * WORKLOADS;
 /// Transactions that must be committed before something happens to a data node, at most, and after it.
 const BETWEEN: u64 = 400;
-/// A pause between two transactions of a session, in microseconds, at most.
-const PAUSE: u64 = 3_000;
-/// Of a session: far more than there is time for, as all are stopped.
-const TRANSACTIONS: u32 = 1_000_000;
-
-fn workloads() -> Vec<Box<dyn Workload>> {
-    let (transactions, pause) = (TRANSACTIONS, PAUSE);
-    vec![
-        Box::new(Bank::new(bank::Settings { accounts: 8, transactions, pause })),
-        Box::new(Counter::new(counter::Settings { counters: 4, transactions, pause })),
-        Box::new(KeyValue::new(key_value::Settings {
-            unique: false,
-            durable: false,
-            unlogged: false,
-            keys: 24,
-            transactions,
-            operations_max: 4,
-            pause,
-            left_open: 2,
-            left_for: 1_000,
-        })),
-    ]
-}
 
 /// A cluster's folder, with data nodes that find out after some seconds that one of them stands still.
 fn start(context: &str, heartbeat: u32) -> Folder {
@@ -87,12 +60,6 @@ fn run(folder: &Folder, seed: u64, context: &str, strike: impl FnOnce(&Progress<
 fn kill(folder: &Folder, node: u8) {
     let pid = NodeFolder::new(&folder.0, node).running().expect("the folder is there").expect("it runs");
     kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
-}
-
-fn check(finished: &Finished, context: &str) -> Summary {
-    let summary = finished.check().unwrap_or_else(|what| panic!("{context}: {what}"));
-    assert!(summary.undecided < summary.rows, "{context}: no row could be decided: {summary:?}");
-    summary
 }
 
 #[test]

@@ -5,6 +5,7 @@ pub mod bank;
 pub mod durable;
 pub mod folder;
 pub mod image;
+pub mod loads;
 pub mod power;
 
 use std::fs;
