@@ -76,6 +76,9 @@ clusters() {
     echo "networks fail: VINGA_SEED=$seed"
     VINGA_SEED=$seed VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test networks -- --nocapture || return 1
     VINGA_SEED=$seed VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test histories -- --nocapture || return 1
+    echo "data nodes are killed or stand still under SQL: VINGA_SEED=$seed"
+    VINGA_SEED=$seed VINGA_ROUNDS=20 cargo test --locked -p vinga-sql-tests --test cluster_histories -- --nocapture ||
+        return 1
 }
 
 check_simulator || exit 1

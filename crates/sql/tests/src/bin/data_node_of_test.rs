@@ -1,11 +1,14 @@
 //! A data node as a separate process, which a test can kill: `data_node_of_test SOCKET NAME=VALUE…`.
 //!
-//! Its files are in the folder that `DataDir` names, which exists; without that it keeps everything in memory. It
-//! prints its address in one line, and ends on request (SIGTERM), when it is killed, or with the test.
+//! `ConfigFile=PATH` names a configuration file with all data nodes of the cluster, among which `NodeId` chooses; the
+//! other parameters override it. The node's files are in the folder that `DataDir` names, which exists; without that it keeps
+//! everything in memory. It prints its address in one line, and ends on request (SIGTERM), when it is killed, or with
+//! the test.
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::path::{Path, PathBuf};
 use vinga_config::configuration::Configuration;
+use vinga_config::file::ConfigFile;
 use vinga_config::parameters::Parameter;
 use vinga_datanode::{Assembly, Termination, this_machine};
 
@@ -16,8 +19,11 @@ fn main() -> Result<(), String> {
     let (socket, parameters) = arguments.split_first().ok_or("the path of a socket is missing")?;
     let parameters: Vec<(&str, &str)> =
         parameters.iter().filter_map(|parameter| parameter.split_once('=')).collect();
-    let configuration =
-        Configuration::new(None, &parameters, &this_machine()).map_err(|error| error.to_string())?;
+    let (files, parameters): (Vec<_>, Vec<_>) =
+        parameters.into_iter().partition(|(name, _)| *name == "ConfigFile");
+    let file = files.first().map(|(_, path)| read(path)).transpose()?;
+    let configuration = Configuration::new(file.as_ref(), &parameters, &this_machine());
+    let configuration = configuration.map_err(|error| error.to_string())?;
     let folder = configuration.parameters.text(Parameter::DataDir);
     let assembly = match folder {
         Some(folder) => Assembly::stored_in(&configuration, Path::new(folder))?,
@@ -25,4 +31,9 @@ fn main() -> Result<(), String> {
     };
     let assembly = assembly.listening_at(PathBuf::from(socket));
     assembly.run(termination, |process| println!("{}", process.address())).map(|_| ())
+}
+
+fn read(path: &str) -> Result<ConfigFile, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(ConfigFile::parse(path, &text))
 }
