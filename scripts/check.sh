@@ -79,8 +79,16 @@ for file in "${changed[@]}"; do
         esac
     fi
     [ -z "$folder" ] || add "$folder"
-    if [[ -n $folder && -f $file && $file =~ ^"$folder"/tests/([a-z_]+)\.rs$ ]]; then
-        test_targets+=("$(package_name "$folder") ${BASH_REMATCH[1]}")
+    # A file of tests is a test program, or a module of one, which is in a folder with `main.rs`.
+    if [[ -n $folder && -f $file && $file =~ ^"$folder"/tests/([a-z_]+)(/([a-z_]+))?\.rs$ ]]; then
+        test=${BASH_REMATCH[1]} module=${BASH_REMATCH[3]}
+        case $module in
+            '' | main) test_targets+=("$(package_name "$folder") $test") ;;
+            *)
+                if [ -f "$folder/tests/$test/main.rs" ]; then
+                    test_targets+=("$(package_name "$folder") $test $module::")
+                fi ;;
+        esac
     fi
 done
 mapfile -t names < <(printf '%s\n' "${!packages[@]}" | sed '/^$/d' | sort)
@@ -178,15 +186,15 @@ fi
 if [ -n "${packages[vinga-capi]:-}" ]; then test_targets+=("vinga-capi header"); fi
 mapfile -t test_targets < <(printf '%s\n' "${test_targets[@]}" | sed '/^$/d' | sort -u)
 for target in "${test_targets[@]}"; do
-    read -r name test <<<"$target"
+    read -r name test module <<<"$target"
     [[ " ${quick[*]} " != *" $name "* ]] || continue
     case $target in
         "vinga-cli house") is_house=1 ;;
         vinga-cli\ * | vinga-sql-tests\ * | vinga-sqlnode\ * | vinga-engine\ * | libvinga\ * | *" loom")
-            left_out+=("a test that takes longer: cargo test -p $name --test $test") ;;
+            left_out+=("a test that takes longer: cargo test -p $name --test $test $module") ;;
         *)
-            step "test $test of $name"
-            cargo test "${cargo_options[@]}" --quiet --package "$name" --test "$test" ;;
+            step "test $test $module of $name"
+            cargo test "${cargo_options[@]}" --quiet --package "$name" --test "$test" $module ;;
     esac
 done
 

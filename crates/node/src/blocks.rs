@@ -92,6 +92,7 @@ impl Blocks {
                     inactive_timeout: settings.inactive_timeout,
                     drop_timeout: settings.lock_timeout,
                     operations_together: settings.operations_together,
+                    commits_at_last_replica: settings.commits_at_last_replica,
                 })
             })
             .collect();

@@ -68,6 +68,8 @@ pub struct NodeSettings {
     pub backup_piece: usize,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
+    /// Whether the last replica of a chain may commit by itself; only tests say no.
+    pub commits_at_last_replica: bool,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Span,
     /// `HeartbeatIntervalDbDb`.

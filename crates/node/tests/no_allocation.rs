@@ -1,7 +1,7 @@
 //! The lookup path allocates nothing: a counting allocator watches while a warmed-up node answers reads by key, and
 //! while it runs single-operation transactions.
 
-#[allow(dead_code, reason = "each test uses its part of it")]
+#[allow(dead_code, reason = "this uses only a part of it")]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -41,6 +41,9 @@ pub const EXPECTED: &[&str] = &[
     "requester has gone while its change is recorded",
     "abort sent again without a failed replica",
     "all operations of a last batch wait",
+    "last replica commits what it has prepared",
+    "replicas are asked about a transaction in doubt",
+    "no replica has committed a transaction in doubt",
     "requester has gone while changes end for its fence",
     "requester has gone while data managers prepare its change",
     "requester has gone while its change frees what it replaces",
@@ -114,6 +117,10 @@ pub const EXPECTED: &[&str] = &[
 /// Branches that only thousands of seeds meet: they are asked for with `--expect-marks all`.
 pub const RARE: &[&str] = &[
     "driver did not report a closed connection",
+    "a replica has committed a transaction in doubt",
+    "permission to commit is of an earlier view",
+    "transaction in doubt is asked about again",
+    "answer about a transaction in doubt is of an earlier view",
     "arbitrator stopped data nodes",
     "data node did not confirm a round",
     "data node stopped: no set of members with it could go on",
@@ -154,16 +161,16 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
         "data node did not agree to another ticket",
         "links keep their order, and whoever has given up others is led by the president, or has given up that; \
-         crates/blocks/agreement/tests/arbitrators.rs",
+         arbitrators.rs of agreement's tests",
     ),
     (
         "arbitrator was chosen too late",
         "one seed in thousands: a data node falls silent while a management node takes a ticket; \
-         crates/blocks/agreement/tests/arbitrators.rs",
+         arbitrators.rs of agreement's tests",
     ),
     (
         "data nodes stopped between two arbitrators",
-        "one seed in thousands: a split between two signals of a change; crates/blocks/agreement/tests/arbitrators.rs",
+        "one seed in thousands: a split between two signals of a change; arbitrators.rs of agreement's tests",
     ),
     (
         "data manager reports to a successor in several signals",
@@ -200,15 +207,15 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "next registrar is to close an API node, too",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "order to close an API node that is being closed already",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "order to close an API node that is not admitted",
-        "as for closing one for a data node that it is not connected to; crates/blocks/membership/tests/random_courses.rs",
+        "as for closing one for a data node that it is not connected to; random_courses.rs of membership's tests",
     ),
     (
         "greeting waits for the session that was begun for it",
@@ -216,11 +223,11 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "late report of a broken connection",
-        "drivers report once, if no order and no broken connection comes in between; crates/blocks/membership/tests/model.rs",
+        "drivers report once, if no order and no broken connection comes in between; model.rs of membership's tests",
     ),
     (
         "connection was given up before it could be held back",
-        "a client opens its further connections when the first is confirmed; crates/blocks/membership/tests/greetings.rs",
+        "a client opens its further connections when the first is confirmed; greetings.rs of membership's tests",
     ),
     (
         "information refused because too many answers wait for its API node",
@@ -253,7 +260,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "end of an epoch waits for room in the log",
-        "no simulated disk is full for so long; crates/blocks/redo/tests/full_and_cut_logs.rs",
+        "no simulated disk is full for so long; full_and_cut_logs.rs of redo's tests",
     ),
     ("number of a transaction was used before", "the client numbers transactions as it sends them"),
     ("index build refused", "no load adds an index to a table"),
@@ -272,6 +279,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "clients ask when they come back, and are admitted when everything is finished",
     ),
     ("forwarded prepare came twice", "nobody sends a prepare twice yet; a successor will"),
+    ("last change came twice", "the same"),
     (
         "queue of schema changes is full",
         "the sessions of a run ask for fewer changes at once than the queue holds",
@@ -297,6 +305,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
     ("shutdown: another member does not permit it", "the simulator's clients stop no data nodes"),
+    ("data node said that it has ended", "the simulator's data nodes do not stop in order"),
     ("too many information requests at once", "the simulator's clients ask for no information"),
     ("thread did not give its information rows in time", "the simulator's clients ask for no information"),
     ("too many unconfirmed outcomes", "clients of the simulator confirm within a heartbeat period"),

@@ -42,10 +42,15 @@ impl World {
             let Some(transaction) = body.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
                 continue;
             };
-            // In these two the epoch follows.
+            // In these the epoch follows.
             let epoch = || body.get(8..16)?.first_chunk().map(|bytes| Epoch(u64::from_le_bytes(*bytes)));
             match SignalNumber::from_number(header.number.get()) {
                 Some(SignalNumber::CommitRequest) => {
+                    let epoch = epoch().expect("a whole body");
+                    self.history.epochs.insert(transaction, Decided::Commit(epoch));
+                }
+                // Of what the only replica has committed by itself there is no request.
+                Some(SignalNumber::CommitConfirm) if !decisions.committed.contains_key(&transaction) => {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.insert(transaction, Decided::Commit(epoch));
                 }

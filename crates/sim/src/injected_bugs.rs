@@ -13,8 +13,8 @@ pub const IS_BUILT_IN: bool = cfg!(feature = "injected-bugs");
 /// A hunted rule must be noticed within so many seeds, whichever is the first.
 pub const SEEDS_MAX: u64 = 1500;
 
-/// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/hazards.rs` show
-/// them.
+/// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/scenarios/hazards.rs`
+/// show them.
 /// - For `resolve-shows-prepared` the order to roll back must die with the middle replica of three, and another
 ///   transaction on the same row must be faster than the next order: one seed in some thousands.
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is
@@ -51,6 +51,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::SchemaForgetsOrphans,
     InjectedBug::LostReadLocksIgnored,
     InjectedBug::TicketCountsEarly,
+    InjectedBug::InDoubtIsAskedOnce,
 ];
 
 /// A broken rule, and how it was noticed.

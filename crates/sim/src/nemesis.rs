@@ -84,7 +84,7 @@ fn coordinator_of(frame: &Frame<'_>) -> Option<Address> {
 
 /// The signals that crash points wait for. What follows a decision takes little time and is what a crash leaves half
 /// done, so these are chosen more often.
-const CRASH_SIGNALS: [SignalNumber; 17] = [
+const CRASH_SIGNALS: [SignalNumber; 20] = [
     SignalNumber::PrepareRequest,
     SignalNumber::PrepareConfirm,
     SignalNumber::CommitRequest,
@@ -96,6 +96,9 @@ const CRASH_SIGNALS: [SignalNumber; 17] = [
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
     SignalNumber::CompleteOrder,
+    SignalNumber::InDoubtRequest,
+    SignalNumber::InDoubtConfirm,
+    SignalNumber::InDoubtConfirm,
     SignalNumber::TakeOverOrder,
     SignalNumber::TakeOverReport,
     SignalNumber::TakeOverReport,

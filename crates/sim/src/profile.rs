@@ -272,6 +272,8 @@ pub struct Profile {
     pub inactive_timeout: Time,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
+    /// Whether the last replica of a chain may commit by itself.
+    pub commits_at_last_replica: bool,
     /// `HeartbeatIntervalDbApi`.
     pub heartbeat_interval: Time,
     /// `HeartbeatIntervalDbDb`.
@@ -506,6 +508,7 @@ impl Profile {
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
+            commits_at_last_replica: Rng::with_seed(seed.wrapping_mul(83)).u8(..4) != 0,
             coordinators: Coordinators::of(seed),
             disk: DiskProfile::of(seed),
             log: None,

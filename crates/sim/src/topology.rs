@@ -104,6 +104,7 @@ pub fn settings(profile: &Profile, node: u8, start: Option<StartFrom>) -> NodeSe
         backup_buffer: profile.backups.map_or(1 << 20, |backups| backups.buffer),
         backup_piece: profile.backups.map_or(vinga_node::BACKUP_PIECE, |backups| backups.piece),
         operations_together: profile.operations_together,
+        commits_at_last_replica: profile.commits_at_last_replica,
         heartbeat_interval: Span(profile.heartbeat_interval),
         node_heartbeat_interval: Span(profile.node_heartbeat_interval),
         arbitration_timeout: Span(ARBITRATION_TIMEOUT),

@@ -245,7 +245,7 @@ fn a_folder_that_has_lost_its_database_is_not_begun_anew_in() {
         fs::remove_dir_all(&node).expect("it is ours");
     }
     // A node that keeps nothing needs nothing, and what it leaves behind is no database.
-    let (ok, text) = folder.up(&["--set", "Diskless=yes"]);
+    let (ok, text) = folder.up(&["--port", "0", "--set", "Diskless=yes"]);
     assert!(ok, "{text}");
     stop();
     let (ok, text) = folder.up(&[]);
@@ -257,7 +257,7 @@ fn a_folder_that_has_lost_its_database_is_not_begun_anew_in() {
     stop();
     // On purpose; from then on that database is needed.
     fs::rename(&node, &away).expect("it is there");
-    let (ok, text) = folder.up(&["--initial"]);
+    let (ok, text) = folder.up(&["--port", "0", "--initial"]);
     assert!(ok && text.contains("nothing is removed") && !has_table(), "{text}");
     stop();
     let (ok, text) = folder.up(&[]);

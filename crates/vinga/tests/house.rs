@@ -305,8 +305,10 @@ fn the_document_of_the_simulator_names_every_injected_bug() {
 #[test]
 fn the_hazards_of_the_commit_protocol_have_their_tests() {
     let text = fs::read_to_string(root().join("docs/protocols/commit.md")).expect("the document is there");
-    let read =
-        |name| fs::read_to_string(root().join("crates/node/tests").join(name)).expect("the tests are there");
+    let read = |name| {
+        fs::read_to_string(root().join("crates/node/tests/scenarios").join(name))
+            .expect("the tests are there")
+    };
     let tests = read("hazards.rs") + &read("serialisability.rs");
     let reported: BTreeSet<&str> = tests
         .lines()
@@ -339,27 +341,41 @@ fn is_permissive(licences: &str) -> bool {
     licences.split(" AND ").all(|part| part.split(" OR ").any(is_known))
 }
 
-/// Everything that programs link to use Vinga is permissively licensed, with all its dependencies; the rest is not.
-#[test]
-fn clients_are_permissively_licensed() {
+/// What cargo resolves for these packages and these kinds of dependencies: a line in this format for each.
+fn tree_of(packages: &[&str], edges: &str, format: &str) -> String {
     let tree = std::process::Command::new(env!("CARGO"))
         .current_dir(root())
-        .args([
-            "tree",
-            "--locked",
-            "--offline",
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}|{l}",
-        ])
-        .args(["--package", "vinga", "--package", "vinga-capi", "--package", "libvinga"])
+        .args(["tree", "--locked", "--offline", "--prefix", "none", "--edges", edges, "--format", format])
+        .args(packages)
         .output()
         .expect("cargo runs");
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
-    let tree = String::from_utf8(tree.stdout).expect("names are text");
+    String::from_utf8(tree.stdout).expect("names are text")
+}
+
+/// The tests of the C library build it alone. What it is made of should have been compiled with everything else.
+#[test]
+fn the_c_library_alone_needs_no_other_features() {
+    let format = "{p} with features [{f}]";
+    let together = tree_of(&["--workspace"], "normal,build,dev", format);
+    let together: BTreeSet<&str> = together.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    let alone = tree_of(&["--package", "libvinga"], "normal,build", format);
+    assert!(alone.lines().count() > 10, "it depends on others");
+    for line in alone.lines().filter(|line| !line.is_empty()) {
+        let line = line.trim_end_matches(" (*)");
+        assert!(
+            together.contains(line),
+            "the C library alone needs {line}, all crates together need it with other features, so it is compiled \
+             twice: make them equal in the manifest of the workspace"
+        );
+    }
+}
+
+/// Everything that programs link to use Vinga is permissively licensed, with all its dependencies; the rest is not.
+#[test]
+fn clients_are_permissively_licensed() {
+    let packages = ["--package", "vinga", "--package", "vinga-capi", "--package", "libvinga"];
+    let tree = tree_of(&packages, "normal,build", "{p}|{l}");
     let mut needed = BTreeSet::new();
     for line in tree.lines().filter(|line| !line.is_empty()) {
         let (package, licences) = line.split_once('|').expect("the format has a bar");

@@ -281,6 +281,16 @@ impl Agreement {
         Some(())
     }
 
+    /// Another data node has stopped in order. It says so by its links when nothing of it answers anybody any more:
+    /// that is as good as what the system says of processes that have ended, on one machine only.
+    fn on_node_ended_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        if self.peers.note_ended(frame.sender().node()) {
+            cx.mark("data node said that it has ended");
+            cx.send_after(Span(1), Timer::JudgeEnded.token());
+        }
+        Some(())
+    }
+
     fn on_judge_ended(&mut self, cx: &mut Context<'_>) {
         self.peers.judge_ended(cx.now(), self.intervals(LEASE_INTERVALS));
         self.renew_lease(cx);
@@ -335,6 +345,7 @@ impl Agreement {
             Some(SignalNumber::FailPrepareRefuse) => self.on_fail_prepare_refuse(cx, frame),
             Some(SignalNumber::FailCommitOrder) => self.on_fail_commit_order(cx, frame),
             Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
+            Some(SignalNumber::NodeEndedReport) => self.on_node_ended_report(cx, frame),
             Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),
             Some(SignalNumber::ArbitrationRefuse) => self.on_arbitration_refuse(cx, frame),
             Some(SignalNumber::TicketPrepareRequest) => self.on_ticket_prepare_request(cx, frame),

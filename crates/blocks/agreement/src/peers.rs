@@ -111,6 +111,16 @@ impl Peers {
         has_ended
     }
 
+    /// It has said itself that it has ended. Says whether that is still to be judged.
+    pub(crate) fn note_ended(&mut self, node: NodeId) -> bool {
+        let Some(peer) = self.0.get_mut(&node).filter(|peer| matches!(peer.link, Link::Open | Link::Closed))
+        else {
+            return false;
+        };
+        peer.link = Link::Ended;
+        true
+    }
+
     /// In a later turn than that in which it was found that processes have ended. It proves something only if they have
     /// answered a heartbeat of the last `lease`: else they may have gone on without this node before they ended.
     pub(crate) fn judge_ended(&mut self, now: Tick, lease: Span) {

@@ -8,8 +8,8 @@ use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::Frame;
 use vinga_wire::commit::{
-    ABORT_ONE, AbortBody, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
-    PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
+    ABORT_ONE, AbortBody, COMMIT_IS_COMPLETE, CommitBody, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS,
+    OPERATION_SENT_ROW, PREPARED_COMMITTED, PreparedHead, PreparedOperation, WHOLE_TRANSACTION,
 };
 use vinga_wire::unique::IndexChange;
 use vinga_wire::view::ReplicaGroup;
@@ -129,14 +129,27 @@ impl Coordinator {
             self.inherited_ended(cx, body.actor.coordinator_name(), id, body.owner);
             return Some(());
         };
-        if let State::Committing { outstanding } = self.transactions[handle].state
-            && self.participant_ended(handle, body.owner)
-        {
-            self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
-            if outstanding == 1 {
-                self.complete(cx.view(), handle);
+        let state = self.transactions[handle].state;
+        match state {
+            State::Committing { outstanding } if self.participant_ended(handle, body.owner) => {
+                self.transactions[handle].state = State::Committing { outstanding: outstanding - 1 };
+                if outstanding == 1 {
+                    self.complete(cx.view(), handle);
+                    self.finish_committed(cx, handle);
+                }
+            }
+            State::Preparing { last: true, .. } | State::InDoubt { .. } => {
+                self.committed_by_replicas(handle, Epoch(body.epoch.get()), body.marker.get());
+                if body.flags.get() & COMMIT_IS_COMPLETE == 0 {
+                    self.complete(cx.view(), handle);
+                }
                 self.finish_committed(cx, handle);
             }
+            State::Committing { .. }
+            | State::Open { .. }
+            | State::Preparing { .. }
+            | State::AwaitingDisk
+            | State::RollingBack { .. } => {}
         }
         Some(())
     }
@@ -166,6 +179,7 @@ impl Coordinator {
             // An answer to a partial rollback that was overtaken by the whole one.
             State::Open { .. }
             | State::Preparing { .. }
+            | State::InDoubt { .. }
             | State::Committing { .. }
             | State::AwaitingDisk
             | State::RollingBack { .. } => {}

@@ -139,7 +139,7 @@ impl Coordinator {
                 self.roll_back(cx, handle, Cause::asked());
                 true
             }
-            State::Preparing { last: true, .. } => {
+            State::Preparing { last: true, .. } | State::InDoubt { .. } => {
                 self.transactions[handle].special_mut().is_given_up = true;
                 true
             }
@@ -163,9 +163,10 @@ impl Coordinator {
             let handle = known.ok_or(ErrorCode::TransactionAborted)?;
             return match self.transactions[handle].state {
                 State::Open { .. } => Ok(handle),
-                State::Preparing { .. } | State::Committing { .. } | State::AwaitingDisk => {
-                    Err(ErrorCode::MalformedSignal)
-                }
+                State::Preparing { .. }
+                | State::InDoubt { .. }
+                | State::Committing { .. }
+                | State::AwaitingDisk => Err(ErrorCode::MalformedSignal),
                 State::RollingBack { .. } => Err(ErrorCode::TransactionAborted),
             };
         }

@@ -89,7 +89,7 @@ impl Coordinator {
         let orders = self.orders(cx, handle);
         let transaction = &mut self.transactions[handle];
         match transaction.state {
-            State::Open { .. } | State::Preparing { .. } => {}
+            State::Open { .. } | State::Preparing { .. } | State::InDoubt { .. } => {}
             State::RollingBack { .. } => return,
             State::Committing { .. } | State::AwaitingDisk => {
                 unreachable!("a transaction that is to be committed can't be rolled back")

@@ -128,7 +128,8 @@ impl Coordinator {
                 State::Committing { .. }
                 | State::AwaitingDisk
                 | State::Open { .. }
-                | State::Preparing { .. } => {}
+                | State::Preparing { .. }
+                | State::InDoubt { .. } => {}
             }
         }
         let lost_nothing_but_reads = || {
@@ -139,6 +140,14 @@ impl Coordinator {
         match transaction.state {
             State::Open { .. }
                 if cx.has_bug(InjectedBug::LostReadLocksIgnored) && lost_nothing_but_reads() => {}
+            State::Preparing { last: true, .. } if !cx.has_bug(InjectedBug::InDoubtIsRolledBack) => {
+                self.ask_replicas(cx, handle);
+            }
+            State::InDoubt { .. } if !cx.has_bug(InjectedBug::InDoubtIsAskedOnce) => {
+                cx.mark("transaction in doubt is asked about again");
+                self.ask_replicas(cx, handle);
+            }
+            State::InDoubt { .. } => self.forget_lost_replicas(cx, handle, change),
             State::Open { .. } | State::Preparing { .. } => {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NodeFailure));
             }
@@ -154,6 +163,7 @@ impl Coordinator {
             self.roll_back_where(cx, Cause::error(ErrorCode::InactiveTimeout), |t| match t.state {
                 State::Open { since } => now.since(since) >= timeout,
                 State::Preparing { .. }
+                | State::InDoubt { .. }
                 | State::Committing { .. }
                 | State::AwaitingDisk
                 | State::RollingBack { .. } => false,

@@ -32,6 +32,7 @@ impl Coordinator {
             let (state, idle) = match transaction.state {
                 State::Open { since } => ("open", Some(now.since(since))),
                 State::Preparing { .. } => ("preparing", None),
+                State::InDoubt { .. } => ("in doubt", None),
                 State::Committing { .. } => ("committing", None),
                 State::AwaitingDisk => ("committed, not on disk", None),
                 State::RollingBack { .. } => ("rolling back", None),

@@ -3,6 +3,7 @@
 use crate::Coordinator;
 use crate::transaction::{State, Transaction};
 use alloc::collections::BTreeMap;
+use vinga_base::Epoch;
 use vinga_kernel::Scrutiny;
 
 impl Coordinator {
@@ -33,7 +34,7 @@ impl Coordinator {
             self.participants.used() as usize,
             "each participant is in the list of one transaction"
         );
-        let entered = self.transactions.iter().filter(|(_, t)| t.entered != vinga_base::Epoch(0)).count();
+        let entered = self.transactions.iter().filter(|(_, t)| t.entered != Epoch(0)).count();
         assert_eq!(entered as u64, self.epochs.committing(), "transactions that are going to commit");
         let awaiting = self.transactions.iter().filter(|(_, t)| t.state == State::AwaitingDisk).count();
         assert_eq!(awaiting, self.disk_waits.len(), "transactions that wait for the disk");
@@ -63,6 +64,12 @@ impl Coordinator {
                 assert!(all().all(|p| !p.ended), "{id:?}: nothing has ended before the decision");
                 assert!(commit || !last, "{id:?}: only a commit is left to a data manager");
                 assert!(!last || all().count() == 1, "{id:?}: one data manager commits in one phase");
+            }
+            State::InDoubt { awaited, .. } => {
+                assert!(!awaited.is_empty(), "{id:?} is in doubt, and nobody is asked");
+                assert!(all().all(|p| !p.ended), "{id:?}: nothing has ended before the decision");
+                assert_eq!(all().count(), 1, "{id:?}: one replica group commits by itself");
+                assert!(transaction.entered != Epoch(0), "{id:?} may be committed in an epoch");
             }
             State::Committing { outstanding } => {
                 let awaited = all().filter(|p| p.holds && !p.ended).count();

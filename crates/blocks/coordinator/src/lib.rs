@@ -20,6 +20,9 @@
 //!                 RollingBack ──▶ (gone)      every chain has confirmed
 //! ```
 //!
+//! A transaction whose last operation a data manager may commit by itself is `InDoubt` if a replica fails meanwhile,
+//! until the others have been asked; see `in_doubt`.
+//!
 //! A `Committing` transaction can't roll back any more, a `RollingBack` one can't commit. The outcome of a transaction
 //! that has ended is kept in the API node's outcome list, numbered, until it is confirmed.
 #![no_std]
@@ -36,6 +39,7 @@ mod disk_waits;
 mod ending;
 mod epochs;
 mod failure;
+mod in_doubt;
 pub mod inspect;
 mod invariants;
 mod lazy_orders;
@@ -79,6 +83,8 @@ pub struct Settings {
     /// Operations that are sent to a data manager in one signal, at most, unless it may commit them in one phase. Only
     /// tests use another number than [`OPERATIONS_TOGETHER`].
     pub operations_together: u16,
+    /// Whether the last replica of a chain may commit by itself (`in_doubt`). Only tests say no.
+    pub commits_at_last_replica: bool,
 }
 
 /// Enough that the cost of a signal itself does not count, few enough that a thread can soon serve somebody else: a
@@ -214,6 +220,7 @@ impl Block for Coordinator {
             Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
             Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
             Some(SignalNumber::AbortConfirm) => self.on_abort_confirm(cx, frame),
+            Some(SignalNumber::InDoubtConfirm) => self.on_in_doubt_confirm(cx, frame),
             Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
             Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
             Some(SignalNumber::OutcomeRequest) => self.on_outcome_request(cx, frame),

@@ -38,12 +38,6 @@ impl Participant {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ParticipantList(Option<Handle>);
 
-impl ParticipantList {
-    pub fn is_empty(self) -> bool {
-        self.0.is_none()
-    }
-}
-
 /// The participants of all transactions of a coordinator.
 pub struct Participants {
     pool: Pool<Participant>,
@@ -190,7 +184,7 @@ impl Orders {
             owner,
             replicas,
             marker: U32::new(marker),
-            unused: U32::ZERO,
+            flags: U32::ZERO,
         });
     }
 

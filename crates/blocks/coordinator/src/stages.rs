@@ -4,9 +4,10 @@
 //! several if they are many, so that short requests on the same thread need not wait until all of them are executed.
 //! Two operations on the same row keep their order, since they have the same owner.
 //!
-//! If the batch commits, all its operations have one owner, nothing of the transaction is elsewhere and that owner is a
-//! data manager of this node without backups, then that data manager may commit in one phase (`PREPARE_LAST`). It does
-//! not if a unique index has to be changed as well.
+//! If the batch commits, all its operations have one owner and nothing of the transaction is elsewhere, then that owner
+//! may commit in one phase (`PREPARE_LAST`): a data manager without backups, in a cluster that is configured with one
+//! replica, or the last replica of the chain, if the batch is a single change. They do not if a unique index has to be
+//! changed as well.
 //!
 //! # Stages
 //! An operation on a table with unique indexes is done only when its sub-operations are (`unique`). The rest of a batch
@@ -31,7 +32,7 @@ use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{self, Chain, PrepareHead};
 use vinga_wire::operation::{FLAG_ERROR_IS_LOCAL, LockWait, Operation, OperationKind};
-use vinga_wire::view::{Partition, ReplicaGroup};
+use vinga_wire::view::{ClusterView, Partition, ReplicaGroup};
 use vinga_wire::{ErrorCode, FrameWriter, SignalNumber, U16, U32, U64};
 
 /// An operation with its owner found.
@@ -181,9 +182,8 @@ impl Coordinator {
         let last = commit
             && before == 0
             && rest.is_empty()
-            && transaction.participants.is_empty()
-            && same_owner.is_some()
-            && !cx.view().is_replicated();
+            && same_owner.is_some_and(|(first, _)| self.may_be_last(cx.view(), handle, stage, first.owner()));
+        let transaction = &mut self.transactions[handle];
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };
         if let Some((first, _)) = same_owner {
             let whole = StageShare { owner: first.owner(), count: stage.len(), is_last: last };
@@ -205,6 +205,25 @@ impl Coordinator {
         if before == 0 && stage.is_empty() {
             self.batch_is_done(cx, handle);
         }
+    }
+
+    /// Whether the data managers that own what is left of a transaction may commit it by themselves, as nothing of it
+    /// is elsewhere. With several replicas it must be a single change: the last replica commits what reaches it, and
+    /// only a change does.
+    fn may_be_last(
+        &self,
+        view: &ClusterView,
+        handle: Handle,
+        stage: &[Routed<'_>],
+        owner: ReplicaGroup,
+    ) -> bool {
+        let mut participants = self.participants.of(self.transactions[handle].participants);
+        if !view.is_replicated() {
+            return participants.next().is_none();
+        }
+        self.settings.commits_at_last_replica
+            && matches!(stage, [only] if only.is_change())
+            && participants.all(|participant| participant.owner == owner)
     }
 
     /// Everything that was sent of the batch is done: sends the next stage, if there is one.

@@ -371,35 +371,42 @@ impl Coordinator {
             cx.reject(frame, ErrorCode::Overloaded);
             return Some(());
         }
-        self.take_overs.questions.push(Question {
-            requester: frame.sender(),
-            request: question.request.get(),
-            id,
-            coordinator: question.coordinator.name(),
-        });
-        self.answer_questions(cx);
+        // Those that wait need not be looked at for each of many that come.
+        self.answer_or_keep(
+            cx,
+            Question {
+                requester: frame.sender(),
+                request: question.request.get(),
+                id,
+                coordinator: question.coordinator.name(),
+            },
+        );
         Some(())
     }
 
     /// Answers questions about coordinators whose take-over is done.
     fn answer_questions(&mut self, cx: &mut Context<'_>) {
         for question in core::mem::take(&mut self.take_overs.questions) {
-            let Question { requester, request, id, coordinator } = question;
-            let is_early = cx.has_bug(InjectedBug::TakeOverAnswersEarly);
-            let done =
-                self.take_overs.find(coordinator).filter(|one| matches!(one.state, State::Done) || is_early);
-            let Some(one) = done else {
-                cx.mark("question about a dead coordinator waits");
-                self.take_overs.questions.push(question);
-                continue;
-            };
-            let (outcome, epoch) = match one.outcomes.get(&id) {
-                Some(kept) => (Outcome::Committed, kept.epoch),
-                None => (Outcome::NotFound, Epoch(0)),
-            };
-            cx.mark("successor answers for a dead coordinator");
-            send_outcome(cx, requester, request, id, outcome, epoch, 0);
+            self.answer_or_keep(cx, question);
         }
+    }
+
+    /// Answers a question about a coordinator whose take-over is done; another one waits.
+    fn answer_or_keep(&mut self, cx: &mut Context<'_>, question: Question) {
+        let Question { requester, request, id, coordinator } = question;
+        let is_early = cx.has_bug(InjectedBug::TakeOverAnswersEarly);
+        let done =
+            self.take_overs.find(coordinator).filter(|one| matches!(one.state, State::Done) || is_early);
+        let Some(one) = done else {
+            cx.mark("question about a dead coordinator waits");
+            return self.take_overs.questions.push(question);
+        };
+        let (outcome, epoch) = match one.outcomes.get(&id) {
+            Some(kept) => (Outcome::Committed, kept.epoch),
+            None => (Outcome::NotFound, Epoch(0)),
+        };
+        cx.mark("successor answers for a dead coordinator");
+        send_outcome(cx, requester, request, id, outcome, epoch, 0);
     }
 
     /// An API node has nothing to ask of a dead coordinator.

@@ -4,8 +4,9 @@ use crate::participants::{Participant, ParticipantList};
 use crate::unique::UniqueWork;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use vinga_base::{Epoch, TransactionId};
+use vinga_base::{Epoch, TransactionId, ViewNumber};
 use vinga_kernel::Tick;
+use vinga_wire::commit::Chain;
 use vinga_wire::view::{ClusterView, ReplicaGroup};
 use vinga_wire::{Address, ErrorCode};
 
@@ -25,6 +26,13 @@ pub enum State {
         commit: bool,
         /// The data manager may already have committed (`PREPARE_LAST`): only its answer decides.
         last: bool,
+    },
+    /// A replica may have committed it by itself (`PREPARE_LAST`), and one has failed: those that are left are asked.
+    InDoubt {
+        /// Replicas that have not answered.
+        awaited: Chain,
+        /// The view of the question.
+        view: ViewNumber,
     },
     /// Decided: commit.
     Committing {
@@ -202,7 +210,10 @@ impl Transaction {
         match self.state {
             State::Open { .. } => true,
             State::Preparing { last, .. } => !last,
-            State::Committing { .. } | State::AwaitingDisk | State::RollingBack { .. } => false,
+            State::InDoubt { .. }
+            | State::Committing { .. }
+            | State::AwaitingDisk
+            | State::RollingBack { .. } => false,
         }
     }
 }

@@ -13,14 +13,35 @@ use crate::unique::IndexChangesPart;
 use crate::versions::RowPlace;
 use vinga_base::hash::KeyHash;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, PartitionId, RowId, TransactionId, ViewNumber};
+use vinga_base::{Epoch, RowId, TransactionId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::{
-    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARED_COMMITTED, PrepareHead, PreparedHead,
+    Actor, OPERATION_CHANGES, OPERATION_HOLDS, PREPARE_LAST, PREPARED_COMMITTED, PrepareHead, PreparedHead,
     PreparedOperation,
 };
 use vinga_wire::operation::{FLAG_FORWARDED, Operation, OperationHead, OperationKind};
 use vinga_wire::{Address, ErrorCode, SignalNumber, U16, U32, U64};
+
+/// What a forwarded operation is for.
+#[derive(Clone, Copy)]
+pub struct ForwardedTarget {
+    pub id: TransactionId,
+    pub kind: OperationKind,
+    pub place: RowPlace,
+    /// Of the row's key.
+    pub hash: KeyHash,
+}
+
+/// What a forwarded prepare says beside its operation.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// See [`PrepareHead::epoch`].
+    epoch: Epoch,
+    /// The view in which the primary has decided which replicas there are.
+    decided_in: ViewNumber,
+    /// [`PREPARE_LAST`].
+    is_last: bool,
+}
 
 impl DataManager {
     /// Whether an operation goes on to another replica.
@@ -31,18 +52,18 @@ impl DataManager {
 
     /// Sends an operation with its after-image to the next replica.
     pub(crate) fn forward(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8]) {
-        self.forward_with(cx, handle, key, self.epoch, cx.view().number());
+        let sent = Sent { epoch: self.epoch, decided_in: cx.view().number(), is_last: false };
+        self.forward_with(cx, handle, key, sent);
     }
 
-    /// `decided_in` is the view in which the primary has decided which replicas there are.
-    fn forward_with(
-        &mut self,
-        cx: &mut Context<'_>,
-        handle: Handle,
-        key: &[u8],
-        epoch: Epoch,
-        decided_in: ViewNumber,
-    ) {
+    /// The same with the permission for the last replica to commit.
+    pub(crate) fn forward_last(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], given: Epoch) {
+        let sent = Sent { epoch: self.epoch.max(given), decided_in: cx.view().number(), is_last: true };
+        self.forward_with(cx, handle, key, sent);
+    }
+
+    fn forward_with(&mut self, cx: &mut Context<'_>, handle: Handle, key: &[u8], sent: Sent) {
+        let Sent { epoch, decided_in, is_last } = sent;
         let record = &self.versions.operations[handle];
         let next = record.chain.next(self.settings.node).expect("the caller has checked");
         if !cx.view().has_since(next, decided_in) {
@@ -76,7 +97,7 @@ impl DataManager {
             api: U32::new(transaction.api.0),
             api_incarnation: U32::new(transaction.id.owner() & 0xffff),
             chain: record.chain,
-            flags: U16::ZERO,
+            flags: U16::new(if is_last { PREPARE_LAST } else { 0 }),
             count: U16::new(1),
         });
         writer.put(&OperationHead {
@@ -108,6 +129,14 @@ impl DataManager {
         mut rest: &[u8],
         sent_in: ViewNumber,
     ) -> Option<()> {
+        let is_last = head.flags.get() & PREPARE_LAST != 0 && Self::is_of_this_view(cx, sent_in);
+        if is_last && head.chain.next(self.settings.node).is_none() {
+            let mut bytes = rest;
+            let operation = Operation::take(&mut bytes)?;
+            if self.commit_directly(cx, head, &operation) {
+                return Some(());
+            }
+        }
         let mut answers = core::mem::take(&mut self.answers);
         let epoch = self.epoch.max(Epoch(head.epoch.get()));
         for _ in 0..head.count.get() {
@@ -115,7 +144,8 @@ impl DataManager {
             let name = OperationName::of(operation.head);
             match self.prepare_forwarded(cx, head, &operation) {
                 Ok(handle) if self.is_forwarded(handle) => {
-                    self.forward_with(cx, handle, operation.key, epoch, sent_in);
+                    let sent = Sent { epoch, decided_in: sent_in, is_last };
+                    self.forward_with(cx, handle, operation.key, sent);
                 }
                 Ok(handle) => {
                     self.confirm(cx, handle, OPERATION_HOLDS | OPERATION_CHANGES, &mut answers);
@@ -127,10 +157,61 @@ impl DataManager {
                 }
             }
         }
+        if is_last && answers.are_all_done() {
+            answers.confirmed.clear();
+            self.commit_as_last(cx, head, head.chain);
+        }
         let id = TransactionId(head.transaction.get());
         self.send_answers_with(cx, id, &head.actor, &mut answers, epoch);
         self.answers = answers;
         Some(())
+    }
+
+    /// What a forwarded operation is for.
+    ///
+    /// # Errors
+    /// Of an operation that no primary has sent, or whose table is not there any more.
+    pub(crate) fn forwarded_target(
+        &self,
+        head: &PrepareHead,
+        operation: &Operation<'_>,
+    ) -> Result<ForwardedTarget, ErrorCode> {
+        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
+        if !matches!(kind, OperationKind::Insert | OperationKind::Update | OperationKind::Delete) {
+            return Err(ErrorCode::MalformedSignal);
+        }
+        let table_id = operation.head.table.get();
+        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
+        let hash = KeyHash(operation.head.hash.get());
+        let partition = table.partitions.of(hash);
+        assert!(table.has_fragment(partition), "a chain names replicas only");
+        let place = RowPlace { table: table_id, partition, row: RowId(operation.head.row_or_wait.get()) };
+        Ok(ForwardedTarget { id: TransactionId(head.transaction.get()), kind, place, hash })
+    }
+
+    /// Ends what earlier transactions have left on the row and the key of a forwarded operation.
+    pub(crate) fn resolve_before(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: &ForwardedTarget,
+        operation: &Operation<'_>,
+    ) {
+        if cx.has_bug(InjectedBug::ForwardedDoesNotResolve) {
+            return;
+        }
+        let ForwardedTarget { id, kind, place, hash } = *target;
+        let same_key = (kind == OperationKind::Insert)
+            .then(|| {
+                let table = self.store.tables.current(place.table);
+                let key = table.layout.key_of(operation.body);
+                let fragment = table.fragment(place.partition);
+                fragment.find(&self.store.pages, &self.store.chunks, hash, &key)
+            })
+            .flatten();
+        self.resolve_earlier(cx, place, id);
+        if let Some(row) = same_key {
+            self.resolve_earlier(cx, RowPlace { row, ..place }, id);
+        }
     }
 
     fn prepare_forwarded(
@@ -139,39 +220,18 @@ impl DataManager {
         head: &PrepareHead,
         operation: &Operation<'_>,
     ) -> Result<Handle, ErrorCode> {
-        let id = TransactionId(head.transaction.get());
-        let (name, row) = (OperationName::of(operation.head), RowId(operation.head.row_or_wait.get()));
-        let kind = operation.kind().ok_or(ErrorCode::MalformedSignal)?;
-        let table_id = operation.head.table.get();
-        let table = self.store.tables.get_forwarded(table_id, operation.head.version.get())?;
-        let hash = KeyHash(operation.head.hash.get());
-        let partition = table.partitions.of(hash);
-        assert!(table.has_fragment(partition), "a chain names replicas only");
+        let name = OperationName::of(operation.head);
+        let target = self.forwarded_target(head, operation)?;
+        let ForwardedTarget { id, kind, place, hash } = target;
+        let RowPlace { table: table_id, partition, row } = place;
         if let Some(known) = self.versions.find_transaction(id) {
             self.check_coordinator(known, &head.actor)?;
         }
-        if let Some(known) = self.find_change(RowPlace { table: table_id, partition, row }, id, name) {
+        if let Some(known) = self.find_change(place, id, name) {
             cx.mark("forwarded prepare came twice");
             return Ok(known);
         }
-        let same_key = match kind {
-            OperationKind::Insert => {
-                let key = table.layout.key_of(operation.body);
-                table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, &key)
-            }
-            OperationKind::Update | OperationKind::Delete => None,
-            OperationKind::ReadCommitted
-            | OperationKind::ReadShared
-            | OperationKind::ReadExclusive
-            | OperationKind::Write
-            | OperationKind::Unlock => return Err(ErrorCode::MalformedSignal),
-        };
-        if !cx.has_bug(InjectedBug::ForwardedDoesNotResolve) {
-            self.resolve_earlier(cx, table_id, partition, row, id);
-            if let Some(other) = same_key {
-                self.resolve_earlier(cx, table_id, partition, other, id);
-            }
-        }
+        self.resolve_before(cx, &target, operation);
         if self.versions.rows.used() == self.versions.rows.capacity() {
             return Err(ErrorCode::OutOfOperations);
         }
@@ -191,7 +251,6 @@ impl DataManager {
                 return Err(code);
             }
         };
-        let place = RowPlace { table: table_id, partition, row };
         let state = self.store.row_state(&mut self.versions, place).expect("there was room");
         self.versions.attach(handle, state);
         self.versions.push_change(handle, change);
@@ -227,15 +286,7 @@ impl DataManager {
     }
 
     /// Ends at this backup what earlier transactions have left on a row: see the head of this file.
-    fn resolve_earlier(
-        &mut self,
-        cx: &mut Context<'_>,
-        table: u32,
-        partition: PartitionId,
-        row: RowId,
-        newcomer: TransactionId,
-    ) {
-        let place = RowPlace { table, partition, row };
+    fn resolve_earlier(&mut self, cx: &mut Context<'_>, place: RowPlace, newcomer: TransactionId) {
         let Some(state) = self.store.state_of(&self.versions, place) else { return };
         while let Some(newest) = self.versions.rows.get(state).and_then(|r| r.newest_change) {
             let record = &self.versions.operations[newest];

@@ -6,7 +6,7 @@ use crate::prefetching::TOGETHER;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{CommitBody, TransactionList};
+use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody, TransactionList};
 use vinga_wire::{Address, Frame, SignalNumber, U64};
 
 impl DataManager {
@@ -15,6 +15,13 @@ impl DataManager {
         if !Self::is_acting(cx, &body.actor) {
             return Some(());
         }
+        self.commit(cx, body);
+        self.run_ready(cx);
+        Some(())
+    }
+
+    /// Commits what a transaction has here, and passes that on to the replica before this one.
+    pub(crate) fn commit(&mut self, cx: &mut Context<'_>, body: &CommitBody) {
         let own = self.settings.node;
         let epoch = Epoch(body.epoch.get());
         let before = body.replicas.previous(own);
@@ -22,7 +29,12 @@ impl DataManager {
             if body.marker.get() != 0 {
                 self.versions.transactions[transaction].marker = body.marker.get();
             }
-            if before.is_none() {
+            if body.flags.get() & COMMIT_IS_COMPLETE != 0 {
+                if body.marker.get() != 0 {
+                    self.leave_marker(transaction, epoch);
+                }
+                self.commit_and_show(cx, transaction, epoch, false);
+            } else if before.is_none() {
                 self.commit_as_primary(cx, transaction, epoch);
             } else {
                 self.commit_as_backup(cx, transaction, epoch);
@@ -38,15 +50,24 @@ impl DataManager {
                 cx.frame(SignalNumber::CommitConfirm, Address(body.actor.acting.get())).put(body);
             }
         }
-        self.run_ready(cx);
-        Some(())
     }
 
     /// Shows the new versions and lets the locks go. What a successor of the coordinator may need to know stays until
     /// the transaction is complete; nothing stays where coordinators have no successors.
     pub(crate) fn commit_as_primary(&mut self, cx: &mut Context<'_>, transaction: Handle, epoch: Epoch) {
-        self.epoch = self.epoch.max(epoch);
         let has_successors = cx.view().is_replicated();
+        self.commit_and_show(cx, transaction, epoch, has_successors);
+    }
+
+    /// The same; `keeps_records`: those of changes stay.
+    fn commit_and_show(
+        &mut self,
+        cx: &mut Context<'_>,
+        transaction: Handle,
+        epoch: Epoch,
+        keeps_records: bool,
+    ) {
+        self.epoch = self.epoch.max(epoch);
         let last = self.versions.transactions[transaction].operations;
         let mut next = last;
         while let Some(handle) = next {
@@ -63,17 +84,20 @@ impl DataManager {
             }
         }
         next = last;
+        // Of a transaction with many operations reads may stand behind many changes, which stay.
+        let mut newer = None;
         while let Some(handle) = next {
             let record = &self.versions.operations[handle];
             next = record.next;
             let is_spared =
                 record.chain.is_only(self.settings.node) && cx.has_bug(InjectedBug::RecordSparedOnShortChain);
-            if record.kind.is_change() && has_successors && !is_spared {
+            if record.kind.is_change() && keeps_records && !is_spared {
                 self.locks.release(&mut self.versions, handle);
                 self.store.detach(&mut self.versions, handle);
                 self.versions.operations[handle].state = State::Committed { epoch, shown: true };
+                newer = Some(handle);
             } else {
-                self.drop_operation(handle);
+                self.drop_operation_behind(newer, handle);
             }
         }
     }
@@ -159,8 +183,14 @@ impl DataManager {
     }
 
     pub(crate) fn on_markers_drop_order(&mut self, frame: &Frame<'_>) -> Option<()> {
-        for id in transactions_of(frame)? {
-            self.drop_marker(id);
+        let mut ids = transactions_of(frame)?;
+        for at in 0.. {
+            if at % TOGETHER == 0 {
+                ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch(id));
+                ids.clone().take(TOGETHER).for_each(|id| self.markers.prefetch_marker(id));
+            }
+            let Some(id) = ids.next() else { break };
+            self.markers.remove(id);
         }
         Some(())
     }

@@ -43,6 +43,8 @@ pub struct ShownRows {
     pub table: u32,
     /// The version with which its rows began.
     pub birth: u64,
+    /// Whether backups answer reads of it.
+    pub read_backup: bool,
     /// Used slots in the order of row ids: the epoch of the version shown, none if the row is hidden (its insert is
     /// not committed, or not known to be so everywhere).
     pub rows: Vec<(RowId, Option<Epoch>)>,
@@ -193,7 +195,7 @@ impl DataManager {
                     rows.push((RowId::new(page, slot as u32), epoch));
                 }
             }
-            shown.push(ShownRows { table: id, birth: table.birth.0, rows });
+            shown.push(ShownRows { table: id, birth: table.birth.0, read_backup: table.read_backup, rows });
         }
         shown
     }
@@ -312,7 +314,7 @@ impl DataManager {
         if self.backup.is_some() {
             text += "; a backup";
         }
-        for id in self.markers.keys() {
+        for (id, _) in self.markers.iter() {
             text += &format!("; marker of {id:?}");
         }
         text

@@ -22,6 +22,7 @@ impl DataManager {
         assert!(self.versions.rows.used() <= operations, "no row state is without an operation");
         assert!(self.locks.ready.is_empty(), "what could run has run");
         if scrutiny == Scrutiny::Full {
+            self.markers.check();
             self.check_transactions();
             self.check_rows();
             self.check_locks();

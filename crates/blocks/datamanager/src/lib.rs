@@ -55,7 +55,9 @@ mod index_statistics;
 pub mod inspect;
 mod invariants;
 mod key_read;
+mod last_replica;
 mod locks;
+mod markers;
 mod one_phase;
 mod operation;
 mod prefetching;
@@ -78,7 +80,6 @@ pub use apply::{RowEvent, RowListener, Rows};
 pub use checkpoint::CheckpointStatistics;
 pub use versions::RowPlace;
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 pub use backup::BACKUP_PIECE;
 use backup::Backup;
@@ -86,6 +87,7 @@ use checkpoint::{Checkpoints, Owner, Task};
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
 use locks::Locks;
+use markers::Markers;
 use prepare::Answers;
 use range_scan::RangeScratch;
 use redo::RedoLog;
@@ -93,11 +95,10 @@ use restore::Restore;
 use scan::Scans;
 use schema::Building;
 use store::Store;
-use take_over::Marker;
 use versions::Versions;
 use vinga_base::page_pool::{PAGE_BYTES, PagePool};
 use vinga_base::pool::Pool;
-use vinga_base::{ColumnId, Epoch, LiveParameter, NodeId, TransactionId};
+use vinga_base::{ColumnId, Epoch, LiveParameter, NodeId};
 use vinga_format::checksum::Checksum;
 use vinga_kernel::{AdmittedNodes, Block, Context, Scrutiny, Span};
 use vinga_wire::epoch::EpochBody;
@@ -158,7 +159,7 @@ pub struct DataManager {
     versions: Versions,
     locks: Locks,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
-    markers: BTreeMap<TransactionId, Marker>,
+    markers: Markers,
     scans: Scans,
     schema: Schema,
     /// `None` if nothing is kept on disk.
@@ -259,7 +260,7 @@ impl DataManager {
             store: Store::new(pages, settings.tables_max, RedoLog::new(stream)),
             versions: Versions::new(operations, settings.transactions_max),
             locks: Locks::new(operations),
-            markers: BTreeMap::new(),
+            markers: Markers::new(settings.transactions_max),
             scans: Scans::new(settings.scans_max),
             schema: Schema::default(),
             checkpoints,
@@ -423,6 +424,7 @@ impl Block for DataManager {
             Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
             Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
             Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
+            Some(SignalNumber::InDoubtRequest) => self.on_in_doubt_request(cx, frame),
             Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
             Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
             Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(frame),

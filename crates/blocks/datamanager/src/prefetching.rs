@@ -8,7 +8,7 @@ use crate::DataManager;
 use crate::operation::{Change, OperationRecord};
 use vinga_base::TransactionId;
 use vinga_kernel::Prefetch;
-use vinga_wire::commit::CommitBody;
+use vinga_wire::commit::{COMMIT_IS_COMPLETE, CommitBody};
 use vinga_wire::{Frame, SignalNumber};
 
 /// Transactions of a list that are prefetched together.
@@ -26,7 +26,11 @@ impl DataManager {
             Some(SignalNumber::RangeScanOpenRequest) if is_for_keys => self.prefetch_range_scan(pass, frame),
             Some(SignalNumber::CommitRequest) => {
                 if let Some((body, _)) = frame.head::<CommitBody>() {
-                    self.prefetch_transaction(pass, TransactionId(body.transaction.get()));
+                    let id = TransactionId(body.transaction.get());
+                    self.prefetch_transaction(pass, id);
+                    if pass == Prefetch::Index && body.flags.get() & COMMIT_IS_COMPLETE != 0 {
+                        self.markers.prefetch(id);
+                    }
                 }
                 return true;
             }

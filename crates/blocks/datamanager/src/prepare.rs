@@ -21,8 +21,8 @@ use vinga_fragment::lock_table::LockMode;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_program::update_program::{UpdateErrorKind, UpdateProgram};
 use vinga_wire::commit::{
-    Actor, OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW, PREPARE_LAST,
-    PrepareHead, PreparedOperation,
+    Actor, Chain, OPERATION_CHANGES, OPERATION_ERROR_IS_LOCAL, OPERATION_HOLDS, OPERATION_SENT_ROW,
+    PREPARE_LAST, PrepareHead, PreparedOperation,
 };
 use vinga_wire::key_read::NO_ROW;
 use vinga_wire::operation::{ALL_COLUMNS, FLAG_ERROR_IS_LOCAL, Operation, OperationKind};
@@ -38,6 +38,16 @@ pub enum Executed {
     Failed(ErrorCode),
     /// Others have locked its row, and it may not wait: it failed. Flags of [`PreparedOperation`].
     Locked(u8),
+    /// It waits for a lock, or for an earlier operation.
+    Waiting,
+}
+
+/// What is to come of an operation of a signal.
+enum Prepared {
+    /// Its answer is among those of the signal.
+    Answered,
+    /// The last replica answers.
+    Forwarded,
     /// It waits for a lock, or for an earlier operation.
     Waiting,
 }
@@ -63,6 +73,11 @@ impl Answers {
         self.confirmed.is_empty() && self.refused.is_empty() && self.changes.is_empty()
     }
 
+    /// Whether there are prepared operations, none that failed, and nothing that has to follow in unique indexes.
+    pub fn are_all_done(&self) -> bool {
+        !self.confirmed.is_empty() && self.refused.is_empty() && self.changes.is_empty()
+    }
+
     pub fn refuse(&mut self, name: OperationName, code: ErrorCode, error_is_local: bool) {
         let flags = if error_is_local { OPERATION_ERROR_IS_LOCAL } else { 0 };
         self.refused.push(name.answer(code as u16, flags));
@@ -84,9 +99,13 @@ impl DataManager {
             return;
         }
         let Some(operation) = Operation::take(&mut rest) else { return };
-        // What is committed in one phase needs no record most often.
-        if pass == Prefetch::Index && head.flags.get() & PREPARE_LAST == 0 {
-            self.versions.prefetch_id(TransactionId(head.transaction.get()));
+        if pass == Prefetch::Index {
+            let id = TransactionId(head.transaction.get());
+            self.versions.prefetch_id(id);
+            // The last replica leaves a marker instead of a record.
+            if head.flags.get() & PREPARE_LAST != 0 && !head.chain.is_empty() {
+                self.markers.prefetch(id);
+            }
         }
         let (id, version) = (operation.head.table.get(), operation.head.version.get());
         let Some(table) = self.store.tables.peek(id, version) else { return };
@@ -121,19 +140,30 @@ impl DataManager {
             }
         }
         self.statistics.operations += u64::from(head.count.get());
+        let is_left_to_last = is_last
+            && cx.view().is_replicated()
+            && head.count.get() == 1
+            && Self::is_of_this_view(cx, cx.view_of(frame));
         let mut answers = core::mem::take(&mut self.answers);
         let mut rest = rest;
-        let mut waits = false;
+        let (mut waits, mut goes_on) = (false, false);
         for _ in 0..head.count.get() {
             let bytes = rest;
             let operation = Operation::take(&mut rest)?;
             let raw = &bytes[..bytes.len() - rest.len()];
-            waits |= self.prepare(cx, head, &operation, raw, &mut answers);
+            match self.prepare(cx, head, &operation, raw, is_left_to_last, &mut answers) {
+                Prepared::Answered => {}
+                Prepared::Forwarded => goes_on = true,
+                Prepared::Waiting => waits = true,
+            }
         }
         if may_commit && !waits && answers.refused.is_empty() && answers.changes.is_empty() {
             self.commit_in_one_phase(cx, head, &mut answers);
+        } else if is_left_to_last && answers.are_all_done() {
+            answers.confirmed.clear();
+            self.commit_as_last(cx, head, Chain::new(&[self.settings.node]));
         }
-        if is_last && waits && answers.is_empty() {
+        if is_last && waits && !goes_on && answers.is_empty() {
             cx.mark("all operations of a last batch wait");
             answers.all_wait = true;
         }
@@ -144,15 +174,16 @@ impl DataManager {
         Some(())
     }
 
-    /// Prepares one operation of a signal; says whether it waits for somebody: a lock, or the next replica.
+    /// Prepares one operation of a signal. `is_left_to_last`: the last replica may commit it.
     fn prepare(
         &mut self,
         cx: &mut Context<'_>,
         head: &PrepareHead,
         operation: &Operation<'_>,
         raw: &[u8],
+        is_left_to_last: bool,
         answers: &mut Answers,
-    ) -> bool {
+    ) -> Prepared {
         let name = OperationName::of(operation.head);
         let is_local = operation.head.flags & FLAG_ERROR_IS_LOCAL != 0;
         let made = operation
@@ -163,7 +194,7 @@ impl DataManager {
             Ok(handle) => handle,
             Err(code) => {
                 answers.refuse(name, code, is_local);
-                return false;
+                return Prepared::Answered;
             }
         };
         let patience = Patience::of(operation.head, cx.now());
@@ -171,26 +202,33 @@ impl DataManager {
         match self.execute(cx, handle, operation, raw) {
             Executed::Done(flags) => {
                 if self.is_forwarded(handle) {
-                    self.forward(cx, handle, operation.key);
-                    return true;
+                    if is_left_to_last {
+                        self.forward_last(cx, handle, operation.key, Epoch(head.epoch.get()));
+                        if cx.has_bug(InjectedBug::LastCommitsAtPrimary) {
+                            self.commit_as_last(cx, head, Chain::new(&[self.settings.node]));
+                        }
+                    } else {
+                        self.forward(cx, handle, operation.key);
+                    }
+                    return Prepared::Forwarded;
                 }
                 self.confirm(cx, handle, flags, answers);
                 if flags & OPERATION_HOLDS == 0 {
                     self.drop_operation(handle);
                 }
-                false
+                Prepared::Answered
             }
             Executed::Failed(code) => {
                 self.drop_operation(handle);
                 answers.refuse(name, code, is_local);
-                false
+                Prepared::Answered
             }
             Executed::Locked(flags) => {
                 self.drop_operation(handle);
                 answers.refuse_locked(name, flags, is_local || patience.skips());
-                false
+                Prepared::Answered
             }
-            Executed::Waiting => true,
+            Executed::Waiting => Prepared::Waiting,
         }
     }
 

@@ -6,25 +6,17 @@
 //! the present successor changes it.
 
 use crate::DataManager;
+use crate::markers::Marker;
 use crate::operation::State;
 use alloc::vec::Vec;
+use vinga_base::Epoch;
 use vinga_base::pool::Handle;
-use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::commit::Actor;
 use vinga_wire::take_over::{
-    CoordinatorBody, CoordinatorName, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
+    CoordinatorBody, TRACE_HOLDS, TRANSACTIONS_MAX, TakeOverReport, TransactionTrace,
 };
 use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
-
-/// What is left of a committed transaction until its API node knows the outcome.
-pub struct Marker {
-    pub epoch: Epoch,
-    /// The operation that has left it.
-    pub number: u32,
-    /// Whose transaction it was.
-    pub coordinator: CoordinatorName,
-}
 
 impl DataManager {
     /// Whether a signal is sent for the coordinator that acts for a transaction; see the freeze rule.
@@ -81,25 +73,27 @@ impl DataManager {
 
     fn trace_of(&self, handle: Handle) -> TransactionTrace {
         let transaction = &self.versions.transactions[handle];
-        let (mut epoch, mut first_change) = (Epoch(0), 0);
-        let mut next = transaction.operations;
-        while let Some(at) = next {
-            let record = &self.versions.operations[at];
-            next = record.next;
-            if record.kind.is_change() && (first_change == 0 || record.number < first_change) {
-                first_change = record.number;
-            }
-            if let State::Committed { epoch: committed, .. } = record.state {
-                epoch = committed;
-            }
-        }
         TransactionTrace {
             transaction: U64::new(transaction.id.0),
-            epoch: U64::new(epoch.0),
+            epoch: U64::new(self.committed_in(handle).unwrap_or_default().0),
             marker: U32::new(transaction.marker),
-            first_change: U32::new(first_change),
+            first_change: U32::new(self.first_change(handle)),
             flags: U32::new(TRACE_HOLDS),
         }
+    }
+
+    /// The number of a transaction's first operation here that changes something; 0 if none does.
+    pub(crate) fn first_change(&self, transaction: Handle) -> u32 {
+        let changes = self.versions.records_of(transaction).filter(|record| record.kind.is_change());
+        changes.map(|record| record.number).min().unwrap_or(0)
+    }
+
+    /// The epoch in which a transaction is committed here, if it is.
+    pub(crate) fn committed_in(&self, transaction: Handle) -> Option<Epoch> {
+        self.versions.records_of(transaction).find_map(|record| match record.state {
+            State::Committed { epoch, .. } => Some(epoch),
+            State::Waiting { .. } | State::Prepared => None,
+        })
     }
 
     /// Leaves a marker for a transaction that is complete.
@@ -107,10 +101,5 @@ impl DataManager {
         let record = &self.versions.transactions[transaction];
         let marker = Marker { epoch, number: record.marker, coordinator: record.actor.coordinator_name() };
         self.markers.insert(record.id, marker);
-    }
-
-    /// Nobody will ask for the outcome of a transaction any more.
-    pub(crate) fn drop_marker(&mut self, id: TransactionId) {
-        self.markers.remove(&id);
     }
 }

@@ -132,21 +132,31 @@ impl Versions {
         }
     }
 
-    /// Removes an operation that changes nothing, and its transaction if it was the last one.
-    pub fn remove_operation(&mut self, operation: Handle) {
+    /// The operation of the same transaction that came next after this one; `None` if it came last. All that came later
+    /// are gone through.
+    pub fn newer_than(&self, operation: Handle) -> Option<Handle> {
+        let first = self.transactions[self.operations[operation].transaction].operations;
+        if first == Some(operation) {
+            return None;
+        }
+        let newer = core::iter::successors(first, |&at| self.operations[at].next)
+            .find(|&at| self.operations[at].next == Some(operation));
+        Some(newer.expect("an operation is in its transaction's list"))
+    }
+
+    /// Removes an operation that changes nothing, and its transaction if it was the last one. `newer` is what
+    /// [`Versions::newer_than`] gives.
+    pub fn remove_operation(&mut self, newer: Option<Handle>, operation: Handle) {
         let removed = self.operations.get(operation).expect("the caller holds it");
         assert!(removed.change == Change::None, "a change is undone or installed first");
         assert!(removed.row_state.is_none() && removed.lock.is_none(), "it has let go of its row");
-        let (transaction, after) = (removed.transaction, removed.next);
-        let first = self.transactions[transaction].operations;
-        if first == Some(operation) {
-            self.transactions[transaction].operations = after;
-        } else {
-            let before = core::iter::successors(first, |&at| self.operations[at].next)
-                .find(|&at| self.operations[at].next == Some(operation))
-                .expect("an operation is in its transaction's list");
-            self.operations[before].next = after;
-        }
+        let (transaction, older) = (removed.transaction, removed.next);
+        let link = match newer {
+            None => &mut self.transactions[transaction].operations,
+            Some(newer) => &mut self.operations[newer].next,
+        };
+        assert!(*link == Some(operation), "it stands behind the one that came next");
+        *link = older;
         self.operations.remove(operation);
         self.forget_if_empty(transaction);
     }
@@ -155,6 +165,12 @@ impl Versions {
     pub fn operations_of(&self, transaction: Handle) -> Vec<Handle> {
         let first = self.transactions[transaction].operations;
         core::iter::successors(first, |&at| self.operations[at].next).collect()
+    }
+
+    /// Their records.
+    pub fn records_of(&self, transaction: Handle) -> impl Iterator<Item = &OperationRecord> {
+        let first = self.transactions[transaction].operations.map(|at| &self.operations[at]);
+        core::iter::successors(first, |record| record.next.map(|at| &self.operations[at]))
     }
 
     /// The state record behind the reference in a row's header.
@@ -209,5 +225,83 @@ impl Versions {
     pub fn hidden(&self) -> usize {
         let is_committed = |at: Handle| matches!(self.operations[at].state, State::Committed { .. });
         self.rows.iter().filter(|(_, row)| row.newest_change.is_some_and(is_committed)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::Patience;
+    use alloc::vec;
+    use vinga_wire::commit::{Actor, Chain};
+    use vinga_wire::operation::OperationKind;
+    use vinga_wire::{Address, U32};
+
+    fn read(transaction: Handle, number: u32) -> OperationRecord {
+        OperationRecord {
+            transaction,
+            number,
+            sub: 0,
+            kind: OperationKind::ReadShared,
+            error_is_local: false,
+            patience: Patience::Usual,
+            state: State::Prepared,
+            change: Change::None,
+            table: 1,
+            partition: PartitionId(0),
+            row: RowId(0),
+            row_state: None,
+            older_change: None,
+            lock: None,
+            waits_since: None,
+            is_noted: false,
+            reserved: 0,
+            chain: Chain::default(),
+            next: None,
+        }
+    }
+
+    const ID: TransactionId = TransactionId(7);
+
+    fn with_transaction() -> (Versions, Handle) {
+        let mut versions = Versions::new(8, 8);
+        let (zero, none) = (U32::ZERO, Address(0));
+        let actor = Actor { coordinator: zero, incarnation: zero, acting: zero, record: zero };
+        let record = TransactionRecord { id: ID, actor, api: none, operations: None, waiting: 0, marker: 0 };
+        let transaction = versions.add_transaction(record).expect("there is room");
+        (versions, transaction)
+    }
+
+    #[test]
+    fn an_operation_is_removed_behind_the_one_that_came_next() {
+        let (mut versions, transaction) = with_transaction();
+        let all: Vec<Handle> = (1..=5)
+            .map(|number| versions.add_operation(transaction, read(transaction, number)).expect("room"))
+            .collect();
+        // Every other one goes, from the newest on, as reads between changes do.
+        let mut newer = None;
+        for (&operation, stays) in all.iter().rev().zip([true, false].into_iter().cycle()) {
+            assert_eq!(versions.newer_than(operation), newer);
+            if stays {
+                newer = Some(operation);
+            } else {
+                versions.remove_operation(newer, operation);
+            }
+        }
+        assert_eq!(versions.operations_of(transaction), vec![all[4], all[2], all[0]]);
+        for operation in [all[2], all[4], all[0]] {
+            versions.remove_operation(versions.newer_than(operation), operation);
+        }
+        assert!(versions.is_empty() && versions.find_transaction(ID).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "it stands behind the one that came next")]
+    fn another_one_before_it_is_refused() {
+        let (mut versions, transaction) = with_transaction();
+        let [first, _, last] = [1, 2, 3].map(|number| {
+            versions.add_operation(transaction, read(transaction, number)).expect("there is room")
+        });
+        versions.remove_operation(Some(last), first);
     }
 }

@@ -227,6 +227,11 @@ impl DataManager {
 
     /// Frees an operation's record and everything that it holds, but undoes no change (it has none left).
     pub(crate) fn drop_operation(&mut self, handle: Handle) {
+        self.drop_operation_behind(self.versions.newer_than(handle), handle);
+    }
+
+    /// The same, for whoever knows which operation of the transaction came next.
+    pub(crate) fn drop_operation_behind(&mut self, newer: Option<Handle>, handle: Handle) {
         assert!(
             self.versions.operations[handle].change == Change::None,
             "a change is undone or installed first"
@@ -237,7 +242,7 @@ impl DataManager {
         self.release_reserved(handle);
         self.locks.release(&mut self.versions, handle);
         self.store.detach(&mut self.versions, handle);
-        self.versions.remove_operation(handle);
+        self.versions.remove_operation(newer, handle);
     }
 
     /// `Unlock`: lets go of the lock of an earlier read. What other operations hold of the row, changes above all, they

@@ -1,6 +1,6 @@
 //! Ordered indexes after a restart: they are built from the rows.
 
-#[allow(dead_code, reason = "each test uses its part of it")]
+#[allow(dead_code, reason = "this uses only a part of it")]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -288,8 +288,8 @@ impl Cluster {
         nodes
     }
 
-    /// The management node that decides which data nodes go on when they lose each other, as the newest view has it;
-    /// `None` if there is none.
+    /// The management node that decided which data nodes go on when they lose each other, when the cluster began;
+    /// `None` if there was none. Another one may have taken its place since then.
     pub fn arbitrator(&self) -> Option<NodeId> {
         self.handle.engine.look(|client| client.view().arbitrator())
     }

@@ -52,7 +52,7 @@ impl Bank {
 
 impl Workload for Bank {
     fn tables(&self) -> Vec<Shape> {
-        vec![Shape::new("bank.accounts", KeyForm::Number, true)]
+        vec![Shape::new("bank.accounts", KeyForm::Number, true).read_backup()]
     }
 
     fn loader(&self, ids: Ids) -> Box<dyn Session> {

@@ -61,11 +61,11 @@ impl Workload for KeyValue {
         let (plain, noted) = if self.settings.unique {
             (
                 Shape::new("unique.plain", KeyForm::Number, false).unique(),
-                Shape::new("unique.noted", KeyForm::Text, true).unique(),
+                Shape::new("unique.noted", KeyForm::Text, true).unique().read_backup(),
             )
         } else {
             (
-                Shape::new("key_value.plain", KeyForm::Number, false),
+                Shape::new("key_value.plain", KeyForm::Number, false).read_backup(),
                 Shape::new("key_value.noted", KeyForm::Text, true),
             )
         };

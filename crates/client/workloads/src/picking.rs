@@ -51,7 +51,7 @@ const TABLES: u16 = 2;
 impl Workload for Picking {
     fn tables(&self) -> Vec<Shape> {
         vec![
-            Shape::new("picking.plain", KeyForm::Text, true),
+            Shape::new("picking.plain", KeyForm::Text, true).read_backup(),
             Shape::new("picking.unique", KeyForm::Number, false).unique(),
         ]
     }

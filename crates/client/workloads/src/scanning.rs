@@ -40,7 +40,7 @@ impl Scanning {
 
 impl Workload for Scanning {
     fn tables(&self) -> Vec<Shape> {
-        vec![Shape::new("scanning.rows", KeyForm::Number, true)]
+        vec![Shape::new("scanning.rows", KeyForm::Number, true).read_backup()]
     }
 
     fn loader(&self, ids: Ids) -> Box<dyn Session> {

@@ -110,6 +110,13 @@ impl Shape {
         Shape { definition, layout, key_form, noted, holds_places: false, is_copy: false, is_list: false }
     }
 
+    /// The same with backups that answer reads.
+    #[must_use]
+    pub fn read_backup(mut self) -> Self {
+        self.definition.read_backup = true;
+        self
+    }
+
     /// The same with unique indexes: on the count, and if it is noted on the note.
     #[must_use]
     pub fn unique(mut self) -> Self {

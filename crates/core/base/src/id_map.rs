@@ -1,8 +1,8 @@
 //! A map from 64-bit ids to pool indexes that allocates all its memory when it is created.
 //!
 //! Open addressing with linear probing and backward-shift deletion, so there are no tombstones and no rehash. The hash
-//! is a multiplication (Fibonacci hashing): we choose the ids ourselves, and an API node that picked bad ones would
-//! only slow down its own transactions, by the little that a long probe sequence costs.
+//! is a multiplication (Fibonacci hashing): we choose the ids ourselves. An API node that picked bad ones would make
+//! one long probe sequence, no longer than the pool of the ids, which slows down transactions whose homes are in it.
 //!
 //! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of
 //! an id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That
@@ -13,24 +13,27 @@ use crate::prefetch::prefetch;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 /// Places in a cache line.
-const LINE: usize = 1 << LINE_BITS;
-const LINE_BITS: u32 = 2;
+#[cfg(test)]
+const LINE: usize = LINE_BYTES / PLACE_BYTES;
+/// Bytes of a place, which is two words: an id, and its index.
+const PLACE_BYTES: usize = 2 * size_of::<u64>();
 
 /// Consecutive ids with consecutive homes.
 const RUN: usize = 1 << RUN_BITS;
 const RUN_BITS: u32 = 6;
 
-/// A cache line of places: ids, each with its index. The id 0 marks an empty place.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([(u64, u32); LINE]);
-
-const _: () = assert!(size_of::<Line>() == 64, "as many places as a cache line has room for");
-
 /// Maps ids to pool indexes. The id 0 marks an empty place and can't be a key.
 pub struct IdMap {
-    lines: Vec<Line>,
+    /// Places, from the first cache line on: ids, each with its index. The system gives the memory when it is first
+    /// used, so a map that is much larger than what is in it takes little. (It would not if the words were in a type
+    /// that is aligned to cache lines: memory of that kind is filled with zeros when it is allocated.)
+    words: Vec<u64>,
+    /// The first word of the first cache line.
+    first: usize,
+    places: usize,
     /// How many bits of a hash are shifted out; the others name a run of places.
     shift: u32,
     length: usize,
@@ -42,23 +45,33 @@ impl IdMap {
         // At least two runs: a shift by all bits of a hash is none.
         let places = (capacity as usize * 2).next_power_of_two().max(2 * RUN);
         let shift = 64 - (places / RUN).trailing_zeros();
-        IdMap { lines: vec![Line([(0, 0); LINE]); places / LINE], shift, length: 0 }
+        let words = vec![0u64; (places * PLACE_BYTES + LINE_BYTES) / size_of::<u64>()];
+        let first = (words.as_ptr().addr().wrapping_neg() % LINE_BYTES) / size_of::<u64>();
+        IdMap { words, first, places, shift, length: 0 }
     }
 
     /// Number of places.
     #[inline]
     fn places(&self) -> usize {
-        self.lines.len() * LINE
+        self.places
+    }
+
+    /// The id at a place.
+    #[inline]
+    fn id_at(&self, at: usize) -> u64 {
+        self.words[self.first + 2 * at]
     }
 
     #[inline]
     fn place(&self, at: usize) -> (u64, u32) {
-        self.lines[at / LINE].0[at % LINE]
+        (self.id_at(at), self.words[self.first + 2 * at + 1] as u32)
     }
 
     #[inline]
-    fn put(&mut self, at: usize, place: (u64, u32)) {
-        self.lines[at / LINE].0[at % LINE] = place;
+    fn put(&mut self, at: usize, (id, index): (u64, u32)) {
+        let word = self.first + 2 * at;
+        self.words[word] = id;
+        self.words[word + 1] = u64::from(index);
     }
 
     #[inline]
@@ -72,7 +85,7 @@ impl IdMap {
         let mask = self.places() - 1;
         let mut at = self.home(id);
         loop {
-            match self.place(at).0 {
+            match self.id_at(at) {
                 0 => return Err(at),
                 key if key == id => return Ok(at),
                 _ => at = (at + 1) & mask,
@@ -83,7 +96,7 @@ impl IdMap {
     /// Starts to load the home of an id into the caches.
     #[inline]
     pub fn prefetch(&self, id: u64) {
-        prefetch((&raw const self.lines[self.home(id) / LINE]).cast(), size_of::<Line>());
+        prefetch((&raw const self.words[self.first + 2 * self.home(id)]).cast(), PLACE_BYTES);
     }
 
     /// The index under an id.
@@ -147,12 +160,33 @@ mod tests {
     #[test]
     fn consecutive_ids_share_cache_lines() {
         let map = IdMap::new(1_000);
-        for first in (0..1_000).map(|step| 0x0012_3456_0000_0000 | step << LINE_BITS) {
-            let line = map.home(first) / LINE;
-            assert!((first..first + 4).all(|id| map.home(id) / LINE == line));
+        for first in (0..1_000).map(|step| 0x0012_3456_0000_0000 + step * LINE as u64) {
+            let line = |id| (&raw const map.words[map.first + 2 * map.home(id)]).addr() / LINE_BYTES;
+            assert!((first..first + LINE as u64).all(|id| line(id) == line(first)));
         }
         let run = 0x0012_3456_0000_0000;
         assert!((0..RUN as u64).all(|step| map.home(run + step) == map.home(run) + step as usize));
+    }
+
+    /// Resident memory of this process, in bytes.
+    #[cfg(target_os = "linux")]
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("the system has it");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says that");
+        let kilobytes = line.trim().strip_suffix(" kB").expect("in kilobytes");
+        kilobytes.parse::<usize>().expect("a number") * 1024
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_taken_when_it_is_used() {
+        let before = resident_bytes();
+        let mut map = IdMap::new(1 << 24);
+        map.insert(7, 70);
+        let taken = resident_bytes().saturating_sub(before);
+        let bytes = map.places() * PLACE_BYTES;
+        assert!(taken < bytes / 4, "{taken} of {bytes} bytes are taken for one id");
+        assert_eq!(map.get(7), Some(70));
     }
 
     proptest::proptest! {

@@ -51,6 +51,17 @@ injected_bugs! {
     RecordSparedOnShortChain = "record-spared-on-short-chain";
     /// The coordinator confirms the commit to the API node when the first replica has committed, not the primary.
     AnswerBeforePrimary = "answer-before-primary";
+    /// A coordinator rolls back what a replica may have committed by itself when another one has failed, and asks
+    /// nobody.
+    InDoubtIsRolledBack = "in-doubt-is-rolled-back";
+    /// A coordinator that asks replicas about a transaction in doubt does not begin anew when another one fails.
+    InDoubtIsAskedOnce = "in-doubt-is-asked-once";
+    /// The last replica draws the permission to commit by itself from a prepare of an earlier view.
+    LastOfOlderViewCommits = "last-of-older-view-commits";
+    /// A primary commits when it has sent the last operation on, instead of when the replicas behind it have committed.
+    LastCommitsAtPrimary = "last-commits-at-primary";
+    /// The last replica, when it commits by itself, names no operation that leaves the marker.
+    LastLeavesNoMarker = "last-leaves-no-marker";
     /// The coordinator sends `Abort` to every replica at once instead of along the chain.
     AbortToEveryReplica = "abort-to-every-replica";
     /// A backup that becomes primary continues to hide what it has committed but not completed.

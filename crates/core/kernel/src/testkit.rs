@@ -598,6 +598,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::AbortConfirm
         | S::CompleteOrder
         | S::MarkersDropOrder
+        | S::InDoubtRequest
+        | S::InDoubtConfirm
         | S::TakeOverOrder
         | S::TakeOverReport
         | S::TakeOverDoneReport
@@ -618,6 +620,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::RedoCreditReturnRequest
         | S::NodeStopRequest
         | S::NodeStopConfirm
+        | S::NodeEndedReport
         | S::ShutdownOrder
         | S::CheckpointOrder
         | S::ApiNodesRequest

@@ -9,6 +9,7 @@
 //! | `FailPrepareRefuse` | agreement | the one that leads | there is a newer view |
 //! | `FailCommitOrder` | agreement | agreement | this view is agreed |
 //! | `LinkClosedReport` | driver | agreement | the connections to a member are closed |
+//! | `NodeEndedReport` | a data node that has stopped | agreement of each other member | my process answers nobody any more, and ends (no body) |
 //! | `LinkCloseOrder` | agreement, a block that has rejected a signal | driver | close the connections to a member, and accept no other ones |
 //! | `ViewInstallOrder` | agreement | driver | have all threads adopt this view |
 //! | `LeaseOrder` | agreement | drivers | answers may be sent to API nodes until then |

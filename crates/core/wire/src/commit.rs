@@ -11,6 +11,8 @@
 //! | `AbortConfirm` | last replica | coordinator | undone on the whole chain |
 //! | `CompleteOrder` | coordinator | every replica | these transactions are committed everywhere: drop their records |
 //! | `MarkersDropOrder` | coordinator | data managers with markers | the API node knows these transactions' outcomes |
+//! | `InDoubtRequest` | coordinator | every replica that is left | has it committed what it may have committed by itself? |
+//! | `InDoubtConfirm` | that replica | coordinator | whether, and in which epoch |
 //!
 //! Prepares and aborts travel a chain forwards, commits travel it backwards; all are idempotent and matched by
 //! (transaction id, operation number, sub-operation). Each names the coordinator that the transaction belongs to
@@ -176,7 +178,8 @@ impl Actor {
 }
 
 /// With [`PrepareHead::flags`]: all other operations of the transaction are prepared and a commit was requested. If the
-/// receiver can commit in one phase, it does so at once, in the later of `epoch` and its own newest epoch.
+/// receiver can commit in one phase, it does so at once, in the later of `epoch` and its own newest epoch. With several
+/// replicas the last one of the chain commits, and sends the `CommitRequest` to the one before it.
 pub const PREPARE_LAST: u16 = 1;
 
 /// Beginning of `PrepareRequest`; operations follow (operation.rs).
@@ -279,8 +282,31 @@ pub struct CommitBody {
     pub replicas: Chain,
     /// The first write operation, whose record becomes the marker; 0 if others have it or none is needed.
     pub marker: U32,
-    /// Zero.
-    pub unused: U32,
+    /// [`COMMIT_IS_COMPLETE`] or 0.
+    pub flags: U32,
+}
+
+/// With [`CommitBody::flags`]: nobody orders the replicas to complete the transaction. Each shows its changes at once
+/// and keeps nothing of it but the marker.
+pub const COMMIT_IS_COMPLETE: u32 = 1;
+
+/// `InDoubtRequest`, `InDoubtConfirm`: about a transaction that a replica may have committed by itself
+/// ([`PREPARE_LAST`]), when another replica has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct InDoubtBody {
+    /// The transaction.
+    pub transaction: U64,
+    /// The epoch in which it is committed at this replica; 0 if it is not, and in a request.
+    pub epoch: U64,
+    /// The coordinator for which it is sent.
+    pub actor: Actor,
+    /// The replica group.
+    pub owner: ReplicaGroup,
+    /// The coordinator's view: what is committed because of a later failure is found by a later question.
+    pub view: U32,
+    /// The operation that leaves the marker, if it is committed.
+    pub marker: U32,
 }
 
 /// In [`AbortBody::from`]: end the transaction instead of undoing operations; a partial rollback may undo all of them,

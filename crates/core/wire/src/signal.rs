@@ -118,6 +118,7 @@ signals! {
     FailCommitOrder = 246, Node;
     LinkClosedReport = 247, Driver;
     LinkCloseOrder = 248, Own;
+    NodeEndedReport = 291, Node;
     ViewInstallOrder = 249, Own;
     LeaseOrder = 250, Own;
     ArbitrationRequest = 251, Own;
@@ -177,6 +178,8 @@ signals! {
     AbortConfirm = 66, Node;
     CompleteOrder = 67, Node;
     MarkersDropOrder = 68, Node;
+    InDoubtRequest = 69, Node;
+    InDoubtConfirm = 78, Node;
     // take_over.rs
     TakeOverOrder = 72, Node;
     TakeOverReport = 73, Node;

@@ -82,6 +82,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
             / usize::from(placement.partitions_per_node.max(1)),
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
+        commits_at_last_replica: true,
         heartbeat_interval: millis(Parameter::HeartbeatIntervalDbApi),
         node_heartbeat_interval: millis(Parameter::HeartbeatIntervalDbDb),
         arbitration_timeout: millis(Parameter::ArbitrationTimeout),

@@ -199,6 +199,11 @@ impl Connection {
         }
     }
 
+    /// Its socket.
+    pub fn stream(&self) -> Arc<Socket> {
+        self.stream.clone()
+    }
+
     /// Whether its bytes go by shared memory.
     pub fn is_local(&self) -> bool {
         self.local.is_some()

@@ -15,6 +15,7 @@
 
 mod buffers;
 mod greeting;
+mod pending;
 mod process;
 mod search;
 pub(crate) mod silence;
@@ -27,6 +28,7 @@ use crate::log::RateLimit;
 use crate::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
 use greeting::{Progress, Refused, refusal};
+use pending::{GREETING_MAX, Pending};
 use search::{Found, NotFound};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -35,7 +37,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
-use vinga_key::{Gate, Listening, Step};
+use vinga_key::{Listening, Step};
 use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
@@ -52,10 +54,6 @@ const ASK_PAUSE: Duration = Duration::from_secs(1);
 const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How many refused connections are logged in a second: one that is refused may try again twenty times in it.
 const REFUSALS_LOGGED: u32 = 2;
-/// How long a connection may take for its greeting.
-const GREETING_MAX: Duration = Duration::from_secs(3);
-/// Connections that have not greeted yet, at most.
-const PENDING_MAX: usize = 256;
 
 const WHO: &str = "formation";
 
@@ -164,14 +162,6 @@ impl Present {
     }
 }
 
-/// A connection that has not greeted yet.
-struct Pending {
-    stream: TcpStream,
-    gate: Gate,
-    bytes: Vec<u8>,
-    since: Instant,
-}
-
 struct Formation<'a> {
     settings: &'a ProcessSettings,
     listener: &'a TcpListener,
@@ -226,7 +216,7 @@ impl<'a> Formation<'a> {
     /// One look at everything; returns the first view if it is there.
     fn turn(&mut self) -> Option<FirstViewOrder> {
         let now = Instant::now();
-        self.accept(now);
+        pending::accept(self.listener, &mut self.pending, now);
         self.read_pending(now);
         self.begin_searches(now);
         self.note_found(now);
@@ -274,19 +264,6 @@ impl<'a> Formation<'a> {
             ));
         }
         lines
-    }
-
-    fn accept(&mut self, now: Instant) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if self.pending.len() >= PENDING_MAX {
-                continue;
-            }
-            let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-            if is_set.and_then(|()| silence::watch(&stream)).is_ok() {
-                let gate = Gate::closed(stream.local_addr().ok());
-                self.pending.push(Pending { stream, gate, bytes: Vec::new(), since: now });
-            }
-        }
     }
 
     fn read_pending(&mut self, now: Instant) {

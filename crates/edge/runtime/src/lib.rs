@@ -51,6 +51,8 @@ pub mod crash;
 #[cfg(not(loom))]
 pub mod exchange;
 #[cfg(not(loom))]
+mod farewell;
+#[cfg(not(loom))]
 pub mod files;
 #[cfg(not(loom))]
 mod formation;

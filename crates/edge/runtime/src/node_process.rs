@@ -15,6 +15,7 @@
 use crate::affinity;
 use crate::arbitration::{self, Arbitrators, Question};
 use crate::clock::Clock;
+use crate::farewell::say_ended;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
 use crate::formation::{self, Formed, Link, links_between};
 use crate::handlers::HandlerStack;
@@ -273,6 +274,7 @@ impl NodeProcess {
             }
             threads.into_iter().for_each(|(_, thread)| join(thread));
         }
+        say_ended(self.settings.node, self.switchboard.take_links());
         self.arbitration.into_iter().for_each(join);
         let left = self.files.stop(self.settings.limits.disk_patience / 4);
         drop(self.watched);

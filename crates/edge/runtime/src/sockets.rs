@@ -22,6 +22,7 @@ use log::Level;
 use std::sync::Arc;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Tick};
+use vinga_local::Socket;
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
@@ -502,7 +503,13 @@ impl Sockets {
         true
     }
 
-    /// The API nodes that are connected here.
+    /// The links to other data nodes of which everything was sent.
+    pub fn quiet_links(&self, outbox: &Outbox) -> Vec<(NodeId, Arc<Socket>)> {
+        let is_quiet = |one: &&Connection| one.is_link && !one.is_broken && one.bytes_waiting(outbox) == 0;
+        self.connections.iter().filter(is_quiet).map(|one| (one.api, one.stream())).collect()
+    }
+
+    /// The API nodes that are connected here, and other data nodes.
     pub fn api_nodes(&self) -> Vec<NodeId> {
         self.connections.iter().map(|connection| connection.api).collect()
     }

@@ -5,6 +5,7 @@
 //! before it has read all messages that were posted before the frame was sent ([`crate::rings`]).
 
 use crate::api_nodes::{Admission, ApiNodes, Closing, Joined};
+use crate::farewell::QuietLink;
 use crate::listener::ListenerMessage;
 use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
@@ -83,6 +84,8 @@ pub(crate) struct Switchboard {
     /// Where the node is asked to stop.
     pub stop: Arc<StopRequest>,
     api_nodes: Mutex<ApiNodes>,
+    /// What threads that have ended have left.
+    quiet_links: Mutex<Vec<QuietLink>>,
 }
 
 /// A thread's wake-up event and inbox.
@@ -122,6 +125,7 @@ impl Switchboard {
             socket_threads: settings.socket_threads(),
             stop,
             api_nodes: Mutex::new(ApiNodes::new(statistics.len() as u16)),
+            quiet_links: Mutex::default(),
             statistics,
         })
     }
@@ -205,6 +209,16 @@ impl Switchboard {
         if is_last {
             self.threads[usize::from(self.main_thread)].post(Message::Closed { api });
         }
+    }
+
+    /// A thread ends, and leaves links of which everything was sent.
+    pub fn leave_links(&self, links: Vec<QuietLink>) {
+        lock(&self.quiet_links).extend(links);
+    }
+
+    /// Takes the links that threads have left.
+    pub fn take_links(&self) -> Vec<QuietLink> {
+        mem::take(&mut *lock(&self.quiet_links))
     }
 
     /// See [`ApiNodes::finish_closing`].

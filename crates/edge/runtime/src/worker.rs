@@ -19,6 +19,7 @@ mod orders;
 
 use crate::arbitration::Question;
 use crate::clock::Clock;
+use crate::farewell::QuietLink;
 use crate::files::Files;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
@@ -204,9 +205,15 @@ impl<H: Host> Worker<H> {
                 has_more = true;
             }
         }
+        let links = self.sockets.quiet_links(self.executor.outbox());
         for api in self.sockets.api_nodes() {
-            self.disconnect(api, Some(ErrorCode::NodeStopping));
+            if !links.iter().any(|(node, _)| *node == api) {
+                self.disconnect(api, Some(ErrorCode::NodeStopping));
+            }
         }
+        let view = self.executor.view().number().0 as u8;
+        let links = links.into_iter().map(|(node, stream)| QuietLink { node, stream, view });
+        self.switchboard.leave_links(links.collect());
         self.statistics.enter(Phase::Absent);
         self.registered.clear_trace();
     }

@@ -42,6 +42,8 @@ struct Records {
     views: Mutex<BTreeMap<u16, Vec<u8>>>,
     /// Nodes whose links were reported to be closed.
     closed: Mutex<Vec<u8>>,
+    /// Nodes that have said by a link that they have ended.
+    ended: Mutex<Vec<u8>>,
     /// The ticket of the first view.
     ticket: Mutex<Option<u64>>,
     /// What the arbitrator has answered: the next ticket, or why not.
@@ -118,6 +120,10 @@ impl Host for Talker {
                 let refuse: ArbitrationRefuse = cold::read(frame).expect("a driver sends whole answers");
                 assert_eq!(refuse.round, ROUND);
                 self.records.answers.lock().unwrap().push(Err(refuse.reason));
+            }
+            Some(SignalNumber::NodeEndedReport) => {
+                assert_eq!(frame.receiver().block(), Some(BlockNumber::Agreement));
+                self.records.ended.lock().unwrap().push(frame.sender().node().0);
             }
             Some(SignalNumber::EpochClaimReport) => cx.reject(frame, ErrorCode::UnexpectedSignal),
             signal => panic!("{signal:?} came"),
@@ -215,6 +221,8 @@ fn nodes_find_each_other_and_exchange_signals_in_order() {
             views.len() == threads && views.values().all(|members| *members == [1, 3])
         });
         assert_eq!(*records.closed.lock().unwrap(), [2], "one report for all links");
+        let ended = records.ended.lock().unwrap();
+        assert!(!ended.is_empty() && ended.iter().all(|&node| node == 2), "it has said so before: {ended:?}");
     }
     nodes.into_iter().for_each(|(node, _)| node.stop());
 }

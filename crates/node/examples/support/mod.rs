@@ -56,6 +56,7 @@ pub fn settings() -> NodeSettings {
         backup_buffer: 1 << 20,
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
+        commits_at_last_replica: true,
         heartbeat_interval: Span::from_millis(1500),
         node_heartbeat_interval: Span::from_millis(250),
         arbitration_timeout: Span::from_millis(7_500),

@@ -4,7 +4,7 @@
 //! receives. (The simulator is for everything that can go wrong.)
 
 /// The scenario is run twice: with all rules, and with one broken, which it must notice.
-#[allow(unused_macros, reason = "each test uses its part of it")]
+#[allow(unused_macros, reason = "no_allocation.rs does not use it")]
 macro_rules! hazards {
     ($($(#[$doc:meta])* $name:ident breaks $($bug:ident),+;)*) => {
         $(
@@ -42,10 +42,11 @@ mod received;
 mod scenario;
 pub mod unique;
 
-#[allow(unused_imports, reason = "each test uses its part of it")]
+#[allow(unused_imports, reason = "no_allocation.rs does not use them all")]
 pub use self::{
     batches::{ALL, Op, strict},
     received::{Received, committed, open, refused},
+    scenario::check_golden,
 };
 
 use disk::{LogSize, MemoryDisk};
@@ -114,6 +115,8 @@ pub struct Setup {
     pub heartbeat_interval: Span,
     /// How large the redo log of each node is; without one nothing is kept on disk.
     pub log: Option<LogSize>,
+    /// Whether the last replica of a chain may commit by itself. Most scenarios are about the steps of the two phases.
+    pub commits_at_last_replica: bool,
     /// A rule that is broken on purpose; only with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
 }
@@ -130,6 +133,7 @@ impl Default for Setup {
             // Nobody is silent for so long.
             heartbeat_interval: Span::from_millis(1_000_000),
             log: None,
+            commits_at_last_replica: false,
             bug: None,
         }
     }
@@ -171,6 +175,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         backup_buffer: 1 << 20,
         backup_piece: vinga_node::BACKUP_PIECE,
         operations_together: 2,
+        commits_at_last_replica: false,
         heartbeat_interval: Span::from_millis(1_000_000),
         node_heartbeat_interval: Span::from_millis(1_000_000),
         arbitration_timeout: Span::from_millis(7_500),
@@ -290,10 +295,11 @@ impl Cluster {
         let settings = |node| {
             let plain = node_settings(node, coordinators(node));
             let heartbeat_interval = setup.heartbeat_interval;
+            let commits_at_last_replica = setup.commits_at_last_replica;
             let disk = setup.log.map(|log| MemoryDisk::default().settings(NodeId(node), log));
             let mut threads = plain.threads.clone();
             threads[0].streams = 0..u16::from(disk.is_some());
-            NodeSettings { heartbeat_interval, threads, disk, ..plain }
+            NodeSettings { heartbeat_interval, commits_at_last_replica, threads, disk, ..plain }
         };
         let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();

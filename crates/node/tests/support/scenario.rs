@@ -2,6 +2,21 @@
 
 use super::*;
 use std::fmt::Write;
+use std::path::Path;
+
+/// Compares a scenario with the file of this name; with `BLESS=1` in the environment it writes the file.
+pub fn check_golden(name: &str, scenario: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, scenario).expect("the file can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == scenario,
+        "the scenario differs from {}; if that is right, run the test with BLESS=1\n{scenario}",
+        path.display()
+    );
+}
 
 impl Cluster {
     /// The signals that blocks have handled since the scenario of the given length, without the driver's, node by node.

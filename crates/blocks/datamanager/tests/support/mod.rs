@@ -450,7 +450,7 @@ impl Node {
             owner: ReplicaGroup::new(0, 0),
             replicas,
             marker: U32::ZERO,
-            unused: U32::ZERO,
+            flags: U32::ZERO,
         };
         self.send(address(BlockNumber::Coordinator), SignalNumber::CommitRequest, |writer| {
             writer.put(&commit);

@@ -2,9 +2,10 @@
 //! adopt a view when nothing of those that it has lost can arrive any more.
 //!
 //! Links are closed by the same steps as the connections of an API node ([`crate::api_nodes`]): when the last one is
-//! done, every thread has handled what was read from them. Agreement gets its report before, as soon as a link is found
-//! closed. If the other process runs on this machine, the system says whether it has ended. It closes the connections
-//! of a process that ends a moment before it says so, which is why that is awaited for a little while.
+//! done, every thread has handled what was read from them: perhaps that the other node has stopped in order. Agreement
+//! gets its report then, or a little while after a link was found closed, should a thread be busy. If the other process
+//! runs on this machine, the system says whether it has ended, which is reported at once. It closes the connections of
+//! a process that ends a moment before it says so, which is why that is awaited for the same little while.
 
 use crate::formation::{ProcessWatch, Processes};
 use std::collections::{BTreeSet, VecDeque};
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use vinga_base::{Incarnation, NodeId};
 use vinga_wire::view::{ClusterView, ViewChange};
 
-/// How long it may take from the end of a process's connections until the system says that it has ended, in
-/// nanoseconds.
+/// How long it may take from the end of a process's connections until the system says that it has ended, or until
+/// everything is handled that was read from them, in nanoseconds.
 const END_NANOS: u64 = 100_000_000;
 
 /// How often it is asked meanwhile.
@@ -60,11 +61,12 @@ impl DataNodes {
     /// Closed links that are to be reported now, and whether the processes have ended.
     pub fn take_closed(&mut self, now: u64) -> Vec<(NodeId, Incarnation, bool)> {
         let mut known = Vec::new();
-        let processes = &self.processes;
+        let (processes, drained) = (&self.processes, &self.drained);
         self.closed.retain(|&(node, incarnation, until)| {
             let process = processes.get(&node);
             let has_ended = process.is_some_and(ProcessWatch::has_ended);
-            let is_known = has_ended || process.is_none() || now >= until;
+            let is_elsewhere = process.is_none();
+            let is_known = has_ended || is_elsewhere && drained.contains(&node) || now >= until;
             if is_known {
                 known.push((node, incarnation, has_ended));
             }
@@ -126,11 +128,21 @@ mod tests {
     }
 
     #[test]
-    fn a_process_elsewhere_is_reported_at_once_as_not_known_to_have_ended() {
+    fn a_process_elsewhere_is_reported_as_not_known_to_have_ended_behind_what_it_has_sent() {
         let mut nodes = DataNodes::new(Arc::new(first()), Processes::new());
         nodes.note_closed(NodeId(2), 5);
         assert!(nodes.next_due(5).is_some());
-        assert_eq!(nodes.take_closed(5), [(NodeId(2), Incarnation(1), false)]);
-        assert_eq!((nodes.take_closed(6), nodes.next_due(6)), (Vec::new(), None));
+        assert_eq!(nodes.take_closed(5), [], "it may have said that it has");
+        nodes.note_drained(NodeId(2));
+        assert_eq!(nodes.take_closed(6), [(NodeId(2), Incarnation(1), false)]);
+        assert_eq!((nodes.take_closed(7), nodes.next_due(7)), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_thread_that_is_busy_is_not_waited_for() {
+        let mut nodes = DataNodes::new(Arc::new(first()), Processes::new());
+        nodes.note_closed(NodeId(2), 5);
+        assert_eq!(nodes.take_closed(4 + END_NANOS), []);
+        assert_eq!(nodes.take_closed(5 + END_NANOS), [(NodeId(2), Incarnation(1), false)]);
     }
 }

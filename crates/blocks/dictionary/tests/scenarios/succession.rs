@@ -1,0 +1,217 @@
+//! The president of three nodes fails: the second one's dictionary goes on with what it was doing.
+
+use crate::common::*;
+use vinga_base::{Epoch, NodeId, TablePartitions};
+use vinga_dictionary::Dictionary;
+use vinga_kernel::testkit::{Harness, Sent};
+use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::schema_round::{NotedChange, RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm};
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+
+const THIRD: Address = Address::new(NodeId(3), BlockNumber::Dictionary, 0);
+const NAME: VersionedTable = VersionedTable { table: 1, version: 900 };
+
+/// The dictionary of the second node, which the API nodes are admitted to.
+fn second() -> Harness<Dictionary> {
+    let mut h = harness_among(3, OTHER_DICTIONARY, TABLES_MAX, None);
+    (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut h, node));
+    h.take_sent();
+    h
+}
+
+/// The president has this done.
+fn ordered(h: &mut Harness<Dictionary>, change: u64, step: u32, epoch: u64, task: RoundTask) {
+    let body = SchemaRoundRequest { round: RoundName { change, step }, epoch: Epoch(epoch), task };
+    h.send(DICTIONARY, SignalNumber::SchemaRoundRequest, |w| cold::write(w, &body)).expect("allowed");
+    let answers: Vec<SignalNumber> = h.take_sent().iter().map(Sent::signal).collect();
+    assert_eq!(answers, [SignalNumber::SchemaRoundConfirm]);
+}
+
+fn record() -> TableRecord {
+    TableRecord::new(NAME.table, NAME.version, TablePartitions::first(1), definition("test.t"))
+}
+
+/// A table is created.
+fn creation(record: TableRecord) -> NotedChange {
+    NotedChange {
+        before: None,
+        made: vec![record.own()],
+        version_next: record.version + 1,
+        after: Some(record),
+        replaced: None,
+        gone: vec![],
+        fence: 0,
+        database: None,
+    }
+}
+
+/// Change 5 creates a table.
+fn note(h: &mut Harness<Dictionary>) {
+    ordered(h, 5, 1, 0, RoundTask::Note { change: creation(record()) });
+}
+
+/// The president carries out a whole change.
+fn carried_out(h: &mut Harness<Dictionary>, number: u64, change: NotedChange) {
+    ordered(h, number, 1, 0, RoundTask::Note { change });
+    ordered(h, number, 6, 44, RoundTask::Decide);
+    ordered(h, number, 11, 0, RoundTask::End);
+}
+
+/// The third dictionary answers the new president.
+fn state(h: &mut Harness<Dictionary>, change: u64, is_decided: bool, epoch: u64) {
+    let body = SchemaStateConfirm { view: 3, change, is_decided, epoch: Epoch(epoch), version_next: 1000 };
+    h.send(THIRD, SignalNumber::SchemaStateConfirm, |w| cold::write(w, &body)).expect("allowed");
+}
+
+/// What was asked of whom since the last call.
+fn asked(h: &mut Harness<Dictionary>) -> Vec<(Address, SchemaRoundRequest)> {
+    let sent = h.take_sent();
+    let rounds = sent.iter().filter(|sent| sent.signal() == SignalNumber::SchemaRoundRequest);
+    rounds.map(|sent| (sent.receiver(), cold::read(&sent.frame()).expect("a whole body"))).collect()
+}
+
+/// Everybody confirms everything until nothing more is asked; returns the tasks, each once.
+fn carry_out(h: &mut Harness<Dictionary>) -> Vec<RoundTask> {
+    let mut tasks: Vec<RoundTask> = vec![];
+    loop {
+        let round = asked(h);
+        if round.is_empty() {
+            return tasks;
+        }
+        for (block, body) in round {
+            assert_ne!(block.node(), NodeId(1), "nothing is sent to the failed node");
+            if !tasks.contains(&body.task) {
+                tasks.push(body.task);
+            }
+            confirm(h, block, body.round);
+        }
+    }
+}
+
+fn tables(h: &Harness<Dictionary>) -> Vec<VersionedTable> {
+    h.block().tables().map(TableRecord::own).collect()
+}
+
+fn fences(owners: &[(u32, u8)]) -> RoundTask {
+    RoundTask::Fences { owners: owners.to_vec() }
+}
+
+fn finishing() -> Vec<RoundTask> {
+    vec![
+        fences(&[]),
+        RoundTask::Decide,
+        RoundTask::Publish { records: vec![record()], gone: vec![] },
+        RoundTask::End,
+    ]
+}
+
+#[test]
+fn a_change_that_is_decided_here_is_finished() {
+    let mut h = second();
+    note(&mut h);
+    ordered(&mut h, 5, 6, 44, RoundTask::Decide);
+    assert_eq!(tables(&h), [NAME]);
+    h.lose_node(NodeId(1));
+    assert!(asked(&mut h).is_empty(), "the third one is asked first");
+    state(&mut h, 5, false, 0);
+    assert_eq!(carry_out(&mut h), finishing());
+    assert_eq!(tables(&h), [NAME]);
+}
+
+/// The decision was on its way to this dictionary, and has reached another one.
+#[test]
+fn a_change_that_another_dictionary_knows_as_decided_is_finished() {
+    let mut h = second();
+    note(&mut h);
+    h.lose_node(NodeId(1));
+    h.take_sent();
+    state(&mut h, 5, true, 55);
+    let round = asked(&mut h);
+    let decided: Vec<Epoch> =
+        round.iter().filter(|(_, body)| body.task == RoundTask::Decide).map(|(_, body)| body.epoch).collect();
+    assert_eq!(decided, [Epoch(55)], "it keeps its epoch");
+    for (block, body) in round {
+        confirm(&mut h, block, body.round);
+    }
+    assert_eq!(carry_out(&mut h), finishing()[2..]);
+    assert_eq!(tables(&h), [NAME]);
+}
+
+/// Nobody can have used it.
+#[test]
+fn a_change_that_nobody_knows_as_decided_is_undone() {
+    let mut h = second();
+    note(&mut h);
+    h.lose_node(NodeId(1));
+    h.take_sent();
+    state(&mut h, 5, false, 0);
+    let undoing = [fences(&[]), RoundTask::Remove { tables: vec![NAME] }, RoundTask::End];
+    assert_eq!(carry_out(&mut h), undoing);
+    assert_eq!(tables(&h), []);
+    create(&mut h, api(150), 1, "test.other");
+    carry_out(&mut h);
+    let again = tables(&h);
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].table, 1, "the id is free");
+    assert!(again[0].version >= 1000, "no version is given twice: {again:?}");
+}
+
+/// A change that this dictionary has not noted was not begun, and an older one is over.
+#[test]
+fn a_change_that_was_not_noted_here_is_ended_everywhere() {
+    let mut h = second();
+    note(&mut h);
+    ordered(&mut h, 5, 6, 44, RoundTask::Decide);
+    h.lose_node(NodeId(1));
+    h.take_sent();
+    state(&mut h, 6, false, 0);
+    assert_eq!(carry_out(&mut h), [fences(&[]), RoundTask::End]);
+    assert_eq!(tables(&h), [NAME], "the older one was carried out");
+    create(&mut h, api(150), 1, "test.other");
+    assert!(matches!(&asked(&mut h)[..], [(THIRD, body)] if body.round.change == 7));
+}
+
+#[test]
+fn requests_wait_until_it_is_known_what_goes_on() {
+    let mut h = second();
+    note(&mut h);
+    h.lose_node(NodeId(1));
+    create(&mut h, api(150), 1, "test.other");
+    assert!(asked(&mut h).is_empty());
+    h.lose_node(NodeId(3));
+    let tasks = carry_out(&mut h);
+    assert!(matches!(
+        &tasks[..],
+        [_, RoundTask::Remove { .. }, RoundTask::Prepare { .. }, RoundTask::Publish { .. }]
+    ));
+    assert_eq!(tables(&h).len(), 1);
+}
+
+/// The predecessor had lifted a write fence at some coordinators, and the owner is there again: it counts on nothing.
+#[test]
+fn a_write_fence_ends_with_its_owner() {
+    let mut h = second();
+    let other = TableRecord::new(2, 950, TablePartitions::first(1), definition("test.u"));
+    carried_out(&mut h, 5, creation(record()));
+    carried_out(&mut h, 6, creation(other));
+    for (table, api) in [(1, 150), (2, 151)] {
+        let fence = NotedChange {
+            before: Some(table),
+            after: None,
+            replaced: None,
+            made: vec![],
+            gone: vec![],
+            fence: api,
+            database: None,
+            version_next: 960,
+        };
+        carried_out(&mut h, 6 + u64::from(table), fence);
+    }
+    api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 150);
+    api_connects(&mut h, 150);
+    h.lose_node(NodeId(1));
+    state(&mut h, 8, false, 0);
+    assert!(h.has_met("a new president lifts a write fence whose owner has gone"));
+    assert_eq!(carry_out(&mut h), [fences(&[(2, 151)]), RoundTask::End]);
+    assert_eq!(h.block().fences().collect::<Vec<_>>(), [(2, NodeId(151))]);
+}

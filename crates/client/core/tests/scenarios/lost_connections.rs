@@ -1,0 +1,383 @@
+//! What a client does when connections and data nodes are lost, with frames written by hand: a scripted node does not
+//! send what these scenarios need, answers in another order than the questions, or views of other data nodes.
+
+use crate::rig::{Rig, Sent, first_view, node_at, table};
+use vinga_base::NodeId;
+use vinga_client_core::{Command, LinkId, Readiness, ScanProgress, ScanSpec, Standing};
+use vinga_wire::handshake::{HelloRequest, Refusal};
+use vinga_wire::membership::HeartbeatBody;
+use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
+
+/// A client that has no ticket greets one data node at a time. Those that don't answer keep it from none of the others.
+#[test]
+fn each_data_node_is_greeted_in_turn() {
+    let mut rig = Rig::new(3);
+    let mut greeted = Vec::new();
+    for _ in 0..60 {
+        rig.advance(1000);
+        greeted.extend(rig.greetings().into_iter().map(|(link, _)| node_at(link)));
+    }
+    let in_turn: Vec<u8> = (1..=3).cycle().take(greeted.len()).collect();
+    assert!(greeted.len() >= 6, "each greeting is given up after a while: {greeted:?}");
+    assert_eq!(greeted, in_turn);
+}
+
+/// What the client wants opened: numbers of addresses. `Close` has no part in it.
+fn wanted(rig: &mut Rig) -> Vec<u16> {
+    let commands = std::iter::from_fn(|| rig.client.next_command());
+    let opened = commands.filter_map(|command| match command {
+        Command::Open(link) => Some(link.endpoint()),
+        Command::Close(_) => None,
+    });
+    opened.collect()
+}
+
+/// The frames that a client greets with, and whether it has a ticket.
+fn greeted(rig: &mut Rig) -> Vec<(LinkId, bool)> {
+    let greetings = rig.sent(SignalNumber::HelloRequest).into_iter();
+    let hello = |sent: &Sent| cold::read::<HelloRequest>(&sent.frame()).unwrap();
+    greetings.map(|sent| (sent.link, hello(&sent).ticket != 0)).collect()
+}
+
+/// The machine of the first address is gone, and the others have gone on without it: nobody waits for it.
+#[test]
+fn an_address_that_does_not_answer_holds_up_nobody() {
+    let second = LinkId::new(1, 0);
+    let view = first_view(&[0, 0]).without(&[NodeId(1)]);
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    assert_eq!(wanted(&mut rig), [0]);
+    rig.advance(249);
+    assert_eq!(wanted(&mut rig), [], "it may answer still");
+    rig.advance(10);
+    assert_eq!(wanted(&mut rig), [1]);
+    rig.client.on_opened(second);
+    assert_eq!(greeted(&mut rig), [(second, false)]);
+    rig.admit(second, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+    // It is connected all the same when it answers.
+    rig.client.on_opened(LinkId::new(0, 0));
+    assert_eq!(greeted(&mut rig), [(LinkId::new(0, 0), true)]);
+}
+
+/// The same, if the data node that answers is not one of the addresses that were given.
+#[test]
+fn members_are_looked_for_beside_an_address_that_does_not_answer() {
+    let hosts = |member: &Member| Member { address: format!("at{}", member.node), ..member.clone() };
+    let view = first_view(&[0, 0, 0]).without(&[NodeId(1)]);
+    let view = ClusterView::first(view.members().iter().map(hosts).collect());
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    wanted(&mut rig);
+    rig.advance(260);
+    assert_eq!(wanted(&mut rig), [1]);
+    rig.client.on_opened(LinkId::new(1, 0));
+    rig.admit(LinkId::new(1, 0), &view);
+    assert_eq!(rig.client.readiness(), Readiness::Connecting, "data node 3 may be reached");
+    rig.advance(20);
+    assert_eq!(wanted(&mut rig), [2]);
+    assert_eq!(rig.client.address(2), "at3");
+    rig.client.on_opened(LinkId::new(2, 0));
+    rig.admit(LinkId::new(2, 0), &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+}
+
+/// Two connections open one after the other: still only one data node is asked for a session.
+#[test]
+fn one_session_is_asked_for_though_two_addresses_are_tried() {
+    let (first, second) = (LinkId::new(0, 0), LinkId::new(1, 0));
+    let view = first_view(&[0, 0]);
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    rig.advance(260);
+    assert_eq!(wanted(&mut rig), [0, 1]);
+    rig.client.on_opened(second);
+    rig.client.on_opened(first);
+    assert_eq!(greeted(&mut rig), [(second, false)]);
+    assert!(matches!(rig.client.next_command(), Some(Command::Close(link)) if link == first));
+    rig.advance(100);
+    assert_eq!(wanted(&mut rig), [], "it waits for the other one");
+    rig.admit(second, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Connecting);
+    rig.advance(20);
+    assert_eq!(wanted(&mut rig), [0]);
+    rig.client.on_opened(first);
+    assert_eq!(greeted(&mut rig), [(first, true)]);
+    rig.admit(first, &view);
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+}
+
+/// The answers to two commits are lost with a connection. The second was committed first, so the answer to the first
+/// question has the greater number: when it comes alone, the other outcome is not known yet.
+#[test]
+fn outcomes_are_seen_when_all_questions_are_answered() {
+    let link = LinkId::new(0, 0);
+    let (view, table) = (first_view(&[0]), table(2));
+    let mut rig = Rig::connected(1, &view);
+    let (first, second) = (rig.commit_insert(&table, 1), rig.commit_insert(&table, 2));
+    let ids: Vec<u64> = rig.transactions_sent().into_iter().map(|(id, _)| id).collect();
+    rig.break_link(link);
+    rig.advance(50);
+    rig.admit_all(&view);
+    let questions = rig.questions();
+    assert_eq!(questions.iter().map(|&(id, _)| id).collect::<Vec<_>>(), ids);
+    rig.answer(link, questions[0], Some(2));
+    assert_eq!(rig.client.rollback_cause(first), None, "it was not rolled back");
+    assert!(matches!(rig.standing(first), Ok(Standing::Committed(_))));
+    let _third = rig.commit_insert(&table, 3);
+    let seen: Vec<u32> = rig.transactions_sent().into_iter().map(|(_, seen)| seen).collect();
+    assert_eq!(seen, [0], "the coordinator would forget number 1, of which the client knows nothing");
+    // Nor is it said when the client is idle.
+    for _ in 0..30 {
+        rig.advance(20);
+        let orders = rig.sent(SignalNumber::OutcomesSeenOrder);
+        assert!(orders.is_empty());
+    }
+    // The other answer is lost, too, and asked for once more.
+    rig.break_link(link);
+    rig.advance(100);
+    rig.admit_all(&view);
+    let questions = rig.questions();
+    assert_eq!(questions.len(), 2, "the third one is asked for as well");
+    let of_second = questions.iter().find(|(id, _)| *id == ids[1]).unwrap();
+    rig.answer(link, *of_second, Some(1));
+    assert!(matches!(rig.standing(second), Ok(Standing::Committed(_))));
+    rig.commit_insert(&table, 4);
+    assert_eq!(rig.transactions_sent()[0].1, 0, "what became of the third is not known");
+    let of_third = questions.iter().find(|(id, _)| *id != ids[1]).unwrap();
+    rig.answer(link, *of_third, Some(3));
+    rig.commit_insert(&table, 5);
+    assert_eq!(rig.transactions_sent()[0].1, 3);
+}
+
+/// Nobody waits for the answer to a question any more: the outcome is not known all the same.
+#[test]
+fn questions_of_nobody_are_open_until_they_are_answered() {
+    let link = LinkId::new(0, 0);
+    let (view, table) = (first_view(&[0]), table(2));
+    let mut rig = Rig::connected(1, &view);
+    let (first, second) = (rig.commit_insert(&table, 1), rig.commit_insert(&table, 2));
+    rig.break_link(link);
+    rig.client.cancel(first);
+    rig.advance(50);
+    rig.admit_all(&view);
+    let questions = rig.questions();
+    rig.answer(link, questions[0], Some(2));
+    rig.commit_insert(&table, 3);
+    assert_eq!(rig.transactions_sent()[0].1, 0);
+    rig.answer(link, questions[1], Some(1));
+    let _ = rig.client.take_operations(second);
+    rig.commit_insert(&table, 4);
+    assert_eq!(rig.transactions_sent()[0].1, 2);
+}
+
+/// A greeting says which data nodes may not know that the session's connections to them are lost.
+#[test]
+fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
+    let view = first_view(&[0, 0]);
+    let mut rig = Rig::connected(2, &view);
+    let (first, second) = (LinkId::new(0, 0), LinkId::new(1, 0));
+    let lost_of = |rig: &mut Rig| -> Vec<(LinkId, Vec<u8>)> {
+        rig.greetings().into_iter().map(|(link, hello)| (link, hello.lost)).collect()
+    };
+    rig.break_link(second);
+    rig.advance(50);
+    assert_eq!(lost_of(&mut rig), [(second, vec![2])]);
+    // The attempt fails; meanwhile the other one is lost, too.
+    rig.break_link(second);
+    rig.break_link(first);
+    rig.advance(50);
+    assert_eq!(lost_of(&mut rig), [(first, vec![1, 2]), (second, vec![1, 2])]);
+    // The next admission means that everything before is over.
+    rig.admission = 2;
+    rig.admit(first, &view);
+    rig.break_link(second);
+    rig.advance(100);
+    assert_eq!(lost_of(&mut rig), [(second, vec![])]);
+    rig.admit(second, &view);
+    rig.break_link(first);
+    rig.advance(100);
+    assert_eq!(lost_of(&mut rig), [(first, vec![1])]);
+}
+
+/// The cluster may have begun a session for a greeting whose answer was lost: a session that is asked for later must
+/// not count as the older one. A refusal leaves nothing behind.
+#[test]
+fn who_asks_for_a_session_once_more_asks_for_a_newer_one() {
+    let view = first_view(&[0]);
+    let link = LinkId::new(0, 0);
+    let mut rig = Rig::new(1);
+    let requested = |rig: &mut Rig| {
+        rig.advance(2000);
+        let greetings = rig.greetings();
+        assert_eq!((greetings.len(), greetings[0].1.ticket), (1, 0));
+        greetings[0].1.incarnation
+    };
+    let refuse = |rig: &mut Rig, code: ErrorCode| {
+        let refusal = Refusal { request: 0, code: code as u16, detail: String::new() };
+        rig.feed(link, SignalNumber::HelloRefuse, BlockNumber::Driver, |w| cold::write(w, &refusal));
+        while rig.client.next_command().is_some() {}
+    };
+    assert_eq!(requested(&mut rig), 1);
+    rig.break_link(link);
+    assert_eq!(requested(&mut rig), 2);
+    refuse(&mut rig, ErrorCode::NodeIdInUse);
+    assert_eq!(requested(&mut rig), 2);
+    // It is admitted as incarnation 1, and later declared failed.
+    rig.admit(link, &view);
+    rig.break_link(link);
+    rig.advance(2000);
+    assert_eq!(rig.greetings()[0].1.incarnation, 1);
+    refuse(&mut rig, ErrorCode::UnknownOutcome);
+    assert_eq!(requested(&mut rig), 3);
+}
+
+/// A cluster that has restarted begins where its disks say. What the client has seen before may be far beyond, and
+/// then no coordinator would believe it.
+#[test]
+fn an_epoch_that_was_seen_counts_in_its_incarnation_of_the_cluster() {
+    let (view, table, link) = (first_view(&[0]), table(2), LinkId::new(0, 0));
+    for (cluster, seen) in [(7, 1000), (8, 0)] {
+        let mut rig = Rig::connected(1, &view);
+        rig.feed(link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&HeartbeatBody { epoch: U64::new(1000), view: U32::new(1) });
+        });
+        rig.commit_insert(&table, 1);
+        assert_eq!(rig.epochs_sent(), [1000]);
+        rig.break_link(link);
+        rig.cluster = cluster;
+        rig.advance(2000);
+        rig.admit_all(&view);
+        rig.commit_insert(&table, 2);
+        assert_eq!(rig.epochs_sent(), [seen], "incarnation {cluster}");
+    }
+}
+
+/// The partitions of scans that were opened, and where.
+fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
+    let read = |sent: Sent| {
+        let frame = sent.frame();
+        let (head, _) = frame.head::<ScanOpenHead>().unwrap();
+        (sent.link, head.scan.get(), head.partition.get())
+    };
+    rig.sent(SignalNumber::ScanOpenRequest).into_iter().map(read).collect()
+}
+
+/// A data node that is not there any more accepts no connections; the others go on.
+fn minutes_pass(rig: &mut Rig, lost: &[u16], alive: &[u16]) {
+    for _ in 0..300 {
+        rig.advance(1000);
+        for &endpoint in alive {
+            let link = LinkId::new(endpoint, 0);
+            rig.feed(link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+                w.put(&HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+            });
+        }
+        rig.greetings();
+        lost.iter().for_each(|&endpoint| rig.break_link(LinkId::new(endpoint, 0)));
+    }
+}
+
+/// A data manager has no more rows.
+fn end_part(rig: &mut Rig, (link, name, _): (LinkId, u32, u16)) {
+    rig.feed(link, SignalNumber::ScanConfirm, BlockNumber::DataManager, |w| {
+        w.put(&ScanAnswer {
+            epoch: U64::new(1),
+            scan: U32::new(name),
+            next_row: U32::ZERO,
+            count: U16::ZERO,
+            flags: SCAN_END.into(),
+        });
+    });
+}
+
+/// A data node dies without a word. The client learns the next view, in which another one owns its partitions, before
+/// its connection breaks: with the greeting of a third, or by an order. A scan goes on there.
+#[test]
+fn a_scan_goes_on_when_its_connection_is_lost() {
+    for by_order in [false, true] {
+        let (first, table) = (first_view(&[0, 0, 0]), table(2));
+        let mut rig = Rig::connected(3, &first);
+        let scan = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+        let parts = opened(&mut rig);
+        assert!(parts.iter().any(|(link, ..)| link.endpoint() == 1));
+        parts.into_iter().filter(|(link, ..)| link.endpoint() == 0).for_each(|part| end_part(&mut rig, part));
+        let second = first.without(&[NodeId(2)]);
+        if by_order {
+            rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+                cold::write(w, &second);
+            });
+        } else {
+            rig.break_link(LinkId::new(2, 0));
+            rig.advance(50);
+            rig.admit_all(&second);
+        }
+        let connected: Vec<bool> = rig.client.endpoints().iter().map(|e| e.is_connected).collect();
+        assert_eq!(connected, [true, false, true], "nothing is expected of who is no member");
+        let parts = opened(&mut rig);
+        assert!(!parts.is_empty() && parts.iter().all(|(link, ..)| link.endpoint() != 1));
+        assert!(matches!(rig.client.next_rows(scan), ScanProgress::Waiting));
+        parts.into_iter().for_each(|part| end_part(&mut rig, part));
+        assert!(matches!(rig.client.next_rows(scan), ScanProgress::Ended(Ok(()))));
+    }
+}
+
+/// Nobody goes on with the rows of the one that is lost: the scan does not wait for ever.
+#[test]
+fn a_scan_ends_if_there_is_no_way_to_go_on() {
+    let (first, table) = (first_view(&[0, 0]), table(2));
+    let mut rig = Rig::connected(2, &first);
+    let scan = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+    minutes_pass(&mut rig, &[1], &[0]);
+    match rig.client.next_rows(scan) {
+        ScanProgress::Ended(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
+        other => panic!("{other:?}"),
+    }
+    let late = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+    assert!(matches!(rig.client.next_rows(late), ScanProgress::Ended(Err(_))), "nothing is hoped for now");
+}
+
+/// One view loses two data nodes. When the client closes its connections to the first of them, the ways are found anew,
+/// also to what the second owned.
+#[test]
+fn a_scan_goes_on_when_a_view_loses_two_data_nodes() {
+    let (first, table) = (first_view(&[0, 0, 1, 1]), table(4));
+    let mut rig = Rig::connected(4, &first);
+    let scan = rig.client.scan(&table, ScanSpec { parallel: 16, ..ScanSpec::default() }, None).unwrap();
+    // Only what node 4 owns is left to be scanned.
+    let parts = opened(&mut rig);
+    parts.into_iter().filter(|(link, ..)| link.endpoint() != 3).for_each(|part| end_part(&mut rig, part));
+    let second = first.without(&[NodeId(2), NodeId(4)]);
+    rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+        cold::write(w, &second);
+    });
+    let parts = opened(&mut rig);
+    assert!(!parts.is_empty() && parts.iter().all(|(link, ..)| link.endpoint() == 2));
+    parts.into_iter().for_each(|part| end_part(&mut rig, part));
+    assert!(matches!(rig.client.next_rows(scan), ScanProgress::Ended(Ok(()))));
+}
+
+/// The node that has sent schema events fails. The client learns that another one leads before its connection breaks,
+/// or after.
+#[test]
+fn schema_events_come_from_the_next_president() {
+    for breaks_first in [false, true] {
+        let first = first_view(&[0, 0]);
+        let mut rig = Rig::connected(2, &first);
+        rig.client.watch_schema().unwrap();
+        let asked = |rig: &mut Rig| -> Vec<u8> {
+            rig.sent(SignalNumber::SchemaEventsRequest).iter().map(|sent| node_at(sent.link)).collect()
+        };
+        assert_eq!(asked(&mut rig), [1]);
+        if breaks_first {
+            rig.break_link(LinkId::new(0, 0));
+            assert!(asked(&mut rig).is_empty(), "nobody knows yet who leads");
+        }
+        rig.feed(LinkId::new(1, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+            cold::write(w, &first.without(&[NodeId(1)]));
+        });
+        assert_eq!(asked(&mut rig), [2]);
+    }
+}

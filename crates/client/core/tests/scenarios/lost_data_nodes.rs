@@ -1,0 +1,581 @@
+//! What becomes of each kind of request when one of two data nodes dies, with frames written by hand: which are asked
+//! for again, which end with an error, and which notice nothing.
+
+use crate::rig::{Rig, Sent, first_view, node_at, table};
+use vinga_base::schema::TableDefinition;
+use vinga_base::{ColumnId, NodeId, PartitionId};
+use vinga_client_core::{
+    BatchEnd, LinkId, OperationBatch, OperationSpec, ReadBatch, Request, RowBuilder, Span, Standing, Table,
+    Token, Urgency, WriteBatch,
+};
+use vinga_wire::dictionary::{NamedTableRequest, TableConfirm, TableRecord};
+use vinga_wire::handshake::Refusal;
+use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
+use vinga_wire::operation::OperationKind;
+use vinga_wire::schema::{
+    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
+};
+use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
+use vinga_wire::view::ClusterView;
+use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
+
+const FIRST: LinkId = LinkId(0);
+const SECOND: LinkId = LinkId(8);
+
+/// Two data nodes with the same rows; the first one leads.
+fn pair() -> (Rig, ClusterView) {
+    let view = first_view(&[0, 0]);
+    (Rig::connected(2, &view), view)
+}
+
+/// The first data node dies; the second one does not know yet.
+fn die(rig: &mut Rig) {
+    rig.break_link(FIRST);
+}
+
+/// The second goes on alone.
+fn go_on(rig: &mut Rig, view: &ClusterView) {
+    let next = view.without(&[NodeId(1)]);
+    rig.feed(SECOND, SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| cold::write(w, &next));
+}
+
+/// Nobody answers at the address of the first.
+fn stay_dead(rig: &mut Rig, millis: u64) {
+    for _ in 0..millis / 100 {
+        rig.advance(100);
+        rig.feed(SECOND, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&vinga_wire::membership::HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+        });
+        rig.greetings();
+        rig.break_link(FIRST);
+    }
+}
+
+/// Keys of which the first, or the second, data node owns the row.
+fn key_at(table: &Table, view: &ClusterView, node: u8) -> u64 {
+    let owner = |key: u64| {
+        let hash = vinga_base::hash::KeyHash::of(&key.to_le_bytes());
+        view.partition(table.partitions().of(hash)).chain.primary()
+    };
+    (1..).find(|&key| owner(key) == NodeId(node)).expect("each owns some")
+}
+
+fn read(rig: &mut Rig, table: &Table, key: u64) -> Token {
+    let shape = rig.client.add_shape(table, None, &[]).unwrap();
+    let mut batch = ReadBatch::new(shape);
+    batch.push(&key.to_le_bytes()).unwrap();
+    rig.client.read(batch, Urgency::Now).unwrap()
+}
+
+/// The tags of reads that were sent, and the data nodes that they went to.
+fn reads_sent(rig: &mut Rig) -> Vec<(u8, u32)> {
+    let read = |sent: Sent| {
+        let frame = sent.frame();
+        let (head, _) = frame.head::<KeyReadHead>().unwrap();
+        (node_at(sent.link), head.request.get())
+    };
+    rig.sent(SignalNumber::KeyReadRequest).into_iter().map(read).collect()
+}
+
+/// The data node answers that there are no such rows.
+fn answer_reads(rig: &mut Rig, (node, tag): (u8, u32), count: u16) {
+    let link = LinkId::new(u16::from(node) - 1, 0);
+    rig.feed(link, SignalNumber::KeyReadConfirm, BlockNumber::DataManager, |w| {
+        let (epoch, request) = (U64::new(1), U32::new(tag));
+        w.put(&KeyReadAnswer { epoch, request, count: U16::new(count), unused: U16::ZERO });
+        for _ in 0..count {
+            w.put(&U16::new(NO_ROW));
+        }
+    });
+}
+
+fn result(rig: &mut Rig, token: Token) -> Option<Result<bool, ErrorCode>> {
+    Some(rig.client.take_read(token)?.row(0).map(|row| row.is_some()))
+}
+
+#[test]
+fn a_read_at_the_other_data_node_notices_nothing() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let token = read(&mut rig, &table, key_at(&table, &view, 2));
+    let sent = reads_sent(&mut rig);
+    assert_eq!(sent[0].0, 2);
+    die(&mut rig);
+    assert_eq!(result(&mut rig, token), None, "it goes on");
+    answer_reads(&mut rig, sent[0], 1);
+    assert_eq!(result(&mut rig, token), Some(Ok(false)));
+}
+
+#[test]
+fn a_read_is_repeated_at_the_next_owner() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let key = key_at(&table, &view, 1);
+    let before = read(&mut rig, &table, key);
+    assert_eq!(reads_sent(&mut rig)[0].0, 1);
+    die(&mut rig);
+    let after = read(&mut rig, &table, key);
+    let abandoned = read(&mut rig, &table, key);
+    rig.client.cancel(abandoned);
+    stay_dead(&mut rig, 5_000);
+    assert!(reads_sent(&mut rig).is_empty() && result(&mut rig, before).is_none());
+    go_on(&mut rig, &view);
+    let sent = reads_sent(&mut rig);
+    assert_eq!((sent.len(), sent[0].0), (1, 2), "they travel together");
+    // The thread that owns the row there has not adopted the view yet.
+    rig.feed(SECOND, SignalNumber::KeyReadRefuse, BlockNumber::DataManager, |w| {
+        let code = U16::new(ErrorCode::Moved as u16);
+        w.put(&KeyReadRefusal { request: U32::new(sent[0].1), count: U16::new(2), code, view: U32::new(1) });
+    });
+    rig.advance(20);
+    let again = reads_sent(&mut rig);
+    assert_eq!((again.len(), again[0].0), (1, 2));
+    answer_reads(&mut rig, again[0], 2);
+    assert_eq!([before, after].map(|token| result(&mut rig, token)), [Some(Ok(false)); 2]);
+    assert!(rig.client.is_at_rest());
+}
+
+/// If nobody goes on with the rows of the dead one, whoever reads them gets an error after a while; from then on at
+/// once.
+#[test]
+fn a_read_does_not_wait_for_ever() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let key = key_at(&table, &view, 1);
+    let token = read(&mut rig, &table, key);
+    die(&mut rig);
+    stay_dead(&mut rig, 30_000);
+    assert_eq!(result(&mut rig, token), Some(Err(ErrorCode::ConnectionLost)));
+    let late = read(&mut rig, &table, key);
+    assert_eq!(result(&mut rig, late), Some(Err(ErrorCode::ClusterFailure)));
+}
+
+/// Nobody answers at any address: that is not waited for.
+#[test]
+fn nothing_is_hoped_for_when_all_data_nodes_are_dead() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let tokens = [1, 2].map(|node| read(&mut rig, &table, key_at(&table, &view, node)));
+    rig.break_link(FIRST);
+    rig.break_link(SECOND);
+    assert_eq!(tokens.map(|token| result(&mut rig, token)), [None; 2], "they may come back");
+    for link in [FIRST, SECOND, FIRST] {
+        rig.advance(30);
+        rig.greetings();
+        rig.break_link(link);
+    }
+    let lost = Some(Err(ErrorCode::ConnectionLost));
+    assert_eq!(tokens.map(|token| result(&mut rig, token)), [lost; 2]);
+}
+
+fn insert<'a>(table: &'a Table, image: &'a mut Vec<u8>, key: u64) -> OperationSpec<'a> {
+    let mut builder = RowBuilder::default();
+    builder.begin(table);
+    builder.set(table, ColumnId(0), &key).unwrap();
+    builder.finish(table, image).unwrap();
+    OperationSpec::new(table, OperationKind::Insert, &[], image)
+}
+
+/// Batches that were sent: data node, id and tag.
+fn batches_sent(rig: &mut Rig) -> Vec<(u8, u64, u32)> {
+    let read = |sent: Sent| {
+        let frame = sent.frame();
+        let (head, _) = frame.head::<TransactionHead>().unwrap();
+        (node_at(sent.link), head.transaction.get(), head.request.get())
+    };
+    rig.sent(SignalNumber::TransactionRequest).into_iter().map(read).collect()
+}
+
+/// A coordinator's answer: committed, or rolled back because of an error.
+fn answer_batch(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), error: Option<ErrorCode>) {
+    let body = TransactionAnswer {
+        transaction: U64::new(transaction),
+        epoch: U64::new(5),
+        request: U32::new(request),
+        outcome_number: U32::ZERO,
+        failed_operation: U32::ZERO,
+        error: U16::new(error.map_or(0, |code| code as u16)),
+        errors: U16::ZERO,
+        rows: U16::ZERO,
+        outcome: error.map_or(Outcome::Committed, |_| Outcome::RolledBack) as u8,
+        view: 1,
+        failed_index: U16::ZERO,
+    };
+    let signal =
+        if error.is_some() { SignalNumber::TransactionRefuse } else { SignalNumber::TransactionConfirm };
+    let link = LinkId::new(u16::from(node) - 1, 0);
+    rig.feed(link, signal, BlockNumber::Coordinator, |w| {
+        w.put(&body);
+    });
+}
+
+/// An operation that commits by itself, and a transaction of one batch: begun after the death of a data node, before
+/// the others know of it. The coordinator finds out, and rolls them back. They are done again.
+#[test]
+fn what_was_rolled_back_with_a_data_node_is_done_again() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let key = key_at(&table, &view, 1);
+    die(&mut rig);
+    let mut batch = WriteBatch::default();
+    let mut image = Vec::new();
+    batch.push(&insert(&table, &mut image, key)).unwrap();
+    let single = rig.client.write(batch, Urgency::Now).unwrap();
+    let commit = rig.commit_insert(&table, key);
+    let first = batches_sent(&mut rig);
+    assert_eq!(first.iter().map(|sent| sent.0).collect::<Vec<_>>(), [2, 2]);
+    go_on(&mut rig, &view);
+    for &sent in &first {
+        answer_batch(&mut rig, sent, Some(ErrorCode::NodeFailure));
+    }
+    assert_eq!(rig.client.rollback_cause(commit), None);
+    let second = batches_sent(&mut rig);
+    assert_eq!(second.len(), 2);
+    assert!(first.iter().zip(&second).all(|(before, now)| before.1 != now.1), "they are others");
+    // A thread there has not adopted the view yet: the client does not ask again and again.
+    for &sent in &second {
+        answer_batch(&mut rig, sent, Some(ErrorCode::NodeFailure));
+    }
+    assert_eq!(batches_sent(&mut rig), []);
+    rig.advance(20);
+    let second = batches_sent(&mut rig);
+    assert_eq!(second.len(), 2);
+    for &sent in &second {
+        answer_batch(&mut rig, sent, None);
+    }
+    assert_eq!(rig.client.take_write(single).unwrap().ending(0), Ok(()));
+    assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
+}
+
+/// A later batch of a transaction can't be repeated: its owner has seen what the earlier ones gave. Nor can it if its
+/// owner has given it up, or if it failed by itself.
+#[test]
+fn only_a_first_batch_is_done_again() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let key = key_at(&table, &view, 2);
+    let open = rig.client.begin().unwrap();
+    let mut batch = OperationBatch::default();
+    let mut image = Vec::new();
+    batch.push(&insert(&table, &mut image, key)).unwrap();
+    rig.client.send(open, batch, BatchEnd::Open);
+    let sent = batches_sent(&mut rig)[0];
+    answer_open(&mut rig, sent);
+    let batch = rig.client.take_operations(open).unwrap();
+    assert_eq!(batch.standing().unwrap(), Standing::Open);
+    rig.client.send(open, batch, BatchEnd::Commit);
+    let given_up = rig.commit_insert(&table, key);
+    rig.client.stop_commit(given_up);
+    let duplicate = rig.commit_insert(&table, key);
+    let sent = batches_sent(&mut rig);
+    assert_eq!(sent.len(), 4, "with the order to give up");
+    answer_batch(&mut rig, sent[0], Some(ErrorCode::NodeFailure));
+    answer_batch(&mut rig, sent[1], Some(ErrorCode::NodeFailure));
+    answer_batch(&mut rig, sent[3], Some(ErrorCode::DuplicateKey));
+    assert_eq!(batches_sent(&mut rig), []);
+    for (token, code) in [
+        (open, ErrorCode::NodeFailure),
+        (given_up, ErrorCode::NodeFailure),
+        (duplicate, ErrorCode::DuplicateKey),
+    ] {
+        assert_eq!(rig.standing(token).unwrap_err().code(), code);
+    }
+}
+
+fn answer_open(rig: &mut Rig, (node, transaction, request): (u8, u64, u32)) {
+    let body = TransactionAnswer {
+        transaction: U64::new(transaction),
+        epoch: U64::new(5),
+        request: U32::new(request),
+        outcome_number: U32::ZERO,
+        failed_operation: U32::ZERO,
+        error: U16::ZERO,
+        errors: U16::ZERO,
+        rows: U16::ZERO,
+        outcome: Outcome::Open as u8,
+        view: 1,
+        failed_index: U16::ZERO,
+    };
+    let link = LinkId::new(u16::from(node) - 1, 0);
+    rig.feed(link, SignalNumber::TransactionConfirm, BlockNumber::Coordinator, |w| {
+        w.put(&body);
+    });
+}
+
+/// While nobody is connected, what is begun waits; one who does not want it any more takes it back.
+#[test]
+fn what_is_begun_between_two_connections_waits() {
+    let view = first_view(&[0]);
+    let mut rig = Rig::connected(1, &view);
+    let table = table(2);
+    rig.break_link(FIRST);
+    let (kept, stopped, abandoned) =
+        (rig.commit_insert(&table, 1), rig.commit_insert(&table, 2), rig.commit_insert(&table, 3));
+    let mut batch = WriteBatch::default();
+    let mut image = Vec::new();
+    batch.push(&insert(&table, &mut image, 4)).unwrap();
+    let single = rig.client.write(batch, Urgency::Now).unwrap();
+    rig.client.stop_commit(stopped);
+    assert_eq!(rig.standing(stopped).unwrap_err().code(), ErrorCode::TransactionAborted);
+    rig.client.cancel(abandoned);
+    rig.advance(50);
+    rig.admit_all(&view);
+    let sent = batches_sent(&mut rig);
+    assert_eq!(sent.len(), 2);
+    sent.iter().for_each(|&sent| answer_batch(&mut rig, sent, None));
+    assert!(matches!(rig.standing(kept), Ok(Standing::Committed(_))));
+    assert_eq!(rig.client.take_write(single).unwrap().ending(0), Ok(()));
+    [kept, stopped].into_iter().for_each(|token| rig.client.cancel(token));
+    assert!(rig.client.is_at_rest());
+}
+
+/// Changes of the schema that were sent: data node and request.
+fn changes_sent(rig: &mut Rig) -> Vec<(u8, SchemaChangeRequest)> {
+    let read = |sent: Sent| (node_at(sent.link), cold::read(&sent.frame()).unwrap());
+    rig.sent(SignalNumber::SchemaChangeRequest).into_iter().map(read).collect()
+}
+
+fn record() -> TableRecord {
+    TableRecord::new(7, 70, vinga_base::TablePartitions::first(2), TableDefinition::default())
+}
+
+fn confirm_change(rig: &mut Rig, link: LinkId, request: u32, table: Option<TableRecord>) {
+    let body = SchemaChangeConfirm { request, table };
+    rig.feed(link, SignalNumber::SchemaChangeConfirm, BlockNumber::Dictionary, |w| cold::write(w, &body));
+}
+
+fn refuse_change(rig: &mut Rig, link: LinkId, request: u32, code: ErrorCode) {
+    let body = Refusal { request, code: code as u16, detail: String::new() };
+    rig.feed(link, SignalNumber::SchemaChangeRefuse, BlockNumber::Dictionary, |w| cold::write(w, &body));
+}
+
+fn fence() -> Request {
+    Request::ChangeSchema(SchemaChange::FenceTable { name: "test.t".into(), pinned: None })
+}
+
+fn lift() -> SchemaChange {
+    SchemaChange::LiftFence { table: 7 }
+}
+
+/// The president dies while a write fence is lifted: the next one is asked to lift it, whether anybody waits for that
+/// or not.
+#[test]
+fn a_write_fence_is_lifted_at_the_next_president() {
+    for is_awaited in [true, false] {
+        let (mut rig, view) = pair();
+        let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+        if !is_awaited {
+            rig.client.cancel(token);
+        }
+        assert_eq!(changes_sent(&mut rig)[0].0, 1);
+        die(&mut rig);
+        stay_dead(&mut rig, 500);
+        go_on(&mut rig, &view);
+        let (node, request) = changes_sent(&mut rig).remove(0);
+        assert_eq!((node, request.change), (2, lift()));
+        assert!(rig.client.wants_reader() || is_awaited, "somebody has to read the answer");
+        confirm_change(&mut rig, SECOND, request.request, None);
+        assert_eq!(rig.client.take_answer(token).map(|answer| answer.is_ok()), is_awaited.then_some(true));
+        assert!(rig.client.is_at_rest());
+    }
+}
+
+/// There is no next president for long: whoever waits gets an error, and the write fence is lifted when there is one.
+#[test]
+fn a_write_fence_is_lifted_even_after_long() {
+    let (mut rig, view) = pair();
+    let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+    changes_sent(&mut rig);
+    die(&mut rig);
+    stay_dead(&mut rig, 30_000);
+    let code = rig.client.take_answer(token).expect("it is over").unwrap_err().code();
+    assert_eq!(code, ErrorCode::UnknownOutcome);
+    go_on(&mut rig, &view);
+    let (node, request) = changes_sent(&mut rig).remove(0);
+    assert_eq!((node, request.change), (2, lift()));
+    confirm_change(&mut rig, SECOND, request.request, None);
+    assert!(rig.client.is_at_rest());
+}
+
+/// The next president does not know yet that it is one, and refuses to lift a write fence: it is asked again.
+#[test]
+fn a_write_fence_is_lifted_though_the_next_president_is_busy() {
+    for is_awaited in [true, false] {
+        let (mut rig, view) = pair();
+        die(&mut rig);
+        go_on(&mut rig, &view);
+        let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+        if !is_awaited {
+            rig.client.cancel(token);
+        }
+        for code in [ErrorCode::SchemaBusy, ErrorCode::Overloaded, ErrorCode::SchemaBusy] {
+            let (node, request) = changes_sent(&mut rig).remove(0);
+            assert_eq!((node, request.change), (2, lift()));
+            refuse_change(&mut rig, SECOND, request.request, code);
+            assert!(rig.client.take_answer(token).is_none());
+            assert!(changes_sent(&mut rig).is_empty(), "not at once");
+            rig.advance(100);
+        }
+        let (_, request) = changes_sent(&mut rig).remove(0);
+        confirm_change(&mut rig, SECOND, request.request, None);
+        assert_eq!(rig.client.take_answer(token).map(|answer| answer.is_ok()), is_awaited.then_some(true));
+        assert!(rig.client.is_at_rest());
+    }
+}
+
+/// The dictionary is busy for long: whoever waits is answered that, and the write fence is lifted all the same.
+#[test]
+fn a_write_fence_is_lifted_though_nobody_waits_any_more() {
+    let (mut rig, _) = pair();
+    let token = rig.client.request(&Request::ChangeSchema(lift())).unwrap();
+    let mut answer = None;
+    for _ in 0..300 {
+        let (_, request) = changes_sent(&mut rig).remove(0);
+        refuse_change(&mut rig, FIRST, request.request, ErrorCode::SchemaBusy);
+        answer = answer.or_else(|| rig.client.take_answer(token));
+        rig.advance(100);
+        rig.feed(FIRST, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&vinga_wire::membership::HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+        });
+        rig.feed(SECOND, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+            w.put(&vinga_wire::membership::HeartbeatBody { epoch: U64::new(1), view: U32::new(1) });
+        });
+    }
+    assert_eq!(answer.expect("it was answered").unwrap_err().code(), ErrorCode::SchemaBusy);
+    let (_, request) = changes_sent(&mut rig).remove(0);
+    confirm_change(&mut rig, FIRST, request.request, None);
+    assert!(rig.client.is_at_rest());
+}
+
+/// The president dies while a table is fenced: the next one finishes that, or undoes it. If it was finished the same
+/// request is refused, and the write fence that nobody was given is lifted. If it was undone, it is done now.
+#[test]
+fn a_write_fence_is_asked_for_again_at_the_next_president() {
+    for was_finished in [true, false] {
+        for is_awaited in [true, false] {
+            let (mut rig, view) = pair();
+            let token = rig.client.request(&fence()).unwrap();
+            if !is_awaited {
+                rig.client.cancel(token);
+            }
+            changes_sent(&mut rig);
+            die(&mut rig);
+            go_on(&mut rig, &view);
+            let (node, request) = changes_sent(&mut rig).remove(0);
+            assert!(node == 2 && matches!(request.change, SchemaChange::FenceTable { .. }));
+            if was_finished {
+                refuse_change(&mut rig, SECOND, request.request, ErrorCode::SchemaBusy);
+                let sent = rig.sent(SignalNumber::DescribeTableRequest).remove(0);
+                let described: NamedTableRequest = cold::read(&sent.frame()).unwrap();
+                assert_eq!(described.name, "test.t");
+                let body = TableConfirm { request: described.request, table: record() };
+                rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
+                    cold::write(w, &body);
+                });
+            } else {
+                confirm_change(&mut rig, SECOND, request.request, Some(record()));
+            }
+            if was_finished || !is_awaited {
+                let (_, request) = changes_sent(&mut rig).remove(0);
+                assert_eq!(request.change, lift());
+                assert!(rig.client.take_answer(token).is_none(), "nobody is answered before");
+                confirm_change(&mut rig, SECOND, request.request, None);
+            }
+            let answer = rig.client.take_answer(token).map(|answer| answer.map_err(|error| error.code()));
+            match (is_awaited, was_finished) {
+                (true, true) => assert_eq!(answer.unwrap().unwrap_err(), ErrorCode::SchemaBusy),
+                (true, false) => assert!(answer.unwrap().is_ok()),
+                (false, _) => assert!(answer.is_none()),
+            }
+            assert!(rig.client.is_at_rest());
+        }
+    }
+}
+
+/// A write fence that was got, and is not wanted when its president is dead.
+#[test]
+fn a_write_fence_that_was_not_taken_is_lifted_at_the_next_president() {
+    let (mut rig, view) = pair();
+    let token = rig.client.request(&fence()).unwrap();
+    let (_, request) = changes_sent(&mut rig).remove(0);
+    confirm_change(&mut rig, FIRST, request.request, Some(record()));
+    die(&mut rig);
+    rig.client.cancel(token);
+    assert!(changes_sent(&mut rig).is_empty());
+    go_on(&mut rig, &view);
+    let (node, request) = changes_sent(&mut rig).remove(0);
+    assert_eq!((node, request.change), (2, lift()));
+    confirm_change(&mut rig, SECOND, request.request, None);
+    assert!(rig.client.is_at_rest());
+}
+
+/// Another change may not be carried out twice: its outcome is unknown at once. A question is asked again.
+#[test]
+fn a_schema_change_has_an_unknown_outcome_and_a_question_is_asked_again() {
+    let (mut rig, view) = pair();
+    let changes = [
+        Request::DropTable("test.t".into()),
+        Request::ChangeSchema(SchemaChange::TruncateTable { name: "test.t".into(), pinned: None }),
+    ];
+    let tokens = changes.map(|change| rig.client.request(&change).unwrap());
+    let question = rig.client.request(&Request::DescribeTable("test.t".into())).unwrap();
+    die(&mut rig);
+    for token in tokens {
+        let code = rig.client.take_answer(token).expect("it is over").unwrap_err().code();
+        assert_eq!(code, ErrorCode::UnknownOutcome);
+    }
+    // Nothing was sent of what is begun now.
+    let drop = rig.client.request(&Request::DropTable("test.u".into())).unwrap();
+    assert!(rig.client.take_answer(drop).is_none());
+    stay_dead(&mut rig, 500);
+    rig.sent(SignalNumber::DropTableRequest);
+    go_on(&mut rig, &view);
+    let mut sent = Vec::new();
+    let mut names = |signal| {
+        for one in rig.sent(signal) {
+            let request: NamedTableRequest = cold::read(&one.frame()).unwrap();
+            sent.push((node_at(one.link), request.name));
+        }
+    };
+    // What is sent goes together.
+    names(SignalNumber::DropTableRequest);
+    assert_eq!(sent, [(2, "test.u".to_owned())]);
+    assert!(rig.client.take_answer(question).is_none());
+    rig.client.cancel(question);
+    rig.client.cancel(drop);
+}
+
+/// The schema lock is gone with the president that has given it: another client may have got it from the next one. Its
+/// holder can see that, and what it gives back then is not that of the other. Who waited for it gets an error.
+#[test]
+fn the_schema_lock_is_lost_with_the_president_and_its_holder_can_see_that() {
+    let (mut rig, view) = pair();
+    let request = Request::Lock { purpose: "test".into(), wait: Span::from_millis(60_000) };
+    let held = rig.client.request(&request).unwrap();
+    let sent = rig.sent(SignalNumber::SchemaLockRequest).remove(0);
+    let claim: SchemaLockRequest = cold::read(&sent.frame()).unwrap();
+    let body = SchemaLockBody { request: claim.request };
+    rig.feed(FIRST, SignalNumber::SchemaLockConfirm, BlockNumber::Dictionary, |w| cold::write(w, &body));
+    assert!(rig.client.take_answer(held).unwrap().is_ok() && rig.client.holds_lock(held));
+    let waiting = rig.client.request(&request).unwrap();
+    die(&mut rig);
+    assert!(!rig.client.holds_lock(held));
+    let code = rig.client.take_answer(waiting).expect("it is over").unwrap_err().code();
+    assert_eq!(code, ErrorCode::ConnectionLost);
+    go_on(&mut rig, &view);
+    assert!(!rig.client.holds_lock(held));
+    rig.client.cancel(held);
+    assert!(rig.sent(SignalNumber::SchemaUnlockOrder).is_empty());
+    assert!(rig.client.is_at_rest());
+}
+
+#[test]
+fn each_partition_has_an_owner_in_the_tests() {
+    let (view, table) = (first_view(&[0, 0]), table(2));
+    let keys = [1, 2].map(|node| key_at(&table, &view, node));
+    assert_ne!(keys[0], keys[1]);
+    assert_ne!(
+        view.partition(PartitionId(0)).primary().node(),
+        view.partition(PartitionId(1)).primary().node()
+    );
+}

@@ -1,0 +1,11 @@
+//! The client's part of the protocols, with data nodes that are written by hand or scripted.
+
+mod rig;
+mod world;
+
+mod every_token_ends_once;
+mod information;
+mod lost_connections;
+mod lost_data_nodes;
+mod ranges;
+mod scenarios;

@@ -1,0 +1,17 @@
+//! What the blocks of data nodes do together, signal by signal, in a cluster without delays.
+
+#[macro_use]
+#[allow(dead_code, reason = "other test programs need more of it")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api_nodes;
+mod cut_log;
+mod hazards;
+mod last_replica;
+mod ordered_indexes;
+mod protocols;
+mod serialisability;
+mod take_over;
+mod unique;
+mod unique_model;
