@@ -39,8 +39,12 @@ fn start(context: &str, heartbeat: u32) -> Folder {
 
 /// Runs the workloads on a cluster, to one of whose data nodes something happens in the middle.
 fn run(folder: &Folder, seed: u64, context: &str, strike: impl FnOnce(&Progress<'_>)) -> Finished {
-    let addresses = folder.addresses(1..=DATA_NODES);
-    let clusters = (0..API_NODES).map(|_| Cluster::connect(&addresses).expect("they admit us")).collect();
+    run_at(&folder.addresses(1..=DATA_NODES), seed, context, strike)
+}
+
+/// The same on the cluster at these addresses.
+fn run_at(addresses: &str, seed: u64, context: &str, strike: impl FnOnce(&Progress<'_>)) -> Finished {
+    let clusters = (0..API_NODES).map(|_| Cluster::connect(addresses).expect("they admit us")).collect();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut runner =
         Runner::new(clusters, workloads(), seed).unwrap_or_else(|what| panic!("{context}: {what}"));
@@ -175,6 +179,39 @@ fn a_falsified_history_is_refused() {
         counter.expect("there are some").1.0.count -= 1;
     });
     assert!(what.contains("row 0 of table 1"), "{what}");
+}
+
+/// The checks notice a data node that breaks a rule.
+#[cfg(feature = "injected-bugs")]
+#[test]
+fn a_data_node_that_breaks_a_rule_is_noticed() {
+    use vinga_config::configuration::Configuration;
+    use vinga_datanode::{Assembly, this_machine};
+    use vinga_kernel::InjectedBug;
+
+    // How many runs may go by before it is noticed.
+    const TRIES: u64 = 20;
+    let parameters =
+        [("HostName", "127.0.0.1"), ("ServerPort", "0"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
+    let configuration = Configuration::new(None, &parameters, &this_machine()).expect("they are good");
+    for bug in [
+        InjectedBug::SharedDoesNotBlockExclusive,
+        InjectedBug::PartialRollbackKeepsLast,
+        InjectedBug::ChangerReadsPastLock,
+    ] {
+        let first = number("VINGA_SEED", 1);
+        let mut verdicts = (first..first + TRIES).map(|seed| {
+            let assembly = Assembly::new(&configuration).expect("there is memory");
+            let node = assembly.breaking(bug).start().expect("it starts");
+            let finished = run_at(&node.address().to_string(), seed, bug.name(), |_| ());
+            let verdict = finished.check().map(drop);
+            drop(finished);
+            node.stop();
+            verdict
+        });
+        let noticed = verdicts.find_map(Result::err);
+        println!("{}: {}", bug.name(), noticed.unwrap_or_else(|| panic!("{} is not noticed", bug.name())));
+    }
 }
 
 /// An account whose value now is not the one with which it was opened, from this key on.

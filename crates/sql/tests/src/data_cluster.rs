@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vinga_config::ManagementConfiguration;
 use vinga_config::file::ConfigFile;
 use vinga_datanode::this_machine;
+use vinga_kernel::InjectedBug;
 use vinga_mgm::{ManagementNode, ManagementSettings};
 use vinga_rig::process::NodeProcess;
 
@@ -36,11 +37,12 @@ pub struct DataCluster {
 }
 
 impl DataCluster {
-    /// Starts the nodes, given the path of `data_node_of_test`, and parameters of all data nodes.
+    /// Starts the nodes, given the path of `data_node_of_test`, and parameters of all data nodes. They break this rule
+    /// on purpose, in builds with injected bugs.
     ///
     /// # Panics
     /// If they don't start, on some ports.
-    pub fn start(program: &str, parameters: &[(&str, &str)]) -> Self {
+    pub fn start(program: &str, parameters: &[(&str, &str)], bug: Option<InjectedBug>) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let path = |end: &str| {
             std::env::temp_dir().join(format!("vinga-cluster-{}-{number}{end}", std::process::id()))
@@ -56,13 +58,13 @@ impl DataCluster {
         // Another process may take a free port first.
         let is_started = (0..TRIES).any(|at| {
             cluster.first_port = PORT_FIRST + begin.wrapping_add(at * PORTS_EACH) % PORTS;
-            cluster.try_start(program, parameters)
+            cluster.try_start(program, parameters, bug)
         });
         assert!(is_started, "data nodes start");
         cluster
     }
 
-    fn try_start(&mut self, program: &str, parameters: &[(&str, &str)]) -> bool {
+    fn try_start(&mut self, program: &str, parameters: &[(&str, &str)], bug: Option<InjectedBug>) -> bool {
         let text = self.configuration(parameters);
         fs::write(&self.config, &text).expect("a file can be written");
         let file = ConfigFile::parse(&self.config.to_string_lossy(), &text);
@@ -75,6 +77,7 @@ impl DataCluster {
             .map(|node| {
                 let mut command = Command::new(program);
                 command.arg(&self.sockets[node - 1]).arg(format!("ConfigFile={}", self.config.display()));
+                command.args(bug.map(|bug| format!("InjectedBug={}", bug.name())));
                 command.arg(format!("NodeId={node}")).stdout(Stdio::piped());
                 NodeProcess::start(&mut command, Some(ADDRESS_SPACE))
             })

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use vinga_kernel::InjectedBug;
 use vinga_sql_tests::client::Client;
 use vinga_sql_tests::data_cluster::{DATA_NODES, DataCluster};
 use vinga_sql_tests::environment::{number, seed};
@@ -34,6 +35,9 @@ const SESSIONS_EACH: usize = 2;
 const BETWEEN: u64 = 40;
 /// A pause of a session, in microseconds, at most.
 const PAUSE: u64 = 4_000;
+/// How many runs may go by before a broken rule is noticed.
+#[cfg(feature = "injected-bugs")]
+const TRIES: u64 = 20;
 /// The tables, with their numbers in histories.
 const TABLES: [(TableRef, &str); 3] = [(ACCOUNTS, "accounts"), (LISTS, "lists"), (REGISTERS, "registers")];
 
@@ -45,15 +49,16 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// `heartbeat`: milliseconds; a data node that is silent for four times as long is left out.
-    fn start(heartbeat: &str) -> Self {
+    /// `heartbeat`: milliseconds; a data node that is silent for four times as long is left out. Data nodes break this
+    /// rule on purpose, in builds with injected bugs.
+    fn start(heartbeat: &str, bug: Option<InjectedBug>) -> Self {
         let parameters = [
             ("HeartbeatIntervalDbDb", heartbeat),
             ("HeartbeatIntervalDbApi", "1000000"),
             // Nobody gives up a lock only because the machine is busy.
             ("TransactionDeadlockDetectionTimeout", "60000"),
         ];
-        let data = DataCluster::start(PROGRAM, &parameters);
+        let data = DataCluster::start(PROGRAM, &parameters, bug);
         // One by the network, the other by shared memory.
         let start = |address: String| {
             let node = ScopedSqlNode::start_with(&address, |settings| {
@@ -242,7 +247,7 @@ fn victim(seed: u64) -> usize {
 #[test]
 fn answers_can_be_true_when_a_data_node_is_killed() {
     for seed in seeds() {
-        let mut cluster = Cluster::start("5000");
+        let mut cluster = Cluster::start("5000", None);
         let (recording, struck) = run(&mut cluster, seed, |data, _| data.kill(victim(seed)));
         check(&recording, struck, &format!("seed {seed}, killed"));
         alter(recording);
@@ -253,7 +258,7 @@ fn answers_can_be_true_when_a_data_node_is_killed() {
 fn answers_can_be_true_when_a_data_node_stands_still() {
     for seed in seeds() {
         let victim = victim(seed);
-        let mut cluster = Cluster::start("1000");
+        let mut cluster = Cluster::start("1000", None);
         let (recording, struck) = run(&mut cluster, seed, |data, progress| {
             data.silence(victim);
             progress.wait_for(BETWEEN);
@@ -262,6 +267,21 @@ fn answers_can_be_true_when_a_data_node_stands_still() {
             eventually("it stops", || !data.is_alive(victim));
         });
         check(&recording, struck, &format!("seed {seed}, standing still"));
+    }
+}
+
+/// The checks notice data nodes that break a rule.
+#[cfg(feature = "injected-bugs")]
+#[test]
+fn data_nodes_that_break_a_rule_are_noticed() {
+    for bug in [InjectedBug::SharedDoesNotBlockExclusive, InjectedBug::ChangerReadsPastLock] {
+        let bank = Bank::to_check(ACCOUNT_COUNT, ACCOUNTS);
+        let mut verdicts = (seed()..seed() + TRIES).map(|seed| {
+            let mut cluster = Cluster::start("5000", Some(bug));
+            run(&mut cluster, seed, |_, progress| progress.wait_for(BETWEEN)).0.check(&[&bank]).map(drop)
+        });
+        let noticed = verdicts.find_map(Result::err);
+        println!("{}: {}", bug.name(), noticed.unwrap_or_else(|| panic!("{} is not noticed", bug.name())));
     }
 }
 

@@ -28,6 +28,14 @@ fn operation(kind: OperationKind, key: u64, body: Body) -> Vec<Operation> {
     vec![Operation { number, kind, table: LISTS, key, body, condition, error_is_local, wait, selects }]
 }
 
+/// Waits until the clock has gone on: what happens at one moment has no order.
+fn later(recorder: &Recorder) {
+    let now = recorder.now();
+    while recorder.now() == now {
+        std::hint::spin_loop();
+    }
+}
+
 fn begin_lists(session: &mut RecordedSession<'_>, values: [u64; 2]) {
     for (key, value) in (0..).zip(values) {
         let insert = operation(OperationKind::Insert, key, Body::Row(Value { value, count: 0 }));
@@ -38,12 +46,14 @@ fn begin_lists(session: &mut RecordedSession<'_>, values: [u64; 2]) {
 fn append(session: &mut RecordedSession<'_>, list: u64, value: u64) {
     let change = Body::Change(Change { set: Some(value), add: 1, ..Change::default() });
     let update = operation(OperationKind::Update, list, change);
+    later(session.recorder());
     session.run("UPDATE", update, |_| Ok(vec![OperationResult::Done])).expect("it is answered");
 }
 
 fn read(session: &mut RecordedSession<'_>, list: u64, elements: &[u64]) {
     let row = OperationResult::Row(row_of_list(elements));
     let read = operation(OperationKind::ReadShared, list, Body::None);
+    later(session.recorder());
     session.run("SELECT", read, |_| Ok(vec![row])).expect("it is answered");
     session.note_list(list, elements.to_vec());
 }
@@ -73,6 +83,7 @@ fn honest() -> Recording {
     append(&mut second, 1, 21);
     assert!(second.commit());
     let seen = OperationResult::Row(row_of_list(&[20, 21]));
+    later(&recorder);
     assert_eq!(first.read("SELECT", LISTS, 1, |_| Ok(vec![seen])), Some(seen));
     drop((first, second));
     finish(recorder, [vec![10, 11], vec![20, 21]])
