@@ -44,6 +44,9 @@ check_simulator() {
     "$target/sim/vinga" sim --bugs || return 1
     echo "leaving out flushes of a node with real files"
     cargo test --locked -p vinga-cli --features injected-bugs --test power_loss -- --nocapture || return 1
+    echo "breaking rules of real data nodes"
+    cargo test --locked -p vinga-cli --features injected-bugs --test histories -- --nocapture || return 1
+    cargo test --locked -p vinga-sql-tests --features injected-bugs --test cluster_histories -- --nocapture || return 1
     echo "looking for branches that are never taken"
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }

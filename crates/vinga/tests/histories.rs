@@ -25,6 +25,8 @@ const API_NODES: usize = 2;
 const SESSIONS: usize = 2 * API_NODES * WORKLOADS;
 /// Transactions that must be committed before something happens to a data node, at most, and after it.
 const BETWEEN: u64 = 400;
+/// A pause of a session, in microseconds, at most.
+const PAUSE: u64 = 3_000;
 
 /// A cluster's folder, with data nodes that find out after some seconds that one of them stands still.
 fn start(context: &str, heartbeat: u32) -> Folder {
@@ -47,7 +49,7 @@ fn run_at(addresses: &str, seed: u64, context: &str, strike: impl FnOnce(&Progre
     let clusters = (0..API_NODES).map(|_| Cluster::connect(addresses).expect("they admit us")).collect();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut runner =
-        Runner::new(clusters, workloads(), seed).unwrap_or_else(|what| panic!("{context}: {what}"));
+        Runner::new(clusters, workloads(PAUSE), seed).unwrap_or_else(|what| panic!("{context}: {what}"));
     let ran = runner.run(SESSIONS, |progress| {
         // Some transactions, or hardly any.
         progress.wait_for(random.u64(1..BETWEEN));
@@ -195,8 +197,8 @@ fn a_data_node_that_breaks_a_rule_is_noticed() {
         [("HostName", "127.0.0.1"), ("ServerPort", "0"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
     let configuration = Configuration::new(None, &parameters, &this_machine()).expect("they are good");
     for bug in [
-        InjectedBug::SharedDoesNotBlockExclusive,
         InjectedBug::PartialRollbackKeepsLast,
+        InjectedBug::LastReadsTakeNoLock,
         InjectedBug::ChangerReadsPastLock,
     ] {
         let first = number("VINGA_SEED", 1);

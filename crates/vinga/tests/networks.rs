@@ -22,7 +22,7 @@ use support::number;
 use tempfile::TempDir;
 use vinga::blocking::Cluster;
 use vinga_rig::network::Network;
-use vinga_rig::process::NodeProcess;
+use vinga_rig::process::{NodeProcess, apart};
 use vinga_runner::{Progress, Runner};
 
 /// The exit code of a data node that could not go on.
@@ -31,6 +31,8 @@ const COULD_NOT_GO_ON: i32 = 71;
 const API_NODES: usize = 2;
 /// One of each workload for each API node.
 const SESSIONS: usize = API_NODES * WORKLOADS;
+/// A pause of a session, in microseconds, at most: it takes seconds until a failure is noticed.
+const PAUSE: u64 = 15_000;
 
 /// Data nodes on hosts 1 to n, a management node on host n + 1, and clients on host n + 2.
 struct Hosts<'a> {
@@ -41,7 +43,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// Starts all, with two replicas.
+    /// Starts all, with two replicas. Each process has ids of processes of its own: none sees another one end.
     fn start(network: &'a Network, data_nodes: u8) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = |name: &str| folder.path().join(name);
@@ -65,7 +67,8 @@ impl<'a> Hosts<'a> {
             let folder = path(&name);
             fs::create_dir(&folder).expect("it is new");
             let log = File::create(folder.join("log")).expect("it is ours");
-            let mut command = vinga();
+            let mut command = apart(vinga().get_program());
+            command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
             command.args(arguments).arg("--folder").arg(&folder).stdout(Stdio::null()).stderr(log);
             network.on(host, move || NodeProcess::start(&mut command, None))
         };
@@ -145,7 +148,7 @@ fn fails(
     for seed in first..first + number("VINGA_ROUNDS", 1) {
         let network = match Network::new(data_nodes + 2) {
             Ok(network) => network,
-            Err(why) => return eprintln!("no hosts can be made: {why}"),
+            Err(why) => return eprintln!("skipped: no hosts can be made: {why}"),
         };
         let mut random = fastrand::Rng::with_seed(seed);
         let context = format!("seed {seed}");
@@ -153,7 +156,7 @@ fn fails(
         let clusters = (0..API_NODES).map(|_| hosts.client()).collect();
         // Threads of the clients connect again from where they began.
         network.on(data_nodes + 2, || {
-            let runner = Runner::new(clusters, workloads(), seed);
+            let runner = Runner::new(clusters, workloads(PAUSE), seed);
             let mut runner = runner.unwrap_or_else(|what| panic!("{context}: {what}"));
             let ran = runner.run(SESSIONS, |progress| {
                 progress.wait_for(random.u64(1..200));
@@ -271,7 +274,7 @@ fn short_failures_of_links_and_slow_links_leave_nobody_out() {
 fn both_replicas_stop_when_neither_reaches_the_arbitrator() {
     let network = match Network::new(4) {
         Ok(network) => network,
-        Err(why) => return eprintln!("no hosts can be made: {why}"),
+        Err(why) => return eprintln!("skipped: no hosts can be made: {why}"),
     };
     let mut hosts = Hosts::start(&network, 2);
     let cluster = hosts.client();

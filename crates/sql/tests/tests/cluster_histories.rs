@@ -274,7 +274,7 @@ fn answers_can_be_true_when_a_data_node_stands_still() {
 #[cfg(feature = "injected-bugs")]
 #[test]
 fn data_nodes_that_break_a_rule_are_noticed() {
-    for bug in [InjectedBug::SharedDoesNotBlockExclusive, InjectedBug::ChangerReadsPastLock] {
+    for bug in [InjectedBug::ChangerReadsPastLock, InjectedBug::AnswerBeforePrimary] {
         let bank = Bank::to_check(ACCOUNT_COUNT, ACCOUNTS);
         let mut verdicts = (seed()..seed() + TRIES).map(|seed| {
             let mut cluster = Cluster::start("5000", Some(bug));

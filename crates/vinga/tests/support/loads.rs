@@ -10,14 +10,13 @@ use vinga_workloads::workload::Workload;
 
 /// How many workloads there are.
 pub const WORKLOADS: usize = 4;
-/// A pause between two transactions of a session, in microseconds, at most.
-const PAUSE: u64 = 3_000;
 /// Of a session: far more than there is time for, as all are stopped.
 const TRANSACTIONS: u32 = 1_000_000;
 
-/// The workloads; tests that alter what was answered know their tables by this order.
-pub fn workloads() -> Vec<Box<dyn Workload>> {
-    let (transactions, pause) = (TRANSACTIONS, PAUSE);
+/// The workloads; tests that alter what was answered know their tables by this order. `pause`: between two transactions
+/// of a session, in microseconds, at most.
+pub fn workloads(pause: u64) -> Vec<Box<dyn Workload>> {
+    let transactions = TRANSACTIONS;
     let workloads: [Box<dyn Workload>; WORKLOADS] = [
         Box::new(Bank::new(bank::Settings { accounts: 8, transactions, pause })),
         Box::new(Counter::new(counter::Settings { counters: 4, transactions, pause })),
