@@ -111,6 +111,9 @@ fn numbers<const N: usize>(row: &[String]) -> Result<[u64; N], String> {
 }
 
 /// The writer and the number of one row, or that there is none.
+///
+/// # Errors
+/// There are several rows, or other columns.
 pub fn one_row(answer: &Answer) -> Results {
     match &answer.strings()[..] {
         [] => Ok(vec![OperationResult::Row(None)]),
@@ -298,9 +301,9 @@ impl<'a> Appender<'a> {
         match seen.strip_suffix(own) {
             Some(others) => self.session.note_list(list, others.to_vec()),
             None => {
-                self.session.recorder().record().violations.push(format!(
-                    "list {list} is {seen:x?} for a transaction that has appended {own:x?} to it"
-                ))
+                let what =
+                    format!("list {list} is {seen:x?} for a transaction that has appended {own:x?} to it");
+                self.session.recorder().record().violations.push(what);
             }
         }
         Some(())
