@@ -46,6 +46,9 @@ check_simulator() {
     "$target/sim/vinga" sim --bugs || return 1
     echo "leaving out flushes of a node with real files"
     cargo test --locked -p vinga-cli --features injected-bugs --test durability power_loss:: -- --nocapture || return 1
+    echo "breaking rules of real data nodes"
+    cargo test --locked -p vinga-cli --features injected-bugs --test clusters histories:: -- --nocapture || return 1
+    cargo test --locked -p vinga-sql-tests --features injected-bugs --test cluster_histories -- --nocapture || return 1
     echo "looking for branches that are never taken"
     "$target/sim/vinga" sim --seeds 1..6001 --jobs "${CARGO_JOBS:-2}" --expect-marks all || return 1
 }
@@ -79,6 +82,8 @@ clusters() {
     echo "networks fail: VINGA_SEED=$seed"
     VINGA_ROUNDS=10 cargo test --locked -p vinga-cli --test clusters networks:: -- --nocapture || return 1
     VINGA_ROUNDS=100 cargo test --locked -p vinga-cli --test clusters histories:: -- --nocapture || return 1
+    echo "data nodes are killed or stand still under SQL"
+    VINGA_ROUNDS=20 cargo test --locked -p vinga-sql-tests --test cluster_histories -- --nocapture || return 1
     unset VINGA_SEED
 }
 

@@ -6,9 +6,10 @@
 //!   host 3, 10.77.3.2 ── 10.77.3.1 ┘
 //! ```
 //! A host is a network namespace with one address. All are on one machine: they share files and processors, but each
-//! has its ports. What one host sends to another goes by way of the router, a further namespace, by a rule for each
-//! pair and direction: a [`Cut`] makes the router discard it without notice, as a broken cable or switch does. Nothing
-//! of this is seen outside of the namespaces, which end with the [`Network`] and the processes in them.
+//! has its ports; processes that are started [`apart`](crate::process::apart) don't see each other either. What one
+//! host sends to another goes by way of the router, a further namespace, by a rule for each pair and direction: a
+//! [`Cut`] makes the router discard it without notice, as a broken cable or switch does. Nothing of this is seen
+//! outside of the namespaces, which end with the [`Network`] and the processes in them.
 //!
 //! Only root may make network namespaces, and `ip` (iproute2) and `unshare` (util-linux) are needed.
 

@@ -73,13 +73,15 @@ impl Runner {
             shapes.extend(tables);
             running.push(Running { workload, first });
         }
+        let lists = shapes.iter().zip(0..).filter(|(shape, _)| shape.is_list());
+        let lists = lists.map(|(_, table)| TableRef(table)).collect();
         for shape in &shapes {
             let created = first.create_table(shape.definition().clone());
             created.map_err(|error| format!("table {}: {error}", shape.name()))?;
         }
         let clients = clusters.into_iter().map(|cluster| Client::new(cluster, &shapes));
         let clients = clients.collect::<Result<Vec<Client>, String>>()?;
-        let (shared, random) = (Shared::new(), Rng::with_seed(seed));
+        let (shared, random) = (Shared::new(lists), Rng::with_seed(seed));
         let mut runner = Runner { clients, running, shared, sessions_made: 0, random };
         for workload in 0..runner.running.len() {
             let (session, ids) = runner.make(workload, |workload, ids| workload.loader(ids));

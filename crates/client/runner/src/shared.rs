@@ -1,11 +1,12 @@
 //! What all sessions of a run share: its clock, what is written down, how far it is.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_workloads::history::{History, Time};
-use vinga_workloads::step::Fate;
+use vinga_workloads::step::{Fate, TableRef};
 
 /// How often somebody who waits looks whether there is an end to it.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
@@ -24,10 +25,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new() -> Self {
+    /// Of a run in which the rows of these tables are lists.
+    pub fn new(lists: BTreeSet<TableRef>) -> Self {
         Shared {
             begun: Instant::now(),
-            history: Mutex::default(),
+            history: Mutex::new(History { lists, ..History::default() }),
             violations: Mutex::default(),
             committed: AtomicU64::new(0),
             running: AtomicU64::new(0),
@@ -126,6 +128,18 @@ impl<'a> Progress<'a> {
                 (newest, since) = (self.committed(), Instant::now());
             }
             assert!(since.elapsed() < HANG_GUARD, "no transaction is committed any more");
+        }
+    }
+
+    /// Waits until something is so, or all sessions have ended.
+    ///
+    /// # Panics
+    /// It is not so for minutes.
+    pub fn wait_until(&self, mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() && !self.is_over() {
+            thread::sleep(LOOK);
+            assert!(begun.elapsed() < HANG_GUARD, "what is waited for does not happen");
         }
     }
 

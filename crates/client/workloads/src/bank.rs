@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 /// What is in each account at the beginning.
-const BALANCE: u64 = 1000;
+pub const BALANCE: u64 = 1000;
 
 /// The workload of transfers.
 pub struct Bank {
@@ -42,6 +42,11 @@ impl Bank {
     /// The workload of these settings.
     pub fn new(settings: Settings) -> Self {
         Bank { settings, table: None }
+    }
+
+    /// The check alone, of so many accounts in this table: others transfer, and have begun with [`BALANCE`] in each.
+    pub fn to_check(accounts: u64, table: TableRef) -> Self {
+        Bank { settings: Settings { accounts, transactions: 0, pause: 0 }, table: Some(table) }
     }
 }
 

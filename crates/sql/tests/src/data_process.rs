@@ -111,16 +111,21 @@ impl DataProcess {
 
     /// Stops all its threads, but its connections stay open.
     pub fn silence(&self) {
-        self.running().signal(Signal::STOP);
-        // Its threads stop one after another.
-        while self.running().threads().iter().any(|thread| thread.state != 'T') {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        silence(self.running());
     }
 
     /// Lets it continue.
     pub fn wake(&self) {
         self.running().signal(Signal::CONT);
+    }
+}
+
+/// Stops all threads of a process, but its connections stay open.
+pub(crate) fn silence(process: &NodeProcess) {
+    process.signal(Signal::STOP);
+    // Its threads stop one after another.
+    while process.threads().iter().any(|thread| thread.state != 'T') {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

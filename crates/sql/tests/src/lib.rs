@@ -6,6 +6,7 @@
 pub mod bank;
 pub mod churn;
 pub mod client;
+pub mod data_cluster;
 pub mod data_process;
 pub mod environment;
 pub mod history;
@@ -13,6 +14,8 @@ pub mod incarnations;
 pub mod load;
 pub mod memory;
 pub mod oracle;
+pub mod recorded_loads;
+pub mod recorder;
 pub mod servers;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! Workloads on real clusters whose processes are killed or stand still: all answers are checked as the simulator
 //! checks those of its clusters. `VINGA_ROUNDS` sets how many rounds, `VINGA_SEED` the first seed.
 
+use crate::loads::{WORKLOADS, check, workloads};
 use crate::support::folder::{Folder, Suspended, said};
 use crate::support::number;
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,46 +10,20 @@ use std::time::Duration;
 use vinga::blocking::Cluster;
 use vinga_runner::{Finished, Progress, Runner};
 use vinga_runtime::node_folder::NodeFolder;
-use vinga_workloads::bank::{self, Bank};
-use vinga_workloads::check::Summary;
-use vinga_workloads::counter::{self, Counter};
 use vinga_workloads::history::{Event, KeyRead, OperationResult, RowName, Transaction};
-use vinga_workloads::key_value::{self, KeyValue};
 use vinga_workloads::shape::Value;
 use vinga_workloads::step::{Body, Fate, TableRef};
-use vinga_workloads::workload::Workload;
 
 /// Data nodes of the cluster, one group of replicas.
 const DATA_NODES: u8 = 2;
 /// API nodes, over which sessions are spread.
 const API_NODES: usize = 2;
 /// Two of each workload for each API node.
-const SESSIONS: usize = 2 * API_NODES * 3;
+const SESSIONS: usize = 2 * API_NODES * WORKLOADS;
 /// Transactions that must be committed before something happens to a data node, at most, and after it.
 const BETWEEN: u64 = 400;
-/// A pause between two transactions of a session, in microseconds, at most.
+/// A pause of a session, in microseconds, at most.
 const PAUSE: u64 = 3_000;
-/// Of a session: far more than there is time for, as all are stopped.
-const TRANSACTIONS: u32 = 1_000_000;
-
-fn workloads() -> Vec<Box<dyn Workload>> {
-    let (transactions, pause) = (TRANSACTIONS, PAUSE);
-    vec![
-        Box::new(Bank::new(bank::Settings { accounts: 8, transactions, pause })),
-        Box::new(Counter::new(counter::Settings { counters: 4, transactions, pause })),
-        Box::new(KeyValue::new(key_value::Settings {
-            unique: false,
-            durable: false,
-            unlogged: false,
-            keys: 24,
-            transactions,
-            operations_max: 4,
-            pause,
-            left_open: 2,
-            left_for: 1_000,
-        })),
-    ]
-}
 
 /// A cluster's folder, with data nodes that find out after some seconds that one of them stands still.
 fn start(context: &str, heartbeat: u32) -> Folder {
@@ -63,11 +38,15 @@ fn start(context: &str, heartbeat: u32) -> Folder {
 
 /// Runs the workloads on a cluster, to one of whose data nodes something happens in the middle.
 fn run(folder: &Folder, seed: u64, context: &str, strike: impl FnOnce(&Progress<'_>)) -> Finished {
-    let addresses = folder.addresses(1..=DATA_NODES);
-    let clusters = (0..API_NODES).map(|_| Cluster::connect(&addresses).expect("they admit us")).collect();
+    run_at(&folder.addresses(1..=DATA_NODES), seed, context, strike)
+}
+
+/// The same on the cluster at these addresses.
+fn run_at(addresses: &str, seed: u64, context: &str, strike: impl FnOnce(&Progress<'_>)) -> Finished {
+    let clusters = (0..API_NODES).map(|_| Cluster::connect(addresses).expect("they admit us")).collect();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut runner =
-        Runner::new(clusters, workloads(), seed).unwrap_or_else(|what| panic!("{context}: {what}"));
+        Runner::new(clusters, workloads(PAUSE), seed).unwrap_or_else(|what| panic!("{context}: {what}"));
     let ran = runner.run(SESSIONS, |progress| {
         // Some transactions, or hardly any.
         progress.wait_for(random.u64(1..BETWEEN));
@@ -84,12 +63,6 @@ fn run(folder: &Folder, seed: u64, context: &str, strike: impl FnOnce(&Progress<
 fn kill(folder: &Folder, node: u8) {
     let pid = NodeFolder::new(&folder.0, node).running().expect("the folder is there").expect("it runs");
     kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
-}
-
-fn check(finished: &Finished, context: &str) -> Summary {
-    let summary = finished.check().unwrap_or_else(|what| panic!("{context}: {what}"));
-    assert!(summary.undecided < summary.rows, "{context}: no row could be decided: {summary:?}");
-    summary
 }
 
 #[test]
@@ -212,6 +185,39 @@ fn a_falsified_history_is_refused() {
         counter.expect("there are some").1.0.count -= 1;
     });
     assert!(what.contains("row 0 of table 1"), "{what}");
+}
+
+/// The checks notice a data node that breaks a rule.
+#[cfg(feature = "injected-bugs")]
+#[test]
+fn a_data_node_that_breaks_a_rule_is_noticed() {
+    use vinga_config::configuration::Configuration;
+    use vinga_datanode::{Assembly, this_machine};
+    use vinga_kernel::InjectedBug;
+
+    // How many runs may go by before it is noticed.
+    const TRIES: u64 = 20;
+    let parameters =
+        [("HostName", "127.0.0.1"), ("ServerPort", "0"), ("DataMemory", "64M"), ("SchedulerSpinTimer", "0")];
+    let configuration = Configuration::new(None, &parameters, &this_machine()).expect("they are good");
+    for bug in [
+        InjectedBug::PartialRollbackKeepsLast,
+        InjectedBug::LastReadsTakeNoLock,
+        InjectedBug::ChangerReadsPastLock,
+    ] {
+        let first = number("VINGA_SEED", 1);
+        let mut verdicts = (first..first + TRIES).map(|seed| {
+            let assembly = Assembly::new(&configuration).expect("there is memory");
+            let node = assembly.breaking(bug).start().expect("it starts");
+            let finished = run_at(&node.address().to_string(), seed, bug.name(), |_| ());
+            let verdict = finished.check().map(drop);
+            drop(finished);
+            node.stop();
+            verdict
+        });
+        let noticed = verdicts.find_map(Result::err);
+        println!("{}: {}", bug.name(), noticed.unwrap_or_else(|| panic!("{} is not noticed", bug.name())));
+    }
 }
 
 /// An account whose value now is not the one with which it was opened, from this key on.

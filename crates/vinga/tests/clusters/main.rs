@@ -13,5 +13,6 @@ mod cluster_clients;
 mod cluster_key;
 mod cluster_kills;
 mod histories;
+mod loads;
 mod networks;
 mod several_data_nodes;

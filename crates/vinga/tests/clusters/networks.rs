@@ -1,11 +1,13 @@
-//! Data nodes on hosts of their own, between which the network fails: those that can go on do, nothing that was
-//! acknowledged is lost, and no two parts go on.
+//! Data nodes on hosts of their own, between which the network fails: those that can go on do, and no two parts go on.
+//! All that clients are answered meanwhile, and the rows that are left, are checked as the simulator checks those of
+//! its clusters: nothing that was acknowledged is lost, nothing is read that others have replaced.
 //!
 //! Clients and the management node reach every host all the time, unless a test says otherwise: a data node that others
 //! do not reach any more would answer clients if it were allowed to. Only root can make such hosts; elsewhere nothing
 //! is shown. `VINGA_ROUNDS` sets how often each fault is tried, `VINGA_SEED` the first seed.
 
 use crate::bank::Bank;
+use crate::loads::{WORKLOADS, check, workloads};
 use crate::support::folder::{said, vinga};
 use crate::support::number;
 use rustix::process::Signal;
@@ -17,10 +19,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 use vinga::blocking::Cluster;
 use vinga_rig::network::Network;
-use vinga_rig::process::NodeProcess;
+use vinga_rig::process::{NodeProcess, apart};
+use vinga_runner::{Progress, Runner};
 
 /// The exit code of a data node that could not go on.
 const COULD_NOT_GO_ON: i32 = 71;
+/// API nodes, over which sessions are spread.
+const API_NODES: usize = 2;
+/// One of each workload for each API node.
+const SESSIONS: usize = API_NODES * WORKLOADS;
+/// A pause of a session, in microseconds, at most: it takes seconds until a failure is noticed.
+const PAUSE: u64 = 15_000;
 
 /// Data nodes on hosts 1 to n, a management node on host n + 1, and clients on host n + 2.
 struct Hosts<'a> {
@@ -31,7 +40,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// Starts all, with two replicas.
+    /// Starts all, with two replicas. Each process has ids of processes of its own: none sees another one end.
     fn start(network: &'a Network, data_nodes: u8) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = |name: &str| folder.path().join(name);
@@ -55,7 +64,8 @@ impl<'a> Hosts<'a> {
             let folder = path(&name);
             fs::create_dir(&folder).expect("it is new");
             let log = File::create(folder.join("log")).expect("it is ours");
-            let mut command = vinga();
+            let mut command = apart(vinga().get_program());
+            command.env_remove("VINGA_CONNECT").env_remove("VINGA_FOLDER");
             command.args(arguments).arg("--folder").arg(&folder).stdout(Stdio::null()).stderr(log);
             network.on(host, move || NodeProcess::start(&mut command, None))
         };
@@ -124,38 +134,44 @@ fn wait_ready(process: &mut NodeProcess, folder: &Path) {
     assert!(ready.is_some(), "{}", log(folder));
 }
 
-/// Starts data nodes, has clients transfer money, lets something fail meanwhile, and waits until exactly one of these
-/// sets of data nodes has stopped and the others have gone on. An empty set says that all go on.
+/// Starts data nodes, has clients work, lets something fail meanwhile, and waits until exactly one of these sets of
+/// data nodes has stopped and the others have gone on. An empty set says that all go on.
 fn fails(
     data_nodes: u8,
     stopping: &[&[u8]],
-    fault: impl Fn(&mut Hosts<'_>, &Bank<'_>, &mut fastrand::Rng) + Sync,
+    fault: impl Fn(&mut Hosts<'_>, &Progress<'_>, &mut fastrand::Rng) + Sync,
 ) {
     let first = number("VINGA_SEED", 1);
     for seed in first..first + number("VINGA_ROUNDS", 1) {
         let network = match Network::new(data_nodes + 2) {
             Ok(network) => network,
-            Err(why) => return eprintln!("no hosts can be made: {why}"),
+            Err(why) => return eprintln!("skipped: no hosts can be made: {why}"),
         };
         let mut random = fastrand::Rng::with_seed(seed);
         let context = format!("seed {seed}");
         let mut hosts = Hosts::start(&network, data_nodes);
-        let cluster = hosts.client();
-        // Threads of the bank connect again from where they began.
+        let clusters = (0..API_NODES).map(|_| hosts.client()).collect();
+        // Threads of the clients connect again from where they began.
         network.on(data_nodes + 2, || {
-            let bank = Bank::new(&cluster, &context);
-            bank.run(|| {
-                bank.wait_for(random.u64(1..200));
-                fault(&mut hosts, &bank, &mut random);
+            let runner = Runner::new(clusters, workloads(PAUSE), seed);
+            let mut runner = runner.unwrap_or_else(|what| panic!("{context}: {what}"));
+            let ran = runner.run(SESSIONS, |progress| {
+                progress.wait_for(random.u64(1..200));
+                fault(&mut hosts, progress, &mut random);
                 let is_one = |ended: &[(u8, Option<i32>)]| {
                     stopping.iter().any(|set| ended.iter().map(|(node, _)| node).eq(set.iter()))
                 };
-                bank.wait_until(|| is_one(&hosts.ended()));
-                bank.wait_for(100);
+                progress.wait_until(|| is_one(&hosts.ended()));
+                progress.wait_for(100);
                 let ended = hosts.ended();
                 assert!(is_one(&ended), "{context}: {ended:?} have stopped\n{}", hosts.logs());
+                progress.stop();
             });
-            bank.check();
+            ran.unwrap_or_else(|what| panic!("{context}: {what}\n{}", hosts.logs()));
+            let finished = runner.finish();
+            let finished = finished.unwrap_or_else(|what| panic!("{context}: {what}\n{}", hosts.logs()));
+            let summary = check(&finished, &context);
+            eprintln!("{context}: {} transactions, {summary:?}", finished.history.transactions.len());
         });
     }
 }
@@ -173,43 +189,43 @@ fn the_others_go_on_when_a_node_is_killed() {
 
 #[test]
 fn a_node_that_stood_still_stops_when_it_runs_again() {
-    fails(4, &[&[1], &[2], &[3], &[4]], |hosts, bank, random| {
+    fails(4, &[&[1], &[2], &[3], &[4]], |hosts, clients, random| {
         let node = random.u8(1..=4);
         hosts.node(node).signal(Signal::STOP);
-        bank.wait_for(200);
+        clients.wait_for(200);
         hosts.node(node).signal(Signal::CONT);
-        bank.wait_until(|| !hosts.node(node).is_alive());
+        clients.wait_until(|| !hosts.node(node).is_alive());
         could_not_go_on(hosts);
     });
 }
 
 #[test]
 fn one_of_two_is_left_out_when_the_link_between_them_is_cut() {
-    fails(4, &[&[2], &[3]], |hosts, bank, _| {
+    fails(4, &[&[2], &[3]], |hosts, clients, _| {
         let _cut = hosts.network.split(&[2], &[3]);
-        bank.wait_until(|| !hosts.ended().is_empty());
-        bank.wait_for(100);
+        clients.wait_until(|| !hosts.ended().is_empty());
+        clients.wait_for(100);
         could_not_go_on(hosts);
     });
 }
 
 #[test]
 fn one_of_two_is_left_out_when_only_one_direction_is_cut() {
-    fails(4, &[&[1], &[4]], |hosts, bank, random| {
+    fails(4, &[&[1], &[4]], |hosts, clients, random| {
         let (from, to) = if random.bool() { (1, 4) } else { (4, 1) };
         let _cut = hosts.network.cut(from, to);
-        bank.wait_until(|| !hosts.ended().is_empty());
-        bank.wait_for(100);
+        clients.wait_until(|| !hosts.ended().is_empty());
+        clients.wait_for(100);
         could_not_go_on(hosts);
     });
 }
 
 #[test]
 fn the_arbitrator_decides_between_two_replicas() {
-    fails(2, &[&[1], &[2]], |hosts, bank, _| {
+    fails(2, &[&[1], &[2]], |hosts, clients, _| {
         let _cut = hosts.network.split(&[1], &[2]);
-        bank.wait_until(|| !hosts.ended().is_empty());
-        bank.wait_for(100);
+        clients.wait_until(|| !hosts.ended().is_empty());
+        clients.wait_for(100);
         could_not_go_on(hosts);
     });
 }
@@ -217,27 +233,27 @@ fn the_arbitrator_decides_between_two_replicas() {
 /// Each half has a node of each group, and clients reach both.
 #[test]
 fn the_arbitrator_decides_between_two_halves() {
-    fails(4, &[&[1, 3], &[2, 4]], |hosts, bank, _| {
+    fails(4, &[&[1, 3], &[2, 4]], |hosts, clients, _| {
         let _cut = hosts.network.split(&[1, 3], &[2, 4]);
-        bank.wait_until(|| hosts.ended().len() == 2);
-        bank.wait_for(100);
+        clients.wait_until(|| hosts.ended().len() == 2);
+        clients.wait_for(100);
         could_not_go_on(hosts);
     });
 }
 
 #[test]
 fn a_node_that_reaches_no_other_stops_though_clients_reach_it() {
-    fails(4, &[&[3]], |hosts, bank, _| {
+    fails(4, &[&[3]], |hosts, clients, _| {
         let _cut = hosts.network.split(&[3], &[1, 2, 4]);
-        bank.wait_until(|| !hosts.ended().is_empty());
-        bank.wait_for(100);
+        clients.wait_until(|| !hosts.ended().is_empty());
+        clients.wait_for(100);
         could_not_go_on(hosts);
     });
 }
 
 #[test]
 fn short_failures_of_links_and_slow_links_leave_nobody_out() {
-    fails(4, &[&[]], |hosts, bank, random| {
+    fails(4, &[&[]], |hosts, clients, random| {
         hosts.network.slow_down(2, 5_000);
         for _ in 0..20 {
             let (from, to) = (random.u8(1..=4), random.u8(1..=4));
@@ -245,7 +261,7 @@ fn short_failures_of_links_and_slow_links_leave_nobody_out() {
                 let _cut = hosts.network.cut(from, to);
                 thread::sleep(Duration::from_millis(random.u64(1..60)));
             }
-            bank.wait_for(5);
+            clients.wait_for(5);
         }
     });
 }
@@ -255,7 +271,7 @@ fn short_failures_of_links_and_slow_links_leave_nobody_out() {
 fn both_replicas_stop_when_neither_reaches_the_arbitrator() {
     let network = match Network::new(4) {
         Ok(network) => network,
-        Err(why) => return eprintln!("no hosts can be made: {why}"),
+        Err(why) => return eprintln!("skipped: no hosts can be made: {why}"),
     };
     let mut hosts = Hosts::start(&network, 2);
     let cluster = hosts.client();
