@@ -241,7 +241,7 @@ impl DataManager {
         }
     }
 
-    /// The transaction of this id, if it is one of this coordinator; see [`check_coordinator`](Self::check_coordinator).
+    /// The transaction of this id, if it is one of this coordinator ([`check_coordinator`](Self::check_coordinator)).
     pub(crate) fn find_of(&self, id: TransactionId, actor: &Actor) -> Option<Handle> {
         self.versions.find_transaction(id).filter(|&known| self.check_coordinator(known, actor).is_ok())
     }
