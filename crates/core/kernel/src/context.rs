@@ -190,8 +190,8 @@ impl Context<'_> {
 
     /// How many units of work a block may do in this turn for which nobody waits, such as a checkpoint: as many as any
     /// slice; while it is to be [brief](Context::is_brief) a single one, and only one block of the thread, so that
-    /// requests wait for no more than that. With 0 the block goes on in a later turn. To be called once a turn, by a block
-    /// that will do the work.
+    /// requests wait for no more than that. With 0 the block goes on in a later turn. To be called once a turn, by a
+    /// block that will do the work.
     pub fn background_units(&mut self) -> u32 {
         if !self.shared.is_brief {
             return self.shared.slice_units;
