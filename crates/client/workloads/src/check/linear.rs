@@ -52,14 +52,14 @@ impl Done {
 /// # Errors
 /// No order fits: what can't be fitted in, with the actions around it.
 pub fn check(actions: &[Action<'_>]) -> Result<Verdict, String> {
-    let verdict = check_within(actions.iter().filter(|action| action.backup.is_none()), STATES_MAX)?;
+    let mut verdict = check_within(actions.iter().filter(|action| action.backup.is_none()), STATES_MAX)?;
     let backups: BTreeSet<_> = actions.iter().filter_map(|action| action.backup).collect();
     for backup in backups {
         let is_there = |action: &&Action<'_>| !action.is_sight() || action.backup == Some(backup);
         let at_backup = check_within(actions.iter().filter(is_there), STATES_MAX);
         if at_backup.map_err(|what| format!("at node {}, a backup, {what}", backup.0))? == Verdict::Undecided
         {
-            return Ok(Verdict::Undecided);
+            verdict = Verdict::Undecided;
         }
     }
     Ok(verdict)
@@ -162,6 +162,7 @@ fn explain(sorted: &[&Action<'_>], done: &Done, state: Option<Value>) -> String 
 mod tests {
     use super::*;
     use crate::check::actions::What;
+    use vinga_base::NodeId;
 
     fn action(start: Time, end: Time, what: What<'_>) -> Action<'_> {
         Action { start, end, is_certain: true, what, transaction: None, decided: None, backup: None }
@@ -183,6 +184,16 @@ mod tests {
         assert_eq!(check(&actions(20, What::Exists)), Ok(Verdict::Undecided));
         // An order that is met early is found, however many there are.
         assert_eq!(check(&actions(20, absent())), Ok(Verdict::Ordered));
+    }
+
+    #[test]
+    fn what_is_undecided_at_one_backup_hides_nothing_at_another() {
+        let mut all: Vec<_> = (0..20).map(|_| action(10, 20, What::Changed(Vec::new()))).collect();
+        all.push(Action { backup: Some(NodeId(1)), ..action(10, 20, What::Exists) });
+        assert_eq!(check(&all), Ok(Verdict::Undecided));
+        all.push(Action { backup: Some(NodeId(2)), ..action(0, 5, What::Exists) });
+        let why = check(&all).expect_err("the row was not there before the changes");
+        assert!(why.contains("at node 2, a backup"), "{why}");
     }
 
     #[test]
