@@ -7,6 +7,7 @@
 
 /// Branches that 500 seeds meet: `vinga sim --seeds A..B --expect-marks` fails if one of them was not.
 pub const EXPECTED: &[&str] = &[
+    "all writers wait for the disk",
     "client begins a transaction again",
     "arbitrator let data nodes go on",
     "another arbitrator was chosen",

@@ -3,12 +3,13 @@
 //! The president makes a global checkpoint as soon as it is asked (`docs/protocols/durability.md`). If each commit
 //! asked at once, a checkpoint would serve the few that were committed while the one before was made, and with many
 //! writers most of the work would be that of checkpoints: a write and a flush of the log, signals, threads that are
-//! woken. So commits gather: the coordinator asks when more than seven eighths as many wait as were answered together
-//! the last time, or when the first of them has waited for [`GATHER_MAX`]. A writer that is alone has been answered
-//! alone, and asks at once.
+//! woken. So commits gather: the coordinator asks when half of all writers wait, so that the other half works while the
+//! disk is flushed. A writer that is alone asks at once.
 //!
-//! So groups of many writers grow to some eight times as many as come along between the request and the end of the
-//! epoch. They do not grow to all writers, so that some work while others wait.
+//! *How many writers there are* is not known, but when all of them wait, nobody comes any more. So their number is
+//! that of those who wait when the first of a group has waited for [`GATHER_MAX`] in vain; that is tried once in
+//! [`TRIED_EVERY`] checkpoints, if commits have met at all, and happens by itself when there are fewer writers than
+//! before. In between, more than was believed may be seen to wait.
 
 use crate::Coordinator;
 use alloc::vec::Vec;
@@ -18,8 +19,11 @@ use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
-/// How long a commit waits for others, at most: some flushes of a disk.
-const GATHER_MAX: Span = Span(2_000);
+/// How long a group waits for others, at least, and half of the longest time: some flushes of a disk.
+const GATHER_MAX: Span = Span(4_000);
+
+/// How many checkpoints pass between two attempts to see all writers wait.
+const TRIED_EVERY: u32 = 1024;
 
 /// The commits of one coordinator that wait for the disk.
 pub struct DiskWaits {
@@ -31,10 +35,41 @@ pub struct DiskWaits {
     waiting: Vec<(Epoch, Handle)>,
     /// How many of them wait for an epoch beyond the one that was asked for.
     gathered: usize,
-    /// How many were answered together the last time.
-    group: usize,
     /// A timer bounds the wait of those that have gathered.
     is_timed: bool,
+    /// The timer was set for others, who are not among those that have gathered any more.
+    is_for_others: bool,
+    writers: Writers,
+}
+
+/// What is known of how many commit at the same time.
+#[derive(Default)]
+struct Writers {
+    /// So many have been seen to wait since the last time that all of them did.
+    count: usize,
+    /// Groups since then.
+    groups: u32,
+    /// Some of them were of several commits.
+    have_met: bool,
+}
+
+impl Writers {
+    /// Whether a group is to be complete, so that all are counted.
+    fn is_count_due(&self) -> bool {
+        self.have_met && self.groups >= TRIED_EVERY
+    }
+
+    /// So many wait while a group is answered.
+    fn note_group(&mut self, waiting: usize) {
+        self.groups = self.groups.saturating_add(1);
+        self.have_met |= waiting > 1;
+        self.count = self.count.max(waiting);
+    }
+
+    /// So many wait, and nobody else has come for long.
+    fn note_all(&mut self, waiting: usize) {
+        *self = Writers { count: waiting, ..Writers::default() };
+    }
 }
 
 impl DiskWaits {
@@ -45,8 +80,9 @@ impl DiskWaits {
             asked: Epoch(0),
             waiting: Vec::new(),
             gathered: 0,
-            group: 0,
             is_timed: false,
+            is_for_others: false,
+            writers: Writers::default(),
         }
     }
 
@@ -63,7 +99,7 @@ impl DiskWaits {
 
     /// Whether enough have gathered.
     fn is_group(&self) -> bool {
-        self.gathered > self.group * 7 / 8
+        self.gathered > 0 && 2 * self.gathered >= self.writers.count && !self.writers.is_count_due()
     }
 
     /// Panics if the counts contradict themselves.
@@ -104,7 +140,7 @@ impl Coordinator {
         if newest > waits.asked
             && let Some(president) = president(cx)
         {
-            (waits.asked, waits.gathered) = (newest, 0);
+            (waits.asked, waits.gathered, waits.is_for_others) = (newest, 0, true);
             cx.frame(SignalNumber::DurabilityOrder, president).put(&EpochBody::new(newest));
         }
     }
@@ -112,15 +148,20 @@ impl Coordinator {
     fn bound_gathering(&mut self, cx: &mut Context<'_>) {
         let waits = &mut self.disk_waits;
         if waits.gathered > 0 && !waits.is_timed {
-            waits.is_timed = true;
+            (waits.is_timed, waits.is_for_others) = (true, false);
             cx.send_after(GATHER_MAX, crate::GATHER_TIMER);
         }
     }
 
     /// Those that have gathered have waited long enough for others.
     pub(crate) fn end_gathering(&mut self, cx: &mut Context<'_>) {
-        self.disk_waits.is_timed = false;
-        self.ask_for_durability(cx);
+        let waits = &mut self.disk_waits;
+        waits.is_timed = false;
+        if !waits.is_for_others && waits.gathered > 0 {
+            waits.writers.note_all(waits.waiting.len());
+            cx.mark("all writers wait for the disk");
+            self.ask_for_durability(cx);
+        }
         // There may be no president at the moment.
         self.bound_gathering(cx);
     }
@@ -137,7 +178,7 @@ impl Coordinator {
         if done.is_empty() {
             return Some(());
         }
-        waits.group = done.len();
+        waits.writers.note_group(done.len() + waits.waiting.len());
         if waits.is_group() {
             // Others than those that are answered now: they need not wait for these to come back.
             self.ask_for_durability(cx);
@@ -170,10 +211,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_alone_never_waits_and_many_wait_for_most_of_them() {
-        let is_group = |gathered, group| DiskWaits { gathered, group, ..DiskWaits::new() }.is_group();
-        assert!(is_group(1, 0) && is_group(1, 1));
-        assert!(!is_group(1, 2) && is_group(2, 2));
-        assert!(!is_group(56, 64) && is_group(57, 64));
+    fn half_of_all_writers_wait_for_each_other() {
+        let is_group = |gathered, count| {
+            DiskWaits { gathered, writers: Writers { count, ..Writers::default() }, ..DiskWaits::new() }
+                .is_group()
+        };
+        assert!(is_group(1, 0) && is_group(1, 1) && is_group(1, 2));
+        assert!(!is_group(1, 3) && is_group(2, 3) && is_group(2, 4));
+        assert!(!is_group(31, 64) && is_group(32, 64));
+    }
+
+    #[test]
+    fn writers_are_counted_now_and_then_unless_each_commit_was_alone() {
+        let mut writers = Writers::default();
+        for _ in 0..=TRIED_EVERY {
+            writers.note_group(1);
+        }
+        assert!(!writers.is_count_due());
+        writers.note_group(3);
+        assert!(writers.is_count_due() && writers.count == 3);
+        writers.note_all(40);
+        assert!(!writers.is_count_due() && writers.count == 40);
+        writers.note_group(41);
+        assert_eq!(writers.count, 41);
+        writers.note_all(2);
+        assert_eq!(writers.count, 2);
     }
 }
