@@ -7,8 +7,8 @@
 //! disk is flushed. A writer that is alone asks at once.
 //!
 //! *How many writers there are* is not known, but when all of them wait, nobody comes any more. So their number is
-//! that of those who wait when the first of a group has waited for [`GATHER_MAX`] in vain; that is tried once in
-//! [`TRIED_EVERY`] checkpoints, if commits have met at all, and happens by itself when there are fewer writers than
+//! that of those who wait when the first of a group has waited for [`GATHER_SPAN`] in vain; that is tried once in
+//! [`TRIED_EVERY`] groups, if commits have met at all, and happens by itself when there are fewer writers than
 //! before. In between, more than was believed may be seen to wait.
 
 use crate::Coordinator;
@@ -19,10 +19,11 @@ use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
-/// How long a group waits for others, at least, and half of the longest time: some flushes of a disk.
-const GATHER_MAX: Span = Span(4_000);
+/// How long after the first of a group the others are not waited for any longer: some flushes of a disk. If the timer was
+/// set for a group before this one, it may take twice as long.
+const GATHER_SPAN: Span = Span(4_000);
 
-/// How many checkpoints pass between two attempts to see all writers wait.
+/// How many groups pass between two attempts to see all writers wait.
 const TRIED_EVERY: u32 = 1024;
 
 /// The commits of one coordinator that wait for the disk.
@@ -149,7 +150,7 @@ impl Coordinator {
         let waits = &mut self.disk_waits;
         if waits.gathered > 0 && !waits.is_timed {
             (waits.is_timed, waits.is_for_others) = (true, false);
-            cx.send_after(GATHER_MAX, crate::GATHER_TIMER);
+            cx.send_after(GATHER_SPAN, crate::GATHER_TIMER);
         }
     }
 
