@@ -19,8 +19,8 @@ use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
-/// How long after the first of a group the others are not waited for any longer: some flushes of a disk. If the timer was
-/// set for a group before this one, it may take twice as long.
+/// How long after the first of a group the others are not waited for any longer: some flushes of a disk. If the timer
+/// was set for a group before this one, it may take twice as long.
 const GATHER_SPAN: Span = Span(4_000);
 
 /// How many groups pass between two attempts to see all writers wait.
