@@ -1,7 +1,7 @@
 //! Several data nodes in the configuration and in `vinga up`: what is refused, before or while they start.
 
 use crate::support::HANG_GUARD;
-use crate::support::folder::{Folder, said, vinga};
+use crate::support::folder::{Folder, Suspended, said, vinga};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -321,8 +321,7 @@ fn a_node_that_is_suspended_is_named() {
     let folder = Folder::new();
     assert!(folder.up(&["--port", "0"]).0);
     let pid = NodeFolder::new(&folder.0, 1).running().expect("the folder is there").expect("it runs");
-    let process = Pid::from_raw(pid).expect("a process");
-    kill_process(process, Signal::STOP).expect("it runs");
+    let suspended = Suspended::new(&folder.0, 1);
     let mut down = folder.command("down");
     let mut down = down.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = BufReader::new(down.stdout.take().expect("a pipe")).lines();
@@ -331,7 +330,7 @@ fn a_node_that_is_suspended_is_named() {
         .next()
         .expect("it says something")
         .expect("text");
-    kill_process(process, Signal::CONT).expect("it runs");
+    drop(suspended);
     assert!(line.contains("until data node 1 has stopped"), "{line}");
     assert!(line.contains(&format!("process {pid} is suspended, 'kill -CONT {pid}'")), "{line}");
     assert!(said.any(|line| line.is_ok_and(|line| line.contains("data node 1 has stopped"))));

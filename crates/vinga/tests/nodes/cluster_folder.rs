@@ -1,7 +1,7 @@
 //! A cluster in a folder: what commands find there, before and after its nodes have ended in any way.
 
-use crate::support::folder::{Folder, said, unread, vinga};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::folder::{Folder, Suspended, said, unread, vinga};
+use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
 use vinga_runtime::node_folder::NodeFolder;
@@ -85,9 +85,9 @@ fn status_tells_what_runs() {
     assert!(table.starts_with("node ") && table.contains("data node 1  running"), "{table}");
 
     // A node that hangs has a process, but does not answer.
-    kill_process(folder.pid(), Signal::STOP).expect("it runs");
+    let suspended = Suspended::new(&folder.0, 1);
     let (code, nodes) = status(&folder);
-    kill_process(folder.pid(), Signal::CONT).expect("it is there");
+    drop(suspended);
     assert_eq!((code, &nodes[0]["state"]), (Some(3), &"not answering".into()));
 
     let pid = folder.pid();
@@ -227,10 +227,10 @@ fn what_nobody_reads_is_no_accident() {
 /// What `vinga down` says when a data node stands still, and is killed as soon as it is asked to stop.
 fn down_by_force(folder: &Folder, node: u8) -> (bool, String) {
     let pid = NodeFolder::new(&folder.0, node).running().expect("the folder is there").expect("it runs");
-    let process = Pid::from_raw(pid).expect("a process");
-    kill_process(process, Signal::STOP).expect("it runs");
+    // All its threads: one that has not stopped yet would take the request, and it would never be seen to be pending.
+    let suspended = Suspended::new(&folder.0, node);
     let mut command = folder.command("down");
-    let down = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut down = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     // It can't do anything about it.
     let is_asked = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
@@ -238,9 +238,10 @@ fn down_by_force(folder: &Folder, node: u8) -> (bool, String) {
         u64::from_str_radix(pending.trim(), 16).expect("a number") >> (Signal::TERM.as_raw() - 1) & 1 == 1
     };
     while !is_asked() {
+        assert_eq!(down.try_wait().expect("it is ours"), None, "it asks before it ends");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    kill_process(process, Signal::KILL).expect("it runs");
+    suspended.kill();
     said(down.wait_with_output())
 }
 

@@ -101,6 +101,11 @@ impl Suspended {
         }
         suspended
     }
+
+    /// Ends it as a power failure would.
+    pub fn kill(self) {
+        kill_process(self.0, Signal::KILL).expect("it has not ended");
+    }
 }
 
 impl Drop for Suspended {
