@@ -48,6 +48,7 @@ mod invariants;
 mod lazy_orders;
 mod participants;
 mod prefetching;
+mod shares;
 mod stages;
 mod tables;
 mod take_over;
@@ -146,7 +147,7 @@ impl Coordinator {
             clients: Clients::default(),
             tables: Tables::default(),
             lazy_orders: LazyOrders::default(),
-            take_overs: TakeOvers::default(),
+            take_overs: TakeOvers::new(),
             statistics: Statistics::default(),
             settings,
         }

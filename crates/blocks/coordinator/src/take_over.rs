@@ -18,6 +18,7 @@
 
 use crate::clients::send_outcome;
 use crate::participants::{Orders, Undo};
+use crate::shares::Shares;
 use crate::{Coordinator, LazyOrders};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -32,16 +33,22 @@ use vinga_wire::transaction::Outcome;
 use vinga_wire::view::{ClusterView, ReplicaGroup, Succession, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64};
 
-/// Questions of API nodes that wait at one coordinator, at most.
-const QUESTIONS_MAX: usize = 1 << 16;
+/// Questions of one API node that may wait at one coordinator in any case.
+const QUESTIONS_EACH: usize = 1 << 12;
+
+/// Questions of API nodes that may wait at one coordinator before each has to do with its share.
+const QUESTIONS_TOGETHER: usize = 1 << 16;
+
+/// Coordinators that one API node may have released before their take-over is done: far more than fail at once.
+const RELEASED_EACH: usize = 1 << 10;
 
 /// What this coordinator does, or has done, in the place of others.
-#[derive(Default)]
 pub struct TakeOvers {
     list: Vec<TakeOver>,
-    questions: Vec<Question>,
-    /// API nodes, by the owner of their transactions, that have released a coordinator whose take-over is not done.
-    released: Vec<(u32, CoordinatorName)>,
+    /// By the node that asks.
+    questions: Shares<Question>,
+    /// By the owner of an API node's transactions: what it has released of coordinators whose take-over is not done.
+    released: Shares<CoordinatorName>,
 }
 
 /// One coordinator that has failed.
@@ -96,6 +103,15 @@ struct Question {
 }
 
 impl TakeOvers {
+    /// Of a coordinator that has taken nothing over.
+    pub fn new() -> Self {
+        TakeOvers {
+            list: Vec::new(),
+            questions: Shares::new(QUESTIONS_EACH, QUESTIONS_TOGETHER),
+            released: Shares::new(RELEASED_EACH, 0),
+        }
+    }
+
     fn find(&mut self, coordinator: CoordinatorName) -> Option<&mut TakeOver> {
         self.list.iter_mut().find(|one| one.coordinator == coordinator)
     }
@@ -404,13 +420,13 @@ impl Coordinator {
         let (coordinator, newest) = (one.coordinator, one.newest);
         let owners: BTreeSet<u32> = one.outcomes.keys().map(|id| id.owner()).collect();
         for owner in owners {
-            let is_released = self.take_overs.released.contains(&(owner, coordinator));
+            let is_released = self.take_overs.released.of(owner).contains(&coordinator);
             // Nobody will ask if the API node has failed, or has said so.
             if is_released || self.clients.get_mut(owner).is_none() {
                 release(&mut self.lazy_orders, cx.view(), &mut self.take_overs.list[at], owner);
             }
         }
-        self.take_overs.released.retain(|(_, released)| *released != coordinator);
+        self.take_overs.released.take(|released| *released == coordinator);
         let view = cx.view();
         let blocks = [BlockNumber::Distribution, BlockNumber::Dictionary];
         let everybody: Vec<Address> = blocks.into_iter().flat_map(|block| view.addresses(block)).collect();
@@ -432,40 +448,31 @@ impl Coordinator {
         if !self.is_owner(cx, frame, id) {
             return Some(());
         }
-        if self.take_overs.questions.len() >= QUESTIONS_MAX {
+        let requester = frame.sender();
+        let (request, coordinator) = (question.request.get(), question.coordinator.name());
+        let question = Question { requester, request, id, coordinator };
+        if knows(cx, &self.take_overs.list, coordinator) {
+            self.answer(cx, &question);
+        } else if self.take_overs.questions.push(requester.node().0.into(), question).is_ok() {
+            cx.mark("question about a dead coordinator waits");
+        } else {
             cx.reject(frame, ErrorCode::Overloaded);
-            return Some(());
         }
-        // Those that wait need not be looked at for each of many that come.
-        self.answer_or_keep(
-            cx,
-            Question {
-                requester: frame.sender(),
-                request: question.request.get(),
-                id,
-                coordinator: question.coordinator.name(),
-            },
-        );
         Some(())
     }
 
     /// Answers questions about coordinators whose take-over is done.
     fn answer_questions(&mut self, cx: &mut Context<'_>) {
-        for question in core::mem::take(&mut self.take_overs.questions) {
-            self.answer_or_keep(cx, question);
+        let TakeOvers { list, questions, .. } = &mut self.take_overs;
+        for question in questions.take(|question| knows(cx, list, question.coordinator)) {
+            self.answer(cx, &question);
         }
     }
 
-    /// Answers a question about a coordinator whose take-over is done; another one waits.
-    fn answer_or_keep(&mut self, cx: &mut Context<'_>, question: Question) {
-        let Question { requester, request, id, coordinator } = question;
-        let is_early = cx.has_bug(InjectedBug::TakeOverAnswersEarly);
-        let done =
-            self.take_overs.find(coordinator).filter(|one| matches!(one.state, State::Done) || is_early);
-        let Some(one) = done else {
-            cx.mark("question about a dead coordinator waits");
-            return self.take_overs.questions.push(question);
-        };
+    /// Answers a question about a coordinator whose take-over is done.
+    fn answer(&mut self, cx: &mut Context<'_>, question: &Question) {
+        let &Question { requester, request, id, coordinator } = question;
+        let one = self.take_overs.find(coordinator).expect("it answers for this coordinator");
         let (outcome, epoch) = match one.outcomes.get(&id) {
             Some(kept) => (Outcome::Committed, kept.epoch),
             None => (Outcome::NotFound, Epoch(0)),
@@ -493,21 +500,20 @@ impl Coordinator {
             return Some(());
         }
         let released = &mut self.take_overs.released;
-        if released.contains(&(owner, name)) {
+        if released.of(owner).contains(&name) {
             return Some(());
         }
-        if released.len() >= QUESTIONS_MAX {
+        if released.push(owner, name).is_ok() {
+            cx.mark("dead coordinator is released before its take-over is done");
+        } else {
             cx.reject(frame, ErrorCode::Overloaded);
-            return Some(());
         }
-        cx.mark("dead coordinator is released before its take-over is done");
-        released.push((owner, name));
         Some(())
     }
 
     /// An API node's connections are closed: nobody waits for its answers. It will ask again if it comes back.
     pub(crate) fn forget_questions(&mut self, api: NodeId) {
-        self.take_overs.questions.retain(|question| question.requester.node() != api);
+        self.take_overs.questions.remove(api.0.into());
     }
 
     /// An API node has failed: nobody will ask for its outcomes.
@@ -515,8 +521,14 @@ impl Coordinator {
         for one in &mut self.take_overs.list {
             release(&mut self.lazy_orders, cx.view(), one, owner);
         }
-        self.take_overs.released.retain(|(released, _)| *released != owner);
+        self.take_overs.released.remove(owner);
     }
+}
+
+/// Whether it is known what has become of the transactions of a dead coordinator.
+fn knows(cx: &Context<'_>, list: &[TakeOver], coordinator: CoordinatorName) -> bool {
+    let is_early = cx.has_bug(InjectedBug::TakeOverAnswersEarly);
+    list.iter().any(|one| one.coordinator == coordinator && (matches!(one.state, State::Done) || is_early))
 }
 
 /// Has a replica group commit its part of an inherited transaction, the primary last, or roll it back, the primary
