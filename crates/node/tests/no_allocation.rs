@@ -68,7 +68,7 @@ fn reads(c: &Cluster, keys: std::ops::Range<u64>) -> Vec<u8> {
             count: U16::new(owned.len() as u16),
             columns: U16::new(ALL_COLUMNS),
             filter_bytes: U16::ZERO,
-            unused: U16::ZERO,
+            flags: U16::ZERO,
         });
         for key in owned {
             writer.bytes(&key.to_le_bytes());

@@ -221,7 +221,7 @@ fn never_reads(site: &Site, _: &mut Noise) -> Result<()> {
                 count: U16::new(100),
                 columns: U16::new(ALL_COLUMNS),
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                flags: U16::ZERO,
             });
             for _ in 0..100 {
                 writer.bytes(&key);
@@ -277,6 +277,8 @@ fn nonsense_filters(site: &Site, noise: &mut Noise) -> Result<()> {
                     batch_rows: U16::new(10),
                     columns: U16::new(ALL_COLUMNS),
                     filter_bytes: U16::new(filter.len() as u16),
+                    flags: U16::ZERO,
+                    unused: U16::ZERO,
                 });
                 writer.bytes(&filter);
             },

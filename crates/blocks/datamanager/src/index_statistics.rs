@@ -82,7 +82,7 @@ impl DataManager {
     ) -> Result<Asked, ErrorCode> {
         let table = self.store.tables.get(cx, head.table.get(), head.version.get())?;
         let partition = PartitionId(head.partition.get());
-        if !self.answers_reads_of(cx.view(), table, partition) {
+        if !self.answers_reads_of(cx.view(), table, partition, false) {
             return Err(ErrorCode::Moved);
         }
         let index =

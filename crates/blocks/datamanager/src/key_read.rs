@@ -13,7 +13,9 @@ use vinga_base::hash::KeyHash;
 use vinga_base::{ColumnId, PartitionId, TransactionId};
 use vinga_kernel::{Context, Prefetch};
 use vinga_program::filter::Program;
-use vinga_wire::key_read::{ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
+use vinga_wire::key_read::{
+    ANSWER_BYTES_SOFT, KEYS_MAX, KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, READ_AT_BACKUP,
+};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
@@ -135,7 +137,7 @@ impl DataManager {
         let table = self.store.tables.current(head.table.get());
         let lookup = Lookup {
             table,
-            answers_reads: self.answers_reads(cx.view(), table),
+            answers_reads: self.answers_reads(cx.view(), table, head.flags.get() & READ_AT_BACKUP != 0),
             viewer,
             filter,
             selection: (head.columns.get() != ALL_COLUMNS).then_some(&columns),
@@ -261,17 +263,26 @@ impl DataManager {
 
     /// Whether committed reads of a partition may be answered here.
     #[inline]
-    pub(crate) fn answers_reads_of(&self, view: &ClusterView, table: &Table, partition: PartitionId) -> bool {
-        table.has_fragment(partition) && self.answers_reads(view, table)
+    pub(crate) fn answers_reads_of(
+        &self,
+        view: &ClusterView,
+        table: &Table,
+        partition: PartitionId,
+        is_for_backup: bool,
+    ) -> bool {
+        table.has_fragment(partition) && self.answers_reads(view, table, is_for_backup)
     }
 
     /// Whether committed reads of a table's fragments here may be answered: all of them are of the one partition that
     /// this data manager's replica group owns.
+    ///
+    /// A backup answers only what is meant for a backup. The client may have adopted a view in which this is the
+    /// primary, and have seen what the one before has shown, while this thread has not, and does not show it yet.
     #[inline]
-    fn answers_reads(&self, view: &ClusterView, table: &Table) -> bool {
+    fn answers_reads(&self, view: &ClusterView, table: &Table, is_for_backup: bool) -> bool {
         let chain = view.owned_by(self.settings.owner).chain;
         let own = self.settings.node;
-        chain.primary() == own || table.read_backup && chain.contains(own)
+        chain.primary() == own || is_for_backup && table.read_backup && chain.contains(own)
     }
 
     /// Whether this data manager is the primary of a partition.

@@ -30,7 +30,8 @@ use vinga_fragment::row_store::RowStore;
 use vinga_kernel::{Context, InjectedBug, Prefetch};
 use vinga_program::filter::{Program, VariableSource};
 use vinga_wire::range_scan::{
-    RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow, RangeScanOpenHead,
+    RANGE_AT_BACKUP, RANGE_DESCENDING, RANGE_FROM_POSITION, RANGE_KEYS, RANGES_MAX, RangeBounds, RangeRow,
+    RangeScanOpenHead,
 };
 use vinga_wire::{ErrorCode, Frame, U16, U32};
 
@@ -192,6 +193,7 @@ impl DataManager {
             batch_bytes: head.batch_bytes.get(),
             limit: head.limit.get(),
             partition: head.partition.get(),
+            is_for_backup: head.flags.get() & RANGE_AT_BACKUP != 0,
             columns: head.columns.get(),
             selection,
             filter,

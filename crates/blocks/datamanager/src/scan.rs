@@ -18,7 +18,7 @@ use vinga_base::{ColumnId, NodeId, PartitionId, RowId, TransactionId};
 use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_program::filter::Program;
 use vinga_wire::operation::{ALL_COLUMNS, selection_from};
-use vinga_wire::scan::{COUNT_ROWS, ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
+use vinga_wire::scan::{COUNT_ROWS, SCAN_AT_BACKUP, ScanBody, ScanNextBody, ScanOpenHead, ScanRefusal};
 use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, U16, U32};
 
 /// Bytes that a batch may ask for, at most.
@@ -99,6 +99,7 @@ pub(crate) struct Options<'a> {
     pub batch_bytes: u32,
     pub limit: u32,
     pub partition: u16,
+    pub is_for_backup: bool,
     pub columns: u16,
     pub selection: &'a [U16],
     pub filter: &'a [u8],
@@ -262,6 +263,7 @@ impl DataManager {
             batch_bytes: head.batch_bytes.get(),
             limit: head.limit.get(),
             partition: head.partition.get(),
+            is_for_backup: head.flags.get() & SCAN_AT_BACKUP != 0,
             columns: head.columns.get(),
             selection,
             filter,
@@ -309,7 +311,7 @@ impl DataManager {
     ) -> Result<Scan, ErrorCode> {
         let table = self.store.tables.get(cx, options.table, options.version)?;
         let partition = PartitionId(options.partition);
-        if !self.answers_reads_of(cx.view(), table, partition) {
+        if !self.answers_reads_of(cx.view(), table, partition, options.is_for_backup) {
             return Err(ErrorCode::Moved);
         }
         let counts = options.columns == COUNT_ROWS;

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::time::{Span, Tick};
 use vinga_base::{ColumnId, NodeId, OperationNumber, TablePartitions, TransactionId};
-use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
+use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW, READ_AT_BACKUP};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, U16, U32, U64};
 
@@ -671,7 +671,7 @@ impl SentFrames {
             count: U16::new(sent.entries.len() as u16),
             columns: U16::new(shape.columns.as_ref().map_or(ALL_COLUMNS, |columns| columns.len() as u16)),
             filter_bytes: U16::new(shape.filter.len() as u16),
-            unused: U16::ZERO,
+            flags: U16::new(if is_backup { READ_AT_BACKUP } else { 0 }),
         });
         for column in shape.columns.iter().flatten() {
             writer.put(&U16::new(column.0));

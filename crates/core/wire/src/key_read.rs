@@ -27,6 +27,10 @@ pub const KEYS_MAX: usize = 256;
 /// Bytes after which an answer is continued in another frame.
 pub const ANSWER_BYTES_SOFT: usize = 32 * 1024;
 
+/// In `flags` of a request: it is meant for a backup, of a table whose backups answer reads. Without it only the
+/// primary answers.
+pub const READ_AT_BACKUP: u16 = 1;
+
 /// In place of a row's length: there is no row.
 pub const NO_ROW: u16 = u16::MAX;
 
@@ -50,8 +54,8 @@ pub struct KeyReadHead {
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,
-    /// Zero.
-    pub unused: U16,
+    /// Flags defined in this file.
+    pub flags: U16,
 }
 
 /// Beginning of `KeyReadConfirm`.

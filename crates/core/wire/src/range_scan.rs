@@ -38,6 +38,8 @@ pub const RANGE_DESCENDING: u16 = 1;
 pub const RANGE_KEYS: u16 = 2;
 /// The scan begins behind the position that the head contains.
 pub const RANGE_FROM_POSITION: u16 = 4;
+/// It is meant for a backup, as [`crate::scan::SCAN_AT_BACKUP`].
+pub const RANGE_AT_BACKUP: u16 = 8;
 
 /// Beginning of `RangeScanOpenRequest`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

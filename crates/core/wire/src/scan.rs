@@ -57,7 +57,15 @@ pub struct ScanOpenHead {
     pub columns: U16,
     /// Bytes of the filter program.
     pub filter_bytes: U16,
+    /// Flags defined in this file.
+    pub flags: U16,
+    /// Zero.
+    pub unused: U16,
 }
+
+/// In `flags` of a request: it is meant for a backup, of a table whose backups answer reads. Without it only the
+/// primary answers.
+pub const SCAN_AT_BACKUP: u16 = 1;
 
 /// In `columns` of a scan: rows are counted, not sent.
 pub const COUNT_ROWS: u16 = u16::MAX - 1;

@@ -173,7 +173,7 @@ impl Bench {
                 count: U16::new(keys.len() as u16),
                 columns: U16::new(ALL_COLUMNS),
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                flags: U16::ZERO,
             });
             for key in keys {
                 writer.bytes(&key.to_le_bytes());

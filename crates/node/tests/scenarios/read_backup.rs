@@ -217,3 +217,22 @@ fn other_tables_are_read_at_the_primary_and_answered_at_once() {
         c.ends_well();
     }
 }
+
+/// A client that has adopted the next view takes for the primary what is a backup in a view before. It may have seen at
+/// the primary that has died what this backup does not show yet, so the backup must not answer in the primary's place.
+#[test]
+fn what_is_meant_for_the_primary_is_answered_by_no_backup() {
+    let mut c = cluster(3, false, None);
+    let key = with_row(&mut c);
+    for node in [1, 3] {
+        c.send_read_with(dm(node, 1), key, None, 0);
+        assert_eq!(c.received(), [Received::Refused(ErrorCode::Moved)]);
+        let partition = c.partition_of(key);
+        c.open_scan_with(partition, dm(node, 1), None, 1, 0);
+        assert_eq!(c.received(), [Received::Refused(ErrorCode::Moved)]);
+        assert_eq!(c.read_at(node, key), Some(row(key, 1)), "it answers what is meant for a backup");
+    }
+    c.send_read_with(dm(2, 1), key, None, 0);
+    assert_eq!(c.received(), [Received::Rows(vec![Some(row(key, 1))])]);
+    c.ends_well();
+}

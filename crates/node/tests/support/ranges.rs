@@ -7,7 +7,7 @@ use vinga_base::order_key::{KeyRange, OrderKey};
 use vinga_base::{PartitionId, TransactionId};
 use vinga_wire::operation::ALL_COLUMNS;
 use vinga_wire::range_scan::{
-    IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGE_DESCENDING,
+    IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGE_AT_BACKUP, RANGE_DESCENDING,
     RANGE_FROM_POSITION, RANGE_KEYS, RangeHead, RangeRow, RangeScanOpenHead,
 };
 use vinga_wire::scan::{SCAN_BATCH_END, SCAN_END, ScanAnswer, ScanBody, ScanRefusal};
@@ -131,6 +131,9 @@ impl Cluster {
         }
         if ask.behind.is_some() {
             flags |= RANGE_FROM_POSITION;
+        }
+        if ask.node.is_some() {
+            flags |= RANGE_AT_BACKUP;
         }
         let behind = ask.behind.as_ref();
         let key = behind.map_or(&[][..], |found| &found.key);

@@ -1,8 +1,8 @@
 //! What an API node asks data managers: committed reads and scans.
 
 use super::*;
-use vinga_wire::key_read::KeyReadHead;
-use vinga_wire::scan::{ScanBody, ScanOpenHead};
+use vinga_wire::key_read::{KeyReadHead, READ_AT_BACKUP};
+use vinga_wire::scan::{SCAN_AT_BACKUP, ScanBody, ScanOpenHead};
 
 impl Cluster {
     /// A committed read, straight from the owner; with a transaction, its own changes before `operation` count.
@@ -31,6 +31,17 @@ impl Cluster {
 
     /// Asks a data manager for a row.
     pub fn send_read(&mut self, data_manager: Address, key: u64, viewer: Option<(TransactionId, u32)>) {
+        self.send_read_with(data_manager, key, viewer, if viewer.is_none() { READ_AT_BACKUP } else { 0 });
+    }
+
+    /// The same with certain flags.
+    pub fn send_read_with(
+        &mut self,
+        data_manager: Address,
+        key: u64,
+        viewer: Option<(TransactionId, u32)>,
+        flags: u16,
+    ) {
         let (table, version) = self.table;
         self.send(SignalNumber::KeyReadRequest, data_manager, |w| {
             w.put(&KeyReadHead {
@@ -42,7 +53,7 @@ impl Cluster {
                 count: U16::new(1),
                 columns: U16::new(ALL_COLUMNS),
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                flags: U16::new(flags),
             })
             .bytes(&key.to_le_bytes());
         });
@@ -93,6 +104,19 @@ impl Cluster {
         viewer: Option<(TransactionId, u32)>,
         batch: u16,
     ) {
+        let is_primary = owner == self.view.partition(partition).primary();
+        self.open_scan_with(partition, owner, viewer, batch, if is_primary { 0 } else { SCAN_AT_BACKUP });
+    }
+
+    /// The same with certain flags.
+    pub fn open_scan_with(
+        &mut self,
+        partition: PartitionId,
+        owner: Address,
+        viewer: Option<(TransactionId, u32)>,
+        batch: u16,
+        flags: u16,
+    ) {
         let (table, version) = self.table;
         self.send(SignalNumber::ScanOpenRequest, owner, |w| {
             w.put(&ScanOpenHead {
@@ -108,6 +132,8 @@ impl Cluster {
                 batch_rows: U16::new(batch),
                 columns: U16::new(ALL_COLUMNS),
                 filter_bytes: U16::ZERO,
+                flags: U16::new(flags),
+                unused: U16::ZERO,
             });
         });
     }

@@ -180,7 +180,7 @@ impl Asking {
                 count: U16::new(1),
                 columns: U16::new(ALL_COLUMNS),
                 filter_bytes: U16::ZERO,
-                unused: U16::ZERO,
+                flags: U16::ZERO,
             };
             let to = (BlockNumber::DataManager, self.owner(id).instance());
             let sent = self.raw.send(SignalNumber::KeyReadRequest, to, |writer| {

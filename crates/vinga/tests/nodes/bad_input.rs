@@ -229,7 +229,7 @@ fn push_reads(
         count: U16::new(times),
         columns: U16::new(vinga_wire::operation::ALL_COLUMNS),
         filter_bytes: U16::ZERO,
-        unused: U16::ZERO,
+        flags: U16::ZERO,
     });
     (0..times).for_each(|_| {
         writer.bytes(&key.to_le_bytes());

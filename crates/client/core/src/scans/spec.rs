@@ -259,6 +259,8 @@ impl Opening<'_> {
             batch_rows: U16::new(self.batch_rows),
             columns: self.columns(),
             filter_bytes: U16::new(self.spec.filter.len() as u16),
+            flags: U16::ZERO,
+            unused: U16::ZERO,
         });
         for column in self.selection() {
             writer.put(&U16::new(column.0));
