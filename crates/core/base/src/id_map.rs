@@ -1,8 +1,13 @@
 //! A map from 64-bit ids to pool indexes that allocates all its memory when it is created.
 //!
-//! Open addressing with linear probing and backward-shift deletion, so there are no tombstones and no rehash. The hash
-//! is a multiplication (Fibonacci hashing): we choose the ids ourselves. An API node that picked bad ones would make
-//! one long probe sequence, no longer than the pool of the ids, which slows down transactions whose homes are in it.
+//! Open addressing with linear probing, in which ids stand in the order of their homes (Robin Hood hashing; Celis,
+//! 1986), and backward-shift deletion, so there are no tombstones and no rehash. A probe or a deletion ends at an id
+//! that is nearer to its home than what is looked for, or moved, would be. Otherwise it would go on to the end of the
+//! ids that stand together, and many of them do: see below.
+//!
+//! The hash is a multiplication (Fibonacci hashing): we choose the ids ourselves. An API node that picked bad ones
+//! would make one long probe sequence, no longer than the pool of the ids, which slows down transactions whose homes
+//! are in it.
 //!
 //! API nodes number their transactions one after the other, and those of a batch arrive together. So the last bits of
 //! an id are not hashed: [`RUN`] consecutive ids have their homes in consecutive places, four in each cache line. That
@@ -80,15 +85,24 @@ impl IdMap {
         run as usize * RUN + id as usize % RUN
     }
 
+    /// How many places an id that stands at a place is behind its home.
     #[inline]
-    fn find(&self, id: u64) -> Result<usize, usize> {
+    fn distance(&self, id: u64, at: usize) -> usize {
+        at.wrapping_sub(self.home(id)) & (self.places() - 1)
+    }
+
+    /// The place of an id, or that which it would take, and how far that is from its home.
+    #[inline]
+    fn find(&self, id: u64) -> Result<usize, (usize, usize)> {
         let mask = self.places() - 1;
         let mut at = self.home(id);
+        let mut distance = 0;
         loop {
             match self.id_at(at) {
-                0 => return Err(at),
+                0 => return Err((at, distance)),
                 key if key == id => return Ok(at),
-                _ => at = (at + 1) & mask,
+                key if self.distance(key, at) < distance => return Err((at, distance)),
+                _ => (at, distance) = ((at + 1) & mask, distance + 1),
             }
         }
     }
@@ -109,10 +123,22 @@ impl IdMap {
     #[inline]
     pub fn insert(&mut self, id: u64, index: u32) {
         assert!(id != 0 && self.length < self.places() / 2, "the map has room for its pool");
-        match self.find(id) {
-            Ok(_) => panic!("the id is new"),
-            Err(at) => self.put(at, (id, index)),
+        let Err((mut at, mut distance)) = self.find(id) else { panic!("the id is new") };
+        let mut moved = (id, index);
+        loop {
+            let there = self.place(at);
+            if there.0 == 0 {
+                break;
+            }
+            // Whatever is nearer to its home goes on.
+            let its_distance = self.distance(there.0, at);
+            if its_distance < distance {
+                self.put(at, moved);
+                (moved, distance) = (there, its_distance);
+            }
+            (at, distance) = ((at + 1) & (self.places() - 1), distance + 1);
         }
+        self.put(at, moved);
         self.length += 1;
     }
 
@@ -122,19 +148,15 @@ impl IdMap {
         let mut hole = self.find(id).ok()?;
         let index = self.place(hole).1;
         let mask = self.places() - 1;
-        let mut at = hole;
         loop {
-            at = (at + 1) & mask;
-            let (key, value) = self.place(at);
-            if key == 0 {
+            let next = (hole + 1) & mask;
+            let (key, value) = self.place(next);
+            // What is at its home stays there, and so does all behind it.
+            if key == 0 || self.distance(key, next) == 0 {
                 break;
             }
-            // A key may move into the hole unless its home lies behind the hole.
-            let home = self.home(key);
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.put(hole, (key, value));
-                hole = at;
-            }
+            self.put(hole, (key, value));
+            hole = next;
         }
         self.put(hole, (0, 0));
         self.length -= 1;
@@ -168,6 +190,18 @@ mod tests {
         assert!((0..RUN as u64).all(|step| map.home(run + step) == map.home(run) + step as usize));
     }
 
+    /// No id is further from its home than the one before it and one place more: ids stand in the order of their homes,
+    /// and none is behind an empty place that is not before its home.
+    fn assert_in_order(map: &IdMap) {
+        let distance = |at| Some(map.id_at(at)).filter(|&id| id != 0).map(|id| map.distance(id, at));
+        let mut before = distance(map.places() - 1);
+        for at in 0..map.places() {
+            let here = distance(at);
+            assert!(here.is_none_or(|here| here <= before.map_or(0, |before| before + 1)), "place {at}");
+            before = here;
+        }
+    }
+
     /// Resident memory of this process, in bytes.
     #[cfg(target_os = "linux")]
     fn resident_bytes() -> usize {
@@ -186,7 +220,7 @@ mod tests {
         let taken = resident_bytes().saturating_sub(before);
         let bytes = map.places() * PLACE_BYTES;
         assert!(taken < bytes / 4, "{taken} of {bytes} bytes are taken for one id");
-        assert_eq!(map.get(7), Some(70));
+        assert_eq!((map.get(7), map.get(0), map.remove(0)), (Some(70), None, None));
     }
 
     proptest::proptest! {
@@ -204,6 +238,7 @@ mod tests {
                     assert_eq!(map.remove(id), model.remove(&id));
                 }
                 assert_eq!(map.len(), model.len());
+                assert_in_order(&map);
                 for (&id, &index) in &model {
                     assert_eq!(map.get(id), Some(index));
                 }
