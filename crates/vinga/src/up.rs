@@ -90,6 +90,7 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
     let UpArguments { folder, data_nodes, replicas, management_nodes, port, initial, parameters, sql } =
         arguments;
     let cluster = folder.folder;
+    refuse_folder_of_node(&cluster)?;
     // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
     // Problems with them are reported before anything is started.
@@ -112,6 +113,20 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
         data_nodes: &addresses,
         variables: &sql.sql_variables,
     })
+}
+
+/// A folder that is a node's own holds no cluster: a new one in it would be taken for the old one without its data.
+fn refuse_folder_of_node(cluster: &Path) -> Result<(), String> {
+    if NodeFolder::at(cluster.to_owned()).last_start().is_none() {
+        return Ok(());
+    }
+    // A relative path may have no parent that can be named.
+    let parent = std::path::absolute(cluster).ok().and_then(|path| path.parent().map(Path::to_owned));
+    Err(format!(
+        "{} is the folder of a single node: name the folder of its cluster{}",
+        cluster.display(),
+        parent.map(|parent| format!(", as --folder {}", parent.display())).unwrap_or_default()
+    ))
 }
 
 /// The data nodes that shall run.

@@ -141,8 +141,13 @@ fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
     let advice = match unfit {
         // It says what to do.
         Unfit::OnlyOtherFiles { .. } => String::new(),
-        Unfit::NoCopy(ChooseError::Newer(_)) => {
-            format!("; {USE_NEWER_PROGRAM}")
+        Unfit::NoCopy(ChooseError::Newer { copy, .. }) => {
+            return format!(
+                "the node can't start (error {}): {}: {unfit}; {USE_NEWER_PROGRAM}. Nothing of the database is damaged or \
+                 missing",
+                ErrorCode::NewerFiles as u16,
+                files.system_file(*copy).display()
+            );
         }
         Unfit::NoCopy(_) => {
             "; keep a copy of the node's files and restore one of the two copies, or begin anew with \

@@ -129,7 +129,12 @@ pub enum ChooseError {
     /// Both copies are damaged, or one of them is and the other is missing.
     Damaged([SystemError; 2]),
     /// A copy was written by a newer program.
-    Newer(SystemError),
+    Newer {
+        /// Which one.
+        copy: usize,
+        /// What it says.
+        error: SystemError,
+    },
     /// The copies are of different clusters or nodes.
     Foreign([(u64, NodeId); 2]),
 }
@@ -217,8 +222,10 @@ pub fn choose(copies: [&[u8]; 2], checksum: Checksum) -> Result<Chosen, ChooseEr
             copy => copy,
         }
     });
-    if let Some(newer) = read.iter().find_map(|copy| copy.as_ref().err().filter(|error| error.is_newer())) {
-        return Err(ChooseError::Newer(*newer));
+    for (copy, read) in read.iter().enumerate() {
+        if let Some(&error) = read.as_ref().err().filter(|error| error.is_newer()) {
+            return Err(ChooseError::Newer { copy, error });
+        }
     }
     match read {
         [Ok(first), Ok(second)] => {
@@ -264,7 +271,7 @@ impl fmt::Display for ChooseError {
             ChooseError::Damaged([first, second]) => {
                 write!(f, "no copy of the system file can be used; copy 0: {first}; copy 1: {second}")
             }
-            ChooseError::Newer(error) => error.fmt(f),
+            ChooseError::Newer { error, .. } => error.fmt(f),
             ChooseError::Foreign([first, second]) => write!(
                 f,
                 "copy 0 of the system file is of cluster {:016x}, node {}, copy 1 of cluster {:016x}, node {}",

@@ -148,7 +148,7 @@ impl Reader<'_> {
             // Name, SQL mode, statement, character set and collations.
             let shown = &shown[0];
             let what = format!("{kind} {database}.{routine}");
-            self.add(what, database, settings(&shown[1]), shown[2].clone(), &shown[3..]);
+            self.add(what, database, settings(&shown[1]), replacing(&shown[2]), &shown[3..]);
         }
         Ok(())
     }
@@ -162,9 +162,8 @@ impl Reader<'_> {
         for row in listed {
             let (database, view) = (&row[0], &row[1]);
             let shown = self.session.rows(format!("SHOW CREATE VIEW {}.{}", name(database), name(view)))?;
-            let text = shown[0][1].replacen("CREATE ", "CREATE OR REPLACE ", 1);
             let what = format!("view {database}.{view}");
-            self.add(what, database, PLAIN_MODE.to_owned(), text, &shown[0][2..]);
+            self.add(what, database, PLAIN_MODE.to_owned(), replacing(&shown[0][1]), &shown[0][2..]);
         }
         Ok(())
     }
@@ -181,7 +180,7 @@ impl Reader<'_> {
             // As of a routine, and behind it when it was made.
             let shown = &shown[0];
             let what = format!("trigger {database}.{trigger}");
-            self.add(what, database, settings(&shown[1]), shown[2].clone(), &shown[3..6]);
+            self.add(what, database, settings(&shown[1]), replacing(&shown[2]), &shown[3..6]);
         }
         Ok(())
     }
@@ -198,10 +197,16 @@ impl Reader<'_> {
             let shown = &shown[0];
             let settings = format!("{}, time_zone = {}", settings(&shown[1]), quoted(&shown[2]));
             let what = format!("event {database}.{event}");
-            self.add(what, database, settings, shown[3].clone(), &shown[4..]);
+            self.add(what, database, settings, replacing(&shown[3]), &shown[4..]);
         }
         Ok(())
     }
+}
+
+/// The statement that makes it anew where it is there already: SQL nodes keep what they store themselves when the data
+/// nodes begin anew.
+fn replacing(statement: &str) -> String {
+    statement.replacen("CREATE ", "CREATE OR REPLACE ", 1)
 }
 
 fn settings(sql_mode: &str) -> String {

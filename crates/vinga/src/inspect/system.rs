@@ -41,7 +41,7 @@ pub(super) fn inspect(files: &[PathBuf], report: &mut Report) -> Result<(), Stri
             }
         }
         // The copies' own problems say it.
-        Some(Err(ChooseError::Newer(_) | ChooseError::Missing)) | None => {}
+        Some(Err(ChooseError::Newer { .. } | ChooseError::Missing)) | None => {}
     }
     Ok(())
 }

@@ -100,6 +100,18 @@ fn what_was_made_by_sql_is_restored() {
         assert!(twin.to_string().contains("1062"), "{twin}");
         session.quit();
     }
+    // SQL nodes keep what they store themselves when the data node begins anew.
+    assert!(old.run("down", &[]).0);
+    let (is_well, text) = old.up(&["--initial", "--sql-nodes", "1"]);
+    assert!(is_well, "{text}");
+    let (is_well, text) = old.run("restore", &[to]);
+    assert!(is_well && !text.contains("was not made"), "{text}");
+    let mut session = connect(&old, 1);
+    run(&mut session, &["USE shop"]);
+    for (question, answer) in ASK.iter().zip(&answers) {
+        assert_eq!(&session.rows(question).expect(question), answer, "{question}");
+    }
+    session.quit();
 }
 
 /// Tables whose commits wait for the disk, in a cluster that has none.

@@ -101,6 +101,21 @@ fn status_tells_what_runs() {
     assert!(nodes[0]["pid"].is_null() && nodes[0]["address"].is_null(), "{nodes}");
 }
 
+/// A new cluster in it would be taken for the old one without its data.
+#[test]
+fn the_folder_of_a_node_is_no_cluster() {
+    let folder = Folder::new();
+    assert!(folder.up(&["--port", "0"]).0);
+    let place = folder.0.join("node-1");
+    let (ok, text) = said(vinga().args(["up", "--port", "0", "--folder"]).arg(&place).output());
+    assert!(
+        !ok && text.contains("node-1 is the folder of a single node: name the folder of its cluster"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("as --folder {}", folder.0.display())), "{text}");
+    assert!(!place.join("node-1").exists());
+}
+
 #[test]
 fn parameters_change_while_the_node_runs() {
     let folder = Folder::new();

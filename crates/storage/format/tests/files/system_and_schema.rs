@@ -52,6 +52,7 @@ fn a_copy_of_a_newer_program_is_not_passed_over() {
     newer[4..8].copy_from_slice(&sum.to_le_bytes());
     let error = choose([&older, &newer], SOFTWARE).unwrap_err();
     assert_eq!(error.to_string(), "the system file has format version 3, this program knows up to 2");
+    assert!(matches!(error, ChooseError::Newer { copy: 1, .. }), "{error:?}");
 }
 
 #[test]
