@@ -1,9 +1,9 @@
 //! In which order transactions were decided, as one sees it who looks into the nodes.
 //!
-//! A transaction is decided when its first `CommitRequest` is handled; in the one-phase commit, which has none, when
-//! its last `PrepareRequest` is, unless that is refused. Transactions that lock the same row are decided in the order
-//! in which they had it, so a search for an order that fits the answers finds one at once if it tries this one first.
-//! It is a hint: the checks believe only what clients were answered.
+//! A transaction is decided when its first `CommitRequest` is handled; in the one-phase commit, which has none, and
+//! at the last replica of a chain, when its last `PrepareRequest` is, unless that is refused. Transactions that lock
+//! the same row are decided in the order in which they had it, so a search for an order that fits the answers finds
+//! one at once if it tries this one first. It is a hint: the checks believe only what clients were answered.
 
 use crate::thread::ThreadId;
 use crate::world::World;
@@ -57,6 +57,14 @@ impl World {
                 Some(SignalNumber::PrepareConfirm) if !decisions.committed.contains_key(&transaction) => {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.insert(transaction, Decided::Perhaps(epoch));
+                }
+                // The last replica of a chain may commit, and whoever it says so to may have died. It commits in this
+                // epoch or a later one.
+                Some(SignalNumber::PrepareRequest)
+                    if Address(header.sender.get()).block() == Some(BlockNumber::DataManager) =>
+                {
+                    let epoch = epoch().expect("a whole body");
+                    self.history.epochs.entry(transaction).or_insert(Decided::Perhaps(epoch));
                 }
                 _ => {}
             }

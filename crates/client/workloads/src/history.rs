@@ -50,7 +50,8 @@ pub struct History {
 pub enum Decided {
     /// It is committed, in this epoch.
     Commit(Epoch),
-    /// If it was committed at once, with its last operations, it was in this epoch.
+    /// If it was committed at once, with its last operations, it was in this epoch, or a later one if the last replica
+    /// has committed it and nothing that says so has arrived.
     Perhaps(Epoch),
 }
 
@@ -78,8 +79,8 @@ impl History {
     ///
     /// An epoch that was restored was closed before: its coordinators knew all its commits. So [`History::epochs`] says
     /// whether a transaction was restored whose outcome the death of the cluster has left in doubt. The exception is a
-    /// transaction that was to commit together with its last operations ([`Decided::Perhaps`]): it may not have been
-    /// committed at all.
+    /// transaction that was to commit together with its last operations, or at the last replica
+    /// ([`Decided::Perhaps`]): it may not have been committed at all.
     pub fn surviving(&self, losses: &[Loss]) -> History {
         let died_at = losses.last().map_or(0, |loss| loss.at);
         let mut history = History { died_at, ..self.clone() };
