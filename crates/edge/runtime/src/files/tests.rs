@@ -191,7 +191,8 @@ fn tasks_on_a_file_keep_their_order_and_adjoining_writes_are_one() {
         tasks.push((redo(1), FileTask::Flush));
         tasks.push((redo(1), FileTask::Flush));
     }
-    let (tokens, writes) = (rig.submit(tasks), rig.sum(|thread| thread.thread.writes.get()));
+    let writes = rig.sum(|thread| thread.thread.writes.get());
+    let tokens = rig.submit(tasks);
     for (round, tokens) in tokens.chunks(8).enumerate() {
         let results: Vec<FileData> = tokens.iter().map(|&token| rig.result(token).unwrap()).collect();
         let FileData::Bytes(data, filled) = &results[5] else { panic!("{results:?}") };
