@@ -175,12 +175,15 @@ impl Reader<'_> {
         ))?;
         for row in listed {
             let (database, trigger) = (&row[0], &row[1]);
-            let shown =
-                self.session.rows(format!("SHOW CREATE TRIGGER {}.{}", name(database), name(trigger)))?;
+            let place = format!("{}.{}", name(database), name(trigger));
+            let shown = self.session.rows(format!("SHOW CREATE TRIGGER {place}"))?;
             // As of a routine, and behind it when it was made.
             let shown = &shown[0];
             let what = format!("trigger {database}.{trigger}");
-            self.add(what, database, settings(&shown[1]), replacing(&shown[2]), &shown[3..6]);
+            // The statement is shown as it was written, perhaps with IF NOT EXISTS, which excludes OR REPLACE.
+            let removal = format!("DROP TRIGGER IF EXISTS {place}");
+            self.add(what.clone(), database, settings(&shown[1]), removal, &shown[3..6]);
+            self.add(what, database, settings(&shown[1]), shown[2].clone(), &shown[3..6]);
         }
         Ok(())
     }

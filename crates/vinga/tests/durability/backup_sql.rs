@@ -45,7 +45,7 @@ const MAKE: [&str; 17] = [
     "GRANT INSERT (name), UPDATE (price) ON shop.item TO 'bob'@'%'",
     "CREATE FUNCTION twice(x INT) RETURNS INT DETERMINISTIC RETURN 2 * x",
     "CREATE PROCEDURE sell(IN which INT) BEGIN UPDATE item SET price = price + 1 WHERE id = which; END",
-    "CREATE TRIGGER cheap BEFORE INSERT ON item FOR EACH ROW SET NEW.price = LEAST(NEW.price, 100)",
+    "CREATE TRIGGER IF NOT EXISTS cheap BEFORE INSERT ON item FOR EACH ROW SET NEW.price = LEAST(NEW.price, 100)",
     "CREATE EVENT cleaning ON SCHEDULE EVERY 1 DAY DISABLE DO DELETE FROM item WHERE price = 0",
 ];
 
