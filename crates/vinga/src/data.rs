@@ -4,7 +4,6 @@ use crate::arguments::name_and_value;
 use crate::handed_out::{self, HandedOut, Purpose};
 use crate::version::VERSION;
 use clap::Args;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +22,7 @@ use vinga_runtime::console;
 use vinga_runtime::crash::{self, CrashSettings};
 use vinga_runtime::heap;
 use vinga_runtime::log::{self, LogSettings};
-use vinga_runtime::node_folder::{KeptData, NodeFolder};
+use vinga_runtime::node_folder::{FolderLock, KeptData, NodeFolder};
 use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::say;
 use vinga_runtime::stop_request::StopCause;
@@ -276,11 +275,11 @@ fn show(configuration: &Configuration, json: bool) {
     }
 }
 
-/// Makes a node's folder, if it is missing, and locks it for this process: as long as the file is open.
+/// Makes a node's folder, if it is missing, and locks it for this process.
 ///
 /// # Errors
 /// A text: the folder can't be used, or another node, of this `kind`, runs in it.
-pub fn occupy(folder: &NodeFolder, kind: &str) -> Result<File, String> {
+pub fn occupy(folder: &NodeFolder, kind: &str) -> Result<FolderLock, String> {
     let place = folder.path().display();
     let fail = |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
     folder.create().map_err(|why| fail("cannot make", &why))?;

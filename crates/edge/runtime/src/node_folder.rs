@@ -13,7 +13,8 @@
 //! ```
 //! A data node's database is in folders beside them (`vinga_kernel::files`).
 //!
-//! Whether the node runs is decided by the lock alone: a stale process id is harmless.
+//! Whether the node runs is decided by the lock alone: a stale process id is harmless. The node locks the folder itself,
+//! too: if somebody removes `vinga.pid` while it runs, nobody finds it any more, but no second node writes its files.
 
 use crate::start_progress::StartProgress;
 use rustix::io::Errno;
@@ -46,6 +47,20 @@ pub fn replace_durably(file: &Path, text: &str) -> io::Result<()> {
     }
 }
 
+/// Locks a file, or a folder; returns whether that was possible.
+fn lock_patiently(file: &File) -> io::Result<bool> {
+    let mut tries = 1;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if tries == LOCK_TRIES => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        tries += 1;
+    }
+}
+
 /// A node's folder.
 #[derive(Clone, Debug)]
 pub struct NodeFolder {
@@ -65,6 +80,15 @@ pub struct LastStart {
     pub key: Option<PathBuf>,
     /// What a data node keeps; `None` of other nodes.
     pub data: Option<KeptData>,
+}
+
+/// The lock on a node's folder, which lasts until this is dropped.
+#[derive(Debug)]
+pub struct FolderLock {
+    /// `vinga.pid`. A process that inherits the file has the lock, too, as those see it who look for the node.
+    pub pid_file: File,
+    /// The folder itself.
+    _folder: File,
 }
 
 /// Where a data node keeps its data.
@@ -160,39 +184,33 @@ impl NodeFolder {
         fs::create_dir_all(&self.path)
     }
 
-    /// Called by the node itself: takes the lock and writes the process id. `None` if another node has the lock. The
-    /// lock lasts until the file is dropped.
+    /// Called by the node itself: takes the lock and writes the process id. `None` if another node has the lock.
     ///
     /// # Errors
     /// The file system's.
-    pub fn occupy(&self) -> io::Result<Option<File>> {
-        let Some(mut file) = self.lock()? else { return Ok(None) };
-        writeln!(file, "{}", std::process::id())?;
-        Ok(Some(file))
+    pub fn occupy(&self) -> io::Result<Option<FolderLock>> {
+        let Some(mut lock) = self.lock()? else { return Ok(None) };
+        writeln!(lock.pid_file, "{}", std::process::id())?;
+        Ok(Some(lock))
     }
 
-    /// Takes the lock for a node that is about to be started; `None` if another node has it. The caller passes the file
-    /// on to the new process, so that the lock lasts as long as that process runs, and writes its process id into it.
+    /// Takes the lock for a node that is about to be started; `None` if another node has it. A caller may pass the pid
+    /// file on to the new process, so that the lock lasts as long as that process runs, and write its process id into
+    /// it.
     ///
     /// # Errors
     /// The file system's.
-    pub fn lock(&self) -> io::Result<Option<File>> {
-        let file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
-        let mut tries = 1;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) if tries == LOCK_TRIES => return Ok(None),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-            tries += 1;
+    pub fn lock(&self) -> io::Result<Option<FolderLock>> {
+        let pid_file = File::options().create(true).truncate(false).write(true).open(self.pid_file())?;
+        let folder = File::open(&self.path)?;
+        if !lock_patiently(&pid_file)? || !lock_patiently(&folder)? {
+            return Ok(None);
         }
-        file.set_len(0)?;
+        pid_file.set_len(0)?;
         // That of the last start says nothing about this one.
         let _ = fs::remove_file(self.progress_file());
         self.withdraw();
-        Ok(Some(file))
+        Ok(Some(FolderLock { pid_file, _folder: folder }))
     }
 
     /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of
@@ -356,6 +374,19 @@ mod tests {
         });
         assert!(folder.occupy().unwrap().is_some());
         reader.join().unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_node_keeps_its_folder_though_its_process_id_is_removed() {
+        let place = std::env::temp_dir().join(format!("vinga-without-pid-{}", std::process::id()));
+        let folder = NodeFolder::new(&place, 1);
+        folder.create().unwrap();
+        let lock = folder.occupy().unwrap().expect("the lock is free");
+        fs::remove_file(folder.pid_file()).unwrap();
+        assert!(folder.lock().unwrap().is_none() && folder.occupy().unwrap().is_none());
+        drop(lock);
+        assert!(folder.occupy().unwrap().is_some());
         fs::remove_dir_all(place).unwrap();
     }
 

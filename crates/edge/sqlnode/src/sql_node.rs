@@ -122,7 +122,7 @@ impl SqlNode {
         loop {
             tries += 1;
             let port = free_port(settings.port)?;
-            match launch(&settings, &folder, &lock, port, &server) {
+            match launch(&settings, &folder, &lock.pid_file, port, &server) {
                 Ok(child) => return Ok(SqlNode { settings, folder, port, child }),
                 Err(StartError::Ended { tail, .. })
                     if settings.port == 0 && tries < PORT_TRIES && tail.contains("Bind on TCP/IP port") => {}
