@@ -232,7 +232,7 @@ static std::vector<std::string> folders() {
   return names;
 }
 
-void remove_left_definitions() {
+void mend_left_files() {
   for (const std::string &database : folders()) {
     std::string folder= folder_of(database);
     std::vector<std::string> names;
@@ -241,6 +241,8 @@ void remove_left_definitions() {
     while (const dirent *entry= ::readdir(list)) names.push_back(entry->d_name);
     ::closedir(list);
     for (const std::string &name : names) {
+      std::string table;
+      if (are_kept_triggers(folder + name, &table)) put_back_triggers(table);
       /* Temporary files of an ALTER that was under way are left to the server. */
       if (!ends_with(name, reg_ext) || is_prefix(name.c_str(), tmp_file_prefix)) continue;
       std::string file= folder + name;

@@ -151,7 +151,7 @@ static int start(void *p) try {
   vinga_settings settings= {{connectstring, strlen(connectstring)}, {folder, strlen(folder)}, connection_pool, spin_us};
   static const vinga_server server= {sizeof server, sort_key, log_line, forget_table, drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
-  remove_left_definitions();
+  mend_left_files();
   if (engine->start(&settings, &server)) return 1;
   engine->set_auto_increment_prefetch(prefetch);
   engine->set_wait_max_ms(wait_max_ms);

@@ -63,6 +63,8 @@ struct Connection {
   bool is_prepared= false;
   Silence silence;
   Counts correction;
+  /* The paths of tables whose triggers are aside until the statement ends: see kept_triggers.cc. */
+  std::vector<std::string> kept_triggers;
   /* The table whose rows the server is reading, and the tables that have rows read ahead for these: see
      read_ahead.cc. */
   ha_vinga *outer= nullptr;
@@ -159,8 +161,16 @@ void clear_database(const std::string &name);
 /* Whether a file of the server contains the definition of a table of this engine. */
 bool is_own_definition(const std::string &file);
 /* Removes definition files of the engine's tables that the server had while they were locked, if it stopped at that
-   time: the server would trust them, whatever has happened to the tables. Called when the server starts. */
-void remove_left_definitions();
+   time: the server would trust them, whatever has happened to the tables. Puts back the triggers that a drop had moved
+   aside. Called when the server starts. */
+void mend_left_files();
+/* Moves the triggers of a table aside, from whose path the extension is missing, until the statement ends: its drop has
+   failed. */
+void keep_triggers(THD *thd, Connection *connection, const char *path);
+void put_back_kept_triggers(Connection *connection);
+void put_back_triggers(const std::string &path_without_extension);
+/* Whether a file contains triggers that were moved aside, and of which table. */
+bool are_kept_triggers(const std::string &file, std::string *path_without_extension);
 /* Removes the remains if the server stopped while it was creating a database. */
 void remove_unfinished_database();
 /* The options of a database, as its file contains them. */

@@ -174,7 +174,10 @@ int drop_by_path(handlerton *, const char *path) try {
   begin_statement(thd, connection->locks == 0);
   int error= carry_out(connection, HA_ERR_NO_SUCH_TABLE,
                        [&] { return engine->drop_table(connection->session, text_of(name)); });
-  if (error && error != HA_ERR_NO_SUCH_TABLE) raise(thd, error);
+  if (error && error != HA_ERR_NO_SUCH_TABLE) {
+    raise(thd, error);
+    keep_triggers(thd, connection, path);
+  }
   /* CREATE TABLE … SELECT drops the table that it has just created, if it can't be opened, without forgetting its
      definition: the name would stay in use here forever. */
   size_t point= name.find('.');
@@ -331,12 +334,25 @@ static int take_table_name(void *context, const char *name, size_t length) try {
   return 0;
 } OR_ERROR
 
+/* These take a list of tables for the whole: mariadb-dump would write a dump without the tables of VINGA, and DROP
+   DATABASE would remove the triggers of tables that stay. Others, of information_schema, show what they can. */
+static bool must_see_all(THD *thd) {
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_SHOW_TABLES: case SQLCOM_SHOW_TABLE_STATUS: case SQLCOM_DROP_DB: return true;
+  default: return false;
+  }
+}
+
 static int discover_table_names(handlerton *, LEX_CSTRING *db, MY_DIR *, handlerton::discovered_list *result) try {
   THD *thd= current_thd;
   Connection *connection= thd && !is_own_database(db->str) ? connection_of(thd) : nullptr;
   if (!connection) return 0;
   begin_statement(thd, connection->locks == 0 && !in_transaction(thd));
   int error= engine->table_names(connection->session, {db->str, db->length}, take_table_name, result);
+  if (error && must_see_all(thd)) {
+    raise(thd, error);
+    return error;
+  }
   if (error) {
     uint8_t temporary, doomed;
     vinga_text said= engine->session_error(connection->session, &temporary, &doomed);

@@ -119,6 +119,7 @@ void raise(THD *thd, int error) {
 static int close_connection(handlerton *, THD *thd) {
   auto *connection= static_cast<Connection *>(thd_get_ha_data(thd, vinga_hton));
   if (connection) {
+    put_back_kept_triggers(connection);
     thd_set_ha_data(thd, vinga_hton, nullptr);
     engine->session_free(connection->session);
     if (connection->silence.leave()) delete connection;
@@ -174,10 +175,24 @@ static void uncount_rows(THD *thd) {
   if (said->is_ok()) thd->affected_rows-= std::min(thd->affected_rows, said->affected_rows());
 }
 
+/* What fails in a two-phase commit after it was prepared: the others have committed. The data nodes' message says that
+   the transaction was rolled back, and to repeat it, which would do twice what the others have done. If it says nothing
+   of that kind, returns false. */
+static bool raise_divided(Connection *connection, int error) {
+  uint8_t temporary, doomed;
+  engine->session_error(connection->session, &temporary, &doomed);
+  if (!temporary) return false;
+  my_error(ER_GET_ERRMSG, MYF(0), error,
+           "the part of VINGA is rolled back, but other engines or the binary log have committed theirs: "
+           "repeat only what was to change in VINGA", "VINGA");
+  return true;
+}
+
 /* Raises the error of a commit, or of the changes before it: after it the server would add a general error. */
-static void raise_of_changes(THD *thd, Connection *connection, int error) {
+static void raise_of_changes(THD *thd, Connection *connection, int error, bool others_have_committed= false) {
   uncount_rows(thd);
   int failure= guarded([&] {
+    if (others_have_committed && raise_divided(connection, error)) return;
     if (error == HA_ERR_FOUND_DUPP_KEY && raise_duplicate(thd, connection->session)) return;
     thd->first_successful_insert_id_in_cur_stmt= 0;
     raise(thd, error);
@@ -200,8 +215,10 @@ static void save_others(Connection *connection) {
 static int commit(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
+  if (unlikely(!connection->kept_triggers.empty())) put_back_kept_triggers(connection);
   bool ends= all || !in_transaction(thd);
-  if (ends && unlikely(connection->is_prepared)) save_others(connection);
+  bool others_have_committed= ends && connection->is_prepared;
+  if (unlikely(others_have_committed)) save_others(connection);
   if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
@@ -212,7 +229,7 @@ static int commit(handlerton *, THD *thd, bool all) {
     });
     return 0;
   }
-  raise_of_changes(thd, connection, error);
+  raise_of_changes(thd, connection, error, others_have_committed);
   if (!ends) engine->statement_roll_back(connection->session);
   return error;
 }
@@ -252,6 +269,7 @@ void register_transaction(THD *thd) {
 static int roll_back(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
+  if (unlikely(!connection->kept_triggers.empty())) put_back_kept_triggers(connection);
   connection->is_prepared= false;
   if (all || !in_transaction(thd)) return engine->roll_back(connection->session);
   return engine->statement_roll_back(connection->session);
@@ -269,7 +287,11 @@ static int warn_of_snapshot(handlerton *, THD *thd) {
 
 static int savepoint_set(handlerton *, THD *thd, void *place) {
   Connection *connection= connection_of(thd);
-  return connection ? engine->savepoint(connection->session, static_cast<uint32_t *>(place)) : 0;
+  if (!connection) return 0;
+  int error= engine->savepoint(connection->session, static_cast<uint32_t *>(place));
+  /* Changes that had waited are sent, and may fail. */
+  if (error) raise_of_changes(thd, connection, error);
+  return error;
 }
 
 static int savepoint_roll_back(handlerton *, THD *thd, void *place) {

@@ -395,3 +395,45 @@ fn nobody_commits_what_the_data_nodes_have_lost() {
         servers.check_alive();
     }
 }
+
+/// The server waits for replicas between the log and the engines: here the data node ends meanwhile.
+const WAITS_BEFORE_COMMIT: [(&str, &str); 4] = [
+    ("log_bin", "changes"),
+    ("server_id", "7"),
+    ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
+    ("rpl_semi_sync_master_timeout", "3600000"),
+];
+
+/// What others have committed is not to be repeated, though the part of the data nodes was rolled back.
+#[test]
+fn a_commit_that_only_others_have_made_is_not_called_rolled_back() {
+    let mut servers = Servers::start_with(PROGRAM, 1, &[], &WAITS_BEFORE_COMMIT);
+    let (mut session, mut other) = (servers.connect(0), servers.connect(0));
+    TABLES.iter().for_each(|statement| _ = session.query(statement));
+    session.query("BEGIN");
+    session.query("INSERT INTO v VALUES (3, 3)");
+    session.query("INSERT INTO i VALUES (3, 3)");
+    other.query("SET GLOBAL rpl_semi_sync_master_enabled = ON");
+    let (number, sentence) = std::thread::scope(|threads| {
+        let commit = threads.spawn(|| session.error("COMMIT"));
+        let waits = "SELECT 1 FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync%'";
+        let began = Instant::now();
+        while other.lines(waits).is_empty() {
+            assert!(began.elapsed() < HANG_GUARD && !commit.is_finished(), "it waits");
+        }
+        servers.data.kill();
+        let began = Instant::now();
+        while other.try_query("SELECT * FROM v").is_ok() {
+            assert!(began.elapsed() < HANG_GUARD, "the loss is noticed");
+        }
+        // It goes on.
+        other.query("SET GLOBAL rpl_semi_sync_master_enabled = OFF");
+        commit.join().expect("an error")
+    });
+    assert_eq!(number, 1296, "nothing to try again: {sentence}");
+    assert!(sentence.contains("have committed") && !sentence.contains("retry"), "{sentence}");
+    assert_eq!(session.lines("SELECT * FROM i"), ["3 3"]);
+    session.query("INSERT INTO i VALUES (4, 4)");
+    servers.data.restart();
+    servers.check_alive();
+}

@@ -52,6 +52,27 @@ fn definitions_of_a_killed_lock_are_not_believed() {
     servers.check_alive();
 }
 
+/// The server ends within a drop that fails, for which the triggers are aside.
+#[test]
+fn triggers_that_were_aside_are_put_back() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    session.query("CREATE DATABASE d");
+    session.query("CREATE TABLE d.t (id INT PRIMARY KEY, v INT) ENGINE=VINGA");
+    session.query("CREATE TRIGGER d.first BEFORE INSERT ON d.t FOR EACH ROW SET NEW.v = 1");
+    let data = session.lines("SELECT @@datadir").remove(0);
+    let file = |name: &str| Path::new(&data).join("d").join(name);
+    servers.sql_nodes[0].kill().expect("it can be killed");
+    std::fs::rename(file("t.TRG"), file("t.TRG-kept")).expect("the table has triggers");
+    servers.sql_nodes[0].restart().expect("it starts again");
+    let mut session = servers.connect(0);
+    session.query("INSERT INTO d.t VALUES (1, 0)");
+    assert_eq!(session.lines("SELECT v FROM d.t"), ["1"]);
+    session.query("DROP DATABASE d");
+    assert_eq!(files(&mut session, "d"), [""; 0]);
+    servers.check_alive();
+}
+
 #[test]
 fn lost_triggers_keep_no_database() {
     for drops_here in [true, false] {

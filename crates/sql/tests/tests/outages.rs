@@ -280,3 +280,51 @@ fn a_data_node_that_is_silent() {
     servers.await_rest(&before);
     servers.check_alive();
 }
+
+/// What fails because no data node is there has dropped nothing, triggers neither. The server has those in files.
+#[test]
+fn a_drop_that_fails_keeps_triggers() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    fill(&mut session);
+    session.query("CREATE TRIGGER marks BEFORE INSERT ON t FOR EACH ROW SET NEW.a = 4711");
+    let files = ["t.TRG", "marks.TRN"].map(|name| servers.sql_nodes[0].folder().join("data/test").join(name));
+    assert!(files.iter().all(|file| file.exists()), "{files:?}");
+    servers.data.kill();
+    for statement in [
+        "DROP TABLE t",
+        "DROP TABLE IF EXISTS t",
+        "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA",
+        "CREATE OR REPLACE TABLE t ENGINE=VINGA SELECT 1 AS a",
+        "DROP DATABASE test",
+        // A dump would be one without these tables.
+        "SHOW TABLES",
+        "SHOW FULL TABLES",
+        "SHOW TABLE STATUS",
+    ] {
+        fails(&mut session, statement);
+        assert!(files.iter().all(|file| file.exists()), "after {statement}");
+    }
+    assert!(servers.sql_nodes[0].is_alive());
+}
+
+/// A savepoint sends the changes that have waited.
+#[test]
+fn a_savepoint_of_changes_that_are_lost_says_what_has_happened() {
+    let mut servers = Servers::start(PROGRAM, 1, &[]);
+    let mut session = servers.connect(0);
+    fill(&mut session);
+    session.query(
+        "CREATE TABLE s (id INT PRIMARY KEY, v INT, x TIMESTAMP DEFAULT NOW() ON UPDATE NOW()) ENGINE=VINGA",
+    );
+    session.query("INSERT INTO s (id, v) VALUES (1, 1)");
+    session.query("BEGIN");
+    session.query("SELECT * FROM s WHERE id = 1 FOR UPDATE");
+    // It waits to be sent.
+    session.query("UPDATE s SET v = 5 WHERE id = 1");
+    servers.data.kill();
+    fails(&mut session, "SAVEPOINT a");
+    servers.data.restart();
+    returns(&mut session, "CREATE DATABASE IF NOT EXISTS test");
+    assert!(servers.sql_nodes[0].is_alive());
+}
