@@ -135,6 +135,13 @@ static void kill_query(handlerton *, THD *thd, enum thd_kill_levels level) {
 /* Whether the current statement has locked or changed rows here. */
 static bool takes_part(THD *thd) { return thd->ha_data[vinga_hton->slot].ha_info[0].is_started(); }
 
+/* The rows of CREATE TABLE … SELECT are kept as the definition is: a crash behind OR REPLACE would leave a table without
+   rows, and the old table was gone before. */
+static uint8_t commits_to(THD *thd) {
+  if (commits_to_disk(thd)) return VINGA_COMMITS_TO_DISK;
+  return thd_sql_command(thd) == SQLCOM_CREATE_TABLE ? VINGA_COMMITS_TO_DISK_IF_THERE : VINGA_COMMITS_TO_MEMORY;
+}
+
 void begin_statement(THD *thd, bool is_first) {
   /* A statement of a trigger or a function is a part of the statement that called it, and is undone with that. */
   if (thd->in_sub_stmt) is_first= !takes_part(thd);
@@ -147,7 +154,7 @@ void begin_statement(THD *thd, bool is_first) {
   if (thd_killed(thd)) engine->session_kill(connection->session);
   engine->statement_begin(connection->session, !in_transaction(thd), thd->query_id);
   /* For those that are committed in portions. */
-  engine->set_durable(connection->session, commits_to_disk(thd));
+  engine->set_durable(connection->session, commits_to(thd));
   connection->correction= {};
 }
 
@@ -219,7 +226,7 @@ static int commit(handlerton *, THD *thd, bool all) {
   bool ends= all || !in_transaction(thd);
   bool others_have_committed= ends && connection->is_prepared;
   if (unlikely(others_have_committed)) save_others(connection);
-  if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
+  if (ends) engine->set_durable(connection->session, commits_to(thd));
   int error= ends ? engine->commit(connection->session) : engine->statement_flush(connection->session);
   if (!error) {
     /* It is committed, whatever else fails. */
@@ -247,7 +254,7 @@ static int prepare(handlerton *, THD *thd, bool all) {
   Connection *connection= connection_of(thd);
   if (!connection) return 0;
   bool ends= all || !in_transaction(thd);
-  if (ends) engine->set_durable(connection->session, commits_to_disk(thd));
+  if (ends) engine->set_durable(connection->session, commits_to(thd));
   int error= ends ? engine->prepare(connection->session) : engine->statement_flush(connection->session);
   if (error) raise_of_changes(thd, connection, error);
   connection->is_prepared= ends && !error;

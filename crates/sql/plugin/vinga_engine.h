@@ -20,7 +20,13 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 16
+#define VINGA_INTERFACE 17
+
+/* What a commit waits for: that all replicas have the changes in memory; that they are on disk, which fails where there
+   is none; or that they are on disk where there is one. */
+#define VINGA_COMMITS_TO_MEMORY 0
+#define VINGA_COMMITS_TO_DISK 1
+#define VINGA_COMMITS_TO_DISK_IF_THERE 2
 
 typedef struct vinga_text { const char *bytes; size_t length; } vinga_text;
 typedef struct vinga_bytes { const uint8_t *bytes; size_t length; } vinga_bytes;
@@ -265,8 +271,8 @@ typedef struct vinga_engine {
   int (*statement_flush)(vinga_session *session);
   /* Sends all that waits to be sent: afterwards the commit can only fail because a node fails. */
   int (*prepare)(vinga_session *session);
-  /* Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in memory. */
-  void (*set_durable)(vinga_session *session, uint8_t is_durable);
+  /* What commits wait for from now on, before they return: VINGA_COMMITS_TO_… */
+  void (*set_durable)(vinga_session *session, uint8_t commits_to);
   int (*statement_roll_back)(vinga_session *session);
   int (*commit)(vinga_session *session);
   int (*roll_back)(vinga_session *session);

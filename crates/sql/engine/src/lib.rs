@@ -35,6 +35,7 @@ pub mod copying;
 pub mod cursor;
 pub mod databases;
 pub mod definition;
+pub mod disk;
 pub mod failure;
 pub mod folder_watch;
 pub mod leftovers;

@@ -32,6 +32,7 @@ mod numbers;
 mod reads;
 
 pub use conditional::{ChangeIf, Changed};
+pub use endings::CommitsTo;
 pub use reads::{Given, RowLock};
 
 use crate::backoff::Backoff;
@@ -113,8 +114,7 @@ pub struct Session {
     is_portioned: bool,
     /// Changes of the current statement do not wait for its end.
     is_at_once: bool,
-    /// Commits wait for the disk.
-    is_durable: bool,
+    commits_to: CommitsTo,
     /// Number of changes in the current portion.
     portion: usize,
     statement_start: OperationNumber,
@@ -158,7 +158,7 @@ impl Session {
             is_lost: false,
             is_portioned: false,
             is_at_once: false,
-            is_durable: false,
+            commits_to: CommitsTo::Memory,
             portion: 0,
             statement_start: FIRST,
             pending: Vec::new(),

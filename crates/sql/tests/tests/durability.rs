@@ -269,6 +269,29 @@ fn changes_of_a_durable_table_wait_for_the_disk() {
     servers.check_alive();
 }
 
+/// The definition is on disk when the statement returns, and the old table is gone: so are the rows.
+#[test]
+fn the_rows_of_create_select_are_as_durable_as_the_table() {
+    let folder = Folder::new("durable-create-select");
+    let mut servers = servers_in(&folder, 1);
+    let mut session = servers.connect(0);
+    session.query("CREATE TABLE source (id INT PRIMARY KEY, a INT) ENGINE=VINGA");
+    session.query("SET vinga_durability = disk");
+    session.query("INSERT INTO source SELECT seq, seq FROM seq_1_to_5000");
+    session.query("SET vinga_durability = memory");
+    for transactions in ["ON", "OFF"] {
+        session.query(&format!("SET vinga_use_transactions = {transactions}"));
+        session.query("CREATE OR REPLACE TABLE t (PRIMARY KEY (id)) ENGINE=VINGA SELECT * FROM source");
+        servers.data.restart();
+        assert_eq!(
+            again(&mut session, "SELECT COUNT(*), SUM(a) FROM t"),
+            ["5000 12502500"],
+            "{transactions}"
+        );
+    }
+    servers.check_alive();
+}
+
 #[test]
 fn what_was_committed_with_another_engine_is_there_after_a_crash() {
     let folder = Folder::new("durable-together");
@@ -310,6 +333,10 @@ fn without_a_disk_commits_that_wait_for_it_fail() {
     let mut session = servers.connect(0);
     session.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
     assert_eq!(session.lines("SELECT @@vinga_durability"), ["memory"]);
+    for _ in 0..2 {
+        session.query("CREATE OR REPLACE TABLE copy ENGINE=VINGA SELECT 7 AS a");
+        assert_eq!(session.lines("SELECT * FROM copy"), ["7"]);
+    }
     session.query("SET vinga_durability = 'disk'");
     let (_, text) = session.error("INSERT INTO t VALUES (1)");
     assert!(text.contains("Diskless"), "{text}");

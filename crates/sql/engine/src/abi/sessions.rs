@@ -5,7 +5,7 @@ use super::{calm, calm_or, entries, guarded, internal_error};
 use crate::failure::{Failure, ha};
 use crate::node::{self, node};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{CommitsTo, Session};
 use crate::table::OpenTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,8 +116,13 @@ pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {
     calm(|| session.send_at_once());
 }
 
-pub(super) unsafe extern "C" fn set_durable(session: &mut Session, is_durable: u8) {
-    calm(|| session.set_durable(is_durable != 0));
+pub(super) unsafe extern "C" fn set_durable(session: &mut Session, commits_to: u8) {
+    let commits_to = match commits_to {
+        0 => CommitsTo::Memory,
+        1 => CommitsTo::Disk,
+        _ => CommitsTo::DiskIfThere,
+    };
+    calm(|| session.set_durable(commits_to));
 }
 
 pub(super) unsafe extern "C" fn renumbered(session: &Session, before: &mut u64, now: &mut u64) -> u8 {

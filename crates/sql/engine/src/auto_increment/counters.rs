@@ -7,16 +7,14 @@
 //! that were not, but their values are not given again.
 
 use crate::backoff::Backoff;
+use crate::disk;
 use crate::failure::{Failure, ha};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use vinga::blocking::{Cluster, Transaction};
 use vinga::{ColumnType, ErrorCode, Lock, NewTable, OperationNumber, Record, Table, Update, Value};
 
 /// The name of the table of the counters.
 const TABLE: &str = "vinga.auto_increment";
-/// The incarnation of the cluster that has said that it keeps nothing on disk; 0 if none has. It is not asked again.
-static DISKLESS: AtomicU64 = AtomicU64::new(0);
 /// Maximum number of attempts while others move the counter at the same moment.
 const ATTEMPTS_MAX: u32 = 20;
 
@@ -78,15 +76,6 @@ fn number(row: &Record) -> vinga::Result<u64> {
     column(row, "next")
 }
 
-/// Whether the cluster may keep something on disk.
-fn may_have_disk(cluster: &Cluster) -> bool {
-    DISKLESS.load(Ordering::Relaxed) != cluster.incarnation()
-}
-
-fn note_diskless(cluster: &Cluster) {
-    DISKLESS.store(cluster.incarnation(), Ordering::Relaxed);
-}
-
 /// Takes `count` values from a counter, on the disk too: the first, and their end. Near the end of all values it takes
 /// one. With none it brings the counter to the disk as it is.
 ///
@@ -97,7 +86,7 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
     let (mut attempts, mut count) = (Attempts::default(), count);
     loop {
         let mut transaction = cluster.begin()?;
-        transaction.set_durable(may_have_disk(cluster));
+        transaction.set_durable(disk::may_be_there(cluster));
         transaction.update(&table, key, &Update::new().add("next", count))?;
         let reading = transaction.define_read(&table, key, Lock::Exclusive)?;
         let error = match transaction.commit() {
@@ -111,15 +100,15 @@ pub fn take(cluster: &Cluster, key: u64, count: u64) -> vinga::Result<(u64, u64)
             ErrorCode::NoSuchRow => {
                 let end = count.saturating_add(1);
                 let mut transaction = cluster.begin()?;
-                transaction.set_durable(may_have_disk(cluster));
+                transaction.set_durable(disk::may_be_there(cluster));
                 transaction.insert(&table, &[("birth", key), ("next", end)])?;
                 match transaction.commit() {
                     Ok(_) => return Ok((1, end)),
-                    Err(error) if error.code() == ErrorCode::NoDisk => note_diskless(cluster),
+                    Err(error) if error.code() == ErrorCode::NoDisk => disk::note_missing(cluster),
                     Err(error) => attempts.once_more(error)?,
                 }
             }
-            ErrorCode::NoDisk => note_diskless(cluster),
+            ErrorCode::NoDisk => disk::note_missing(cluster),
             ErrorCode::NumericOverflow if count > 1 => count = 1,
             _ => attempts.once_more(error)?,
         }
@@ -145,7 +134,7 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: boo
     let mut attempts = Attempts::default();
     let commit = |change: &dyn Fn(&mut Transaction) -> vinga::Result<OperationNumber>| {
         let mut transaction = cluster.begin()?;
-        transaction.set_durable(is_durable && may_have_disk(cluster));
+        transaction.set_durable(is_durable && disk::may_be_there(cluster));
         change(&mut transaction)?;
         transaction.commit()
     };
@@ -165,7 +154,7 @@ pub fn advance(cluster: &Cluster, key: u64, next: u64, end: u64, is_durable: boo
             // It may have been moved only in memory.
             ErrorCode::ConditionFailed if is_durable => return Ok(Moved::Was(take(cluster, key, 0)?.1)),
             ErrorCode::ConditionFailed => return Ok(Moved::Was(read(cluster, key)?.unwrap_or(next))),
-            ErrorCode::NoDisk => note_diskless(cluster),
+            ErrorCode::NoDisk => disk::note_missing(cluster),
             _ => attempts.once_more(error)?,
         }
     }

@@ -162,9 +162,8 @@ impl Session {
     /// If one of the changes failed, the transaction is lost, or there is no disk.
     pub fn prepare(&mut self) -> Result<()> {
         self.check_lost()?;
-        if self.is_durable
-            && let Some(transaction) = &mut self.transaction
-        {
+        let waits_for_disk = self.cluster.as_ref().is_some_and(|cluster| self.waits_for_disk(cluster));
+        if waits_for_disk && let Some(transaction) = &mut self.transaction {
             transaction.set_durable(true);
         }
         match (self.pending.is_empty(), self.has_operations) {

@@ -1,12 +1,25 @@
 //! Commit and rollback of transactions and statements.
 
 use super::{Session, ended};
+use crate::disk;
 use crate::failure::{Failure, Result};
 use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
 use vinga::{Committed, ErrorCode, OperationNumber};
+
+/// What a commit waits for before it returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CommitsTo {
+    /// That all replicas have the changes in memory.
+    Memory,
+    /// That the changes are on disk; it fails if the data nodes have none.
+    Disk,
+    /// That the changes are on disk, if the data nodes have one. For changes that belong to a definition, as that is
+    /// kept in the same way.
+    DiskIfThere,
+}
 
 impl Session {
     /// Commits, together with the waiting changes. A kill does not end this, as the outcome of a commit must be known.
@@ -22,10 +35,18 @@ impl Session {
         committed
     }
 
-    /// Whether commits from now on return when the changes are on disk, not as soon as all replicas have them in
-    /// memory.
-    pub fn set_durable(&mut self, is_durable: bool) {
-        self.is_durable = is_durable;
+    /// When commits return from now on.
+    pub fn set_durable(&mut self, commits_to: CommitsTo) {
+        self.commits_to = commits_to;
+    }
+
+    /// Whether a commit waits until its changes are on disk.
+    pub(super) fn waits_for_disk(&self, cluster: &Cluster) -> bool {
+        match self.commits_to {
+            CommitsTo::Memory => false,
+            CommitsTo::Disk => true,
+            CommitsTo::DiskIfThere => disk::is_there(cluster),
+        }
     }
 
     /// Commits together with operations that were defined and not sent, whose errors undo only themselves, and keeps
@@ -46,7 +67,7 @@ impl Session {
         let (Some(mut transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(None);
         };
-        if self.is_durable {
+        if self.waits_for_disk(cluster) {
             transaction.set_durable(true);
         }
         let stop = async {
