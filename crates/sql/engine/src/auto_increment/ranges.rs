@@ -1,5 +1,8 @@
 //! The values that a SQL node has of one counter, and how it takes them: only arithmetic.
 
+/// A column's values are taken in about so many ranges at least.
+const RANGES_MIN: u64 = 256;
+
 /// The values that a statement wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueRequest {
@@ -156,10 +159,10 @@ impl Ranges {
         self.spare.is_none() && end <= request.max && left < self.size.div_ceil(2)
     }
 
-    /// How many values are fetched at a time, if not more than `usual`: a single node does not take all values of a
-    /// small column.
+    /// How many values are fetched at a time, if not more than `usual`: of a small column a single node takes few, as
+    /// each of its restarts loses up to two ranges.
     pub fn portion(&self, request: &ValueRequest, usual: u64) -> u64 {
-        usual.min(request.max.saturating_sub(self.known) / 8 + 1).max(request.span())
+        usual.min(request.max.saturating_sub(self.known) / RANGES_MIN + 1).max(request.span())
     }
 
     /// Adds a range that was taken from the counter, on the disk too.
@@ -329,7 +332,8 @@ mod tests {
     #[test]
     fn a_small_column_is_shared() {
         let mut ranges = Ranges::default();
-        assert_eq!(ranges.portion(&request(1, 127), 256), 16);
+        assert_eq!(ranges.portion(&request(1, 127), 256), 1);
+        assert_eq!(ranges.portion(&request(1, 32767), 256), 128);
         assert_eq!(ranges.portion(&request(1, INT), 256), 256);
         assert_eq!(ranges.portion(&request(300, INT), 256), 300);
         ranges.learn(200);
