@@ -5,8 +5,7 @@ use crate::plan::{ChangeRequest, Plan, Refused};
 use crate::rounds::{Change, Round};
 use crate::{Dictionary, Requester, Timer};
 use alloc::format;
-use alloc::vec::Vec;
-use vinga_base::{Epoch, NodeId};
+use vinga_base::Epoch;
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::dictionary::VersionedTable;
 use vinga_wire::epoch::EpochBody;
@@ -204,7 +203,7 @@ impl Dictionary {
                 if let (Some(owner), Some(record)) = (plan.fence, &plan.before)
                     && self.fences.get(&record.table) == Some(&owner)
                 {
-                    self.lift_fence(cx, record.table);
+                    self.lift_fence(cx, record.table, None);
                 }
             }
         }
@@ -222,7 +221,9 @@ impl Dictionary {
 
     pub(crate) fn on_schema_round_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundConfirm { round, epoch } = cold::read(frame)?;
-        if round.change == 0 {
+        if round == RoundName::NO_CHANGE {
+            self.on_fences_noted(cx, frame.sender());
+        } else if round.change == 0 {
             self.on_table_made(cx, frame.sender(), round.step);
         }
         if let Some(change) = &mut self.change
@@ -278,35 +279,5 @@ impl Dictionary {
             self.go_on(cx);
         }
         Some(())
-    }
-
-    /// Everybody may change rows of a table again. Nobody's answer is awaited: coordinators receive it before anything
-    /// else that the dictionary sends from now on.
-    pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32) {
-        self.fences.remove(&table);
-        self.order_fences(cx, RoundTask::Fence { table, api: 0 });
-    }
-
-    /// Has all coordinators and other dictionaries do something about write fences that nobody waits for.
-    pub(crate) fn order_fences(&self, cx: &mut Context<'_>, task: RoundTask) {
-        let body = SchemaRoundRequest { round: RoundName::NO_CHANGE, epoch: Epoch(0), task };
-        let coordinators: Vec<Address> = cx.view().addresses(BlockNumber::Coordinator).collect();
-        for coordinator in coordinators {
-            cold::write(&mut cx.frame(SignalNumber::SchemaRoundRequest, coordinator), &body);
-        }
-        self.send_others(cx, body.round, body.task);
-    }
-
-    /// The write fences of an API node that has gone.
-    pub(crate) fn lift_fences_of(&mut self, cx: &mut Context<'_>, api: NodeId) {
-        let own: Vec<u32> =
-            self.fences.iter().filter(|(_, owner)| **owner == api).map(|(table, _)| *table).collect();
-        if own.is_empty() || cx.has_bug(InjectedBug::FenceOutlivesOwner) {
-            return;
-        }
-        cx.mark("fences of an API node are lifted because it has gone");
-        for table in own {
-            self.lift_fence(cx, table);
-        }
     }
 }

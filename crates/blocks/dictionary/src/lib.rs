@@ -35,6 +35,7 @@ mod schema_file;
 mod start;
 mod succession;
 mod tables;
+mod write_fences;
 
 pub use databases::DATABASES_MAX;
 pub use events::EVENT_WAIT_MAX;
@@ -61,6 +62,7 @@ use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+use write_fences::FenceOrders;
 
 /// What the dictionary is configured with.
 #[derive(Clone, Debug)]
@@ -127,6 +129,7 @@ pub struct Dictionary {
     /// Tables whose write fence ends, as its owner's connections were closed, at dictionaries that do not lead: the
     /// president's lifts it, or its successor does.
     ending_fences: BTreeSet<u32>,
+    fence_orders: FenceOrders,
     lock: SchemaLock,
     subscribers: Subscribers,
     /// Transactions of coordinators that have failed: they use tables until they have ended.
@@ -162,6 +165,7 @@ impl Dictionary {
             admitted: AdmittedNodes::default(),
             fences: BTreeMap::new(),
             ending_fences: BTreeSet::new(),
+            fence_orders: FenceOrders::default(),
             lock: SchemaLock::default(),
             subscribers: Subscribers::default(),
             change: None,
@@ -217,6 +221,7 @@ impl Dictionary {
         if let Some(change) = &mut self.change {
             change.forget_requester(cx, api);
         }
+        self.fence_orders.forget_requester(api);
         if cx.view().president() == Some(cx.own().node()) {
             self.lift_fences_of(cx, api);
         } else {
@@ -340,6 +345,10 @@ impl Block for Dictionary {
     /// Nothing is sent to members that are lost, nor awaited from them.
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.take_overs.note_lost(change);
+        for member in change.lost() {
+            self.fence_orders.forget_node(member.node);
+        }
+        self.answer_lifted(cx);
         if let Some(under_way) = &mut self.change {
             for member in change.lost() {
                 under_way.forget_node(cx, member.node);
@@ -379,6 +388,7 @@ impl Block for Dictionary {
             assert!(self.fences.keys().all(is_there), "a write fence is of a table that there is");
             let has_fence = |table: &u32| self.fences.contains_key(table);
             assert!(self.ending_fences.iter().all(has_fence), "only a write fence that there is can end");
+            self.fence_orders.check_invariants();
         }
     }
 }

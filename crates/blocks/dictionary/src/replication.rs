@@ -122,12 +122,6 @@ impl Dictionary {
         }
     }
 
-    /// An API node's connections are closed: its write fences end, whoever lifts them.
-    pub(crate) fn note_ending_fences(&mut self, api: NodeId) {
-        let own = self.fences.iter().filter(|(_, owner)| **owner == api).map(|(table, _)| *table);
-        self.ending_fences.extend(own);
-    }
-
     /// Whether a name can't be described now, as its table may be between two versions.
     pub(crate) fn hides(&self, name: &str) -> bool {
         let is_noted =

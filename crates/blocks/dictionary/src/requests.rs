@@ -71,9 +71,10 @@ impl Dictionary {
         let requester = Requester { address: frame.sender(), request, refusal };
         if let SchemaChange::LiftFence { table } = change {
             if self.fences.get(&table) == Some(&requester.address.node()) {
-                self.lift_fence(cx, table);
+                self.lift_fence(cx, table, Some(requester));
+            } else {
+                self.confirm(cx, requester, None);
             }
-            self.confirm(cx, requester, None);
         } else {
             self.begin_or_queue(cx, requester, ChangeRequest::Change(change));
         }

@@ -127,16 +127,6 @@ impl Dictionary {
         self.change = Some(Change { refused, touched, ..Change::new(noted.number, noted.plan) });
         self.enter_round(cx, Round::Restore);
     }
-
-    /// Makes sure that all coordinators have the same write fences, those of API nodes that are there.
-    fn restate_fences(&mut self, cx: &mut Context<'_>) {
-        for table in core::mem::take(&mut self.ending_fences) {
-            cx.mark("a new president lifts a write fence whose owner has gone");
-            self.fences.remove(&table);
-        }
-        let owners = self.fences.iter().map(|(&table, &api)| (table, api.0)).collect();
-        self.order_fences(cx, RoundTask::Fences { owners });
-    }
 }
 
 impl Succession {

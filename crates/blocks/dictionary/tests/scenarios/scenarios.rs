@@ -334,6 +334,7 @@ fn a_fence() {
     assert_eq!(h.block().fences().count(), 1);
     change(&mut h, api(151), 9, SchemaChange::LiftFence { table: 1 });
     assert_eq!(h.block().fences().count(), 0);
+    asked.end_all(&mut h);
     check("a_fence.txt", &h);
 }
 

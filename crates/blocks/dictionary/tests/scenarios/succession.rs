@@ -5,6 +5,7 @@ use vinga_base::{Epoch, NodeId, TablePartitions};
 use vinga_dictionary::Dictionary;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::schema::SchemaChange;
 use vinga_wire::schema_round::{NotedChange, RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
@@ -187,6 +188,21 @@ fn requests_wait_until_it_is_known_what_goes_on() {
     assert_eq!(tables(&h).len(), 1);
 }
 
+/// The president sets a write fence.
+fn fenced(h: &mut Harness<Dictionary>, number: u64, table: u32, api: u8) {
+    let fence = NotedChange {
+        before: Some(table),
+        after: None,
+        replaced: None,
+        made: vec![],
+        gone: vec![],
+        fence: api,
+        database: None,
+        version_next: 960,
+    };
+    carried_out(h, number, fence);
+}
+
 /// The predecessor had lifted a write fence at some coordinators, and the owner is there again: it counts on nothing.
 #[test]
 fn a_write_fence_ends_with_its_owner() {
@@ -194,19 +210,8 @@ fn a_write_fence_ends_with_its_owner() {
     let other = TableRecord::new(2, 950, TablePartitions::first(1), definition("test.u"));
     carried_out(&mut h, 5, creation(record()));
     carried_out(&mut h, 6, creation(other));
-    for (table, api) in [(1, 150), (2, 151)] {
-        let fence = NotedChange {
-            before: Some(table),
-            after: None,
-            replaced: None,
-            made: vec![],
-            gone: vec![],
-            fence: api,
-            database: None,
-            version_next: 960,
-        };
-        carried_out(&mut h, 6 + u64::from(table), fence);
-    }
+    fenced(&mut h, 7, 1, 150);
+    fenced(&mut h, 8, 2, 151);
     api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 150);
     api_connects(&mut h, 150);
     h.lose_node(NodeId(1));
@@ -214,4 +219,43 @@ fn a_write_fence_ends_with_its_owner() {
     assert!(h.has_met("a new president lifts a write fence whose owner has gone"));
     assert_eq!(carry_out(&mut h), [fences(&[(2, 151)]), RoundTask::End]);
     assert_eq!(h.block().fences().collect::<Vec<_>>(), [(2, NodeId(151))]);
+}
+
+/// The next president would keep it, and its owner would not ask again.
+#[test]
+fn a_lifted_fence_is_answered_when_the_other_dictionaries_know_that() {
+    #[derive(PartialEq)]
+    enum Then {
+        Confirms,
+        Fails,
+        OwnerGoes,
+    }
+    for then in [Then::Confirms, Then::Fails, Then::OwnerGoes] {
+        let mut h = second();
+        carried_out(&mut h, 5, creation(record()));
+        fenced(&mut h, 6, 1, 150);
+        h.lose_node(NodeId(1));
+        state(&mut h, 6, false, 0);
+        // It has not confirmed this one yet.
+        let restated = asked(&mut h).into_iter().find(|(block, _)| *block == THIRD).expect("it is sent");
+        assert_eq!(restated.1.task, fences(&[(1, 150)]));
+        change(&mut h, api(150), 9, SchemaChange::LiftFence { table: 1 });
+        let lifted = asked(&mut h).into_iter().find(|(block, _)| *block == THIRD).expect("it is sent");
+        assert_eq!(lifted.1.task, RoundTask::Fence { table: 1, api: 0 });
+        assert_eq!(h.block().fences().count(), 0);
+        confirm(&mut h, THIRD, restated.1.round);
+        assert!(h.take_sent().is_empty(), "another order was confirmed");
+        match then {
+            Then::Confirms => confirm(&mut h, THIRD, lifted.1.round),
+            Then::Fails => h.lose_node(NodeId(3)),
+            Then::OwnerGoes => {
+                api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 150);
+                h.take_sent();
+                confirm(&mut h, THIRD, lifted.1.round);
+            }
+        }
+        let answers: Vec<_> = h.take_sent().iter().map(|sent| (sent.signal(), sent.receiver())).collect();
+        let answer = (SignalNumber::SchemaChangeConfirm, api(150));
+        assert_eq!(answers, if then == Then::OwnerGoes { vec![] } else { vec![answer] });
+    }
 }
