@@ -18,7 +18,7 @@ pub enum ErrorClass {
     Resources,
     /// The request itself is malformed or not allowed.
     Usage,
-    /// It is unknown whether the transaction was committed.
+    /// It is unknown whether the transaction was committed, or whether it is on disk as was asked for.
     Unknown,
     /// A bug in Vinga.
     Internal,
@@ -219,6 +219,9 @@ errors! {
          If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";
     BadKeyFile = 20079, Usage,
         "The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600).";
+    NotOnDisk = 20080, Unknown,
+        "The change is committed, but not known to be on disk, because the redo log is full: a crash may undo it. See in \
+         'vinga admin redo' whether checkpoints fail because the disk is full; else raise NoOfFragmentLogFiles.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{Committed, ErrorCode, OperationNumber};
+use vinga::{Committed, ErrorClass, OperationNumber};
 
 impl Session {
     /// Commits, together with the waiting changes. A kill does not end this, as the outcome of a commit must be known.
@@ -63,7 +63,7 @@ impl Session {
             }
             Ok(Err(error)) => {
                 let failure = self.lost(&error);
-                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                let is_undone = error.class() != ErrorClass::Unknown;
                 return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
             }
             Err(stop) => Err(stop.of_commit()),
