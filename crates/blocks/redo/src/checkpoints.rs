@@ -324,6 +324,9 @@ impl Redo {
         if let Some(round) = &mut self.checkpoints.round {
             round.was_short = true;
         }
+        if self.checkpoints.is_started {
+            self.fullness.note(cx.now(), true);
+        }
         self.consider_round(cx);
         self.hurry(cx);
     }
@@ -344,7 +347,7 @@ impl Redo {
     }
 
     /// Whether somebody has got less credit than it wanted, because the log is full.
-    fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.credits.short_for(ErrorCode::RedoLogFull).next().is_some()
     }
 

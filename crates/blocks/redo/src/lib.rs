@@ -45,6 +45,7 @@ use end_of_epoch::Ending;
 use room_for_ends::RoomForEnds;
 use samples::Samples;
 use segments::Segments;
+use sizing::Fullness;
 use start::Start;
 use task::Task;
 use vinga_base::{Epoch, LiveParameter, NodeId};
@@ -97,6 +98,7 @@ pub struct Redo {
     /// The epoch that is being ended.
     ending: Option<Ending>,
     room_for_ends: RoomForEnds,
+    fullness: Fullness,
     /// The newest epoch that was ended.
     ended: Epoch,
     /// The segment with its end record, until the epoch is durable in the whole cluster.
@@ -146,6 +148,7 @@ impl Redo {
             start: Start::default(),
             ending: None,
             room_for_ends: RoomForEnds::default(),
+            fullness: Fullness::default(),
             ended: Epoch(0),
             end_mark: None,
             failed_writes: FailedWrites::default(),
@@ -296,6 +299,7 @@ impl Redo {
             cx.mark("log segments are free again");
             self.go_on_ending(cx);
             self.give_rest(cx, ErrorCode::RedoLogFull);
+            self.fullness.note(cx.now(), self.is_short());
             self.report_room(cx);
         }
     }
