@@ -65,15 +65,18 @@ pub const LOG_COLUMNS: &[&str] = &[
     "lcps_given_up",
     "reserved_bytes",
     "refusals",
+    "lcp_failure",
 ];
 
 /// What the data managers of a stream know of its log.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct LogUsers {
     /// Bytes of rows in its checkpoints.
     pub data: u64,
     /// Changes that were refused because it was full, since the start.
     pub refusals: u64,
+    /// Why the last checkpoint of one of them was given up, if none of it has become usable since.
+    pub failure: Option<String>,
 }
 
 /// The log streams of a thread.
@@ -126,7 +129,7 @@ impl Streams<'_> {
     pub fn logs(&self, now: Tick, users: impl Fn(&Redo) -> LogUsers, out: &mut Vec<Vec<InfoValue>>) {
         let nothing = || InfoValue::Text(String::new());
         for (stream, mut row) in self.each() {
-            let (log, LogUsers { data, refusals }) = (stream.log(now), users(stream));
+            let (log, LogUsers { data, refusals, failure }) = (stream.log(now), users(stream));
             let free = log.capacity - log.used;
             row.extend([log.files, log.file_bytes, log.capacity, log.used, free].map(InfoValue::Number));
             let place = log.tail.map(|tail| [tail.segment, u64::from(tail.file)].map(InfoValue::Number));
@@ -143,6 +146,7 @@ impl Streams<'_> {
             row.push(InfoValue::Number(log.needed(data, refusals)));
             row.push(InfoValue::Number(stream.round_statistics().given_up_now));
             row.extend([log.reserved, refusals].map(InfoValue::Number));
+            row.push(failure.map_or_else(nothing, InfoValue::Text));
             out.push(row);
         }
     }

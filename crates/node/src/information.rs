@@ -231,6 +231,7 @@ impl Source<'_> {
         for (_, one) in all.filter(|(instance, _)| stream.has_participant(*instance)) {
             users.data += one.logged_bytes();
             users.refusals += one.log_refusals();
+            users.failure = users.failure.or_else(|| one.checkpoint_failure().map(Into::into));
         }
         users
     }

@@ -184,8 +184,16 @@ fn goes_on_after_a_full_disk(bug: Option<InjectedBug>) -> bool {
         _ => panic!("{row:?}"),
     });
     assert!(refusals >= writing.refused && needed > capacity, "it was too small: {row:?}");
+    let why = |row: &[InfoValue]| match &row[25] {
+        InfoValue::Text(why) => why.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(why(&row).contains("no space left"), "{row:?}");
     writing.disk().is_full = false;
     writing.cluster.advance(Span::from_millis(40_000));
+    let row = writing.cluster.info(InfoTable::RedoLogs).remove(0);
+    let is_usable = row[22] == InfoValue::Number(0);
+    assert_eq!(why(&row).is_empty(), is_usable, "{row:?}");
     writing.change()
 }
 

@@ -33,6 +33,15 @@ impl Stream<'_> {
         }
     }
 
+    /// A text; `None` if the node has none.
+    fn words(&self, column: &str) -> Option<&str> {
+        let at = self.columns.iter().position(|name| name == column)?;
+        match self.row.get(at)? {
+            InfoValue::Text(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            InfoValue::Number(_) | InfoValue::Real(_) => None,
+        }
+    }
+
     fn number(&self, column: &str) -> u64 {
         self.get(column).unwrap_or(0)
     }
@@ -50,10 +59,13 @@ impl Stream<'_> {
             1 => "once".to_owned(),
             _ => format!("{given_up} times"),
         };
+        let reason = match self.words("lcp_failure") {
+            Some(reason) => format!("the last time: {reason}"),
+            None => "the log of the node has the file and the system's reason".to_owned(),
+        };
         Some(format!(
-            "checkpoints could not be written since ({tries}): the disk is full, or refuses their files; the log of the \
-             node has the file and the system's reason. Until they can be written, the redo log can't be cut, and changes \
-             get 410 when it is full"
+            "checkpoints could not be written since ({tries}): the disk is full, or refuses their files; {reason}. Until \
+             they can be written, the redo log can't be cut, and changes get 410 when it is full"
         ))
     }
 
@@ -267,7 +279,10 @@ pub fn as_json(info: &InfoRows) -> String {
     let fields = |stream: &Stream<'_>| -> Value {
         info.columns
             .iter()
-            .map(|name| (name.clone(), stream.get(name).map_or(Value::Null, Value::from)))
+            .map(|name| {
+                let words = || stream.words(name).map_or(Value::Null, Value::from);
+                (name.clone(), stream.get(name).map_or_else(words, Value::from))
+            })
             .collect()
     };
     let rows: Vec<Value> = streams.iter().map(fields).collect();
@@ -348,6 +363,14 @@ mod tests {
         let text = as_text(&found);
         assert!(text.contains(&sentence) && text.contains("(once)"), "{text}");
         assert_eq!(text.matches("FAILING").count(), 2, "{text}");
+        // The node says why, which its log perhaps can't.
+        let mut found = rows(&[1]);
+        found.columns.push("lcp_failure".to_owned());
+        found.rows[0].push(InfoValue::Text("allocate x: no space".to_owned()));
+        let sentence = failure(&found).expect("they fail");
+        assert!(sentence.contains("; the last time: allocate x: no space. Until they can"), "{sentence}");
+        let json: Value = serde_json::from_str(&as_json(&found)).expect("it is JSON");
+        assert_eq!(json["streams"][0]["lcp_failure"], "allocate x: no space");
     }
 
     #[test]

@@ -496,6 +496,7 @@ fn people_see_that_checkpoints_fail() {
     assert_eq!(status[0]["running"], true, "{status}");
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("data node 1 FAILING: checkpoints could not be written"), "{text}");
+    assert!(text.contains("checkpoint/000-") && text.contains("os error 27"), "the file and why: {text}");
     for more in [&["disk-writes"][..], &["disk-writes", "--seconds"], &["redo"]] {
         let (ok, text) = folder.run("admin", more);
         assert!(ok && text.contains("FAILING") && text.contains("the disk is full"), "{text}");
