@@ -259,7 +259,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_KEY_FOR_ANOTHER 20078
 /** The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600). */
 #define VINGA_ERROR_BAD_KEY_FILE 20079
-/** The change is committed, but not known to be on disk, because the redo log is full: a crash may undo it. See in 'vinga admin redo' whether checkpoints fail because the disk is full; else raise NoOfFragmentLogFiles. */
+/** The change is committed, but perhaps not on disk, as the redo log is full: a crash may undo it. See 'vinga admin redo': make room on the disk, or raise NoOfFragmentLogFiles. */
 #define VINGA_ERROR_NOT_ON_DISK 20080
 /** There is a database of this name already. */
 #define VINGA_ERROR_DATABASE_EXISTS 20040

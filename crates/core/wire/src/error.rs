@@ -220,8 +220,8 @@ errors! {
     BadKeyFile = 20079, Usage,
         "The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600).";
     NotOnDisk = 20080, Unknown,
-        "The change is committed, but not known to be on disk, because the redo log is full: a crash may undo it. See in \
-         'vinga admin redo' whether checkpoints fail because the disk is full; else raise NoOfFragmentLogFiles.";
+        "The change is committed, but perhaps not on disk, as the redo log is full: a crash may undo it. See 'vinga admin redo': \
+         make room on the disk, or raise NoOfFragmentLogFiles.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,
