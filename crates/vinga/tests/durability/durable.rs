@@ -454,13 +454,14 @@ fn people_see_how_full_the_log_is() {
     assert!(redo(&node, &[]).contains("Diskless=yes"));
 }
 
-/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not.
+/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not. The
+/// limit is no multiple of a sector, so the system refuses the rest of a write that it has cut off with EINVAL.
 #[test]
 fn people_see_that_checkpoints_fail() {
     let folder = Folder::new();
     let up = folder.command("up");
     let mut limited = Command::new("bash");
-    limited.args(["-c", "ulimit -f 4100; exec \"$@\"", "bash"]).arg(up.get_program()).args(up.get_args());
+    limited.args(["-c", "ulimit -f 4101; exec \"$@\"", "bash"]).arg(up.get_program()).args(up.get_args());
     for parameter in [
         "DataMemory=64M",
         "NoOfFragmentLogFiles=8",
