@@ -433,6 +433,16 @@ impl Lifecycle {
         let StartRefuse { step, reason, error } = cold::read(frame)?;
         if step == self.step && self.phase != Phase::Refused {
             self.phase = Phase::Refused;
+            if error == ErrorCode::FileFailed as u16 {
+                cx.stop_node_for(
+                    error,
+                    format_args!(
+                        "the node can't start (error {error}): {reason}. Look at the disk; if it has lost the file, restore \
+                         all files of the node from a copy, or begin anew with --initial, which removes the database"
+                    ),
+                );
+                return Some(());
+            }
             if error != 0 {
                 // The files are not to blame.
                 cx.stop_node_for(

@@ -241,6 +241,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_DATABASE 20054
 /** The data node's copy of its configuration is damaged: start a management node that hands it out, or remove the copy. */
 #define VINGA_ERROR_DAMAGED_CONFIGURATION 20055
+/** The system can't read or write a file of a data node: look at the disk; the node's log has the file and the reason. */
+#define VINGA_ERROR_FILE_FAILED 20056
 /** The parameter can't have this value, or can't change while data nodes run. */
 #define VINGA_ERROR_BAD_PARAMETER 20051
 /** The rows of a unique index change with those of its table: change these. */

@@ -200,6 +200,8 @@ errors! {
         "The data node's folder has no database, though it should: mount its disk, bring back its files, or begin anew with --initial.";
     DamagedConfiguration = 20055, Usage,
         "The data node's copy of its configuration is damaged: start a management node that hands it out, or remove the copy.";
+    FileFailed = 20056, Resources,
+        "The system can't read or write a file of a data node: look at the disk; the node's log has the file and the reason.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,
