@@ -63,7 +63,21 @@ pub const LOG_COLUMNS: &[&str] = &[
     "last_lcp_ms_ago",
     "needed_bytes",
     "lcps_given_up",
+    "reserved_bytes",
+    "refusals",
+    "lcp_failure",
 ];
+
+/// What the data managers of a stream know of its log.
+#[derive(Clone, Default)]
+pub struct LogUsers {
+    /// Bytes of rows in its checkpoints.
+    pub data: u64,
+    /// Changes that were refused because it was full, since the start.
+    pub refusals: u64,
+    /// Why the last checkpoint of one of them was given up, if none of it has become usable since.
+    pub failure: Option<String>,
+}
 
 /// The log streams of a thread.
 pub struct Streams<'a> {
@@ -111,12 +125,11 @@ impl Streams<'_> {
         }
     }
 
-    /// A row for each stream: its log, and how large that should be; `data` says how many bytes of rows the stream's
-    /// checkpoints contain.
-    pub fn logs(&self, now: Tick, data: impl Fn(&Redo) -> u64, out: &mut Vec<Vec<InfoValue>>) {
+    /// A row for each stream: its log, and how large that should be.
+    pub fn logs(&self, now: Tick, users: impl Fn(&Redo) -> LogUsers, out: &mut Vec<Vec<InfoValue>>) {
         let nothing = || InfoValue::Text(String::new());
         for (stream, mut row) in self.each() {
-            let (log, data) = (stream.log(now), data(stream));
+            let (log, LogUsers { data, refusals, failure }) = (stream.log(now), users(stream));
             let free = log.capacity - log.used;
             row.extend([log.files, log.file_bytes, log.capacity, log.used, free].map(InfoValue::Number));
             let place = log.tail.map(|tail| [tail.segment, u64::from(tail.file)].map(InfoValue::Number));
@@ -130,8 +143,10 @@ impl Streams<'_> {
                 [last.bytes, times[0], times[1], times[2]].map(InfoValue::Number)
             });
             row.extend(last.unwrap_or_else(|| [nothing(), nothing(), nothing(), nothing()]));
-            row.push(InfoValue::Number(log.needed(data)));
+            row.push(InfoValue::Number(log.needed(data, refusals)));
             row.push(InfoValue::Number(stream.round_statistics().given_up_now));
+            row.extend([log.reserved, refusals].map(InfoValue::Number));
+            row.push(failure.map_or_else(nothing, InfoValue::Text));
             out.push(row);
         }
     }

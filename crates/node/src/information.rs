@@ -1,6 +1,6 @@
 //! The rows of the information tables that a thread has.
 
-use crate::disk_writes::{self, Streams};
+use crate::disk_writes::{self, LogUsers, Streams};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -188,7 +188,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Tables => return self.tables(out),
             InfoTable::DiskWriteSpeedBase => self.log_streams().base(now, out),
             InfoTable::DiskWriteSpeedAggregate => self.log_streams().aggregate(now, out),
-            InfoTable::RedoLogs => self.log_streams().logs(now, |stream| self.logged_bytes(stream), out),
+            InfoTable::RedoLogs => self.log_streams().logs(now, |stream| self.log_users(stream), out),
             InfoTable::Parameters => self.parameters(out),
             InfoTable::LostNodes => self.lost_nodes(now, out),
         }
@@ -224,10 +224,16 @@ impl Source<'_> {
         }
     }
 
-    /// Bytes of the rows that checkpoints of a stream contain.
-    fn logged_bytes(&self, stream: &Redo) -> u64 {
-        let own = (self.first_data_manager..).zip(self.data_managers);
-        own.filter(|(instance, _)| stream.has_participant(*instance)).map(|(_, one)| one.logged_bytes()).sum()
+    /// What the data managers of a stream know of its log.
+    fn log_users(&self, stream: &Redo) -> LogUsers {
+        let all = (self.first_data_manager..).zip(self.data_managers);
+        let mut users = LogUsers::default();
+        for (_, one) in all.filter(|(instance, _)| stream.has_participant(*instance)) {
+            users.data += one.logged_bytes();
+            users.refusals += one.log_refusals();
+            users.failure = users.failure.or_else(|| one.checkpoint_failure().map(Into::into));
+        }
+        users
     }
 
     fn data_managers(&self) -> impl Iterator<Item = (String, &DataManager)> {

@@ -121,6 +121,8 @@ fn is_passing(code: ErrorCode) -> bool {
             | ErrorCode::NodeFailure
             | ErrorCode::SchemaBusy
             | ErrorCode::UnknownOutcome
+            | ErrorCode::NotOnDisk
+            | ErrorCode::RedoLogFull
             | ErrorCode::Overloaded
     )
 }

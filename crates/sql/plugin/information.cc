@@ -84,7 +84,8 @@ static ST_FIELD_INFO redo_logs[]= {
   Column("LCP_SPEED", ULonglong(), NOT_NULL), Column("LAST_LCP_BYTES", ULonglong(), NULLABLE),
   Column("LAST_LCP_WRITE_MS", ULonglong(), NULLABLE), Column("LAST_LCP_MS", ULonglong(), NULLABLE),
   Column("LAST_LCP_MS_AGO", ULonglong(), NULLABLE), Column("NEEDED_BYTES", ULonglong(), NOT_NULL),
-  Column("LCPS_GIVEN_UP", ULonglong(), NOT_NULL), CEnd()};
+  Column("LCPS_GIVEN_UP", ULonglong(), NOT_NULL), Column("RESERVED_BYTES", ULonglong(), NOT_NULL),
+  Column("REFUSALS", ULonglong(), NOT_NULL), Column("LCP_FAILURE", Varchar(512), NULLABLE), CEnd()};
 
 }  // namespace Show
 

@@ -313,7 +313,7 @@ fn run_node(
         // Before anything is made there: without its disk the folder is an empty one of another disk, or missing.
         check_existing(configuration, folder.path())?;
     }
-    let _occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
+    let mut occupied = folder.as_ref().map(|folder| occupy(folder, "data node")).transpose()?;
     let level = configuration.parameters.text(Parameter::LogLevel).and_then(log::level_named);
     let level = level.expect("the parameter allows the names of levels only");
     let reports = Reports::to(&management_nodes(configuration));
@@ -392,7 +392,14 @@ fn run_node(
     });
     match cause {
         // The address stays, so that 'vinga status' does not call this a clean stop.
-        Ok(StopCause::CannotGoOn(_)) => Ok(ExitCode::from(EXIT_CANNOT_GO_ON)),
+        Ok(StopCause::CannotGoOn(why)) => {
+            if let Some(occupied) = occupied.as_mut().filter(|_| has_disk)
+                && let Err(error) = occupied.note_end(&why)
+            {
+                ::log::error!(target: "node", "cannot note why it ends: {error}");
+            }
+            Ok(ExitCode::from(EXIT_CANNOT_GO_ON))
+        }
         asked_or_not_started => {
             if let Some(folder) = &folder {
                 folder.withdraw();

@@ -418,6 +418,7 @@ pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped
             // One that has stopped in order withdraws its address.
             return Ok(match folder.address() {
                 None => Stopped::InOrder,
+                Some(_) if folder.end().is_some() => Stopped::Otherwise(not_in_order(name, folder)),
                 Some(_) if could_not_go_on(folder) => Stopped::LeftAlone,
                 Some(_) => Stopped::Otherwise(not_in_order(name, folder)),
             });
@@ -447,10 +448,14 @@ fn could_not_go_on(folder: &NodeFolder) -> bool {
 
 /// The node has ended without having brought everything to its disk.
 fn not_in_order(name: &str, folder: &NodeFolder) -> String {
+    let log = folder.log();
+    let why = match folder.end() {
+        Some(why) => format!("{why}; its log: {}", log.display()),
+        None => format!("its log says why: {}", log.display()),
+    };
     format!(
         "{name} has ended, but not in order: what was committed last may not be on disk, apart from what was \
-         acknowledged as durable; its log says why: {}",
-        folder.log().display()
+         acknowledged as durable; {why}"
     )
 }
 

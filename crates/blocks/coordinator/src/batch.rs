@@ -86,6 +86,11 @@ impl Coordinator {
                 self.roll_back(cx, handle, Cause::error(ErrorCode::NoDisk));
                 return Some(());
             }
+            if self.transactions[handle].has_changes && self.disk_waits.lacks_room() {
+                cx.mark("transaction that is to wait for the disk is refused because the log is full");
+                self.roll_back(cx, handle, Cause::error(ErrorCode::RedoLogFull));
+                return Some(());
+            }
         }
         if flags & FLAG_ROLLBACK != 0 {
             self.roll_back(cx, handle, Cause::asked());
@@ -220,6 +225,9 @@ impl Coordinator {
             }
             // Also if the change is undone later, or fails alone: then it waits for what it has changed elsewhere.
             transaction.is_durable |= table.is_durable;
+            if transaction.is_durable && self.disk_waits.lacks_room() {
+                return Err(ErrorCode::RedoLogFull);
+            }
             transaction.is_read_at_backups |= table.read_backup;
         }
         let hash = match kind {

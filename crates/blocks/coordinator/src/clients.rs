@@ -27,6 +27,8 @@ pub struct Ended {
     pub epoch: Epoch,
     /// Where a marker is left.
     pub marker: Option<ReplicaGroup>,
+    /// It was to be on disk before it was answered, and was answered before.
+    pub needs_disk: bool,
 }
 
 /// One incarnation of an API node.
@@ -249,6 +251,9 @@ impl Coordinator {
             Some((ended, client.outcome_number.wrapping_sub(newest_first as u32)))
         });
         let (outcome, epoch, number) = match found {
+            Some((Ended { epoch, needs_disk: true, .. }, number)) if epoch > self.disk_waits.durable() => {
+                (Outcome::NotOnDisk, epoch, number)
+            }
             Some((Ended { epoch, .. }, number)) => (Outcome::Committed, epoch, number),
             None => (Outcome::NotFound, Epoch(0), 0),
         };

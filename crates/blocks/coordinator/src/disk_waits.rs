@@ -10,13 +10,17 @@
 //! that of those who wait when the first of a group has waited for [`GATHER_SPAN`] in vain; that is tried once in
 //! [`TRIED_EVERY`] groups, if commits have met at all, and happens by itself when there are fewer writers than
 //! before. In between, more than was believed may be seen to wait.
+//!
+//! While the log has hardly any room for the ends of epochs (`LogRoomOrder`), transactions that would have to wait are
+//! refused before they are decided, with the error of a full log. Those that are committed then still get their end.
+//! If there is no room even for that, they are answered that it can't be said whether they are on disk.
 
 use crate::Coordinator;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
 use vinga_kernel::{Context, InjectedBug, Span};
-use vinga_wire::epoch::EpochBody;
+use vinga_wire::epoch::{EpochBody, LogRoom, LogRoomBody};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
 
 /// How long after the first of a group the others are not waited for any longer: some flushes of a disk. If the timer
@@ -41,6 +45,8 @@ pub struct DiskWaits {
     /// The timer was set for others, who are not among those that have gathered any more.
     is_for_others: bool,
     writers: Writers,
+    /// Whether the log has room for the ends of epochs.
+    room: LogRoom,
 }
 
 /// What is known of how many commit at the same time.
@@ -84,7 +90,19 @@ impl DiskWaits {
             is_timed: false,
             is_for_others: false,
             writers: Writers::default(),
+            room: LogRoom::Enough,
         }
+    }
+
+    /// Whether nobody may begin to wait.
+    #[inline]
+    pub fn lacks_room(&self) -> bool {
+        self.room != LogRoom::Enough
+    }
+
+    /// Everything up to this epoch is on disk, as far as is known.
+    pub fn durable(&self) -> Epoch {
+        self.durable
     }
 
     /// Transactions that wait.
@@ -188,6 +206,27 @@ impl Coordinator {
             self.finish_on_disk(cx, handle);
         }
         Some(())
+    }
+
+    /// The log has room for the ends of epochs, or has not.
+    pub(crate) fn on_log_room_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<LogRoomBody>()?;
+        self.disk_waits.room = order.room()?;
+        self.wait_no_longer(cx);
+        Some(())
+    }
+
+    /// If there is no room for the end of an epoch, those that wait for one are answered.
+    pub(crate) fn wait_no_longer(&mut self, cx: &mut Context<'_>) {
+        let waits = &mut self.disk_waits;
+        if waits.room != LogRoom::None {
+            return;
+        }
+        waits.gathered = 0;
+        for (_, handle) in core::mem::take(&mut waits.waiting) {
+            cx.mark("commit is answered as not known to be on disk");
+            self.finish_not_on_disk(cx, handle);
+        }
     }
 
     /// There is another president: it does not know what the one before was asked for.

@@ -47,12 +47,23 @@ impl Coordinator {
             return;
         }
         if commit {
-            self.commit(cx, handle);
+            if self.lacks_room(handle) {
+                cx.mark("commit that would wait for the disk is refused because the log is full");
+                self.roll_back(cx, handle, Cause::error(ErrorCode::RedoLogFull));
+            } else {
+                self.commit(cx, handle);
+            }
             return;
         }
         let transaction = &mut self.transactions[handle];
         transaction.state = State::Open { since: cx.now() };
         answer(cx, transaction, Outcome::Open, 0);
+    }
+
+    /// Whether the commit of a transaction would have to wait for the disk, while nobody may begin to.
+    pub(crate) fn lacks_room(&self, handle: Handle) -> bool {
+        let transaction = &self.transactions[handle];
+        transaction.is_durable && transaction.has_changes && self.disk_waits.lacks_room()
     }
 
     /// Decides to commit. The epoch is at least that of everything the transaction has read, replaced or followed.
@@ -155,6 +166,7 @@ impl Coordinator {
             (transaction.epoch, transaction.has_changes, transaction.is_durable);
         if is_durable && has_changes && self.wait_for_disk(cx, handle, epoch) {
             self.transactions[handle].state = State::AwaitingDisk;
+            self.wait_no_longer(cx);
             return;
         }
         self.finish_on_disk(cx, handle);
@@ -162,12 +174,24 @@ impl Coordinator {
 
     /// Nothing has to be awaited any more for a transaction that is committed.
     pub(crate) fn finish_on_disk(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        self.finish_as(cx, handle, Outcome::Committed);
+    }
+
+    /// A transaction is committed, and waits for the disk in vain.
+    pub(crate) fn finish_not_on_disk(&mut self, cx: &mut Context<'_>, handle: Handle) {
+        let failure = Failure { operation: 0, code: ErrorCode::NotOnDisk, index: 0 };
+        self.transactions[handle].special_mut().cause = Some(failure);
+        self.finish_as(cx, handle, Outcome::NotOnDisk);
+    }
+
+    fn finish_as(&mut self, cx: &mut Context<'_>, handle: Handle, outcome: Outcome) {
         let transaction = &self.transactions[handle];
         let epoch = transaction.epoch;
         let marker = transaction.marker(cx.view()).map(|(_, owner)| owner);
-        let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch, marker });
+        let needs_disk = outcome == Outcome::NotOnDisk;
+        let number = self.keep_outcome(cx, Ended { id: transaction.id, epoch, marker, needs_disk });
         self.statistics.committed += 1;
-        self.finish(cx, handle, Outcome::Committed, number);
+        self.finish(cx, handle, outcome, number);
     }
 
     pub(crate) fn finish_rolled_back(&mut self, cx: &mut Context<'_>, handle: Handle) {
@@ -181,7 +205,8 @@ impl Coordinator {
         self.participants.remove(transaction.participants);
         answer(cx, &transaction, outcome, number);
         if let Some((requester, request)) = transaction.special().and_then(|special| special.asked) {
-            let epoch = if outcome == Outcome::Committed { transaction.epoch } else { Epoch(0) };
+            let is_committed = matches!(outcome, Outcome::Committed | Outcome::NotOnDisk);
+            let epoch = if is_committed { transaction.epoch } else { Epoch(0) };
             send_outcome(cx, requester, request, transaction.id, outcome, epoch, number);
         }
         self.client_transaction_ended(cx, transaction.id);

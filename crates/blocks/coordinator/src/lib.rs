@@ -235,6 +235,7 @@ impl Block for Coordinator {
             Some(SignalNumber::OutcomesReleasedOrder) => self.on_outcomes_released_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::LogRoomOrder) => self.on_log_room_order(cx, frame),
             Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(frame),
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),

@@ -182,6 +182,8 @@ impl Coordinator {
         let last = commit
             && before == 0
             && rest.is_empty()
+            // The data manager would commit what is to be refused.
+            && !(self.transactions[handle].is_durable && self.disk_waits.lacks_room())
             && same_owner.is_some_and(|(first, _)| self.may_be_last(cx.view(), handle, stage, first.owner()));
         let transaction = &mut self.transactions[handle];
         transaction.state = State::Preparing { outstanding: before + stage.len() as u32, commit, last };

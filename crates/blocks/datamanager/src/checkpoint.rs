@@ -23,6 +23,7 @@ use crate::DataManager;
 use crate::operation::{Change, State};
 use crate::store::Version;
 use crate::tables::Table;
+use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::aligned::SECTOR_BYTES;
 use vinga_base::schema::ROW_BYTES_MAX;
@@ -82,6 +83,8 @@ pub struct Checkpoints {
     /// Once a write or flush has failed, no checkpoint is made any more, and none becomes usable.
     failed_writes: FailedWrites,
     running: Option<Running>,
+    /// Why the last one was given up, if none has become usable since. For people: the log may be on the same disk.
+    failure: Option<String>,
     /// Bytes that may be written now; below 0 if more was written than was allowed, as a block can't be cut: the next
     /// quota pays for it.
     quota: i64,
@@ -197,6 +200,7 @@ impl Checkpoints {
             must_be_full: false,
             failed_writes: FailedWrites::default(),
             running: None,
+            failure: None,
             quota: 0,
             unreported: 0,
             statistics: CheckpointStatistics::default(),
@@ -483,6 +487,11 @@ impl DataManager {
         running.is_some_and(|running| Task::is_of(token, running.number))
     }
 
+    /// Why the last checkpoint was given up, if none has become usable since.
+    pub fn checkpoint_failure(&self) -> Option<&str> {
+        self.checkpoints.as_ref()?.failure.as_deref()
+    }
+
     /// There is no room for the checkpoint: it is tried again later.
     fn give_up_checkpoint(&mut self, cx: &mut Context<'_>, refuse: &FileRefuse) {
         if !self.is_running(refuse.token) {
@@ -492,6 +501,7 @@ impl DataManager {
         let checkpoints = self.checkpoints.as_mut().expect("it has asked for the task");
         let Some(running) = checkpoints.running.take() else { return };
         checkpoints.must_be_full = true;
+        checkpoints.failure = Some(refuse.text.clone());
         cx.log(LogLevel::Warning, format_args!("a checkpoint is given up: {}", refuse.text));
         cx.file(checkpoints.name(running.number), Task::Remove.token(), FileTask::Remove);
         self.report(cx, CheckpointState::GivenUp);
@@ -517,6 +527,7 @@ impl DataManager {
         }
         checkpoints.chain = chain;
         checkpoints.first_missing = running.batch;
+        checkpoints.failure = None;
         checkpoints.must_be_full &= !is_full;
         let counter =
             if is_full { &mut checkpoints.statistics.full } else { &mut checkpoints.statistics.partial };

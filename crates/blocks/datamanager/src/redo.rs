@@ -44,6 +44,8 @@ pub struct RedoLog {
     has_asked: bool,
     /// A change was refused since.
     has_refused: bool,
+    /// Changes that were refused because the log is full, since the start.
+    refusals: u64,
     /// The newest epoch of any change that is logged, or of a table that has gone: commits that have changed nothing
     /// don't count, as no restart goes back to one.
     newest: Epoch,
@@ -64,6 +66,7 @@ impl RedoLog {
             shortage: ErrorCode::RedoLogFull,
             has_asked: false,
             has_refused: false,
+            refusals: 0,
             newest: Epoch(0),
             notes: None,
         }
@@ -81,8 +84,7 @@ impl RedoLog {
         }
         let bytes = (RECORD_HEAD_BYTES + image_bytes) as u64;
         if bytes > self.credit {
-            self.has_refused = true;
-            return Err(self.shortage);
+            return Err(self.refuse());
         }
         self.credit -= bytes;
         Ok(bytes as u32)
@@ -96,8 +98,20 @@ impl RedoLog {
     pub fn check_room(&mut self, is_logged: bool, image_bytes: usize) -> Result<(), ErrorCode> {
         let bytes = (RECORD_HEAD_BYTES + image_bytes) as u64;
         let is_short = is_logged && self.stream.is_some() && bytes > self.credit;
-        self.has_refused |= is_short;
-        if is_short { Err(self.shortage) } else { Ok(()) }
+        if is_short { Err(self.refuse()) } else { Ok(()) }
+    }
+
+    /// A change is refused; returns why.
+    #[cold]
+    fn refuse(&mut self) -> ErrorCode {
+        self.has_refused = true;
+        self.refusals += u64::from(self.shortage == ErrorCode::RedoLogFull);
+        self.shortage
+    }
+
+    /// Changes that were refused because the log is full, since the start.
+    pub fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// Gives back what was reserved.
@@ -242,6 +256,11 @@ impl RowListener for RedoLog {
 }
 
 impl DataManager {
+    /// Changes that were refused because the redo log is full, since the start.
+    pub fn log_refusals(&self) -> u64 {
+        self.store.listener.refusals()
+    }
+
     /// Sends what was gathered for the log, and asks for credit if little is left.
     #[inline(never)]
     pub(crate) fn send_records(&mut self, cx: &mut Context<'_>) {

@@ -266,6 +266,7 @@ impl Dictionary {
         let distribution = Address::new(president, BlockNumber::Distribution, 0);
         change.awaited.insert(distribution);
         cx.frame(SignalNumber::DurabilityRequest, distribution).put(&EpochBody::new(change.epoch));
+        self.answer_without_end(cx);
     }
 
     /// The change is restored by any restart.

@@ -25,6 +25,7 @@ mod databases;
 pub mod definitions;
 mod events;
 mod lock;
+mod log_room;
 mod partitions;
 mod plan;
 mod record;
@@ -57,7 +58,7 @@ use tables::Tables;
 use vinga_base::{Epoch, NodeId, TableVersion};
 use vinga_kernel::{AdmittedNodes, Block, Context, PendingTakeOvers, Scrutiny};
 use vinga_wire::dictionary::TableRecord;
-use vinga_wire::epoch::{EpochBody, EpochOrder};
+use vinga_wire::epoch::{EpochBody, EpochOrder, LogRoom};
 use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
 use vinga_wire::view::ViewChange;
@@ -152,6 +153,8 @@ pub struct Dictionary {
     file: Option<SchemaFile>,
     /// No version from here on is given before the file says otherwise; 0: there is no file yet.
     version_limit: TableVersion,
+    /// Whether the redo log has room for the ends of epochs.
+    log_room: LogRoom,
     start: Start,
 }
 
@@ -176,6 +179,7 @@ impl Dictionary {
             changes: 0,
             epoch: Epoch(0),
             durable: Epoch(0),
+            log_room: LogRoom::Enough,
             file: settings.disk.map(SchemaFile::new),
             version_limit: TableVersion(0),
             start: Start::default(),
@@ -324,6 +328,7 @@ impl Block for Dictionary {
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
+            Some(SignalNumber::LogRoomOrder) => self.on_log_room_order(cx, frame),
             Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
             Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
             Some(SignalNumber::TakeOverDoneReport) => self.on_take_over_done_report(cx, frame),

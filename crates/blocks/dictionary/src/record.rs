@@ -84,7 +84,13 @@ impl Dictionary {
 
     /// Begins to write the present change to disk.
     pub(crate) fn begin_recording(&mut self, cx: &mut Context<'_>) {
+        let room = self.check_room();
         let change = self.change.as_mut().expect("a change is under way");
+        if let Err(refused) = room {
+            cx.mark("schema change is undone because the log is full");
+            change.refused.get_or_insert(refused);
+            return;
+        }
         change.recording = Recording::MakingRoom;
         self.epoch = change.take_epoch(self.epoch);
         let file = self.file.as_ref().expect("only a node with a disk records changes");

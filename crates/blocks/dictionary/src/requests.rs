@@ -182,7 +182,10 @@ impl Dictionary {
 
     /// Carries out a change now, or when those before it are done.
     fn begin_or_queue(&mut self, cx: &mut Context<'_>, requester: Requester, change: ChangeRequest) {
-        if self.change.is_none() && self.succession.is_none() {
+        if let Err(refused) = self.check_room() {
+            cx.mark("schema change is refused because the log is full");
+            self.refuse(cx, requester, refused);
+        } else if self.change.is_none() && self.succession.is_none() {
             self.begin_or_refuse(cx, requester, change);
             self.go_on(cx);
         } else if self.queue.len() < QUEUED_CHANGES_MAX {

@@ -19,6 +19,10 @@
 //! (`DurabilityRequest`), and is answered when there is one of that epoch or a later one. For the same reason data
 //! managers learn of end records only: a checkpoint that counts up to an epoch without one would not count after a
 //! restart.
+//!
+//! While a log has hardly any room for the ends of epochs (`LogRoomReport`), nobody may begin to wait for the disk, and
+//! only those who wait already get an end record, and what is logged all the same. Changes of tables that are not logged
+//! are not worth one.
 
 use crate::Distribution;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -26,7 +30,7 @@ use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_kernel::{Context, InjectedBug, Tick};
 use vinga_wire::backup::EpochClosedConfirm;
-use vinga_wire::epoch::{EpochBody, EpochClosedReport};
+use vinga_wire::epoch::{EpochBody, EpochClosedReport, LogRoom, LogRoomBody};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, U64};
 
@@ -47,6 +51,10 @@ pub struct GlobalCheckpoints {
     waiting: Vec<(Address, Epoch)>,
     /// Who wants to know when which epoch is closed.
     closing: Vec<(Address, Epoch)>,
+    /// Log streams that have hardly any room for the ends of epochs, or none.
+    rooms: BTreeMap<Address, LogRoom>,
+    /// One of them has records that no end covers.
+    records_wait: bool,
     /// It is time for a checkpoint.
     is_due: bool,
     /// The checkpoint that is being made.
@@ -89,6 +97,11 @@ impl GlobalCheckpoints {
     /// Counters since the start.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// Whether all logs have room for the ends of epochs.
+    fn room(&self) -> LogRoom {
+        self.rooms.values().copied().max().unwrap_or_default()
     }
 
     /// Panics if what is known contradicts itself.
@@ -202,17 +215,57 @@ impl Distribution {
         if closed <= self.checkpoints.durable || is_wanted && closed < self.checkpoints.wanted {
             return;
         }
+        let has_changed = self.checkpoints.changed > self.checkpoints.logged;
+        let is_worth_it = is_wanted || self.checkpoints.records_wait;
+        if has_changed && !is_worth_it && self.checkpoints.room() != LogRoom::Enough {
+            cx.mark("global checkpoint that nobody waits for is put off while the log is full");
+            return;
+        }
         self.checkpoints.is_due = false;
-        if self.checkpoints.changed <= self.checkpoints.logged {
+        if !has_changed {
             cx.mark("epochs without changes are durable as they are");
             self.become_durable(cx, closed, false);
             return;
         }
+        self.checkpoints.records_wait = false;
         self.checkpoints.statistics.asked += u64::from(is_wanted);
         for &stream in &streams {
             cx.frame(SignalNumber::EpochEndRequest, stream).put(&EpochBody::new(closed));
         }
         self.checkpoints.ending = Some(Ending { epoch: closed, since: cx.now(), awaited: streams });
+    }
+
+    /// A log has room for the ends of epochs, or has not.
+    pub(crate) fn on_log_room_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (report, _) = frame.head::<LogRoomBody>()?;
+        let before = self.checkpoints.room();
+        match report.room()? {
+            LogRoom::Enough => self.checkpoints.rooms.remove(&frame.sender()),
+            room => self.checkpoints.rooms.insert(frame.sender(), room),
+        };
+        self.checkpoints.records_wait |= report.has_records.get() != 0;
+        if self.checkpoints.room() != before {
+            self.announce_room(cx);
+        }
+        self.go_on(cx);
+        Some(())
+    }
+
+    /// Has everybody who would wait for the disk know whether that has a sense.
+    pub(crate) fn announce_room(&self, cx: &mut Context<'_>) {
+        if !Self::is_president(cx) || cx.view().addresses(BlockNumber::Redo).next().is_none() {
+            return;
+        }
+        let view = cx.view();
+        let listeners: Vec<Address> =
+            [BlockNumber::Coordinator, BlockNumber::Dictionary, BlockNumber::Lifecycle]
+                .into_iter()
+                .flat_map(|block| view.addresses(block))
+                .collect();
+        for listener in listeners {
+            let body = LogRoomBody::new(self.checkpoints.room(), false);
+            cx.frame(SignalNumber::LogRoomOrder, listener).put(&body);
+        }
     }
 
     /// All transactions of a coordinator that has failed have ended.
@@ -301,6 +354,7 @@ impl Distribution {
         self.checkpoints.closed.retain(|coordinator, _| !change.has_lost(coordinator.node()));
         self.checkpoints.waiting.retain(|(sender, _)| !change.has_lost(sender.node()));
         self.checkpoints.closing.retain(|(sender, _)| !change.has_lost(sender.node()));
+        self.checkpoints.rooms.retain(|stream, _| !change.has_lost(stream.node()));
         if let Some(ending) = &mut self.checkpoints.ending {
             ending.awaited.retain(|stream| !change.has_lost(stream.node()));
         }

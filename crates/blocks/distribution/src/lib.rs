@@ -266,6 +266,7 @@ impl Block for Distribution {
             Some(SignalNumber::EpochClaimReport) => self.on_epoch_claim_report(cx, frame),
             Some(SignalNumber::DurabilityOrder) => self.on_durability_order(cx, frame),
             Some(SignalNumber::DurabilityRequest) => self.on_durability_request(cx, frame),
+            Some(SignalNumber::LogRoomReport) => self.on_log_room_report(cx, frame),
             Some(SignalNumber::EpochEndConfirm) => self.on_epoch_end_confirm(cx, frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::EpochLimitOrder) => self.on_epoch_limit_order(cx, frame),
@@ -284,6 +285,7 @@ impl Block for Distribution {
         }
         self.take_overs.note_lost(change);
         self.forget_lost(cx, change);
+        self.announce_room(cx);
     }
 
     fn check_invariants(&self, _: Scrutiny) {

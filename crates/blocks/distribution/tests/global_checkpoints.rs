@@ -5,7 +5,7 @@ use vinga_distribution::{Distribution, Settings};
 use vinga_kernel::Span;
 use vinga_kernel::testkit::Harness;
 use vinga_wire::backup::EpochClosedConfirm;
-use vinga_wire::epoch::{EpochBody, EpochClosedReport};
+use vinga_wire::epoch::{EpochBody, EpochClosedReport, LogRoom, LogRoomBody};
 use vinga_wire::start::{StartRequest, StartTask};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, SignalNumber, U64, cold};
@@ -176,6 +176,62 @@ fn changes_that_come_during_a_checkpoint_get_the_next_one() {
     assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [103]);
     (0..2).for_each(|stream| confirm(&mut h, stream, 103));
     assert_eq!(sent(&mut h, SignalNumber::DurabilityConfirm), [101, 103]);
+}
+
+/// A log stream reports whether it has room for the ends of epochs.
+fn report_room(h: &mut Harness<Distribution>, stream: u16, room: LogRoom, has_records: bool) {
+    h.send(address(BlockNumber::Redo, stream), SignalNumber::LogRoomReport, |writer| {
+        writer.put(&LogRoomBody::new(room, has_records));
+    })
+    .expect("a block may send this");
+}
+
+/// What was said of the room in the logs since the last call, and to whom.
+fn rooms(h: &mut Harness<Distribution>) -> Vec<(BlockNumber, LogRoom)> {
+    let of_kind = h.take_sent().into_iter().filter(|sent| sent.signal() == SignalNumber::LogRoomOrder);
+    of_kind
+        .map(|sent| {
+            let (body, _) = sent.frame().head::<LogRoomBody>().expect("a whole body");
+            let block = sent.frame().receiver().block().expect("a block");
+            (block, body.room().expect("a number of one"))
+        })
+        .collect()
+}
+
+#[test]
+fn only_those_who_wait_get_an_end_while_a_log_is_full() {
+    let to_all = |room| {
+        let coordinators = [(BlockNumber::Coordinator, room); 2];
+        [&coordinators[..], &[(BlockNumber::Dictionary, room), (BlockNumber::Lifecycle, room)]].concat()
+    };
+    let mut h = harness();
+    report_room(&mut h, 0, LogRoom::Short, false);
+    assert_eq!(rooms(&mut h), to_all(LogRoom::Short));
+    report_room(&mut h, 1, LogRoom::None, false);
+    assert_eq!(rooms(&mut h), to_all(LogRoom::None));
+    report_room(&mut h, 1, LogRoom::Enough, false);
+    assert_eq!(rooms(&mut h), to_all(LogRoom::Short), "the other one");
+    // It is time for a checkpoint: nobody waits, and what has changed is in no log.
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 105, 105));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), []);
+    // Who waits already is served.
+    wait_for(&mut h, 106);
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 106, 106));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [106]);
+    (0..2).for_each(|stream| confirm(&mut h, stream, 106));
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 115, 115));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), []);
+    // Records that were logged all the same are brought to the disk.
+    report_room(&mut h, 0, LogRoom::Short, true);
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [115]);
+    (0..2).for_each(|stream| confirm(&mut h, stream, 115));
+    h.advance(Span::from_millis(1000));
+    (0..2).for_each(|coordinator| close(&mut h, coordinator, 125, 125));
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), []);
+    report_room(&mut h, 0, LogRoom::Enough, false);
+    assert_eq!(sent(&mut h, SignalNumber::EpochEndRequest), [125], "it was put off");
 }
 
 #[test]

@@ -35,7 +35,7 @@ use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
 use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
-use vinga_wire::epoch::{EpochBody, EpochOrder};
+use vinga_wire::epoch::{EpochBody, EpochOrder, LogRoom};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
     self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, StartConfirm, StartProgressReport,
@@ -114,6 +114,8 @@ pub struct Lifecycle {
     epoch: Epoch,
     /// The node is to stop in order.
     stop: Option<Stop>,
+    /// Whether the log has room for the ends of epochs.
+    log_room: LogRoom,
 }
 
 impl Lifecycle {
@@ -156,6 +158,7 @@ impl Lifecycle {
             times: Vec::new(),
             epoch: Epoch(0),
             stop: None,
+            log_room: LogRoom::Enough,
         }
     }
 
@@ -430,6 +433,16 @@ impl Lifecycle {
         let StartRefuse { step, reason, error } = cold::read(frame)?;
         if step == self.step && self.phase != Phase::Refused {
             self.phase = Phase::Refused;
+            if error == ErrorCode::FileFailed as u16 {
+                cx.stop_node_for(
+                    error,
+                    format_args!(
+                        "the node can't start (error {error}): {reason}. Look at the disk; if it has lost the file, restore \
+                         all files of the node from a copy, or begin anew with --initial, which removes the database"
+                    ),
+                );
+                return Some(());
+            }
             if error != 0 {
                 // The files are not to blame.
                 cx.stop_node_for(
@@ -555,6 +568,7 @@ impl Block for Lifecycle {
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
             Some(SignalNumber::NodeStopRequest) => self.on_node_stop_request(cx, frame),
+            Some(SignalNumber::LogRoomOrder) => self.on_log_room_order(cx, frame),
             Some(SignalNumber::DurabilityConfirm) => self.on_durability_confirm(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };

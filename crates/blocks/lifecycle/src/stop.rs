@@ -4,14 +4,17 @@
 //! What is committed by then is in the present epoch at the latest, and the present epoch gets an end record. That is
 //! done twice: a transaction that was being committed when the first round began may have got the next epoch.
 //!
+//! If the log has no room for that, and no checkpoint that would make some is being written, the node ends at once, and
+//! not in order: there is nothing to wait for.
+//!
 //! Then the system file notes that the node has stopped in order. A node that is killed instead loses what was
 //! committed since the last global checkpoint, and nothing else.
 
 use crate::{Lifecycle, Phase};
 use vinga_base::Epoch;
 use vinga_kernel::Context;
-use vinga_wire::epoch::EpochBody;
-use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
+use vinga_wire::epoch::{EpochBody, LogRoom, LogRoomBody};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber};
 
 /// Epochs that are brought to disk.
 const ROUNDS: u32 = 2;
@@ -50,6 +53,30 @@ impl Lifecycle {
         stop.rounds += 1;
         stop.epoch = self.epoch;
         cx.frame(SignalNumber::DurabilityRequest, distribution).put(&EpochBody::new(self.epoch));
+        self.give_up_stop(cx);
+    }
+
+    /// The log has room for the ends of epochs, or has not.
+    pub(crate) fn on_log_room_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (order, _) = frame.head::<LogRoomBody>()?;
+        self.log_room = order.room()?;
+        self.give_up_stop(cx);
+        Some(())
+    }
+
+    /// The node ends, but not in order, if there is no room for what it lacks.
+    fn give_up_stop(&mut self, cx: &mut Context<'_>) {
+        if self.log_room == LogRoom::None && self.stop.take_if(|stop| !stop.is_recorded).is_some() {
+            cx.mark("stop in order is given up because the log is full");
+            let code = ErrorCode::RedoLogFull;
+            cx.stop_node_for(
+                code as u16,
+                format_args!(
+                    "the redo log has no room for the end of the present epoch, and no checkpoint could be written \
+                     that would make some, as a full disk has none for it: make room, or raise NoOfFragmentLogFiles"
+                ),
+            );
+        }
     }
 
     /// The epoch of a round is on disk.

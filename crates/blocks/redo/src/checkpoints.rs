@@ -157,6 +157,16 @@ impl Checkpoints {
         self.round.as_ref().is_some_and(|round| !round.is_writing() && !round.awaited.is_empty())
     }
 
+    /// Whether a round is being made.
+    pub(crate) fn is_in_round(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether the node is started.
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
     /// A parameter has another value from now on.
     pub(crate) fn set_parameter(&mut self, parameter: LiveParameter, value: u64) {
         match parameter {
@@ -306,12 +316,16 @@ impl Redo {
         assert!(self.writer.is_some(), "the node is started when its log is open");
         self.checkpoints.is_started = true;
         self.consider_round(cx);
+        self.report_room(cx);
     }
 
     /// Somebody has got less credit than it wanted.
     pub(crate) fn note_shortage(&mut self, cx: &mut Context<'_>) {
         if let Some(round) = &mut self.checkpoints.round {
             round.was_short = true;
+        }
+        if self.checkpoints.is_started {
+            self.fullness.note(cx.now(), true);
         }
         self.consider_round(cx);
         self.hurry(cx);
@@ -333,7 +347,7 @@ impl Redo {
     }
 
     /// Whether somebody has got less credit than it wanted, because the log is full.
-    fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.credits.short_for(ErrorCode::RedoLogFull).next().is_some()
     }
 
@@ -341,7 +355,7 @@ impl Redo {
     pub(crate) fn consider_round(&mut self, cx: &mut Context<'_>) {
         let Some(writer) = &self.writer else { return };
         let position = writer.position();
-        let is_short = self.is_short() || self.is_end_held;
+        let is_short = self.is_short() || self.room_for_ends.is_end_held;
         if !self.checkpoints.is_due(position, is_short) {
             return;
         }
@@ -430,6 +444,7 @@ impl Redo {
         if checkpoints.backs_off {
             checkpoints.backs_off = false;
             self.consider_round(cx);
+            self.report_room(cx);
         } else if checkpoints.round.as_ref().is_some_and(Round::is_writing) {
             let time = cx.now().since(checkpoints.quotas_given);
             let conditions = self.conditions(cx);
@@ -502,6 +517,7 @@ impl Redo {
         self.end_round(cx);
         self.hurry(cx);
         self.go_on_ending(cx);
+        self.report_room(cx);
         Some(())
     }
 

@@ -58,7 +58,7 @@ impl Room {
     }
 
     /// Bytes that are never given out.
-    fn margin(&self) -> u64 {
+    pub fn margin(&self) -> u64 {
         (self.capacity / 8).clamp(MARGIN_MIN, 16 << 20)
     }
 }

@@ -4,21 +4,16 @@
 //! 2. The open block gets the end record and is written.
 //! 3. The files are flushed; when all have confirmed, so does the stream.
 //!
-//! An end record takes a sector of the log for which nobody has credit. When hardly any are left, because no checkpoint
-//! could be made for long, the end of an epoch waits for room: commits that wait for the disk, and schema changes, wait
-//! with it. A checkpoint that is written, and only lacks the end of its epoch to free some of the log, is the
-//! exception: what is left is kept for these ends.
+//! An end record takes a sector of the log for which nobody has credit. When hardly any are left, the end of an epoch
+//! waits for room (`room_for_ends`). A checkpoint that is written, and only lacks the end of its epoch to free some of
+//! the log, is the exception: what is left is kept for these ends.
 
 use crate::Redo;
 use alloc::collections::BTreeSet;
 use vinga_base::Epoch;
-use vinga_base::aligned::SECTOR_BYTES;
 use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
-
-/// Bytes of the log that are kept for the ends of epochs that make checkpoints usable: some two of them for each round.
-const KEPT_FOR_CHECKPOINTS: u64 = 24 * SECTOR_BYTES as u64;
 
 /// An epoch that is being ended.
 pub struct Ending {
@@ -77,22 +72,16 @@ impl Redo {
         }
         if !self.ends_lack_room() {
             self.write_end(cx);
-        } else if !self.is_end_held {
+        } else if !self.room_for_ends.is_end_held {
             cx.mark("end of an epoch waits for room in the log");
-            self.is_end_held = true;
+            self.room_for_ends.is_end_held = true;
             self.consider_round(cx);
+            self.report_room(cx);
         }
     }
 
-    /// Whether hardly any room is left for end records, and none of them would help to make some.
-    fn ends_lack_room(&self) -> bool {
-        let room = self.room();
-        room.used + self.credits.outstanding() + KEPT_FOR_CHECKPOINTS > room.capacity
-            && !self.checkpoints.awaits_end()
-    }
-
     fn write_end(&mut self, cx: &mut Context<'_>) {
-        self.is_end_held = false;
+        self.room_for_ends.note_end();
         let ending = self.ending.as_mut().expect("an epoch ends");
         let writer = self.writer.as_mut().expect("the log is open");
         let epoch = if cx.has_bug(InjectedBug::EndRecordForgotten) { Epoch(0) } else { ending.epoch };

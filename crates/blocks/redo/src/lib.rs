@@ -20,6 +20,7 @@ mod credit;
 mod end_of_epoch;
 mod reader;
 mod replay;
+mod room_for_ends;
 mod samples;
 mod scan;
 mod segments;
@@ -41,8 +42,10 @@ use checkpoints::Checkpoints;
 use core::ops::Range;
 use credit::{Credits, Room};
 use end_of_epoch::Ending;
+use room_for_ends::RoomForEnds;
 use samples::Samples;
 use segments::Segments;
+use sizing::Fullness;
 use start::Start;
 use task::Task;
 use vinga_base::{Epoch, LiveParameter, NodeId};
@@ -54,6 +57,7 @@ use vinga_kernel::{Block, Context, FailedWrites, InjectedBug, Scrutiny};
 use vinga_wire::epoch::EpochBody;
 use vinga_wire::file::{FileConfirm, FileErrorKind, FileRefuse};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
+use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U16, U64, cold};
 use writer::Writer;
 
@@ -93,8 +97,8 @@ pub struct Redo {
     start: Start,
     /// The epoch that is being ended.
     ending: Option<Ending>,
-    /// Its end record waits for room in the log.
-    is_end_held: bool,
+    room_for_ends: RoomForEnds,
+    fullness: Fullness,
     /// The newest epoch that was ended.
     ended: Epoch,
     /// The segment with its end record, until the epoch is durable in the whole cluster.
@@ -143,7 +147,8 @@ impl Redo {
             writer: None,
             start: Start::default(),
             ending: None,
-            is_end_held: false,
+            room_for_ends: RoomForEnds::default(),
+            fullness: Fullness::default(),
             ended: Epoch(0),
             end_mark: None,
             failed_writes: FailedWrites::default(),
@@ -199,6 +204,7 @@ impl Redo {
         self.statistics.record_bytes += records.len() as u64;
         let entry = Entry { participant, batch: head.batch.get(), records };
         writer.append(cx, &mut self.segments, at, &entry);
+        self.room_for_ends.has_records = true;
         if self.checkpoints.note_logged(writer.position()) {
             self.consider_round(cx);
         }
@@ -206,7 +212,8 @@ impl Redo {
         Some(())
     }
 
-    /// When the log is nearly full, data managers give back what they have not reserved.
+    /// When the log is nearly full, data managers give back what they have not reserved, and the president learns of
+    /// it before nothing is left.
     pub(crate) fn keep_margin(&mut self, cx: &mut Context<'_>) {
         if !self.room().is_nearly_full(self.credits.outstanding()) {
             return;
@@ -216,6 +223,7 @@ impl Redo {
             let receiver = self.participant(cx, at);
             cx.frame(SignalNumber::RedoCreditReturnRequest, receiver);
         }
+        self.report_room(cx);
     }
 
     fn on_redo_credit_return_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -224,6 +232,7 @@ impl Redo {
         self.credits.note_returned(at, confirm.bytes.get());
         self.go_on_ending(cx);
         self.note_shortage(cx);
+        self.report_room(cx);
         Some(())
     }
 
@@ -290,6 +299,8 @@ impl Redo {
             cx.mark("log segments are free again");
             self.go_on_ending(cx);
             self.give_rest(cx, ErrorCode::RedoLogFull);
+            self.fullness.note(cx.now(), self.is_short());
+            self.report_room(cx);
         }
     }
 
@@ -394,6 +405,12 @@ impl Block for Redo {
         };
         if handled.is_none() {
             cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        if change.old.president() != change.new.president() {
+            self.report_room_again(cx);
         }
     }
 

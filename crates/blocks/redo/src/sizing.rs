@@ -4,6 +4,9 @@
 //! checkpoint is needed until it is usable, and the next one may begin right then. So the log should have bytes logged
 //! a second × seconds of a checkpoint × 4. A checkpoint takes as long as the data takes at its speed, and at least as
 //! long as the last one did, the wait for its global checkpoint included.
+//!
+//! If changes were refused because it was full, it was too small, whatever that rule says: for as long as it was full
+//! it should have taken up what is logged in that time.
 
 use crate::Redo;
 use crate::credit::Room;
@@ -23,6 +26,34 @@ pub struct Place {
     pub file: u32,
     /// The offset in the file.
     pub offset: u64,
+}
+
+/// For how long a log was full.
+#[derive(Default)]
+pub struct Fullness {
+    /// Since when it is.
+    since: Option<Tick>,
+    /// The longest time that it was, of those that are over.
+    longest: Span,
+}
+
+impl Fullness {
+    /// It is full now, or it is not.
+    pub fn note(&mut self, now: Tick, is_full: bool) {
+        match (self.since, is_full) {
+            (None, true) => self.since = Some(now),
+            (Some(since), false) => {
+                self.longest = self.longest.max(now.since(since));
+                self.since = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// The longest time that it was, up to now.
+    fn longest(&self, now: Tick) -> Span {
+        self.longest.max(self.since.map_or(Span(0), |since| now.since(since)))
+    }
 }
 
 /// The last round of checkpoints that all became usable.
@@ -49,6 +80,10 @@ pub struct Log {
     pub capacity: u64,
     /// Bytes in use.
     pub used: u64,
+    /// Bytes that changes don't get: room for the ends of epochs, so that checkpoints can become usable.
+    pub reserved: u64,
+    /// The longest time that it was full.
+    pub full: Span,
     /// The oldest place that is needed; `None` if nothing was ever logged.
     pub tail: Option<Place>,
     /// Where it goes on.
@@ -65,9 +100,19 @@ pub struct Log {
 }
 
 impl Log {
-    /// Bytes that it should be able to hold at least, if so many bytes of rows are in its checkpoints; 0 if nothing was
-    /// logged.
-    pub fn needed(&self, data: u64) -> u64 {
+    /// Bytes that it should be able to hold at least, if so many bytes of rows are in its checkpoints, and so many
+    /// changes were refused because it was full; 0 if nothing was logged.
+    pub fn needed(&self, data: u64, refusals: u64) -> u64 {
+        let needed = self.needed_for_checkpoints(data);
+        if refusals == 0 {
+            return needed;
+        }
+        let missed = u128::from(self.speed_max) * u128::from(self.full.0) / 1_000_000;
+        let missed = u64::try_from(missed).unwrap_or(u64::MAX).max(self.reserved);
+        needed.max(self.capacity.saturating_add(missed))
+    }
+
+    fn needed_for_checkpoints(&self, data: u64) -> u64 {
         let micros = u128::from(data) * 1_000_000 / u128::from(self.checkpoint_speed.max(1));
         let micros = micros.max(self.last_round.map_or(0, |last| u128::from(last.whole.0)));
         let bytes = u128::from(self.speed_max) * micros * CHECKPOINTS / 1_000_000;
@@ -78,7 +123,7 @@ impl Log {
 impl Redo {
     /// Its log, for people.
     pub fn log(&self, now: Tick) -> Log {
-        let Room { capacity, used, .. } = self.room();
+        let room @ Room { capacity, used, .. } = self.room();
         let place = |segment: &crate::segments::LiveSegment, offset| Place {
             segment: segment.number,
             file: segment.file,
@@ -92,6 +137,8 @@ impl Redo {
             file_bytes: self.settings.file_bytes,
             capacity,
             used,
+            reserved: room.margin(),
+            full: self.fullness.longest(now),
             tail: self.segments.live().next().map(|segment| place(segment, 0)),
             head: self.segments.newest().map(|segment| place(segment, head)),
             speed: self.average_written(now, 60).redo,
@@ -119,6 +166,8 @@ mod tests {
         file_bytes: 16 << 20,
         capacity: 16 << 24,
         used: 0,
+        reserved: 16 << 20,
+        full: Span(0),
         tail: None,
         head: None,
         speed: 0,
@@ -130,9 +179,9 @@ mod tests {
     #[test]
     fn the_rule_is_what_two_checkpoints_need_twice() {
         // 100,000 updates a second of 350 bytes, 50 GB of rows at 100 MB/s: 500 seconds.
-        assert_eq!(LOG.needed(50_000_000_000), 70_000_000_000);
-        assert_eq!(Log { speed_max: 0, ..LOG }.needed(50_000_000_000), 0);
-        assert_eq!(Log { checkpoint_speed: 0, ..LOG }.needed(u64::MAX), u64::MAX);
+        assert_eq!(LOG.needed(50_000_000_000, 0), 70_000_000_000);
+        assert_eq!(Log { speed_max: 0, ..LOG }.needed(50_000_000_000, 0), 0);
+        assert_eq!(Log { checkpoint_speed: 0, ..LOG }.needed(u64::MAX, 0), u64::MAX);
     }
 
     #[test]
@@ -144,7 +193,28 @@ mod tests {
             whole: Span::from_millis(2000),
         };
         let log = Log { last_round: Some(last), ..LOG };
-        assert_eq!(log.needed(1000), 35_000_000 * 2 * 4);
-        assert_eq!(log.needed(50_000_000_000), 70_000_000_000);
+        assert_eq!(log.needed(1000, 0), 35_000_000 * 2 * 4);
+        assert_eq!(log.needed(50_000_000_000, 0), 70_000_000_000);
+    }
+
+    #[test]
+    fn a_log_that_was_full_was_too_small() {
+        let full = Log { speed_max: 1_000_000, full: Span::from_millis(30_000), ..LOG };
+        assert_eq!(full.needed(1000, 1), full.capacity + 30_000_000);
+        assert!(full.needed(1000, 0) < full.capacity, "nobody was refused");
+        let once = Log { full: Span(10), ..full };
+        assert_eq!(once.needed(1000, 1), full.capacity + once.reserved, "at least somewhat more");
+        assert_eq!(Log { speed_max: 35_000_000, ..full }.needed(50_000_000_000, 1), 70_000_000_000);
+    }
+
+    #[test]
+    fn the_longest_time_counts() {
+        let mut fullness = Fullness::default();
+        let notes = [(10, true), (20, true), (30, false), (40, true), (45, false), (50, false), (60, true)];
+        for (now, is_full) in notes {
+            fullness.note(Tick(now), is_full);
+        }
+        assert_eq!(fullness.longest(Tick(70)), Span(20));
+        assert_eq!(fullness.longest(Tick(100)), Span(40), "it still is");
     }
 }

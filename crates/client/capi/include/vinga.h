@@ -241,6 +241,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NO_DATABASE 20054
 /** The data node's copy of its configuration is damaged: start a management node that hands it out, or remove the copy. */
 #define VINGA_ERROR_DAMAGED_CONFIGURATION 20055
+/** The system can't read or write a file of a data node: look at the disk; the node's log has the file and the reason. */
+#define VINGA_ERROR_FILE_FAILED 20056
 /** The parameter can't have this value, or can't change while data nodes run. */
 #define VINGA_ERROR_BAD_PARAMETER 20051
 /** The rows of a unique index change with those of its table: change these. */
@@ -259,6 +261,8 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_KEY_FOR_ANOTHER 20078
 /** The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600). */
 #define VINGA_ERROR_BAD_KEY_FILE 20079
+/** The change is committed, but perhaps not on disk, as the redo log is full: a crash may undo it. See 'vinga admin redo': make room on the disk, or raise NoOfFragmentLogFiles. */
+#define VINGA_ERROR_NOT_ON_DISK 20080
 /** There is a database of this name already. */
 #define VINGA_ERROR_DATABASE_EXISTS 20040
 /** There is no such database. */

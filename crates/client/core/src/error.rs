@@ -84,6 +84,16 @@ impl Error {
             (Some(name), ErrorCode::NoSuchTable) => format!("There is no table {name}."),
             (Some(name), ErrorCode::NoSuchDatabase) => format!("There is no database {name}."),
             (Some(name), ErrorCode::DatabaseExists) => format!("There is a database {name} already."),
+            // The detail is "task and file: the system's reason". The reason comes first, as SQL cuts long texts off.
+            (Some(cause), ErrorCode::DiskFull) => {
+                let fact = match cause.rsplit_once(": ") {
+                    Some((what, why)) => format!("{why} ({what})"),
+                    None => String::from(&**cause),
+                };
+                format!(
+                    "A data node's disk has no room: {fact}. Make room, or raise the limit of file sizes."
+                )
+            }
             // The detail is the cause.
             (Some(cause), ErrorCode::ClusterFailure) => format!("No data node is connected: {cause}."),
             (Some(detail), code) => format!("{} ({detail})", code.sentence()),
@@ -117,3 +127,28 @@ impl core::error::Error for Error {}
 
 /// What a call returns.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What SQL shows of a message, and what MySQL's protocol has room for.
+    const SHOWN: usize = 200;
+    const MESSAGE_MAX: usize = 512;
+
+    #[test]
+    fn a_full_disk_is_named_before_the_advice() {
+        let file = format!("/{}/schema/000-00000000.schema", "x".repeat(250));
+        let why = "No space left on device (os error 28)";
+        let error = Error::with_detail(ErrorCode::DiskFull, format!("allocate {file}: {why}"));
+        let message = error.message();
+        assert!(message[..SHOWN].contains(why), "{message}");
+        assert!(message.contains(&file) && message.ends_with("raise the limit of file sizes."), "{message}");
+        assert!(message.len() < MESSAGE_MAX, "{message}");
+        let other = Error::with_detail(ErrorCode::DiskFull, "no room").message();
+        assert!(other.starts_with("A data node's disk has no room: no room. Make room"), "{other}");
+        for code in [ErrorCode::DiskFull, ErrorCode::RedoLogFull, ErrorCode::NotOnDisk] {
+            assert!(code.sentence().len() < SHOWN, "{code:?} is shown as a whole");
+        }
+    }
+}

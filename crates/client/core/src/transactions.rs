@@ -565,6 +565,12 @@ impl Transactions {
                 };
                 self.finish(net, handle, busy.batch, standing);
             }
+            (State::Busy(_), Outcome::NotOnDisk) => {
+                let State::Busy(busy) = core::mem::replace(&mut transaction.state, State::Fresh) else {
+                    unreachable!("matched just now")
+                };
+                self.finish(net, handle, busy.batch, Err(Error::new(ErrorCode::NotOnDisk)));
+            }
             // The coordinator gave up a transaction that was idle.
             (State::Open, Outcome::RolledBack) => {
                 transaction.state = State::Ended(rollback_code(answer.error.get()));
@@ -694,6 +700,7 @@ impl Transactions {
         };
         let standing = match Outcome::from_number(confirm.outcome)? {
             Outcome::Committed => Ok(Standing::Committed(Epoch(confirm.epoch.get()))),
+            Outcome::NotOnDisk => Err(Error::new(ErrorCode::NotOnDisk)),
             Outcome::RolledBack | Outcome::NotFound => Err(Error::new(ErrorCode::ConnectionLost)),
             Outcome::Open => return None,
         };

@@ -168,6 +168,7 @@ impl Writes {
         let Some(handle) = self.find(answer.request.get(), answer.transaction.get()) else { return Some(()) };
         let ending = match Outcome::from_number(answer.outcome)? {
             Outcome::Committed => Ending::Committed,
+            Outcome::NotOnDisk => Ending::Failed(ErrorCode::NotOnDisk),
             Outcome::RolledBack => Ending::Failed(rollback_code(answer.error.get())),
             Outcome::Open | Outcome::NotFound => return None,
         };
@@ -182,6 +183,7 @@ impl Writes {
         };
         let ending = match Outcome::from_number(confirm.outcome)? {
             Outcome::Committed => Ending::Committed,
+            Outcome::NotOnDisk => Ending::Failed(ErrorCode::NotOnDisk),
             Outcome::RolledBack | Outcome::NotFound => Ending::Failed(ErrorCode::ConnectionLost),
             Outcome::Open => return None,
         };

@@ -76,7 +76,7 @@ impl Fate {
     /// A transaction whose batch has met this error, of which an operation may be to blame; 0 for none.
     pub fn failed(error: ErrorCode, operation: u32) -> Self {
         match error {
-            ErrorCode::UnknownOutcome => Fate::Unknown,
+            ErrorCode::UnknownOutcome | ErrorCode::NotOnDisk => Fate::Unknown,
             error => Fate::RolledBack { error: Some(error), operation },
         }
     }
@@ -219,7 +219,11 @@ fn result_of(
             answer.errors.push((number, code));
             match code {
                 // Its row was lost on the way, or the answer to the whole batch: what it has done is not known.
-                ErrorCode::ConnectionLost | ErrorCode::UnknownOutcome if !is_blamed => None,
+                ErrorCode::ConnectionLost | ErrorCode::UnknownOutcome | ErrorCode::NotOnDisk
+                    if !is_blamed =>
+                {
+                    None
+                }
                 code if is_in_index => Some(OperationResult::FailedInIndex(code)),
                 code => Some(OperationResult::Failed(code)),
             }

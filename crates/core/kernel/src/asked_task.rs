@@ -55,9 +55,8 @@ impl AskedTask {
             FileErrorKind::NotPermitted => {
                 self.refuse_for(cx, ErrorCode::FileNotPermitted, refuse.describe());
             }
-            FileErrorKind::NotFound | FileErrorKind::DiskFull | FileErrorKind::Failed => {
-                self.refuse(cx, refuse.text.clone());
-            }
+            FileErrorKind::Failed => self.refuse_for(cx, ErrorCode::FileFailed, refuse.text.clone()),
+            FileErrorKind::NotFound | FileErrorKind::DiskFull => self.refuse(cx, refuse.text.clone()),
         }
     }
 

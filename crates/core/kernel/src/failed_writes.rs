@@ -6,7 +6,8 @@
 //! be confirmed to anybody because of them.
 
 use crate::Context;
-use vinga_wire::file::FileRefuse;
+use vinga_wire::ErrorCode;
+use vinga_wire::file::{FileErrorKind, FileRefuse};
 
 /// Whether a write or flush of a block's files has failed.
 #[derive(Default, Debug)]
@@ -18,7 +19,12 @@ impl FailedWrites {
     /// One has failed: the node is to stop. `what` names what was to be written.
     pub fn stop_node(&mut self, cx: &mut Context<'_>, what: &str, refuse: &FileRefuse) {
         self.has_failed = true;
-        cx.stop_node(format_args!("{what} can't be written: {}", refuse.describe()));
+        let error = match refuse.kind {
+            FileErrorKind::NotPermitted => ErrorCode::FileNotPermitted,
+            FileErrorKind::DiskFull => ErrorCode::DiskFull,
+            FileErrorKind::NotFound | FileErrorKind::Failed => ErrorCode::FileFailed,
+        };
+        cx.stop_node_for(error as u16, format_args!("{what} can't be written: {}", refuse.describe()));
     }
 
     /// Whether one has failed: then no answer about files counts.

@@ -449,6 +449,10 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<epoch::EpochBody>()?;
             Some(format!("{{ epoch: {} }}", body.epoch))
         }
+        S::LogRoomReport | S::LogRoomOrder => {
+            let (body, _) = frame.head::<epoch::LogRoomBody>()?;
+            Some(format!("{{ room: {:?}, has_records: {} }}", body.room()?, body.has_records))
+        }
         S::EpochClosedConfirm => {
             let (body, _) = frame.head::<backup::EpochClosedConfirm>()?;
             Some(format!("{{ epoch: {}, current: {} }}", body.epoch, body.current))

@@ -11,11 +11,13 @@
 //! | `DurabilityConfirm` | distribution of the president | dictionary, lifecycle | a restart restores this epoch, or a later one |
 //! | `EpochEndRequest` / `…Confirm` | distribution of the president / redo | | everything up to this epoch is to be on disk / is on disk |
 //! | `DurableEpochOrder` | distribution of the president | coordinators, data managers, redo, dictionary, distribution of other nodes | everything up to this epoch is on the disks of the whole cluster |
+//! | `LogRoomReport` | redo | distribution of the president | whether my log has room for the ends of epochs |
+//! | `LogRoomOrder` | distribution of the president | coordinators, dictionaries, lifecycles | whether all logs have |
 //!
 //! Epochs are announced in one direction; nobody waits for an answer. `docs/protocols/durability.md` describes how they
 //! close.
 
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// How far ahead of a coordinator's own epoch the epoch may be that an API node reports as seen. What it sends is
@@ -62,5 +64,53 @@ impl EpochBody {
     /// The epoch.
     pub fn epoch(&self) -> vinga_base::Epoch {
         vinga_base::Epoch(self.epoch.get())
+    }
+}
+
+/// Whether the redo log has room for the ends of epochs: what waits for the disk needs them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(u16)]
+pub enum LogRoom {
+    /// It has.
+    #[default]
+    Enough = 0,
+    /// What is left is kept for those who wait already, and for a stop in order: nobody may begin to wait.
+    Short = 1,
+    /// An epoch can't be ended until there is room, and no checkpoint that would make some is being written.
+    None = 2,
+}
+
+impl LogRoom {
+    /// The one with a number; `None` if there is none.
+    pub fn from_number(number: u16) -> Option<Self> {
+        [LogRoom::Enough, LogRoom::Short, LogRoom::None].into_iter().find(|&room| room as u16 == number)
+    }
+}
+
+/// Body of `LogRoomReport` and `LogRoomOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct LogRoomBody {
+    /// [`LogRoom`].
+    pub room: U16,
+    /// In a report: 1 if records have been logged that no end of an epoch covers, else 0. In an order: 0.
+    pub has_records: U16,
+    /// 0.
+    pub unused: [U16; 2],
+}
+
+impl LogRoomBody {
+    /// The body.
+    pub fn new(room: LogRoom, has_records: bool) -> Self {
+        LogRoomBody {
+            room: U16::new(room as u16),
+            has_records: U16::new(u16::from(has_records)),
+            unused: [U16::ZERO; 2],
+        }
+    }
+
+    /// What it says; `None` if that is no number of a [`LogRoom`].
+    pub fn room(&self) -> Option<LogRoom> {
+        LogRoom::from_number(self.room.get())
     }
 }

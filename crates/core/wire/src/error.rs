@@ -18,7 +18,7 @@ pub enum ErrorClass {
     Resources,
     /// The request itself is malformed or not allowed.
     Usage,
-    /// It is unknown whether the transaction was committed.
+    /// It is unknown whether the transaction was committed, or whether it is on disk as was asked for.
     Unknown,
     /// A bug in Vinga.
     Internal,
@@ -200,6 +200,8 @@ errors! {
         "The data node's folder has no database, though it should: mount its disk, bring back its files, or begin anew with --initial.";
     DamagedConfiguration = 20055, Usage,
         "The data node's copy of its configuration is damaged: start a management node that hands it out, or remove the copy.";
+    FileFailed = 20056, Resources,
+        "The system can't read or write a file of a data node: look at the disk; the node's log has the file and the reason.";
     BadParameter = 20051, Usage,
         "The parameter can't have this value, or can't change while data nodes run.";
     HiddenTable = 20060, Usage,
@@ -219,6 +221,9 @@ errors! {
          If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";
     BadKeyFile = 20079, Usage,
         "The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600).";
+    NotOnDisk = 20080, Unknown,
+        "The change is committed, but perhaps not on disk, as the redo log is full: a crash may undo it. See 'vinga admin redo': \
+         make room on the disk, or raise NoOfFragmentLogFiles.";
     DatabaseExists = 20040, Schema,
         "There is a database of this name already.";
     NoSuchDatabase = 20041, Schema,

@@ -156,6 +156,8 @@ signals! {
     DurableEpochOrder = 36, Node;
     DurabilityRequest = 37, Node;
     DurabilityConfirm = 38, Node;
+    LogRoomReport = 308, Node;
+    LogRoomOrder = 309, Node;
     // key_read.rs
     KeyReadRequest = 40, Api;
     KeyReadConfirm = 41, Node;

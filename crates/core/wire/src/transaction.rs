@@ -80,6 +80,8 @@ pub enum Outcome {
     /// Only in `OutcomeConfirm`: this coordinator has no record of it, so it was never committed, or the API node has
     /// confirmed its outcome.
     NotFound = 3,
+    /// It is committed, and was to be on disk before it is answered. That can't be said, and can't be waited for.
+    NotOnDisk = 4,
 }
 
 impl Outcome {
@@ -90,6 +92,7 @@ impl Outcome {
             1 => Outcome::Committed,
             2 => Outcome::RolledBack,
             3 => Outcome::NotFound,
+            4 => Outcome::NotOnDisk,
             _ => return None,
         })
     }

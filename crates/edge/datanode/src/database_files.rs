@@ -22,6 +22,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_runtime::files::flush_folder;
+use vinga_wire::ErrorCode;
 use vinga_wire::file::NEEDS_PERMISSION;
 
 /// Kinds of files that are the database's, in the order in which they are removed. Backups are not: they are made to be
@@ -70,9 +71,12 @@ impl<'a> DatabaseFiles<'a> {
             let result =
                 File::open(&path).and_then(|file| file.take(SYSTEM_BYTES_MAX).read_to_end(&mut bytes));
             match result {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                    Err(format!("the system file {} can't be read: {}", path.display(), why_refused(&why)))
-                }
+                Err(why) if why.kind() != io::ErrorKind::NotFound => Err(format!(
+                    "the node can't start (error {}): the system file {} can't be read: {}",
+                    number_of(&why),
+                    path.display(),
+                    why_refused(&why)
+                )),
                 _ => Ok(bytes),
             }
         };
@@ -149,6 +153,16 @@ impl<'a> DatabaseFiles<'a> {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// The number of the error that a file can't be read.
+fn number_of(why: &io::Error) -> u16 {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ErrorCode::FileNotPermitted as u16
+        }
+        _ => ErrorCode::FileFailed as u16,
     }
 }
 
@@ -238,7 +252,10 @@ mod tests {
         fs::write(place.path().join("redo"), "no folder").unwrap();
         let files = DatabaseFiles::new(place.path());
         let why = files.system_copies().unwrap_err();
-        assert!(why.contains("system/000-00000001.sys can't be read"), "{why}");
+        assert!(
+            why.contains("(error 20056)") && why.contains("system/000-00000001.sys can't be read"),
+            "{why}"
+        );
         let why = files.count_others().unwrap_err();
         assert!(why.contains("/redo can't be read"), "{why}");
     }

@@ -2,7 +2,8 @@
 //! it.
 //!
 //! ```text
-//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs
+//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs; behind it, why a data node has
+//!                          ended, if that was not in order
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its
 //!                          data is on disk and what was restored; stays when the node stops
@@ -89,6 +90,24 @@ pub struct FolderLock {
     pub pid_file: File,
     /// The folder itself.
     _folder: File,
+}
+
+/// What stands before the reason for which a node has ended.
+const END: &str = "ended: ";
+
+/// Bytes of such a reason, at most. With the process id they have room in the block that the file has on its disk.
+const REASON_BYTES_MAX: usize = 2048;
+
+impl FolderLock {
+    /// Notes why the node ends, which is not in order. That takes no room of a disk that is full, as the log does.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn note_end(&mut self, why: &str) -> io::Result<()> {
+        let mut why = why.replace('\n', " ");
+        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        writeln!(self.pid_file, "{END}{why}")
+    }
 }
 
 /// Where a data node keeps its data.
@@ -290,6 +309,12 @@ impl NodeFolder {
         }
     }
 
+    /// Why the last node here has ended, if that was not in order, and it could say why.
+    pub fn end(&self) -> Option<String> {
+        let text = fs::read_to_string(self.pid_file()).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(END)).map(str::to_owned)
+    }
+
     /// The address of the running node; `None` while it is not ready.
     pub fn address(&self) -> Option<String> {
         fs::read_to_string(self.address_file()).ok().map(|text| text.trim().to_owned())
@@ -348,6 +373,23 @@ fn refusal(pid: Pid, error: Errno) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_of_an_end_is_there_until_the_next_start() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = NodeFolder::at(place.path().to_owned());
+        let mut lock = folder.occupy().unwrap().expect("nobody has it");
+        assert_eq!(folder.end(), None);
+        lock.note_end(&format!("the disk\nis full: {}", "é".repeat(3000))).unwrap();
+        assert_eq!(folder.running().unwrap(), Some(std::process::id() as i32));
+        drop(lock);
+        let why = folder.end().expect("it was noted");
+        assert!(why.starts_with("the disk is full: éé") && why.len() <= REASON_BYTES_MAX, "{why}");
+        let block = fs::metadata(folder.pid_file()).unwrap().len();
+        assert!(block < 4096, "{block} bytes");
+        let _lock = folder.occupy().unwrap().expect("nobody has it");
+        assert_eq!(folder.end(), None, "that was another node");
+    }
 
     #[test]
     fn a_process_of_another_user_is_reported_as_such() {

@@ -160,6 +160,11 @@ fn what_is_written_is_shown_to_people() {
     let seconds = seconds_of_data.max(whole_ms as f64 / 1000.0);
     let needed = number(&row[14]) as f64 * seconds * 4.0;
     assert!((number(&row[21]) as f64 - needed).abs() <= needed / 100.0 + 16.0, "{needed}: {row:?}");
+    assert_eq!(
+        (number(&row[23]), number(&row[24])),
+        (256 << 10, writing.refused),
+        "reserve, refusals: {row:?}"
+    );
 }
 
 /// The disk has no room for checkpoints for some time, so that the log fills up; then it has. Returns whether changes
@@ -173,8 +178,22 @@ fn goes_on_after_a_full_disk(bug: Option<InjectedBug>) -> bool {
     }
     assert!(writing.cluster.node(1).streams()[0].round_statistics().given_up > 0);
     assert!(!writing.change_within(Span::from_millis(60_000)), "the disk is still full");
+    let row = writing.cluster.info(InfoTable::RedoLogs).remove(0);
+    let [capacity, needed, refusals] = [5, 21, 24].map(|column| match row[column] {
+        InfoValue::Number(number) => number,
+        _ => panic!("{row:?}"),
+    });
+    assert!(refusals >= writing.refused && needed > capacity, "it was too small: {row:?}");
+    let why = |row: &[InfoValue]| match &row[25] {
+        InfoValue::Text(why) => why.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(why(&row).contains("no space left"), "{row:?}");
     writing.disk().is_full = false;
     writing.cluster.advance(Span::from_millis(40_000));
+    let row = writing.cluster.info(InfoTable::RedoLogs).remove(0);
+    let is_usable = row[22] == InfoValue::Number(0);
+    assert_eq!(why(&row).is_empty(), is_usable, "{row:?}");
     writing.change()
 }
 

@@ -7,6 +7,7 @@ mod support;
 
 mod api_nodes;
 mod cut_log;
+mod full_log;
 mod hazards;
 mod last_replica;
 mod ordered_indexes;

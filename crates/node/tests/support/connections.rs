@@ -64,6 +64,9 @@ pub fn answer(frame: &Frame<'_>) -> Option<(Received, Option<u64>)> {
             let code = ErrorCode::from_number(refuse.code).expect("a known error");
             Some((Received::NotAdmitted(code), None))
         }
+        Some(signal @ (SignalNumber::NodeStopConfirm | SignalNumber::StopNodeOrder)) => {
+            Some((Received::Other(signal), None))
+        }
         // An order of membership names no signal: it only closes what is left of the API node.
         Some(SignalNumber::CloseConnectionOrder) => {
             let (order, _) = frame.head::<CloseConnectionOrder>().expect("well-formed");

@@ -57,7 +57,9 @@ use std::sync::Arc;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
 use vinga_base::row_layout::RowLayout;
-use vinga_base::schema::{ColumnDefinition, ColumnType, IndexDefinition, IndexKind, TableDefinition};
+use vinga_base::schema::{
+    ColumnDefinition, ColumnType, Durability, IndexDefinition, IndexKind, TableDefinition,
+};
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
 use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Routes, Scrutiny, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
@@ -113,6 +115,8 @@ pub struct Setup {
     pub partitions: u16,
     /// How long a driver may take to report that connections are closed.
     pub heartbeat_interval: Span,
+    /// Whether the rows of the table are in no log.
+    pub no_logging: bool,
     /// How large the redo log of each node is; without one nothing is kept on disk.
     pub log: Option<LogSize>,
     /// Whether the last replica of a chain may commit by itself. Most scenarios are about the steps of the two phases.
@@ -132,6 +136,7 @@ impl Default for Setup {
             partitions: 0,
             // Nobody is silent for so long.
             heartbeat_interval: Span::from_millis(1_000_000),
+            no_logging: false,
             log: None,
             commits_at_last_replica: false,
             bug: None,
@@ -247,6 +252,7 @@ fn definition(setup: &Setup) -> TableDefinition {
         ],
         primary_key: vec![ColumnId(0)],
         read_backup: setup.read_backup,
+        durability: if setup.no_logging { Durability::NotLogged } else { Durability::Memory },
         partitions: setup.partitions,
         indexes: [
             index(BY_NUMBER, "by number", &[(1, Direction::Ascending)]),
@@ -356,6 +362,28 @@ impl Cluster {
         assert_ne!(cluster.table, (0, 0), "the table is created");
         cluster.received.clear();
         cluster
+    }
+
+    /// The test table's definition, for another one with this name.
+    pub fn definition_of(name: &str) -> TableDefinition {
+        TableDefinition { name: name.into(), ..definition(&Setup::default()) }
+    }
+
+    /// Node 1 gets a signal from itself, and everything runs to the end.
+    pub fn send_own(
+        &mut self,
+        signal: SignalNumber,
+        from: BlockNumber,
+        to: BlockNumber,
+        body: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
+        let address = |block| Address::new(NodeId(1), block, 0);
+        let mut bytes = vec![];
+        body(&mut FrameWriter::begin(&mut bytes, signal, 1, address(to), address(from), 0));
+        let executor = self.executors.get_mut(&1).expect("a live node");
+        executor.begin_turn(self.now);
+        executor.feed(&bytes, Origin::Node).expect("our own");
+        self.run();
     }
 
     /// The only node stops and starts again from its disk. The API node is a new one to it.

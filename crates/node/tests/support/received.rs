@@ -1,6 +1,7 @@
 //! What an API node receives, as tests compare it.
 
 use super::*;
+use vinga_wire::handshake::Refusal;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadRefusal, NO_ROW, Rows};
 use vinga_wire::scan::{ScanAnswer, ScanRefusal};
 
@@ -59,6 +60,10 @@ impl Cluster {
                 self.hidden =
                     table.unique_tables.iter().map(|unique| (unique.table, unique.version)).collect();
                 Received::Other(signal)
+            }
+            SignalNumber::CreateTableRefuse => {
+                let refusal: Refusal = cold::read(frame).expect("well-formed");
+                Received::Refused(ErrorCode::from_number(refusal.code).expect("a known error"))
             }
             SignalNumber::SchemaChangeConfirm => {
                 let confirm: SchemaChangeConfirm = cold::read(frame).expect("well-formed");

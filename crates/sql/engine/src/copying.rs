@@ -75,7 +75,8 @@ pub fn is_backup(name: &str) -> bool {
 
 /// Whether a change that has failed may have been carried out, or may be yet.
 pub fn has_unknown_outcome(failure: &Failure) -> bool {
-    failure.number == ErrorCode::UnknownOutcome as i32 || failure.is_doomed
+    let unknown = [ErrorCode::UnknownOutcome, ErrorCode::NotOnDisk].map(|code| code as i32);
+    unknown.contains(&failure.number) || failure.is_doomed
 }
 
 impl Copying {

@@ -428,7 +428,9 @@ fn fate_of_commit(error: Option<&SqlError>) -> Fate {
 /// Whether the text of an error, `Got error 4012 '…' from VINGA`, has a number by which the outcome is not known.
 fn says_unknown(text: &str) -> bool {
     let number = text.split(' ').find_map(|word| word.parse::<u16>().ok());
-    [ErrorCode::UnknownOutcome, ErrorCode::ClusterRestarted].map(|code| Some(code as u16)).contains(&number)
+    [ErrorCode::UnknownOutcome, ErrorCode::ClusterRestarted, ErrorCode::NotOnDisk]
+        .map(|code| Some(code as u16))
+        .contains(&number)
 }
 
 #[cfg(test)]

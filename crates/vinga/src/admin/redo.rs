@@ -33,6 +33,15 @@ impl Stream<'_> {
         }
     }
 
+    /// A text; `None` if the node has none.
+    fn words(&self, column: &str) -> Option<&str> {
+        let at = self.columns.iter().position(|name| name == column)?;
+        match self.row.get(at)? {
+            InfoValue::Text(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            InfoValue::Number(_) | InfoValue::Real(_) => None,
+        }
+    }
+
     fn number(&self, column: &str) -> u64 {
         self.get(column).unwrap_or(0)
     }
@@ -50,10 +59,13 @@ impl Stream<'_> {
             1 => "once".to_owned(),
             _ => format!("{given_up} times"),
         };
+        let reason = match self.words("lcp_failure") {
+            Some(reason) => format!("the last time: {reason}"),
+            None => "the log of the node has the file and the system's reason".to_owned(),
+        };
         Some(format!(
-            "checkpoints could not be written since ({tries}): the disk is full, or refuses their files; the log of the \
-             node has the file and the system's reason. Until they can be written, the redo log can't be cut, and changes \
-             get 410 when it is full"
+            "checkpoints could not be written since ({tries}): the disk is full, or refuses their files; {reason}. Until \
+             they can be written, the redo log can't be cut, and changes get 410 when it is full"
         ))
     }
 
@@ -71,7 +83,17 @@ impl Stream<'_> {
         line("size", format!("{} bytes in {} files", self.text("total_bytes"), self.text("files")));
         let percent = self.number("used_bytes") as f64 * 100.0 / self.number("total_bytes").max(1) as f64;
         line("used", format!("{} bytes ({percent:.1} %)", self.text("used_bytes")));
-        line("free", format!("{} bytes", self.text("free_bytes")));
+        let free = self.number("free_bytes");
+        let reserved = self.number("reserved_bytes").min(free);
+        line(
+            "free",
+            format!(
+                "{} bytes, of which changes get {}: {} are reserved for the ends of epochs",
+                grouped(free),
+                grouped(free - reserved),
+                grouped(reserved)
+            ),
+        );
         if let (Some(tail), Some(head)) = (self.get("tail_segment"), self.get("head_segment")) {
             line("tail", format!("segment {}, in file {}", grouped(tail), self.number("tail_file")));
             let at = self.text("head_offset");
@@ -105,6 +127,10 @@ impl Stream<'_> {
                 None => " none since the start".to_owned(),
             },
         );
+        match self.number("refusals") {
+            0 => {}
+            refusals => line("REFUSED", format!("{} changes since the start, with 410", grouped(refusals))),
+        }
         if let Some(failure) = self.failure() {
             line("FAILING", failure);
         }
@@ -123,6 +149,10 @@ struct Advice {
     /// so.
     files: u64,
     file_bytes: u64,
+    /// Changes that all streams together have refused because they were full.
+    refusals: u64,
+    /// Checkpoints of one of them can't be written.
+    is_failing: bool,
 }
 
 impl Advice {
@@ -132,8 +162,14 @@ impl Advice {
             (needed.saturating_sub(has), needed)
         })?;
         let (needed, has) = (worst.number("needed_bytes"), worst.number("total_bytes"));
-        let mut advice =
-            Advice { needed, has, files: worst.number("files"), file_bytes: worst.number("file_bytes") };
+        let mut advice = Advice {
+            needed,
+            has,
+            files: worst.number("files"),
+            file_bytes: worst.number("file_bytes"),
+            refusals: streams.iter().map(|stream| stream.number("refusals")).sum(),
+            is_failing: streams.iter().any(|stream| stream.failure().is_some()),
+        };
         let count = |file_bytes: u64| needed.div_ceil(file_bytes.saturating_sub(SEGMENT_HEAD_BYTES).max(1));
         if needed > has {
             if count(advice.file_bytes) > FILES_MAX {
@@ -149,7 +185,7 @@ impl Advice {
     }
 
     fn describe(&self) -> String {
-        let Advice { needed, has, files, file_bytes } = *self;
+        let Advice { needed, has, files, file_bytes, refusals, is_failing } = *self;
         if needed == 0 {
             return "nothing was logged for some seconds since the start: how large the log should be is not known yet\n"
                 .to_owned();
@@ -162,9 +198,20 @@ impl Advice {
                 grouped(has)
             );
         }
+        let (log, rule) = match refusals {
+            0 => ("the log".to_owned(), rule),
+            _ => (
+                format!(
+                    "the log was full: {} changes were refused with 410 since the start. It",
+                    grouped(refusals)
+                ),
+                "what is logged while it was full longest, added to what it holds, or more by the usual rule",
+            ),
+        };
+        let as_long_as = if is_failing { "; as long as checkpoints fail, no size is enough" } else { "" };
         format!(
-            "the log should hold {} bytes a stream ({rule}), and holds {}; set NoOfFragmentLogFiles = {files} with \
-             FragmentLogFileSize = {} and start the node again\n",
+            "{log} should hold {} bytes a stream ({rule}), and holds {}; set NoOfFragmentLogFiles = {files} with \
+             FragmentLogFileSize = {} and start the node again{as_long_as}\n",
             grouped(needed),
             grouped(has),
             size(file_bytes)
@@ -178,6 +225,7 @@ impl Advice {
             "is_enough": self.is_enough(),
             "NoOfFragmentLogFiles": self.files,
             "FragmentLogFileSize": self.file_bytes,
+            "refusals": self.refusals,
         })
     }
 }
@@ -231,7 +279,10 @@ pub fn as_json(info: &InfoRows) -> String {
     let fields = |stream: &Stream<'_>| -> Value {
         info.columns
             .iter()
-            .map(|name| (name.clone(), stream.get(name).map_or(Value::Null, Value::from)))
+            .map(|name| {
+                let words = || stream.words(name).map_or(Value::Null, Value::from);
+                (name.clone(), stream.get(name).map_or_else(words, Value::from))
+            })
             .collect()
     };
     let rows: Vec<Value> = streams.iter().map(fields).collect();
@@ -312,6 +363,42 @@ mod tests {
         let text = as_text(&found);
         assert!(text.contains(&sentence) && text.contains("(once)"), "{text}");
         assert_eq!(text.matches("FAILING").count(), 2, "{text}");
+        // The node says why, which its log perhaps can't.
+        let mut found = rows(&[1]);
+        found.columns.push("lcp_failure".to_owned());
+        found.rows[0].push(InfoValue::Text("allocate x: no space".to_owned()));
+        let sentence = failure(&found).expect("they fail");
+        assert!(sentence.contains("; the last time: allocate x: no space. Until they can"), "{sentence}");
+        let json: Value = serde_json::from_str(&as_json(&found)).expect("it is JSON");
+        assert_eq!(json["streams"][0]["lcp_failure"], "allocate x: no space");
+    }
+
+    #[test]
+    fn a_log_that_was_full_is_not_large_enough() {
+        let columns =
+            ["stream", "files", "file_bytes", "total_bytes", "needed_bytes", "free_bytes", "reserved_bytes"];
+        let columns: Vec<String> =
+            columns.into_iter().chain(["refusals", "lcps_given_up"]).map(str::to_owned).collect();
+        let rows = |refusals, given_up| {
+            let numbers = [0, 16, FILE, HOLDS, HOLDS + FILE, 5000, 7000, refusals, given_up];
+            let rows = vec![numbers.map(InfoValue::Number).to_vec()];
+            InfoRows { columns: columns.clone(), rows, ..InfoRows::default() }
+        };
+        let text = as_text(&rows(1234, 0));
+        for part in [
+            "free        5 000 bytes, of which changes get 0: 5 000 are reserved for the ends of epochs\n",
+            "REFUSED     1 234 changes since the start, with 410\n",
+            "the log was full: 1 234 changes were refused with 410 since the start. It should hold ",
+            "set NoOfFragmentLogFiles = 18 with FragmentLogFileSize = 16M and start the node again\n",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(as_text(&rows(1, 2)).ends_with("as long as checkpoints fail, no size is enough\n"));
+        let json: Value = serde_json::from_str(&as_json(&rows(1234, 0))).expect("it is JSON");
+        assert_eq!(
+            (&json["advice"]["refusals"], &json["advice"]["is_enough"]),
+            (&1234.into(), &false.into())
+        );
     }
 
     #[test]

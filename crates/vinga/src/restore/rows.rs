@@ -16,7 +16,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
-use vinga::{Epoch, ErrorCode, OperationKind, RowRef, Value, WriteBatch, WriteTicket};
+use vinga::{Epoch, ErrorClass, ErrorCode, OperationKind, RowRef, Value, WriteBatch, WriteTicket};
 use vinga_format::backup::{BackupBlock, BackupContent, BackupFile};
 use vinga_format::backup_rows::{BackupChanges, LaterRow, RowPlace};
 use vinga_format::redo::records;
@@ -103,7 +103,7 @@ impl Written<'_> {
             match error.code() {
                 ErrorCode::NoDisk => return Ok(()),
                 code if attempts < ATTEMPTS_MAX
-                    && (error.is_retryable() || code == ErrorCode::UnknownOutcome) => {}
+                    && (error.is_retryable() || code.class() == ErrorClass::Unknown) => {}
                 _ => return Err(error),
             }
             thread::sleep(PAUSE);
@@ -297,7 +297,7 @@ impl<'a> Loader<'a, '_> {
                     Ok(()) => {
                         self.shared.loaded.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(error) if error.is_retryable() || error.code() == ErrorCode::UnknownOutcome => {
+                    Err(error) if error.is_retryable() || error.class() == ErrorClass::Unknown => {
                         left.push((row, error));
                     }
                     Err(error) => return Err(failed(row.0, &error)),

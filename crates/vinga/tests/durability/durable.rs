@@ -454,13 +454,14 @@ fn people_see_how_full_the_log_is() {
     assert!(redo(&node, &[]).contains("Diskless=yes"));
 }
 
-/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not.
+/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not. The
+/// limit is no multiple of a sector, so the system refuses the rest of a write that it has cut off with EINVAL.
 #[test]
 fn people_see_that_checkpoints_fail() {
     let folder = Folder::new();
     let up = folder.command("up");
     let mut limited = Command::new("bash");
-    limited.args(["-c", "ulimit -f 4100; exec \"$@\"", "bash"]).arg(up.get_program()).args(up.get_args());
+    limited.args(["-c", "ulimit -f 4101; exec \"$@\"", "bash"]).arg(up.get_program()).args(up.get_args());
     for parameter in [
         "DataMemory=64M",
         "NoOfFragmentLogFiles=8",
@@ -496,6 +497,7 @@ fn people_see_that_checkpoints_fail() {
     assert_eq!(status[0]["running"], true, "{status}");
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("data node 1 FAILING: checkpoints could not be written"), "{text}");
+    assert!(text.contains("checkpoint/000-") && text.contains("os error 27"), "the file and why: {text}");
     for more in [&["disk-writes"][..], &["disk-writes", "--seconds"], &["redo"]] {
         let (ok, text) = folder.run("admin", more);
         assert!(ok && text.contains("FAILING") && text.contains("the disk is full"), "{text}");

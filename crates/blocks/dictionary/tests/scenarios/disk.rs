@@ -12,6 +12,7 @@ use vinga_format::Checksum;
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_kernel::testkit::check_golden;
 use vinga_wire::ErrorCode;
+use vinga_wire::epoch::LogRoom;
 use vinga_wire::schema::{Database, SchemaChange};
 use vinga_wire::start::{DefinitionsExtent, StartResult, StartTask};
 
@@ -87,6 +88,50 @@ fn a_change_is_answered_when_a_restart_restores_it() {
     node.confirm_durability(Epoch(20));
     assert!(!node.harness.block().is_changing());
     assert_eq!(names(&node), ["test.t", "test.u"]);
+}
+
+/// A change needs an end record in the redo log, which is full.
+#[test]
+fn changes_are_refused_while_the_log_is_full() {
+    let mut node = Node::initial();
+    node.create("test.t");
+    let before = node.state();
+    node.events.clear();
+    node.log_room(LogRoom::Short);
+    node.create("test.u");
+    node.drop_table("test.t");
+    node.change(SchemaChange::CreateDatabase(database("shop", 0)));
+    let codes: Vec<ErrorCode> = node.refused.drain(..).map(|(code, _)| code).collect();
+    assert_eq!(codes, [ErrorCode::RedoLogFull; 3]);
+    assert_eq!(node.state(), before);
+    assert!(!node.events.contains(&"flushed".into()), "nothing of them is on the disk");
+    node.log_room(LogRoom::Enough);
+    node.create("test.u");
+    assert_eq!(names(&node), ["test.t", "test.u"]);
+}
+
+/// The log is found full when a change is on disk already, and others wait for it.
+#[test]
+fn a_change_that_waits_for_its_end_record_in_vain_is_answered_and_goes_on() {
+    let mut node = Node::initial();
+    node.is_never_durable = true;
+    node.epoch(20);
+    node.create("test.t");
+    node.create("test.u");
+    node.log_room(LogRoom::Short);
+    let refused = |node: &mut Node| node.refused.drain(..).map(|(code, _)| code).collect::<Vec<_>>();
+    assert_eq!(refused(&mut node), [ErrorCode::RedoLogFull], "the one that waits for the first one");
+    node.log_room(LogRoom::None);
+    assert_eq!(refused(&mut node), [ErrorCode::NotOnDisk]);
+    assert!(node.harness.block().is_changing() && names(&node) == ["test.t"]);
+    node.create("test.v");
+    assert_eq!(refused(&mut node), [ErrorCode::RedoLogFull]);
+    node.log_room(LogRoom::Enough);
+    node.create("test.v");
+    node.confirm_durability(Epoch(20));
+    node.confirm_durability(Epoch(20));
+    assert!(!node.harness.block().is_changing() && names(&node) == ["test.t", "test.v"]);
+    assert_eq!(node.events.iter().filter(|event| *event == "CreateTableConfirm").count(), 1);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use crate::support::{Log, Order, batch, large_batch, settings};
 use vinga_base::Epoch;
+use vinga_kernel::Span;
 use vinga_wire::checkpoint::CheckpointState;
+use vinga_wire::epoch::LogRoom;
 
 /// The machine stops in the first global checkpoint, when this stream's end record is on disk and another stream's is
 /// not: the restore point is 0.
@@ -357,4 +359,52 @@ fn epochs_end_when_a_checkpoint_has_made_room() {
             }
         }
     }
+}
+
+/// What was reported of the room for ends of epochs.
+fn rooms(log: &mut Log) -> Vec<(LogRoom, bool)> {
+    let room = |order| match order {
+        Order::Room(room, has_records) => Some((room, has_records)),
+        _ => None,
+    };
+    log.orders().into_iter().filter_map(room).collect()
+}
+
+/// Nobody may begin to wait for an end of an epoch while there are some left for those who wait already.
+#[test]
+fn the_president_learns_that_there_is_no_room_for_ends_before_there_is_none() {
+    let mut log = Log::new(1);
+    log.make(1);
+    log.node_started();
+    let record = batch(&[(1, 10)]);
+    log.ask_for_credit_beside(0, 2 * record.len() as u64);
+    let mut epoch = 10;
+    while rooms(&mut log).is_empty() {
+        log.end_epoch(epoch);
+        log.durable(epoch);
+        epoch += 1;
+    }
+    // Something that was prepared is logged: it is worth an end, once.
+    log.append_reserved(0, &record);
+    log.append_reserved(0, &record);
+    assert_eq!(rooms(&mut log), [(LogRoom::Short, true)]);
+    let mut left = 0;
+    while log.tries_to_end_epoch(epoch) {
+        log.durable(epoch);
+        epoch += 1;
+        left += 1;
+    }
+    assert!(left >= 4, "some ends are kept: {left}");
+    assert_eq!(rooms(&mut log), [], "a checkpoint is being made that may make room");
+    log.report(0, CheckpointState::GivenUp, 0);
+    assert_eq!(rooms(&mut log), [(LogRoom::None, false)]);
+    log.advance(Span::from_millis(1000));
+    assert_eq!(rooms(&mut log), [(LogRoom::Short, false)], "it is tried again");
+    let next = log.next_batch(0);
+    log.report_with(0, CheckpointState::Written, 1 << 20, epoch);
+    assert!(log.is_epoch_confirmed());
+    log.durable(epoch);
+    log.trim(0, next);
+    log.report(0, CheckpointState::Usable, 0);
+    assert_eq!(rooms(&mut log), [(LogRoom::Enough, false)]);
 }

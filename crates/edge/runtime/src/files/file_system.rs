@@ -3,6 +3,7 @@
 use super::observer::{FileCall, Observer, observed};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
@@ -47,6 +48,12 @@ fn kind_of(why: Errno) -> FileErrorKind {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => FileErrorKind::NotPermitted,
         _ => FileErrorKind::Failed,
     }
+}
+
+/// What the error of a write that ends here means, with this limit of the size of files. The limit cuts a write off; if
+/// it is no multiple of a sector, the system refuses the rest as no direct transfer, not as too large.
+fn error_of_write(why: Errno, end: u64, limit: Option<u64>) -> Errno {
+    if why == Errno::INVAL && limit.is_some_and(|limit| end > limit) { Errno::FBIG } else { why }
 }
 
 impl FileSystem {
@@ -280,7 +287,11 @@ impl OpenFile {
                     IoSlice::advance_slices(&mut rest, count);
                 }
                 Err(Errno::INTR) => {}
-                Err(why) => return (written, Err(why)),
+                Err(why) => {
+                    let end = offset + written + rest.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                    let limit = getrlimit(Resource::Fsize).current;
+                    return (written, Err(error_of_write(why, end, limit)));
+                }
             }
         }
         (written, Ok(()))
@@ -355,4 +366,18 @@ fn again_if_interrupted(call: impl Fn() -> Result<(), Errno>) -> Result<(), Errn
 
 fn errno(why: &io::Error) -> Errno {
     Errno::from_io_error(why).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_a_limit_cuts_off_has_no_room() {
+        let kind = |why, end, limit| kind_of(error_of_write(why, end, limit));
+        assert_eq!(kind(Errno::INVAL, 8192, Some(5000)), FileErrorKind::DiskFull);
+        assert_eq!(kind(Errno::INVAL, 8192, Some(8192)), FileErrorKind::Failed, "it has room");
+        assert_eq!(kind(Errno::INVAL, 8192, None), FileErrorKind::Failed);
+        assert_eq!(kind(Errno::IO, 8192, Some(5000)), FileErrorKind::Failed);
+    }
 }

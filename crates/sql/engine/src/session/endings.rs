@@ -7,7 +7,7 @@ use crate::node::Node;
 use crate::waiting::Waiter;
 use std::future::Future;
 use vinga::blocking::Cluster;
-use vinga::{Committed, ErrorCode, OperationNumber};
+use vinga::{Committed, ErrorClass, OperationNumber};
 
 /// What a commit waits for before it returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Session {
             }
             Ok(Err(error)) => {
                 let failure = self.lost(&error);
-                let is_undone = error.code() != ErrorCode::UnknownOutcome;
+                let is_undone = error.class() != ErrorClass::Unknown;
                 return Err(if is_undone && self.is_killed() { Failure::killed().doomed() } else { failure });
             }
             Err(stop) => Err(stop.of_commit()),

@@ -10,7 +10,7 @@ use vinga_format::checksum::Checksum;
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileName, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{CreateTableRequest, NamedTableRequest, TableRecord};
-use vinga_wire::epoch::{EpochBody, EpochOrder};
+use vinga_wire::epoch::{EpochBody, EpochOrder, LogRoom, LogRoomBody};
 use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::membership::ApiNodeBody;
@@ -310,6 +310,13 @@ impl Node {
     pub fn confirm_durability(&mut self, epoch: Epoch) {
         self.send(address(BlockNumber::Distribution), SignalNumber::DurabilityConfirm, |w| {
             w.put(&EpochBody::new(epoch));
+        });
+    }
+
+    /// The redo log has room for the ends of epochs, or has not.
+    pub fn log_room(&mut self, room: LogRoom) {
+        self.send(address(BlockNumber::Distribution), SignalNumber::LogRoomOrder, |w| {
+            w.put(&LogRoomBody::new(room, false));
         });
     }
 

@@ -11,7 +11,7 @@ use vinga_kernel::testkit::{Harness, Sent};
 use vinga_kernel::{Span, Tick};
 use vinga_redo::{CheckpointSettings, Redo, Settings, SpeedLimits};
 use vinga_wire::checkpoint::{CheckpointState, QuotaBody, ReportBody, WritersBody};
-use vinga_wire::epoch::EpochBody;
+use vinga_wire::epoch::{EpochBody, LogRoom, LogRoomBody};
 use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::redo::{BatchBody, BatchHead, CreditBody};
 use vinga_wire::start::{LogIncarnation, StartConfirm, StartRefuse, StartRequest, StartResult, StartTask};
@@ -57,6 +57,8 @@ pub struct Scanned {
 /// What a stream orders a data manager to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
+    /// The president learns whether there is room for ends, and of records that no end covers.
+    Room(LogRoom, bool),
     /// This one begins a checkpoint.
     Checkpoint(u16),
     /// This one writes so many bytes.
@@ -292,6 +294,11 @@ impl Log {
                     let (body, _) = frame.head::<CreditBody>().expect("a whole body");
                     self.credit[usize::from(instance)] += body.bytes.get();
                     self.orders.push(Order::Credit(instance, body.bytes.get(), body.shortage.get()));
+                }
+                SignalNumber::LogRoomReport => {
+                    let (body, _) = frame.head::<LogRoomBody>().expect("a whole body");
+                    let room = body.room().expect("a number of one");
+                    self.orders.push(Order::Room(room, body.has_records.get() != 0));
                 }
                 SignalNumber::DurabilityOrder => {
                     let (body, _) = frame.head::<EpochBody>().expect("a whole body");
