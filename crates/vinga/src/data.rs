@@ -60,6 +60,11 @@ impl ParameterArguments {
         self.parameters.iter().cloned().chain(level).collect()
     }
 
+    /// What is to be logged, if the command line says it.
+    pub fn log_level(&self) -> Option<&str> {
+        self.log_level.as_deref()
+    }
+
     /// The arguments as written, for people.
     pub fn as_written(&self) -> String {
         let config = self.config.as_ref().map(|file| format!("--config {}", file.display()));
