@@ -201,8 +201,9 @@ fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
 /// Why a node that has kept a database before does not begin anew, and what to do.
 fn no_database(folder: &Path) -> String {
     format!(
-        "the node can't start (error {}): there is no database in {}, though the node has kept one there. If the folder is \
-         on a disk of its own, mount that; else bring the folder's files back, or begin anew with --initial",
+        "the node can't start (error {}): there is no database in {}, and it is to start only from one (--existing, which \
+         'vinga up' gives once the node has kept one there). If the folder is on a disk of its own, mount that; else bring \
+         the folder's files back, or begin anew with --initial in place of --existing",
         ErrorCode::NoDatabase as u16,
         folder.display()
     )

@@ -3,6 +3,7 @@
 //! It is the start itself that decides, with the same blocks and the same configuration (`Assembly::look_into`). It
 //! ends before anything is written.
 
+use crate::arguments::whole;
 use crate::cluster_file::ClusterFile;
 use crate::data::{self, DataOptions, ParameterArguments};
 use crate::data_node;
@@ -27,7 +28,7 @@ pub(super) struct FolderArguments {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Which data node of the configuration this is [default: that of the folder's name, as node-1]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=255u8))]
     node: Option<u8>,
     #[command(flatten)]
     parameters: ParameterArguments,
