@@ -150,8 +150,9 @@ impl NodeProgram {
             self.add_parameters(&mut arguments);
         }
         // By default a node has a quarter of the machine's memory.
+        let given = self.given("DataMemory").and_then(bytes);
         let data_memory =
-            self.data_memory.unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
+            given.or(self.data_memory).unwrap_or_else(|| crate::machine::Machine::here().memory_bytes / 4);
         Program {
             name,
             path: self.program.clone(),
@@ -161,12 +162,21 @@ impl NodeProgram {
         }
     }
 
+    /// The value that was given for this parameter, if one was; letter case, `-` and `_` do not count in its name.
+    fn given(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find_map(|given| {
+            let (given, value) = given.split_once('=')?;
+            let letters: String = given.chars().filter(char::is_ascii_alphabetic).collect();
+            letters.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
     fn add_parameters(&self, arguments: &mut Vec<OsString>) {
-        if let Some(bytes) = self.data_memory {
+        if let Some(bytes) = self.data_memory.filter(|_| self.given("DataMemory").is_none()) {
             arguments.extend(["--set".into(), format!("DataMemory={bytes}").into()]);
         }
         // Figures are compared with those of nodes that kept nothing on disk; who wants others says so.
-        if !self.parameters.iter().any(|given| is_diskless(given)) {
+        if self.given("Diskless").is_none() {
             arguments.extend(["--set".into(), "Diskless=yes".into()]);
         }
         for parameter in &self.parameters {
@@ -198,11 +208,13 @@ impl StartingNode {
     }
 }
 
-/// Whether this is a value of the parameter `Diskless`; letter case, `-` and `_` do not count in its name.
-fn is_diskless(parameter: &str) -> bool {
-    let name: String =
-        parameter.chars().take_while(|&c| c != '=').filter(char::is_ascii_alphabetic).collect();
-    name.eq_ignore_ascii_case("Diskless")
+/// Bytes as a configuration has them; `None` if this is no such number, which the node reports.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffixes = ["", "K", "M", "G", "T"];
+    let power = suffixes.iter().position(|suffix| text[digits.len()..].eq_ignore_ascii_case(suffix))?;
+    digits.parse::<u64>().ok()?.checked_mul(1 << (10 * power))
 }
 
 impl Node {
@@ -297,6 +309,21 @@ mod tests {
             arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect::<Vec<_>>()
         };
         assert!(arguments(&["MaxNoOfTables=9"]).contains(&"Diskless=yes".to_owned()));
+        for (given, expected) in [(&[][..], "DataMemory=7"), (&["data-memory=1G"], "data-memory=1G")] {
+            let node = NodeProgram {
+                program: "vinga".into(),
+                folder: "folder".into(),
+                data_memory: Some(7),
+                parameters: given.iter().map(|&parameter| parameter.to_owned()).collect(),
+                member: None,
+            };
+            let program = node.program();
+            let sets =
+                program.arguments.iter().filter(|argument| argument.to_string_lossy().contains("emory"));
+            assert_eq!(sets.collect::<Vec<_>>(), [expected]);
+            let bytes = if given.is_empty() { 7 } else { 1 << 30 };
+            assert_eq!(program.memory_bytes_max, bytes + OTHER_MEMORY_BYTES);
+        }
         let durable = arguments(&["disk-less=0"]);
         assert!(!durable.contains(&"Diskless=yes".to_owned()), "{durable:?}");
     }

@@ -13,7 +13,7 @@ mod status;
 mod stop;
 mod tables;
 
-use crate::arguments::ConnectArguments;
+use crate::arguments::{ConnectArguments, whole};
 use crate::backup::{self, BackupArguments, OWN_DATABASE};
 use crate::columns;
 use clap::{Args, Subcommand};
@@ -48,7 +48,7 @@ enum AdminCommand {
     /// management node (--mgm).
     Status {
         /// This node only
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
         node: Option<u8>,
     },
     /// Stops a data node in order, on whatever machine it is; the others go on without it
@@ -57,7 +57,7 @@ enum AdminCommand {
     /// before the whole cluster is started again.
     Stop {
         /// The data node's id, as 'vinga admin show' has it
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
         node: u8,
         /// Also one that the cluster can't go on without, such as the last one of its node group: the whole cluster
         /// stops with it

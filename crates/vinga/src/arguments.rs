@@ -4,7 +4,10 @@ use crate::data_node;
 use clap::Args;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_sqlnode::Installation;
 
@@ -140,6 +143,20 @@ impl InstallationArguments {
     /// A text that says what is missing.
     pub fn find(&self) -> Result<Installation, String> {
         Installation::of(self.mariadb.clone(), self.plugin.clone()).map_err(|error| error.to_string())
+    }
+}
+
+/// A reader of whole numbers in a range, for options: what is not one is refused with what is allowed.
+pub fn whole<N>(
+    allowed: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Send + Sync + Clone + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| allowed.contains(number));
+        let (least, most) = (allowed.start(), allowed.end());
+        number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
 }
 

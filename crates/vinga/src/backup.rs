@@ -9,8 +9,9 @@ mod output;
 mod partitions;
 pub mod sql;
 
+use crate::arguments::whole;
 use crate::sql_nodes;
-use crate::table::grouped;
+use crate::table::{counted, grouped};
 use clap::Args;
 use output::Target;
 use serde_json::json;
@@ -31,6 +32,9 @@ pub const CHECKSUM: Checksum = Checksum(crc32c::crc32c_append);
 /// The manifest's name in the folder of a backup.
 pub const MANIFEST: &str = "manifest.backup";
 
+/// Seconds that a command may wait, at most: a year.
+const WAIT_MAX: u64 = 365 * 86_400;
+
 /// `vinga admin backup`.
 #[derive(Args)]
 pub struct BackupArguments {
@@ -41,7 +45,7 @@ pub struct BackupArguments {
     #[arg(long)]
     no_sql: bool,
     /// How long to wait, in seconds, while others change definitions (such as an ALTER TABLE that copies rows)
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = whole(0..=WAIT_MAX))]
     wait: u64,
 }
 
@@ -91,11 +95,12 @@ pub fn run(
         );
     } else {
         say!(
-            "backup of epoch {}: {tables} tables, {} rows and {} changes that were made meanwhile, {statements} statements \
-             for SQL nodes; {} bytes in {seconds:.1} s, in {place}",
+            "backup of epoch {}: {}, {} and {} made meanwhile, {} for SQL nodes; {} bytes in {seconds:.1} s, in {place}",
             manifest.epoch,
-            grouped(rows),
-            grouped(changes),
+            counted(tables as u64, "table"),
+            counted(rows, "row"),
+            counted(changes, "change"),
+            counted(statements as u64, "statement"),
             grouped(bytes)
         );
     }

@@ -1,6 +1,6 @@
 //! `vinga data`: a data node.
 
-use crate::arguments::name_and_value;
+use crate::arguments::{name_and_value, whole};
 use crate::handed_out::{self, HandedOut, Purpose};
 use crate::version::VERSION;
 use clap::Args;
@@ -60,6 +60,11 @@ impl ParameterArguments {
         self.parameters.iter().cloned().chain(level).collect()
     }
 
+    /// What is to be logged, if the command line says it.
+    pub fn log_level(&self) -> Option<&str> {
+        self.log_level.as_deref()
+    }
+
     /// The arguments as written, for people.
     pub fn as_written(&self) -> String {
         let config = self.config.as_ref().map(|file| format!("--config {}", file.display()));
@@ -89,10 +94,10 @@ pub struct DataArguments {
     mgm: Option<String>,
     /// Which data node of the configuration this is; needed if it has several, unless a management node says it, by the
     /// machine
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=255u64))]
     node: Option<u64>,
     /// Where to listen; 0 for any free port [default: ServerPort]
-    #[arg(long)]
+    #[arg(long, value_parser = whole(0..=u16::MAX))]
     port: Option<u16>,
     /// Show the configuration as it would hold, and stop
     #[arg(long)]
@@ -190,6 +195,14 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     if let Some(port) = arguments.port {
         parameters.push((Parameter::ServerPort.name().to_owned(), port.to_string()));
     }
+    if arguments.show
+        && let Some(folder) = &arguments.folder
+    {
+        // It holds instead of DataDir, as it would when the node runs.
+        let name = Parameter::DataDir.name();
+        parameters.retain(|(given, _)| Parameter::named(given) != Ok(Parameter::DataDir));
+        parameters.push((name.to_owned(), folder.display().to_string()));
+    }
     let configuration = match &handed_out {
         Some(handed_out) => configuration_in(Some(&handed_out.file()), &parameters)?,
         None => configuration(&DataOptions { config: arguments.parameters.config.clone(), parameters })?,
@@ -201,12 +214,15 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
     let data_dir = || configuration.parameters.text(Parameter::DataDir).map(PathBuf::from);
     let folder = arguments.folder.or_else(data_dir).map(NodeFolder::at);
     if arguments.initial && folder.is_none() {
-        return Err("--initial removes the database from the node's folder, and it has none: --folder or DataDir names it"
+        return Err("--initial removes the database from the node's folder, and no folder is named: --folder or DataDir \
+                    names it"
             .to_owned());
     }
     if arguments.existing && folder.is_none() {
         return Err(
-            "--existing demands a database in the node's folder, and it has none: --folder or DataDir names it".to_owned()
+            "--existing: the node is to start from the database in its folder, and no folder is named: --folder or DataDir \
+             names it"
+                .to_owned(),
         );
     }
     let source = match (arguments.initial, arguments.existing) {

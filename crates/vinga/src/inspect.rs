@@ -2,6 +2,7 @@
 
 mod backup;
 mod checkpoint;
+mod folder;
 mod items;
 mod redo;
 mod schema;
@@ -24,6 +25,9 @@ pub struct InspectArguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// A node's folder: whether the node would start from it, and what it would restore. All files are read and
+    /// compared, as by a start, with as much memory; the node must not run
+    Folder(folder::FolderArguments),
     /// Files of the redo log: segments, blocks, ends of epochs, batches of each data manager
     Redo {
         /// All files of a stream, or the folder of the log or of the node
@@ -109,18 +113,25 @@ impl Report {
 /// Inspects files; returns whether they are well.
 ///
 /// # Errors
-/// A text: a file can't be read, or there are none.
+/// A text: a file can't be read, or there are none; or a node can't start from its folder.
 pub fn run(arguments: &InspectArguments, is_json: bool) -> Result<bool, String> {
     let mut report = Report { is_json, values: Vec::new(), problems: Vec::new() };
     match &arguments.what {
-        What::Redo { files, records } => redo::inspect(&find(files, FileKind::Redo)?, *records, &mut report)?,
+        What::Folder(arguments) => return folder::inspect(arguments, is_json).map(|()| true),
+        What::Redo { files, records } => {
+            redo::inspect(&find(files, FileKind::Redo, &report)?, *records, &mut report)?;
+        }
         What::Checkpoint(Files { files }) => {
-            for file in find(files, FileKind::Checkpoint)? {
+            for file in find(files, FileKind::Checkpoint, &report)? {
                 checkpoint::inspect(&file, &mut report)?;
             }
         }
-        What::System(Files { files }) => system::inspect(&find(files, FileKind::System)?, &mut report)?,
-        What::Schema(Files { files }) => schema::inspect(&find(files, FileKind::Schema)?, &mut report)?,
+        What::System(Files { files }) => {
+            system::inspect(&find(files, FileKind::System, &report)?, &mut report)?;
+        }
+        What::Schema(Files { files }) => {
+            schema::inspect(&find(files, FileKind::Schema, &report)?, &mut report)?;
+        }
         What::Backup { files } => files.iter().for_each(|path| backup::inspect(path, &mut report)),
     }
     let Report { values, problems, .. } = report;
@@ -142,8 +153,8 @@ pub fn run(arguments: &InspectArguments, is_json: bool) -> Result<bool, String> 
     Ok(problems.is_empty())
 }
 
-/// The files that are named, or are in the folders that are named; by name.
-fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
+/// The files that are named, or are in the folders that are named; by name. Files that no node reads are left out.
+fn find(named: &[PathBuf], kind: FileKind, report: &Report) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in named {
         if !path.is_dir() {
@@ -158,8 +169,12 @@ fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
         for entry in std::fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = format!("{}/{}", kind.folder(), entry.file_name().to_string_lossy());
-            if FileName::from_path(&name).is_some_and(|name| name.kind == kind) {
-                found.push(entry.path());
+            match FileName::from_path(&name).filter(|name| name.kind == kind) {
+                Some(name) if is_read(name) => found.push(entry.path()),
+                Some(_) => {
+                    report.line(format_args!("{}: not a file that a node reads", entry.path().display()));
+                }
+                None => {}
             }
         }
         if found.len() == before {
@@ -173,6 +188,14 @@ fn find(named: &[PathBuf], kind: FileKind) -> Result<Vec<PathBuf>, String> {
     found.sort();
     found.dedup();
     Ok(found)
+}
+
+/// Whether a node reads a file of this name: of the system file and of definitions there are two files each.
+fn is_read(name: FileName) -> bool {
+    match name.kind {
+        FileKind::System | FileKind::Schema => name.owner == 0 && name.number < 2,
+        FileKind::Redo | FileKind::Checkpoint | FileKind::Backup => true,
+    }
 }
 
 /// All bytes of a file.

@@ -1,5 +1,6 @@
 //! `vinga mgm`: a management node.
 
+use crate::arguments::whole;
 use crate::data;
 use crate::version::VERSION;
 use clap::Args;
@@ -19,7 +20,7 @@ pub struct MgmArguments {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Which management node of the file this is; needed if it has two
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole(1..=255u64))]
     node: Option<u64>,
     /// The node's folder: process id, address, crash reports [default: DataDir]
     #[arg(long, value_name = "DIR")]

@@ -8,10 +8,10 @@ mod rows;
 mod sql;
 mod tables;
 
-use crate::arguments::ConnectArguments;
+use crate::arguments::{ConnectArguments, whole};
 use crate::backup::input::{Backup, Problem};
 use crate::inspect::NEWER;
-use crate::table::grouped;
+use crate::table::counted;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct RestoreArguments {
     #[arg(long)]
     memory_only: bool,
     /// Parts of the backup that are loaded at the same time [default: twice the CPUs]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", value_parser = whole(1..=64u16))]
     threads: Option<u16>,
 }
 
@@ -105,7 +105,10 @@ pub fn run(arguments: &RestoreArguments, is_json: bool) -> Result<(), String> {
     done.report(&nodes, is_json);
     match nodes.failed {
         0 => Ok(()),
-        failed => Err(format!("{failed} statements failed at SQL nodes; all tables and rows are restored")),
+        failed => Err(format!(
+            "{} failed at SQL nodes; all tables and rows are restored",
+            counted(failed as u64, "statement")
+        )),
     }
 }
 
@@ -126,9 +129,9 @@ impl Done {
         let seconds = begun.elapsed().as_secs_f64();
         if let [first, ..] = &made_usual[..] {
             complain!(
-                "note: commits to {} tables with DURABILITY=disk wait for no disk here, {first} among them. SQL's \
+                "note: commits to {} with DURABILITY=disk wait for no disk here, {first} among them. SQL's \
                  definition of such a table still says it: give ALTER TABLE … DURABILITY=memory with the next change of it",
-                made_usual.len()
+                counted(made_usual.len() as u64, "table")
             );
         }
         if is_json {
@@ -141,9 +144,10 @@ impl Done {
             );
         } else {
             say!(
-                "restored epoch {epoch}: {tables} tables, {} rows, {} statements at SQL nodes, in {seconds:.1} s",
-                grouped(*rows),
-                nodes.statements
+                "restored epoch {epoch}: {}, {}, {} at SQL nodes, in {seconds:.1} s",
+                counted(*tables as u64, "table"),
+                counted(*rows, "row"),
+                counted(nodes.statements as u64, "statement")
             );
         }
     }

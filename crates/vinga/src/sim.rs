@@ -1,5 +1,6 @@
 //! `vinga sim`: whole clusters in one thread, from seeds.
 
+use crate::arguments::whole;
 use clap::{ArgGroup, Args};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::Range;
@@ -18,7 +19,7 @@ use vinga_sim::{Options, coverage_marks};
 #[command(group = ArgGroup::new("which").args(["seed", "seeds", "forever", "bugs"]).required(true).multiple(true))]
 pub struct SimArguments {
     /// Run one seed
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..u64::MAX), conflicts_with_all = ["seeds", "forever", "bugs"])]
+    #[arg(long, value_parser = whole(0..=u64::MAX - 1), conflicts_with_all = ["seeds", "forever", "bugs"])]
     seed: Option<u64>,
     /// Run the seeds from A up to B, without B itself
     #[arg(long, value_name = "A..B", value_parser = seed_range, conflicts_with_all = ["forever", "bugs"])]
@@ -77,8 +78,10 @@ enum Expected {
 }
 
 fn seed_range(text: &str) -> Result<Range<u64>, String> {
-    let parse = |text: &str| text.parse::<u64>().map_err(|error| format!("'{text}': {error}"));
-    let (first, end) = text.split_once("..").ok_or("expected A..B, such as 1..100")?;
+    let expected = "expected A..B, two whole numbers, such as 1..100";
+    let parse =
+        |text: &str| text.parse::<u64>().map_err(|_| format!("'{text}' is no whole number: {expected}"));
+    let (first, end) = text.split_once("..").ok_or(expected)?;
     let range = parse(first)?..parse(end)?;
     if range.is_empty() { Err(format!("{text} holds no seed")) } else { Ok(range) }
 }

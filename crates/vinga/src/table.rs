@@ -50,6 +50,12 @@ impl fmt::Display for Table {
     }
 }
 
+/// So many of something, such as "1 row" or "2 000 rows". The plural has an s.
+pub fn counted(number: u64, singular: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {singular}{plural}", grouped(number))
+}
+
 /// A number with a space between thousands.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

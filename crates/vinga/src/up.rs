@@ -8,7 +8,9 @@ mod started;
 
 pub use down::down;
 
-use crate::arguments::{FolderArgument, InstallationArguments, addresses_of, name_and_value, with_key};
+use crate::arguments::{
+    FolderArgument, InstallationArguments, addresses_of, name_and_value, whole, with_key,
+};
 use crate::cluster_file::{ClusterFile, Size};
 use crate::data::ParameterArguments;
 use crate::data_node::{self, Found};
@@ -30,18 +32,18 @@ pub struct UpArguments {
     folder: FolderArgument,
     /// How many data nodes a new cluster has; several keep everything in memory only [default: as many as there are,
     /// else 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=144))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=144u8))]
     data_nodes: Option<u8>,
     /// How many data nodes hold each row; it divides the number of data nodes [default: 1]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(long, value_name = "R", value_parser = whole(1..=4u8))]
     replicas: Option<u8>,
     /// How many management nodes a new cluster has: they decide which data nodes go on when they lose each other
     /// [default: 1 if there are several replicas, else none]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "N", value_parser = whole(0..=2u8))]
     management_nodes: Option<u8>,
     /// Where the data node listens [default: ServerPort, else the port that it had before, else 2202]; of several, the
     /// first one, and the others on the ports behind it [default: free ones from 2202 on]
-    #[arg(long)]
+    #[arg(long, value_parser = whole(0..=u16::MAX))]
     port: Option<u16>,
     /// Begin anew: remove the database of the data node first, all tables and rows. SQL nodes keep what they store
     /// themselves
@@ -57,11 +59,11 @@ pub struct UpArguments {
 #[command(next_help_heading = "SQL nodes")]
 struct SqlArguments {
     /// How many SQL nodes (MariaDB servers over the cluster's tables) shall run
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=64u16))]
     sql_nodes: u16,
     /// Where the first SQL node listens on 127.0.0.1; the others on the ports behind it [default: those that they had
     /// before, else 3307]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     sql_port: Option<u16>,
     /// A server variable for SQL nodes that are started (may be given several times); docs/sql.md lists those that
     /// Vinga sets

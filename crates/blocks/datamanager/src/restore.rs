@@ -278,6 +278,7 @@ impl DataManager {
                 checkpoints.note_loaded(Vec::new(), 1, next);
             }
             let result = StartResult::CheckpointLoaded {
+                files: Vec::new(),
                 batch: 0,
                 rows: 0,
                 greatest,
@@ -498,16 +499,22 @@ impl DataManager {
         let surplus = self.restore.files.keys().copied().filter(|number| !chain.contains(number));
         self.restore.surplus = surplus.collect();
         if let Some(checkpoints) = &mut self.checkpoints {
-            checkpoints.note_loaded(chain, batch, next);
+            checkpoints.note_loaded(chain.clone(), batch, next);
         }
         self.store.listener.note_replayed(batch - 1);
         let greatest = self.restore.greatest;
         let (rejected, unfinished) = self.restore.take_rejected();
         let incarnations = incarnations.into_iter().collect();
-        self.restore.asked.confirm(
-            cx,
-            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, unfinished, incarnations },
-        );
+        let result = StartResult::CheckpointLoaded {
+            files: chain,
+            batch,
+            rows,
+            greatest,
+            rejected,
+            unfinished,
+            incarnations,
+        };
+        self.restore.asked.confirm(cx, result);
     }
 
     /// Records of the log, to be applied up to an epoch.

@@ -12,6 +12,9 @@
 //! ```
 //! The system file is written in both copies before anything of the new incarnation is, the rewriting of the
 //! definitions included. Until then a start changes nothing that the next one needs.
+//!
+//! A *trial* ends there: everything was restored, nothing is written, and nobody begins. It is how `vinga inspect`
+//! finds out whether a start from these files would work, as a start decides that.
 #![no_std]
 
 extern crate alloc;
@@ -38,8 +41,8 @@ use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder, LogRoom};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
-    self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, StartConfirm, StartProgressReport,
-    StartRefuse, StartRequest, StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, RestoredFrom, StartConfirm,
+    StartProgressReport, StartRefuse, StartRequest, StartResult, StartTask,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -65,6 +68,9 @@ pub struct Disk {
     pub checksum: Checksum,
     /// The time of day at the start, in milliseconds since 1970. For people only.
     pub time_of_day: u64,
+    /// The start ends when everything is restored, before anything is written. Never of an initial start, which would
+    /// have nothing to restore.
+    pub is_trial: bool,
 }
 
 /// Epochs that are reserved at a time: the shortest ones there are use up half of them in two hours, so that nobody
@@ -80,6 +86,7 @@ pub struct Lifecycle {
     phase: Phase,
     file: Option<SystemFile>,
     cluster_incarnation: u64,
+    is_trial: bool,
     /// Counts requests; answers to earlier ones don't count.
     step: u32,
     /// Blocks that were asked in the present phase.
@@ -94,8 +101,8 @@ pub struct Lifecycle {
     first: Epoch,
     /// How far the definitions reach, as the dictionary has reported.
     definitions: SchemaExtent,
-    /// By data manager: the first batch that its checkpoint does not contain.
-    batches: Vec<(u16, u64)>,
+    /// By data manager: which checkpoint it has loaded, and from which batch on the log is needed.
+    from: Vec<RestoredFrom>,
     /// Rows of checkpoints, and all rows at the end.
     loaded: u64,
     rows: u64,
@@ -122,6 +129,8 @@ impl Lifecycle {
     /// Before anything is done.
     pub fn new(settings: Settings) -> Self {
         let is_initial = settings.disk.as_ref().is_some_and(|disk| disk.next_write == 0);
+        let is_trial = settings.disk.as_ref().is_some_and(|disk| disk.is_trial);
+        assert!(!(is_trial && is_initial), "a first start has nothing to try");
         let (file, cluster_incarnation) = match settings.disk {
             Some(disk) => {
                 let cluster_incarnation = disk.cluster_incarnation;
@@ -138,6 +147,7 @@ impl Lifecycle {
             phase,
             file,
             cluster_incarnation,
+            is_trial,
             step: 0,
             asked: 0,
             awaited: BTreeSet::new(),
@@ -146,7 +156,7 @@ impl Lifecycle {
             greatest: Epoch(0),
             first: Epoch(0),
             definitions: SchemaExtent::default(),
-            batches: Vec::new(),
+            from: Vec::new(),
             loaded: 0,
             rows: 0,
             replayed: 0,
@@ -214,7 +224,10 @@ impl Lifecycle {
                 }
                 StartTask::LoadCheckpoint { epoch, incarnations }
             }
-            Phase::ReplayingLog => StartTask::ReplayLog { epoch, from: self.batches.clone() },
+            Phase::ReplayingLog => {
+                let from = self.from.iter().map(|one| (one.data_manager, one.batch)).collect();
+                StartTask::ReplayLog { epoch, from }
+            }
             Phase::EndingRestore => StartTask::EndRestore,
             Phase::OpeningLog => StartTask::OpenLog { incarnation: self.incarnation() },
             Phase::Beginning => StartTask::Begin {
@@ -284,6 +297,7 @@ impl Lifecycle {
 
     fn next_phase(&self) -> Phase {
         match self.phase {
+            Phase::EndingRestore if self.is_trial => Phase::Started,
             Phase::MakingFiles | Phase::EndingRestore => Phase::WritingSystemFile,
             Phase::ScanningLog => Phase::RestoringDefinitions,
             Phase::RestoringDefinitions => Phase::LoadingCheckpoints,
@@ -355,7 +369,9 @@ impl Lifecycle {
                 ),
             );
             cx.log(LogLevel::Info, format_args!("phases of the start: {}", Times(&self.times)));
-            for unfinished in &self.unfinished {
+            // A trial removes nothing.
+            let removed = if self.is_trial { &[] } else { &self.unfinished[..] };
+            for unfinished in removed {
                 cx.log(
                     LogLevel::Info,
                     format_args!(
@@ -377,12 +393,14 @@ impl Lifecycle {
         }
         let node = cx.own().node();
         let streams: Vec<Address> = cx.view().addresses(BlockNumber::Redo).collect();
-        // Data managers are ready for checkpoints now: all of them have confirmed that they have begun.
-        for stream in streams.into_iter().filter(|stream| stream.node() == node) {
+        // Data managers are ready for checkpoints now: all of them have confirmed that they have begun. None has in a
+        // trial.
+        for stream in streams.into_iter().filter(|stream| stream.node() == node && !self.is_trial) {
             cx.frame(SignalNumber::NodeStartedOrder, stream);
         }
         let driver = cx.driver();
-        let order = NodeStartedOrder { restored: is_restart.then_some(restored) };
+        let from = core::mem::take(&mut self.from);
+        let order = NodeStartedOrder { restored: is_restart.then_some(restored), from };
         cold::write(&mut cx.frame(SignalNumber::NodeStartedOrder, driver), &order);
     }
 
@@ -407,10 +425,19 @@ impl Lifecycle {
                     file.note_definitions(cx, self.definitions);
                 }
             }
-            StartResult::CheckpointLoaded { batch, rows, greatest, rejected, unfinished, incarnations } => {
+            StartResult::CheckpointLoaded {
+                files,
+                batch,
+                rows,
+                greatest,
+                rejected,
+                unfinished,
+                incarnations,
+            } => {
                 self.unfinished.extend(unfinished);
                 self.needed_incarnations.extend(incarnations);
-                self.batches.push((frame.sender().instance(), batch));
+                let data_manager = frame.sender().instance();
+                self.from.push(RestoredFrom { data_manager, files, rows, batch });
                 self.loaded += rows;
                 self.greatest = self.greatest.max(greatest);
                 self.rejected.extend(rejected);
@@ -419,6 +446,10 @@ impl Lifecycle {
             StartResult::Restored { rows } => self.rows += rows,
         }
         if self.awaited.is_empty() {
+            // Data managers answer in any order; what is reported of them has one.
+            self.from.sort_unstable_by_key(|one| one.data_manager);
+            self.rejected.sort_unstable();
+            self.unfinished.sort_unstable();
             // The restore point is the newest epoch that all streams reach.
             self.restored = self.reached.unwrap_or_default();
             let next = self.next_phase();

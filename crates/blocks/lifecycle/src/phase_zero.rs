@@ -101,6 +101,7 @@ pub fn begin(
         epoch_reserve,
         checksum,
         time_of_day,
+        is_trial: false,
     };
     let Chosen { copy, other } = match choose(copies, checksum) {
         Ok(chosen) => chosen,

@@ -86,7 +86,7 @@ impl Task {
 impl SystemFile {
     /// With the content from which a node starts.
     pub fn new(disk: Disk) -> Self {
-        let Disk { state, next_write, cluster_incarnation: _, epoch_reserve, checksum, time_of_day } = disk;
+        let Disk { state, next_write, epoch_reserve, checksum, time_of_day, .. } = disk;
         SystemFile {
             limit_under_way: state.epoch_limit,
             limits_on_disk: [state.epoch_limit; 2],

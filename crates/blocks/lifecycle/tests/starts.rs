@@ -12,8 +12,8 @@ use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::start::{
-    self, DefinitionsExtent, StartConfirm, StartProgressReport, StartRefuse, StartRequest, StartResult,
-    StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, StartConfirm, StartProgressReport, StartRefuse, StartRequest,
+    StartResult, StartTask,
 };
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
@@ -227,6 +227,7 @@ fn disk(state: SystemState, next_write: u64) -> Option<Disk> {
         epoch_reserve: 1000,
         checksum: Checksum::SOFTWARE,
         time_of_day: 1_760_000_000_000,
+        is_trial: false,
     })
 }
 
@@ -283,7 +284,10 @@ fn state() -> SystemState {
 
 /// Plays a restart up to the end of the scan, in which the streams reach these epochs.
 fn scanned(complete: [u64; 2]) -> Node {
-    let mut node = Node::new(disk(state(), 7));
+    scan(Node::new(disk(state(), 7)), complete)
+}
+
+fn scan(mut node: Node, complete: [u64; 2]) -> Node {
     let (task, receivers, step) = node.asked();
     let incarnations = vec![start::LogIncarnation { number: 1, last_valid: None }];
     assert_eq!(task, StartTask::ScanLog { incarnations, durable: Epoch(100) });
@@ -311,6 +315,7 @@ fn a_restart_restores_what_all_streams_reach() {
     assert_eq!(task, StartTask::LoadCheckpoint { epoch: Epoch(102), incarnations });
     for (receiver, batch) in receivers.into_iter().zip([40, 50]) {
         let result = StartResult::CheckpointLoaded {
+            files: vec![],
             batch,
             rows: 1000,
             greatest: Epoch(120),
@@ -351,12 +356,49 @@ fn a_restart_restores_what_all_streams_reach() {
 }
 
 #[test]
+fn a_trial_ends_when_everything_is_restored_and_writes_nothing() {
+    let trial = disk(state(), 7).map(|disk| Disk { is_trial: true, ..disk });
+    let mut node = scan(Node::new(trial), [105, 102]);
+    node.answer_all(|| on_disk(4, 8, 130));
+    let (_, mut receivers, step) = node.asked();
+    // They answer in any order.
+    receivers.reverse();
+    for receiver in receivers {
+        let result = StartResult::CheckpointLoaded {
+            files: vec![7, 8 + u64::from(receiver.1)],
+            batch: 40,
+            rows: 1000,
+            greatest: Epoch(120),
+            rejected: vec![],
+            unfinished: vec!["the newest one has no end".to_string()],
+            incarnations: vec![],
+        };
+        node.answer(receiver, step, result);
+    }
+    node.answer_all(|| StartResult::LogReplayed { batches: 3 });
+    assert_eq!(node.harness.block().phase(), Phase::EndingRestore);
+    node.answer_all(|| StartResult::Restored { rows: 1010 });
+    node.serve();
+    assert_eq!(node.harness.block().phase(), Phase::Started);
+    assert_eq!((node.writes, node.allocations), (0, 0), "nothing is written");
+    let sent = node.harness.take_sent();
+    let orders: Vec<_> = sent.iter().filter(|sent| sent.signal() == SignalNumber::NodeStartedOrder).collect();
+    let [order] = orders[..] else { panic!("nobody begins but the driver: {} orders", orders.len()) };
+    let NodeStartedOrder { restored, from } = cold::read(&order.frame()).expect("a whole body");
+    let restored = restored.expect("there was something");
+    assert_eq!((restored.epoch, restored.rows, restored.batches), (Epoch(102), 2020, 6));
+    let from: Vec<_> = from.into_iter().map(|one| (one.data_manager, one.files, one.batch)).collect();
+    assert_eq!(from, [(0, vec![7, 8], 40), (1, vec![7, 9], 40)]);
+}
+
+#[test]
 fn the_log_is_not_opened_before_both_copies_of_the_system_file_are_on_disk() {
     let mut node = scanned([100, 100]);
     node.all_done();
     let (_, receivers, step) = node.asked();
     for receiver in receivers {
         let result = StartResult::CheckpointLoaded {
+            files: vec![],
             batch: 1,
             rows: 0,
             greatest: Epoch(0),
@@ -590,6 +632,7 @@ fn log_incarnations_of_which_nothing_is_left_are_forgotten() {
     });
     let mut files = [vec![1, 2], vec![]].into_iter();
     node.answer_all(|| StartResult::CheckpointLoaded {
+        files: vec![],
         batch: 1,
         rows: 0,
         greatest: Epoch(0),

@@ -155,6 +155,19 @@ impl FileTask {
         }
     }
 
+    /// Whether it changes nothing.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            FileTask::Read { .. } | FileTask::List => true,
+            FileTask::Write { .. }
+            | FileTask::Flush
+            | FileTask::Allocate { .. }
+            | FileTask::Fill { .. }
+            | FileTask::Remove
+            | FileTask::Rename { .. } => false,
+        }
+    }
+
     /// Where in the file it reads or writes: offset and number of bytes. Zeros for other tasks.
     pub fn place(&self) -> (u64, u64) {
         match self {

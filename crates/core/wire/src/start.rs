@@ -124,6 +124,8 @@ pub enum StartResult {
     },
     /// [`StartTask::LoadCheckpoint`].
     CheckpointLoaded {
+        /// The numbers of its files, in the order in which they build on each other; none if no checkpoint counts.
+        files: Vec<u64>,
         /// The first batch that it does not contain; 0 if there is no checkpoint that counts.
         batch: u64,
         /// Rows in it.
@@ -166,11 +168,27 @@ pub struct Restored {
     pub millis: u64,
 }
 
+/// From what a data manager has its rows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RestoredFrom {
+    /// The data manager.
+    pub data_manager: u16,
+    /// The numbers of the files of its checkpoint, in the order in which they build on each other; none if no
+    /// checkpoint counts.
+    pub files: Vec<u64>,
+    /// The rows that these files had.
+    pub rows: u64,
+    /// The first batch of the log that they do not contain; 0: all that was ever logged is needed.
+    pub batch: u64,
+}
+
 /// Body of `NodeStartedOrder` (cold).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeStartedOrder {
     /// What was restored; `None` if there was nothing: an initial start, or a node without a disk.
     pub restored: Option<Restored>,
+    /// From what, by data manager, ascending.
+    pub from: Vec<RestoredFrom>,
 }
 
 /// Body of `StartConfirm` (cold).

@@ -27,12 +27,7 @@ use vinga_wire::file::NEEDS_PERMISSION;
 
 /// Kinds of files that are the database's, in the order in which they are removed. Backups are not: they are made to be
 /// kept.
-const KINDS: [(FileKind, &str); 4] = [
-    (FileKind::System, "copies of the system file"),
-    (FileKind::Schema, "files of definitions"),
-    (FileKind::Redo, "files of the redo log"),
-    (FileKind::Checkpoint, "checkpoints"),
-];
+const KINDS: [FileKind; 4] = [FileKind::System, FileKind::Schema, FileKind::Redo, FileKind::Checkpoint];
 
 /// A copy of the system file is a few kilobytes long; what is longer than this is none.
 const SYSTEM_BYTES_MAX: u64 = 16 << 20;
@@ -46,7 +41,7 @@ pub struct DatabaseFiles<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removed {
     folder: PathBuf,
-    counts: Vec<(usize, &'static str)>,
+    counts: Vec<(usize, FileKind)>,
 }
 
 impl<'a> DatabaseFiles<'a> {
@@ -88,8 +83,8 @@ impl<'a> DatabaseFiles<'a> {
     /// # Errors
     /// A folder can't be read; the text names it.
     pub fn count_others(&self) -> Result<usize, String> {
-        let others = KINDS.into_iter().filter(|(kind, _)| *kind != FileKind::System);
-        others.map(|(kind, _)| Ok(self.list(kind)?.len())).sum()
+        let others = KINDS.into_iter().filter(|kind| *kind != FileKind::System);
+        others.map(|kind| Ok(self.list(kind)?.len())).sum()
     }
 
     /// The mark of a first start.
@@ -116,7 +111,7 @@ impl<'a> DatabaseFiles<'a> {
     /// The file system's; the text names the file.
     pub fn remove_all(&self) -> Result<Removed, String> {
         let mut counts = Vec::new();
-        for (kind, what) in KINDS {
+        for kind in KINDS {
             let files = self.list(kind)?;
             for file in &files {
                 fs::remove_file(file)
@@ -125,7 +120,7 @@ impl<'a> DatabaseFiles<'a> {
             if !files.is_empty() {
                 let folder = self.folder.join(kind.folder());
                 flush_folder(&folder).map_err(|why| format!("can't flush {}: {why}", folder.display()))?;
-                counts.push((files.len(), what));
+                counts.push((files.len(), kind));
             }
         }
         Ok(Removed { folder: self.folder.to_owned(), counts })
@@ -176,13 +171,25 @@ pub fn why_refused(why: &io::Error) -> String {
     }
 }
 
+/// So many files of a kind.
+fn in_words(count: usize, kind: FileKind) -> String {
+    let (one, several) = match kind {
+        FileKind::System => ("copy of the system file", "copies of the system file"),
+        FileKind::Schema => ("file of definitions", "files of definitions"),
+        FileKind::Redo => ("file of the redo log", "files of the redo log"),
+        FileKind::Checkpoint => ("checkpoint", "checkpoints"),
+        FileKind::Backup => ("file of backups", "files of backups"),
+    };
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 impl Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         if self.counts.is_empty() {
             return write!(f, "no database was in {folder}: nothing is removed");
         }
-        let counts: Vec<String> = self.counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+        let counts: Vec<String> = self.counts.iter().map(|(count, kind)| in_words(*count, *kind)).collect();
         write!(f, "the database in {folder} is removed: {}", counts.join(", "))
     }
 }
@@ -219,8 +226,8 @@ mod tests {
         assert_eq!(files.count_others(), Ok(4));
         assert_eq!(files.system_copies().unwrap()[1], b"system/000-00000001.sys");
         let removed = files.remove_all().unwrap().to_string();
-        let expected = "is removed: 2 copies of the system file, 1 files of definitions, 2 files of the redo log, \
-                        1 checkpoints";
+        let expected = "is removed: 2 copies of the system file, 1 file of definitions, 2 files of the redo log, \
+                        1 checkpoint";
         assert!(removed.ends_with(expected), "{removed}");
         assert_eq!((files.count_others(), files.system_copies()), (Ok(0), Ok([Vec::new(), Vec::new()])));
         for stays in ["redo/notes.txt", "backup/001-00000000.backup", "vinga.log"] {

@@ -4,6 +4,7 @@
 use crate::database_files::DatabaseFiles;
 use crate::first_start;
 use crate::settings::clock_millis;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use vinga_base::NodeId;
 use vinga_base::aligned::SECTOR_BYTES;
@@ -14,6 +15,7 @@ use vinga_format::Checksum;
 use vinga_format::redo::PARTICIPANTS_MAX;
 use vinga_format::system::{ChooseError, choose, copy_of};
 use vinga_kernel::USE_NEWER_PROGRAM;
+use vinga_lifecycle::Disk;
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn, Unfit};
 use vinga_node::log_streams;
 use vinga_node::{CheckpointSettings, DiskSettings, SpeedLimits};
@@ -63,6 +65,35 @@ pub fn check_existing(configuration: &Configuration, folder: &Path) -> Result<()
 /// # Errors
 /// A text: the files are not this node's, don't fit the configuration, or can't be read; or what is needed is missing.
 pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Result<FoundDisk, String> {
+    let files = DatabaseFiles::new(folder);
+    let Looked { begins_again, is_first, settings } = look(configuration, folder, needed)?;
+    if begins_again {
+        let removed = files.remove_all()?;
+        log::info!(target: "files", "the first start of this node was interrupted, and begins again; {removed}");
+    }
+    if is_first {
+        files.begin_first_start()?;
+    }
+    let mark = files.mark();
+    Ok(FoundDisk { settings, mark: (is_first || mark.exists()).then_some(mark) })
+}
+
+/// What a start finds in a folder.
+#[derive(Debug)]
+pub struct Looked {
+    /// An interrupted first start has left files that hold nothing: they are to be removed.
+    pub begins_again: bool,
+    /// There is no database: the node begins with an empty one.
+    pub is_first: bool,
+    /// For the blocks.
+    pub settings: DiskSettings,
+}
+
+/// Finds out what the node would start from, and changes nothing.
+///
+/// # Errors
+/// As [`find`].
+pub fn look(configuration: &Configuration, folder: &Path, needed: Needed) -> Result<Looked, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let files = DatabaseFiles::new(folder);
     let mut copies = files.system_copies()?;
@@ -76,9 +107,9 @@ pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Res
             return Err(first_start::refusal(&files.mark(), &file));
         }
     }
-    if is_unwritten && is_marked {
-        let removed = files.remove_all()?;
-        log::info!(target: "files", "the first start of this node was interrupted, and begins again; {removed}");
+    let begins_again = is_unwritten && is_marked;
+    let other_files = if begins_again { 0 } else { files.count_others()? };
+    if begins_again {
         copies = Default::default();
     }
     let data_managers = configuration.placement.data_managers;
@@ -90,7 +121,7 @@ pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Res
     };
     let drawn = Drawn { cluster: random()?, cluster_incarnation: random()?, time_of_day: clock_millis() };
     let copies = [&copies[0][..], &copies[1][..]];
-    let begun = phase_zero::begin(configured, copies, files.count_others()?, drawn, CHECKSUM);
+    let begun = phase_zero::begin(configured, copies, other_files, drawn, CHECKSUM);
     let Beginning { disk: start, streams, damaged_copy } = begun.map_err(|unfit| refusal(&files, &unfit))?;
     if let Some(why) = damaged_copy {
         let path = files.system_file(1 - copy_of(start.next_write - 1));
@@ -111,12 +142,16 @@ pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Res
     if is_first && needed == Needed::Database && !is_marked {
         return Err(no_database(folder));
     }
-    if is_first {
-        files.begin_first_start()?;
-    }
-    let settings = DiskSettings {
+    let streams = log_streams::participants(data_managers, streams);
+    Ok(Looked { begins_again, is_first, settings: settings(configuration, start, streams) })
+}
+
+/// The settings of a node that starts from this, with these streams.
+fn settings(configuration: &Configuration, start: Disk, streams: Vec<Range<u16>>) -> DiskSettings {
+    let integer = |parameter| configuration.parameters.integer(parameter);
+    DiskSettings {
         start,
-        streams: log_streams::participants(data_managers, streams),
+        streams,
         log_files: integer(Parameter::NoOfFragmentLogFiles) as u32,
         log_file_bytes: integer(Parameter::FragmentLogFileSize) / SECTOR_BYTES as u64 * SECTOR_BYTES as u64,
         redo_buffer: integer(Parameter::RedoBuffer),
@@ -131,9 +166,7 @@ pub fn find(configuration: &Configuration, folder: &Path, needed: Needed) -> Res
                 max_own_restart: integer(Parameter::MaxDiskWriteSpeedOwnRestart),
             },
         },
-    };
-    let mark = files.mark();
-    Ok(FoundDisk { settings, mark: (is_first || mark.exists()).then_some(mark) })
+    }
 }
 
 /// Why the node can't start from these files, and what to do.
@@ -168,8 +201,9 @@ fn refusal(files: &DatabaseFiles<'_>, unfit: &Unfit) -> String {
 /// Why a node that has kept a database before does not begin anew, and what to do.
 fn no_database(folder: &Path) -> String {
     format!(
-        "the node can't start (error {}): there is no database in {}, though the node has kept one there. If the folder is \
-         on a disk of its own, mount that; else bring the folder's files back, or begin anew with --initial",
+        "the node can't start (error {}): there is no database in {}, and it is to start only from one (--existing, which \
+         'vinga up' gives once the node has kept one there). If the folder is on a disk of its own, mount that; else bring \
+         the folder's files back, or begin anew with --initial in place of --existing",
         ErrorCode::NoDatabase as u16,
         folder.display()
     )

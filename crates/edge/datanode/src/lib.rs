@@ -13,16 +13,19 @@ mod first_start;
 mod local_node;
 mod machine;
 mod others;
+mod outlook;
 mod settings;
 
 pub use database_files::{DatabaseFiles, Removed, why_refused};
 pub use disk::check_existing;
 pub use local_node::LocalNode;
 pub use machine::this_machine;
+pub use outlook::Outlook;
 
 use data_memory::DataMemory;
-use disk::{FoundDisk, Needed};
+use disk::{FoundDisk, Looked, Needed};
 use facts::EdgeFacts;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,7 @@ use vinga_runtime::settings as edge;
 use vinga_runtime::stop_request::StopCause;
 pub use vinga_runtime::termination::Termination;
 use vinga_wire::configuration::ConfigurationStamp;
+use vinga_wire::start::NodeStartedOrder;
 
 /// A node whose memory is mapped and which can be started.
 pub struct Assembly {
@@ -74,6 +78,38 @@ impl Assembly {
     /// As [`Assembly::stored_in`]; or there is no database, as if the folder's disk were not mounted.
     pub fn existing_in(configuration: &Configuration, folder: &Path) -> Result<Self, String> {
         Self::found_in(configuration, folder, Needed::Database)
+    }
+
+    /// What a start from this folder would come to, which exists and in which no node runs: everything that is there is
+    /// read, judged and restored into memory as by a start ([`Assembly::stored_in`]; with `is_needed`:
+    /// [`Assembly::existing_in`]), and nothing is changed.
+    ///
+    /// # Errors
+    /// The text with which the start would be refused.
+    pub fn look_into(
+        configuration: &Configuration,
+        folder: &Path,
+        is_needed: bool,
+    ) -> Result<Outlook, String> {
+        if configuration.parameters.flag(Parameter::Diskless) {
+            return Ok(Outlook::NotRead);
+        }
+        let needed = if is_needed { Needed::Database } else { Needed::Nothing };
+        let Looked { is_first, mut settings, .. } = disk::look(configuration, folder, needed)?;
+        if is_first {
+            return Ok(Outlook::Nothing);
+        }
+        settings.start.is_trial = true;
+        let found = FoundDisk { settings, mark: None };
+        let mut assembly = Self::with_disk(configuration, Some(found), Some(folder.to_owned()))?;
+        assembly.edge.files.is_read_only = true;
+        // Nobody is informed, and nobody is let in: the port may be in use by another node.
+        assembly.edge.start_progress = None;
+        assembly.edge.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (edge, make_host) = assembly.into_parts();
+        let NodeStartedOrder { restored, from } = NodeProcess::try_start(edge, make_host)?;
+        let restored = restored.ok_or("the node has restored nothing, though it has a database")?;
+        Ok(Outlook::Restored { restored, from })
     }
 
     fn found_in(configuration: &Configuration, folder: &Path, needed: Needed) -> Result<Self, String> {

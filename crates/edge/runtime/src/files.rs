@@ -65,6 +65,8 @@ pub struct FileSettings {
     pub open_max: usize,
     /// Whoever watches what is done to files; nobody, but in tests.
     pub observer: Observer,
+    /// Tasks that would change something are refused: for a node whose start is only tried.
+    pub is_read_only: bool,
     /// The figures of the io threads: one for each that there is to be.
     statistics: IoStatistics,
 }
@@ -101,6 +103,7 @@ impl FileSettings {
             plan,
             open_max,
             observer: None,
+            is_read_only: false,
             statistics: (0..threads).map(figures).collect(),
         }
     }
@@ -128,6 +131,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 struct Shared {
     /// `None` for a node that has no folder.
     file_system: Option<FileSystem>,
+    is_read_only: bool,
     queue: TaskQueue,
     clock: Clock,
     deliver: Deliver,
@@ -159,6 +163,7 @@ impl IoPool {
                 .folder
                 .clone()
                 .map(|folder| FileSystem::new(folder, settings.observer.clone())),
+            is_read_only: settings.is_read_only,
             queue: TaskQueue::new(settings.open_max),
             clock: Clock::new(),
             deliver: Box::new(deliver),
@@ -209,16 +214,27 @@ impl Files {
             (shared.deliver)(thread, requests.into_iter().map(refuse_without_folder).collect());
             return;
         }
-        shared.queue.submit(thread, requests, shared.clock.nanos());
+        let (allowed, others): (Vec<_>, Vec<_>) = match shared.is_read_only {
+            false => (requests, Vec::new()),
+            true => requests.into_iter().partition(|request| request.task.only_reads()),
+        };
+        if !others.is_empty() {
+            (shared.deliver)(thread, others.into_iter().map(refuse_change).collect());
+        }
+        shared.queue.submit(thread, allowed, shared.clock.nanos());
     }
 }
 
 fn refuse_without_folder(request: FileRequest) -> FileAnswer {
+    refuse(request, "the node has no folder for files; DataDir or --folder gives it one")
+}
+
+fn refuse_change(request: FileRequest) -> FileAnswer {
+    refuse(request, "nothing is changed, as the start of the node is only tried")
+}
+
+fn refuse(request: FileRequest, why: &str) -> FileAnswer {
     let FileRequest { requester, token, file, task } = request;
-    let text = format!(
-        "{} {}: the node has no folder for files; DataDir or --folder gives it one",
-        task.name(),
-        file.path()
-    );
+    let text = format!("{} {}: {why}", task.name(), file.path());
     FileAnswer { requester, token, result: Err(FileError { kind: FileErrorKind::NotPermitted, text }) }
 }

@@ -14,8 +14,9 @@
 //! ```
 //! A data node's database is in folders beside them (`vinga_kernel::files`).
 //!
-//! Whether the node runs is decided by the lock alone: a stale process id is harmless. The node locks the folder itself,
-//! too: if somebody removes `vinga.pid` while it runs, nobody finds it any more, but no second node writes its files.
+//! Whether the node runs is decided by the lock alone: a stale process id is harmless. The node locks the folder
+//! itself, too: if somebody removes `vinga.pid` while it runs, nobody finds it any more, but no second node writes its
+//! files.
 
 use crate::start_progress::StartProgress;
 use rustix::io::Errno;
@@ -50,9 +51,13 @@ pub fn replace_durably(file: &Path, text: &str) -> io::Result<()> {
 
 /// Locks a file, or a folder; returns whether that was possible.
 fn lock_patiently(file: &File) -> io::Result<bool> {
+    try_patiently(|| file.try_lock())
+}
+
+fn try_patiently(lock: impl Fn() -> Result<(), TryLockError>) -> io::Result<bool> {
     let mut tries = 1;
     loop {
-        match file.try_lock() {
+        match lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::WouldBlock) if tries == LOCK_TRIES => return Ok(false),
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
@@ -230,6 +235,17 @@ impl NodeFolder {
         let _ = fs::remove_file(self.progress_file());
         self.withdraw();
         Ok(Some(FolderLock { pid_file, _folder: folder }))
+    }
+
+    /// Keeps nodes from being started in the folder until the file is dropped, and changes nothing in it. `None` if a
+    /// node runs there.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn lock_to_read(&self) -> io::Result<Option<File>> {
+        let folder = File::open(&self.path)?;
+        let is_free = try_patiently(|| folder.try_lock_shared())? && self.running()?.is_none();
+        Ok(is_free.then_some(folder))
     }
 
     /// Called when the node is ready, by the node itself or by the process that has started it. `key` is the file of
@@ -427,7 +443,11 @@ mod tests {
         let lock = folder.occupy().unwrap().expect("the lock is free");
         fs::remove_file(folder.pid_file()).unwrap();
         assert!(folder.lock().unwrap().is_none() && folder.occupy().unwrap().is_none());
+        assert!(folder.lock_to_read().unwrap().is_none());
         drop(lock);
+        let readers = [folder.lock_to_read().unwrap(), folder.lock_to_read().unwrap()];
+        assert!(readers.iter().all(Option::is_some) && folder.occupy().unwrap().is_none());
+        drop(readers);
         assert!(folder.occupy().unwrap().is_some());
         fs::remove_dir_all(place).unwrap();
     }

@@ -37,6 +37,7 @@ use crate::worker::data_nodes::DataNodes;
 use crate::worker::{Worker, WorkerParts};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -47,7 +48,7 @@ use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
 use vinga_local::Socket;
-use vinga_wire::start::Restored;
+use vinga_wire::start::{NodeStartedOrder, Restored};
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
@@ -124,6 +125,15 @@ enum NotStarted {
     Failed(String),
 }
 
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotStarted::Asked(by) => write!(f, "{by} has asked the node to stop before it was started"),
+            NotStarted::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
 impl From<String> for NotStarted {
     fn from(why: String) -> Self {
         NotStarted::Failed(why)
@@ -152,10 +162,26 @@ impl NodeProcess {
         F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
     {
         let begun = Self::begin(settings, make_host, Arc::default());
-        begun.and_then(Begun::finish_start).map_err(|why| match why {
-            NotStarted::Asked(by) => format!("{by} has asked the node to stop before it was started"),
-            NotStarted::Failed(why) => why,
-        })
+        begun.and_then(Begun::finish_start).map_err(|why| why.to_string())
+    }
+
+    /// Has the blocks of a node restore what is on its disk, as in a trial they do (`vinga_lifecycle::Disk`), and ends
+    /// them. No client is let in. Returns what was restored, and from what.
+    ///
+    /// # Errors
+    /// As [`NodeProcess::start`].
+    pub fn try_start<H, F>(settings: ProcessSettings, make_host: F) -> Result<NodeStartedOrder, String>
+    where
+        H: Host + Send + 'static,
+        F: Fn(u16, &Statistics) -> H + Send + Sync + 'static,
+    {
+        assert!(settings.has_disk && settings.files.is_read_only, "a trial changes nothing on a disk");
+        let tried = Self::begin(settings, make_host, Arc::default()).and_then(|Begun { node, .. }| {
+            let started = node.stop_request().wait_for_start(|_| {});
+            node.stop();
+            started.map_err(NotStarted::from)
+        });
+        tried.map_err(|why| why.to_string())
     }
 
     /// Finds the other data nodes, if there are some, and starts the threads; clients are not let in yet.
@@ -318,7 +344,7 @@ impl Begun {
                 last = Some(progress);
             };
             match self.node.stop_request().wait_for_start(show) {
-                Ok(restored) => self.node.restored = restored,
+                Ok(started) => self.node.restored = started.restored,
                 Err(cause) => {
                     self.node.stop();
                     return Err(cause.into());

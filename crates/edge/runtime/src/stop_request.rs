@@ -3,7 +3,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use vinga_wire::start::{Restored, StartProgressReport};
+use vinga_wire::start::{NodeStartedOrder, StartProgressReport};
 
 /// Why a node stops.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ struct State {
     /// How far the start is, if nobody has looked yet.
     progress: Option<StartProgressReport>,
     /// The node is started, and what it has restored.
-    started: Option<Option<Restored>>,
+    started: Option<NodeStartedOrder>,
     /// It is to stop, and everything is on disk.
     is_on_disk: bool,
 }
@@ -49,8 +49,8 @@ impl StopRequest {
     }
 
     /// The node is started: what it has restored from its disk, if it has one and has not started for the first time.
-    pub fn note_started(&self, restored: Option<Restored>) {
-        self.lock().started = Some(restored);
+    pub fn note_started(&self, started: NodeStartedOrder) {
+        self.lock().started = Some(started);
         self.has_changed.notify_all();
     }
 
@@ -85,7 +85,7 @@ impl StopRequest {
     pub fn wait_for_start(
         &self,
         mut show: impl FnMut(StartProgressReport),
-    ) -> Result<Option<Restored>, StopCause> {
+    ) -> Result<NodeStartedOrder, StopCause> {
         loop {
             let is_quiet =
                 |state: &State| state.cause.is_none() && state.started.is_none() && state.progress.is_none();
@@ -97,7 +97,7 @@ impl StopRequest {
             }
             return match &state.cause {
                 Some(cause) => Err(cause.clone()),
-                None => Ok(state.started.expect("it was waited for")),
+                None => Ok(state.started.clone().expect("it was waited for")),
             };
         }
     }
@@ -133,6 +133,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use vinga_base::Epoch;
+    use vinga_wire::start::Restored;
 
     fn cannot_go_on() -> StopCause {
         StopCause::CannotGoOn("no disk".to_string())
@@ -169,8 +170,9 @@ mod tests {
             move || request.wait_for_start(|_| {})
         });
         let restored = Restored { epoch: Epoch(5), rows: 6, batches: 7, durable_at: 9, millis: 8 };
-        request.note_started(Some(restored));
-        assert_eq!(waiter.join().unwrap(), Ok(Some(restored)));
+        let started = NodeStartedOrder { restored: Some(restored), from: Vec::new() };
+        request.note_started(started.clone());
+        assert_eq!(waiter.join().unwrap(), Ok(started));
         let request = StopRequest::default();
         request.make(cannot_go_on());
         assert_eq!(request.wait_for_start(|_| {}), Err(cannot_go_on()));

@@ -227,8 +227,20 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterE
         let problem = "accepted without effect so far: a node that has failed stays down until it is started";
         notes.push(parameters.refuse(Parameter::StopOnError, problem));
     }
+    let log_file = parameters.integer(Parameter::FragmentLogFileSize);
+    let excess = log_file % DISK_UNIT;
+    if excess != 0 {
+        let problem = format!(
+            "no multiple of 4K, in which files of the redo log are written: new ones get {} bytes",
+            log_file - excess
+        );
+        notes.push(parameters.refuse(Parameter::FragmentLogFileSize, problem));
+    }
     remark_on_speeds(parameters, notes);
 }
+
+/// Files are written in whole units of so many bytes.
+const DISK_UNIT: u64 = 4096;
 
 /// Remarks on limits of the speed of checkpoints that contradict each other.
 fn remark_on_speeds(parameters: &Parameters, notes: &mut Vec<ParameterError>) {

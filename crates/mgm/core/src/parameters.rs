@@ -276,7 +276,7 @@ parameters! {
     /// the log is full, changes get a temporary error until checkpoints have made room.
     NoOfFragmentLogFiles: count(3, 65_536), Default::Integer(16);
 
-    /// Size of each file of the redo log, in whole 4K. Files that exist keep theirs.
+    /// Size of each file of the redo log; what is beyond a multiple of 4K is left out. Files that exist keep theirs.
     FragmentLogFileSize: bytes(4 << 20, 1 << 30), Default::Integer(16 << 20);
 
     /// Bytes of redo log of each stream that may wait to be written to disk; when the disk is too slow for that,
@@ -291,7 +291,8 @@ parameters! {
     /// 2 (20 is 4M). Of a small redo log at most a quarter is used between two.
     TimeBetweenLocalCheckpoints: count(0, 31), Default::Integer(20), live();
 
-    /// Bytes a second that the node writes of local checkpoints at least, however busy its threads and its disk are.
+    /// Bytes a second that the node writes of local checkpoints at least, however busy its threads and its disk are. At
+    /// the start it holds, with a warning, where a maximum is less; while the node runs such values are refused.
     MinDiskWriteSpeed: bytes(SPEED_MIN, SPEED_MAX), Default::Integer(10 << 20), live();
 
     /// Bytes a second that the node writes of local checkpoints at most. It writes more slowly while its threads or its

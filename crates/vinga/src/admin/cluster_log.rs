@@ -2,6 +2,7 @@
 //! that is on this machine and the node does not answer.
 
 use super::place::{Configured, ConfiguredManagement};
+use crate::arguments::whole;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -20,13 +21,13 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Args)]
 pub struct ClusterLogArguments {
     /// The newest lines, so many
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = whole(0..=u32::MAX))]
     lines: u32,
     /// Lines that are at least as serious: error, warning, info or debug
     #[arg(long, value_name = "SEVERITY", default_value = "debug", value_parser = severity)]
     severity: LogSeverity,
     /// Lines of this data node; several with commas between them
-    #[arg(long = "node", value_name = "ID", value_delimiter = ',')]
+    #[arg(long = "node", value_name = "ID", value_delimiter = ',', value_parser = whole(1..=255u8))]
     nodes: Vec<u8>,
     /// Lines of this source, as it stands behind the node: formation, sockets, node …; of a block by its name, as
     /// Membership
@@ -176,6 +177,22 @@ fn management_nodes(configured: Option<&Configured>) -> Result<&[ConfiguredManag
     Ok(&configured.management)
 }
 
+/// Refuses data nodes that the cluster does not have: there would never be a line of them.
+///
+/// # Errors
+/// A text: which one, and which there are.
+fn check_nodes(wanted: &[u8], configured: Option<&Configured>) -> Result<(), String> {
+    let Some(configured) = configured else { return Ok(()) };
+    let known: Vec<u8> = configured.data.iter().map(|node| node.node).collect();
+    match wanted.iter().find(|node| !known.contains(node)) {
+        None => Ok(()),
+        Some(node) => {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            Err(format!("there is no data node {node}; the cluster's data nodes are: {}", known.join(", ")))
+        }
+    }
+}
+
 /// Prints lines of the log.
 ///
 /// # Errors
@@ -189,6 +206,7 @@ pub fn run(
     if *info || !on.is_empty() || !off.is_empty() {
         return switch(on, off, configured, json);
     }
+    check_nodes(&arguments.nodes, configured)?;
     let filter = ClusterLogFilter {
         severity: arguments.severity,
         nodes: arguments.nodes.iter().copied().map(NodeId).collect(),

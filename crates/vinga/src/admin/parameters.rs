@@ -1,6 +1,7 @@
 //! `vinga admin set`: parameters that change while data nodes run.
 
-use vinga::LiveParameter;
+use crate::table::grouped;
+use vinga::{LiveParameter, LiveUnit};
 use vinga_config::parameters::Parameter;
 use vinga_config::value::Value;
 use vinga_runtime::say;
@@ -41,17 +42,25 @@ pub fn say_set(Change { parameter, value }: Change, json: bool) {
     if json {
         say!("{}", serde_json::json!({ name: value }));
     } else {
-        say!(
-            "{name} is {value} {} from now on, until the data nodes are started again",
-            parameter.unit().name()
-        );
+        say!("{name} is {} from now on, until the data nodes are started again", in_words(parameter, value));
+    }
+}
+
+/// A value with its unit.
+fn in_words(parameter: LiveParameter, value: u64) -> String {
+    let unit = parameter.unit().name();
+    match parameter.unit() {
+        LiveUnit::Milliseconds => format!("{value} {unit}"),
+        LiveUnit::BytesPerSecond => format!("{} {unit}", grouped(value)),
+        LiveUnit::LogWords => {
+            format!("{value} ({} bytes of log, as the {unit} of four bytes)", grouped(4 << value))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vinga::LiveUnit;
     use vinga_config::parameters::TABLE;
     use vinga_config::value::{Kind, Unit};
 
@@ -70,6 +79,15 @@ mod tests {
             };
             assert_eq!((unit, (min, max)), (expected, parameter.limits()), "{}", row.name);
         }
+    }
+
+    #[test]
+    fn values_have_their_units() {
+        let words = |text| parse(text).map(|Change { parameter, value }| in_words(parameter, value));
+        assert_eq!(words("TimeBetweenEpochs=50").expect("it is allowed"), "50 ms");
+        assert_eq!(words("MaxDiskWriteSpeed=2M").expect("it is allowed"), "2 097 152 bytes/s");
+        let log = words("TimeBetweenLocalCheckpoints=20").expect("it is allowed");
+        assert_eq!(log, "20 (4 194 304 bytes of log, as the log2 of words of four bytes)");
     }
 
     #[test]

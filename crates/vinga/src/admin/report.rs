@@ -3,6 +3,7 @@
 //! It is made of the information tables of memory and of threads, in which each block and each thread has its rows.
 
 use super::output;
+use crate::arguments::whole;
 use clap::Subcommand;
 use std::time::Duration;
 use vinga::blocking::Cluster;
@@ -15,16 +16,16 @@ pub enum ReportCommand {
     /// What is used of which kind of memory
     Memory {
         /// Of this data node only
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
         node: Option<u8>,
     },
     /// How busy each thread is: shares of time, turns and signals, measured now
     Threads {
         /// Of this data node only
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
         node: Option<u8>,
         /// For how long it is measured
-        #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = whole(1..=3600u64))]
         seconds: u64,
     },
 }

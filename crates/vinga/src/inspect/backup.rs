@@ -2,7 +2,7 @@
 
 use super::{NEWER, Problem, Report};
 use crate::backup::input::{self, Backup};
-use crate::table::{Table, grouped};
+use crate::table::{Table, counted, grouped};
 use serde_json::json;
 use std::path::Path;
 use vinga_format::backup::{BackupBlock, BackupContent, BackupDefinition, BackupFile};
@@ -35,10 +35,10 @@ pub(super) fn inspect(path: &Path, report: &mut Report) {
             .to_string()
     };
     report.line(format_args!(
-        "backup {:016x} of epoch {}: {} partitions, begun {}, complete {}, by vinga {}{}",
+        "backup {:016x} of epoch {}: {}, begun {}, complete {}, by vinga {}{}",
         manifest.backup,
         manifest.epoch,
-        manifest.partitions,
+        counted(manifest.partitions.into(), "partition"),
         at(manifest.began),
         at(manifest.ended),
         manifest.program,
@@ -102,9 +102,9 @@ fn definitions(backup: &Backup, report: &mut Report) {
     }
     let items = |content| backup.files(content).map(|file| file.end.items).sum::<u64>();
     report.line(format_args!(
-        "complete: {} rows, {} changes that were made meanwhile, {} statements for SQL nodes",
-        grouped(items(BackupContent::Rows)),
-        grouped(items(BackupContent::Changes)),
-        statements.len()
+        "complete: {}, {} made meanwhile, {} for SQL nodes",
+        counted(items(BackupContent::Rows), "row"),
+        counted(items(BackupContent::Changes), "change"),
+        counted(statements.len() as u64, "statement")
     ));
 }

@@ -1,7 +1,7 @@
 //! `vinga inspect checkpoint`.
 
 use super::{CHECKSUM, NEWER, Problem, Report, whose};
-use crate::table::{Table, grouped};
+use crate::table::{Table, counted, grouped};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
@@ -52,11 +52,11 @@ pub(super) fn inspect(path: &Path, report: &mut Report) -> Result<(), String> {
     }
     match outcome {
         Ok(ImageEnd { epoch, totals }) => report.line(format_args!(
-            "complete: newest change in epoch {epoch}; {} blocks, {} pieces, {} rows, {} bytes of rows",
-            grouped(totals.blocks),
-            grouped(totals.pieces),
-            grouped(totals.rows),
-            grouped(totals.bytes)
+            "complete: newest change in epoch {epoch}; {}, {}, {}, {} of rows",
+            counted(totals.blocks, "block"),
+            counted(totals.pieces, "piece"),
+            counted(totals.rows, "row"),
+            counted(totals.bytes, "byte")
         )),
         Err(ImageError::Block(why)) if why.is_unwritten(&bytes) && is_newest(path) => report.line(format_args!(
             "not finished: nothing was written at byte {} and behind. The node has stopped while it wrote this checkpoint, which is no damage; \

@@ -2,7 +2,7 @@
 
 use super::items::{self, Item};
 use super::{CHECKSUM, KEEP, NEWER, Problem, Report, read, whose};
-use crate::table::{Table, grouped};
+use crate::table::{Table, counted, grouped};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use vinga_format::schema::{self, SchemaError, SchemaExtent, SchemaFile};
@@ -54,11 +54,14 @@ fn show(file: &Path, content: &SchemaFile<'_>, counts: Option<bool>, report: &mu
         None => "",
     };
     report.line(format_args!(
-        "generation {}{word}; {}; {} blocks, {} entries",
+        "generation {}{word}; {}; {}, {}",
         content.generation,
         whose(content.origin),
-        content.end.number,
-        content.entries.len()
+        counted(content.end.number, "block"),
+        match content.entries.len() {
+            1 => "1 entry".to_owned(),
+            entries => format!("{entries} entries"),
+        }
     ));
     let mut table = Table::new(["entry", "epoch", "bytes"]);
     (0..3).for_each(|column| table.align_right(column));

@@ -1,6 +1,7 @@
 //! `vinga inspect system`.
 
 use super::{CHECKSUM, KEEP, NEWER, Problem, Report, read};
+use crate::table::counted;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -84,8 +85,12 @@ fn print(state: &SystemState, report: &Report) {
     let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
     let stop = if state.is_clean { "stopped in order" } else { "running, or not stopped in order" };
     report.line(format_args!(
-        "cluster '{}' {:016x}, node {}, start {}; {} data managers; {stop}",
-        state.cluster_name, state.cluster, state.node, state.node_incarnation, state.data_managers
+        "cluster '{}' {:016x}, node {}, start {}; {}; {stop}",
+        state.cluster_name,
+        state.cluster,
+        state.node,
+        state.node_incarnation,
+        counted(state.data_managers.into(), "data manager")
     ));
     let present = state.cluster_incarnation;
     let ended = |ended: &vinga_format::system::EndedIncarnation| {
@@ -113,16 +118,19 @@ fn print(state: &SystemState, report: &Report) {
     ));
     let log = |log: &vinga_format::system::LogIncarnation| {
         let until = log.last_epoch.map_or("being written".to_owned(), |epoch| format!("until epoch {epoch}"));
-        format!("{} ({} streams, {until})", log.number, log.streams)
+        format!("{} ({}, {until})", log.number, counted(log.streams.into(), "stream"))
     };
+    let logs = list(state.log_incarnations.iter().map(log).collect());
+    report.line(format_args!("log incarnations: {logs}"));
+    // The heads of the segments say it, and this list is empty.
+    if !state.tails.is_empty() {
+        let tails = list(state.tails.iter().map(ToString::to_string).collect());
+        report.line(format_args!("oldest segment of each stream that is needed: {tails}"));
+    }
     report.line(format_args!(
-        "log incarnations: {}; oldest segment of each stream: {}",
-        list(state.log_incarnations.iter().map(log).collect()),
-        list(state.tails.iter().map(ToString::to_string).collect())
-    ));
-    report.line(format_args!(
-        "definitions: generation {}, {} blocks",
-        state.definitions.generation, state.definitions.blocks
+        "definitions: generation {}, {}",
+        state.definitions.generation,
+        counted(state.definitions.blocks, "block")
     ));
 }
 

@@ -4,6 +4,7 @@ use crate::arguments::ConnectArguments;
 use crate::backup::input::Backup;
 use crate::backup::sql::name;
 use crate::sql_nodes;
+use crate::table::counted;
 use vinga_format::backup::BackupStatement;
 use vinga_runtime::complain;
 use vinga_sqlnode::{Connection, Running, SqlError};
@@ -56,9 +57,8 @@ impl Plan {
         };
         if nodes.is_empty() {
             complain!(
-                "note: no SQL node of this cluster is known that runs, so {} statements that make accounts and views were not \
-                 run",
-                statements.len()
+                "note: no SQL node of this cluster is known that runs, so {} for accounts and views did not run",
+                counted(statements.len() as u64, "statement")
             );
             return Ok(Made::default());
         }
@@ -73,7 +73,10 @@ impl Plan {
         let left = statements.iter().filter(|statement| statement.node != first && !is_there(statement.node));
         match left.count() {
             0 => {}
-            left => complain!("note: {left} statements are of SQL nodes that this cluster does not have"),
+            left => complain!(
+                "note: {} of SQL nodes that this cluster does not have did not run for them",
+                counted(left as u64, "statement")
+            ),
         }
         Ok(made)
     }

@@ -1,6 +1,7 @@
 //! Databases and tables of a backup in the new cluster.
 
 use crate::backup::OWN_DATABASE;
+use crate::table::counted;
 use std::collections::HashMap;
 use vinga::blocking::Cluster;
 use vinga::{Durability, ErrorCode, InfoTable, Table};
@@ -48,10 +49,10 @@ pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
     match &others[..] {
         [] => Ok(()),
         [first, ..] => Err(format!(
-            "the cluster is not empty: it has {} tables, {first} among them (was this backup restored before?). A \
+            "the cluster is not empty: it has {}, {first} among them (was this backup restored before?). A \
              backup is restored into a cluster without tables: drop these, or begin anew ('vinga up --initial', which removes \
              the database)",
-            others.len()
+            counted(others.len() as u64, "table")
         )),
     }
 }

@@ -239,6 +239,9 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     assert!(text.lines().count() >= count && count > 4, "{lines}");
     let last = json(&by_mgm, &["clusterlog", "--lines", "2", "--node", "2"]);
     assert_eq!(all(&last, "node"), [2, 2], "{last}");
+    let other = ["admin", "--mgm", &mgm, "clusterlog", "--node", "2,9"];
+    let (ok, text) = said(vinga().args(other).output());
+    assert!(!ok && text.contains("there is no data node 9; the cluster's data nodes are: 1, 2"), "{text}");
     let formation = json(&by_mgm, &["clusterlog", "--category", "formation", "--lines", "10000"]);
     assert!(all(&formation, "source").iter().all(|source| **source == "formation"), "{formation}");
     assert!(!formation.as_array().expect("lines").is_empty());

@@ -245,7 +245,7 @@ fn a_table_that_waits_for_the_disk_needs_a_cluster_with_one() {
     assert!(connect(&diskless).tables().expect("it answers").is_empty(), "nothing was changed");
     // Or one is content with what such a cluster can do.
     let (is_well, text) = restore_with(&folder, &diskless, &["--memory-only"]);
-    assert!(is_well && text.contains("1 tables with DURABILITY=disk") && text.contains("test.t"), "{text}");
+    assert!(is_well && text.contains("1 table with DURABILITY=disk") && text.contains("test.t"), "{text}");
     let there = connect(&diskless);
     for name in ["test.a", "test.t"] {
         let table = there.table(name).expect("it was restored");
@@ -387,7 +387,7 @@ fn a_backup_that_can_not_keep_up_is_given_up_and_changes_go_on() {
 fn the_command_lines_are_checked() {
     for (line, says) in [
         (&["restore"][..], "<BACKUP>"),
-        (&["restore", "b", "--threads", "0"], "1..=64"),
+        (&["restore", "b", "--threads", "0"], "from 1 to 64"),
         (&["inspect", "backup"], "<FOLDER>"),
         (&["admin", "backup", "--wait", "long"], "--wait"),
     ] {

@@ -1,6 +1,6 @@
 //! Folders of stopped and killed nodes, damaged at random: a node that starts from one has everything that was
 //! durable, or it refuses with a sentence that names the file and says what to do. It never has less, and it never
-//! crashes.
+//! crashes. What `vinga inspect folder` says before is what the start says then.
 //!
 //! `VINGA_SEED` is where the random numbers begin, `VINGA_DAMAGES` the number of damaged folders (30).
 
@@ -11,6 +11,8 @@ use crate::tools::power::history::State;
 use crate::tools::power::load;
 use crate::tools::power::trace::Recorder;
 use fastrand::Rng;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -126,7 +128,7 @@ fn make_base(way: Way, random: &mut Rng) -> Base {
     Base { way, image, state, older, foreign: foreign.to_vec() }
 }
 
-/// Damages a folder once; returns what was done.
+/// Damages a folder once; returns what was done. One file is changed, or two are exchanged.
 fn damage(base: &Base, random: &mut Rng) -> (Image, String) {
     let mut image = base.image.clone();
     let folder = *random
@@ -243,7 +245,11 @@ fn try_start(base: &Base, image: &Image) -> Result<Outcome, String> {
     let mut node = node_of(base.way, &[]);
     image.write(node.folder());
     for round in ["first", "second"] {
-        let outcome = match node.try_start() {
+        let look = node.look();
+        let started = node.try_start();
+        let refused = started.as_ref().err().map(|log| refusal(log)).transpose()?;
+        compare(&node, &look, refused, round == "second" || is_in_one_place(&base.image, image))?;
+        let outcome = match started {
             Ok(cluster) if round == "first" => {
                 let found = load::read(&cluster)?;
                 if found != base.state {
@@ -277,6 +283,39 @@ fn try_start(base: &Base, image: &Image) -> Result<Outcome, String> {
         }
     }
     unreachable!("the second round has an outcome")
+}
+
+/// Whether what is wrong with a folder is in one file, and this is no copy of another one, which is met as soon.
+fn is_in_one_place(whole: &Image, damaged: &Image) -> bool {
+    let names: BTreeSet<&String> = whole.files.keys().chain(damaged.files.keys()).collect();
+    let mut changed = names.into_iter().filter(|&name| whole.files.get(name) != damaged.files.get(name));
+    let (first, second) = (changed.next(), changed.next());
+    let bytes = first.and_then(|first| damaged.files.get(first));
+    let others = damaged.files.iter().filter(|(name, _)| Some(*name) != first);
+    second.is_none() && !bytes.is_some_and(|bytes| others.into_iter().any(|(_, other)| other == bytes))
+}
+
+/// Whether a start has come to what `vinga inspect folder` has said before it. If several files are wrong, which are
+/// read at the same time, the first one that is met refuses the start: then the sentences need not be the same.
+fn compare(
+    node: &DurableNode,
+    look: &Result<Value, String>,
+    refused: Option<String>,
+    is_exact: bool,
+) -> Result<(), String> {
+    let number = |text: &str| Some(text.split_once("(error ")?.1.split_once(')')?.0.to_owned());
+    match (look, refused) {
+        (Ok(found), None) if found["restored"]["epoch"].as_u64() == node.restored_epoch() => Ok(()),
+        (Ok(found), None) => Err(format!("epoch {:?} was restored, not as {found}", node.restored_epoch())),
+        (Ok(found), Some(why)) => Err(format!("the start is refused: {why}\nbefore it was said: {found}")),
+        (Err(why), None) => Err(format!("the node has started, but it was said before: {why}")),
+        (Err(why), Some(refusal)) => {
+            match number(why) == number(&refusal) && (*why == refusal || !is_exact) {
+                true => Ok(()),
+                false => Err(format!("the start says: {refusal}\nbefore it was said: {why}")),
+            }
+        }
+    }
 }
 
 /// The sentence of a node that has refused to start: it names a file, and says what to do.
@@ -336,4 +375,69 @@ fn a_damaged_folder_has_everything_or_is_refused() {
     }
     println!("{whole} of {count} damaged folders were started from, {refused} refused");
     assert!(whole > 0 && refused > 0, "both happens");
+}
+
+/// Files that are whole, each for itself, but do not belong together.
+#[test]
+fn inspection_compares_files_as_a_start_does() {
+    let mut random = Rng::with_seed(number("VINGA_SEED", 1));
+    let base = &make_base(WAYS[1], &mut random);
+    let of_kind = |image: &Image, kind: &str| -> Vec<(String, Vec<u8>)> {
+        let of_kind = image.files.iter().filter(|(name, _)| name.starts_with(kind));
+        of_kind.map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
+    };
+    let changed = |change: &dyn Fn(&mut Image)| {
+        let mut image = base.image.clone();
+        change(&mut image);
+        image
+    };
+    let without =
+        |kind: &'static str| changed(&|image| image.files.retain(|name, _| !name.starts_with(kind)));
+    let [other_cluster, other_node] = &base.foreign[..] else { panic!("there are two") };
+    // The newest checkpoints of two data managers.
+    let newest = |owner: &str| {
+        let all = of_kind(&base.image, &format!("checkpoint/{owner}-"));
+        all.last().expect("each data manager has one").clone()
+    };
+    let exchanged = changed(&|image| {
+        let ((one, its), (other, others)) = (newest("000"), newest("001"));
+        image.files.extend([(one, others), (other, its)]);
+    });
+    for (what, image, starts) in [
+        ("nothing is changed", base.image.clone(), true),
+        ("the system file is missing", without("system"), false),
+        ("the log is missing", without("redo"), false),
+        ("checkpoints are missing", without("checkpoint"), false),
+        ("definitions are missing", without("schema"), false),
+        (
+            "the system file is another cluster's",
+            changed(&|image| image.files.extend(of_kind(other_cluster, "system"))),
+            false,
+        ),
+        (
+            "the system file is another node's",
+            changed(&|image| image.files.extend(of_kind(other_node, "system"))),
+            false,
+        ),
+        (
+            "the log is of an earlier moment",
+            changed(&|image| image.files.extend(of_kind(&base.older[0], "redo"))),
+            false,
+        ),
+        ("two data managers have each other's checkpoint", exchanged, false),
+        (
+            "there is a file that no node makes",
+            changed(&|image| {
+                let (_, bytes) = of_kind(image, "schema").pop().expect("there are definitions");
+                image.files.insert("schema/000-00000005.schema".to_owned(), bytes);
+            }),
+            true,
+        ),
+    ] {
+        match try_start(base, &image) {
+            Ok(Outcome::Whole) => assert!(starts, "{what}, and the node starts"),
+            Ok(Outcome::Refused(why)) => assert!(!starts, "{what}: {why}"),
+            Err(why) => panic!("{what}: {why}\nfiles: {}", base.image.describe()),
+        }
+    }
 }

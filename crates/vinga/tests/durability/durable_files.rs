@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use vinga_format::{Checksum, format::Format};
 
 /// A stopped node with a row.
 fn with_a_row(parameters: &[&str]) -> DurableNode {
@@ -85,6 +86,41 @@ fn one_copy_of_the_system_file_is_enough_and_none_is_refused() {
         &node,
         &["no copy of the system file can be used", "system/000-00000000.sys", "--initial"],
     );
+}
+
+/// Says of a block that it has a later version of its format.
+fn make_newer(file: &Path, version: u16) {
+    let mut bytes = fs::read(file).expect("it is there");
+    bytes[VERSION_AT..VERSION_AT + 2].copy_from_slice(&version.to_le_bytes());
+    let length = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
+    let sum = Checksum::SOFTWARE.of(&bytes[8..length]);
+    bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+    fs::write(file, bytes).expect("it can be written");
+}
+
+/// Where the head of a block has the version of its format (docs/formats/blocks.md).
+const VERSION_AT: usize = 12;
+
+/// An older program that started from the other copy would take back what a newer one has acknowledged.
+#[test]
+fn a_newer_copy_of_the_system_file_is_refused_with_its_name_and_number() {
+    let mut node = with_a_row(&[]);
+    let known = Format::System.version();
+    for copy in [0, 1] {
+        let file = node.file(&format!("system/000-0000000{copy}.sys"));
+        let whole = fs::read(&file).expect("it is there");
+        make_newer(&file, known + 1);
+        let expected = format!(
+            "the node can't start (error 20053): {}: the system file has format version {}, this program knows up to \
+             {known}; use the program that has written it, or a newer one. Nothing of the database is damaged or missing",
+            file.display(),
+            known + 1
+        );
+        assert_eq!(node.refusal(), expected);
+        assert_eq!(node.look(), Err(expected));
+        fs::write(&file, whole).expect("it can be written");
+    }
+    assert_whole(&mut node);
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn the_system_file_is_shown_and_verified() {
         "write 5: this one counts",
         "cluster 'test' 123456789abcdef0, node 3, start 11; 4 data managers; stopped in order",
         "durable epoch 101 (at 2025-10-09T08:53:20.000Z), restorable on nodes 1, 3; this node by itself: epoch 101; no epoch above 5000",
-        "6 (1 streams, until epoch 90), 7 (2 streams, being written)",
+        "6 (1 stream, until epoch 90), 7 (2 streams, being written)",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }

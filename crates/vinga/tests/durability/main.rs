@@ -15,4 +15,5 @@ mod durable_limits;
 mod durable_memory;
 mod durable_stop;
 mod inspect;
+mod inspect_folder;
 mod power_loss;

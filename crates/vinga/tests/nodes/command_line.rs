@@ -125,6 +125,19 @@ fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
+fn the_folder_is_shown_as_it_would_hold() {
+    let shown = |more: &[&str]| {
+        let output = vinga().args(["data", "--show", "--json", "--folder", "/a/folder"]).args(more).output();
+        let output = output.expect("the binary runs");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")["parameters"]["DataDir"]
+            .clone()
+    };
+    for more in [&[][..], &["--set", "data-dir=/another"]] {
+        assert_eq!(shown(more)["value"], "/a/folder");
+    }
+}
+
+#[test]
 fn lines_that_make_no_sense_are_refused_at_once() {
     for (line, reported) in [
         (&["sim"][..], "--seeds <A..B>"),
@@ -133,6 +146,24 @@ fn lines_that_make_no_sense_are_refused_at_once() {
         (&["up", "--sql-nodes", "1", "--sql-set", "pid_file=x"], "Vinga sets pid_file itself"),
         (&["bench", "flexasynch", "--rows", "0"], "--rows"),
         (&["bench", "memory", "--sizes", "0"], "--sizes"),
+        (
+            &["restore", "b", "--threads", "x"],
+            "'x' for '--threads <NUMBER>': expected a whole number from 1 to 64",
+        ),
+        (
+            &["restore", "b", "--threads", "65"],
+            "'65' for '--threads <NUMBER>': expected a whole number from 1 to 64",
+        ),
+        (
+            &["admin", "backup", "--wait", "5s"],
+            "'5s' for '--wait <SECONDS>': expected a whole number from 0 to 31536000",
+        ),
+        (&["up", "--port", "65536"], "'65536' for '--port <PORT>': expected a whole number from 0 to 65535"),
+        (
+            &["admin", "clusterlog", "--node", "1,x"],
+            "'x' for '--node <ID>': expected a whole number from 1 to 255",
+        ),
+        (&["sim", "--seeds", "1..x"], "'x' is no whole number: expected A..B"),
     ] {
         let (code, text) = refusal(line);
         assert!(code == Some(2) && text.contains(reported), "{line:?}: {text}");

@@ -51,6 +51,10 @@ impl Rig {
     fn new(folder: Option<&Path>, threads: usize, open_max: usize) -> Self {
         let settings =
             FileSettings::new(folder.map(Path::to_owned), threads, open_max, ThreadSettings::default());
+        Self::of(settings)
+    }
+
+    fn of(settings: FileSettings) -> Self {
         let (sender, answers) = mpsc::channel();
         let sender = Mutex::new(sender);
         let spawn = |name: &str, body| thread::Builder::new().name(name.to_string()).spawn(body);
@@ -329,6 +333,35 @@ fn nothing_is_written_behind_a_write_that_has_failed() {
         assert_eq!(error.kind, FileErrorKind::Failed);
         assert!(error.text.ends_with("an earlier write or flush of it has failed"), "{}", error.text);
     }
+}
+
+#[test]
+fn a_trial_reads_and_changes_nothing() {
+    let place = Place::new();
+    let mut rig = Rig::new(Some(&place.0), 1, 4);
+    rig.run(redo(1), FileTask::Allocate { bytes: SECTOR }).unwrap();
+    rig.run(redo(1), write(0, 1, 7)).unwrap();
+    drop(rig);
+    let settings = FileSettings::new(Some(place.0.clone()), 1, 4, ThreadSettings::default());
+    let mut rig = Rig::of(FileSettings { is_read_only: true, ..settings });
+    for task in [
+        write(0, 1, 8),
+        FileTask::Flush,
+        FileTask::Allocate { bytes: 4 * SECTOR },
+        FileTask::Fill { offset: 0, bytes: SECTOR },
+        FileTask::Remove,
+        FileTask::Rename { to: redo(2) },
+    ] {
+        let (read, change) = (FileTask::Read { offset: 0, bytes: SECTOR as u32 }, (redo(1), task.clone()));
+        let tokens = rig.submit(vec![(redo(1), read), change]);
+        let error = rig.result(tokens[1]).unwrap_err();
+        let refused = format!("{} redo/000-00000001.redo: nothing is changed", task.name());
+        assert!(error.text.starts_with(&refused), "{}", error.text);
+        assert!(
+            matches!(rig.result(tokens[0]), Ok(FileData::Bytes(data, _)) if data[..] == [7; SECTOR_BYTES])
+        );
+    }
+    assert_eq!(rig.names(redo(0)), [(redo(1), SECTOR)]);
 }
 
 #[test]

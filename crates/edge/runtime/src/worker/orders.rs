@@ -14,7 +14,6 @@ use vinga_wire::agreement::{LeaseOrder, LinkBody};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
-use vinga_wire::start::NodeStartedOrder;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -167,8 +166,7 @@ impl<H: Host> Worker<H> {
                 self.switchboard.stop.note_progress(cold::read(frame).expect("blocks send whole reports"));
             }
             Some(SignalNumber::NodeStartedOrder) => {
-                let NodeStartedOrder { restored } = cold::read(frame).expect("blocks send whole orders");
-                self.switchboard.stop.note_started(restored);
+                self.switchboard.stop.note_started(cold::read(frame).expect("blocks send whole orders"));
             }
             Some(SignalNumber::NodeStopConfirm) => self.switchboard.stop.note_on_disk(),
             Some(SignalNumber::LeaseOrder) => {

@@ -1,7 +1,10 @@
 //! A data node whose folder outlives its process.
 
+use super::image::Image;
 use crate::support::folder::vinga;
 use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,13 +45,58 @@ impl DurableNode {
     pub fn command(&self) -> Command {
         let mut command = vinga();
         command.args(["data", "--port", "0", "--folder"]).arg(self.folder());
+        self.configure(&mut command);
+        command
+    }
+
+    /// Gives a command the node's parameters.
+    fn configure(&self, command: &mut Command) {
         let name = |parameter: &str| parameter.split('=').next().map(str::to_owned);
         let is_given = |small: &&str| self.parameters.iter().any(|given| name(given) == name(small));
         let small = SMALL.into_iter().filter(|small| !is_given(small));
         for parameter in small.chain(self.parameters.iter().map(String::as_str)) {
             command.args(["--set", parameter]);
         }
+    }
+
+    /// The command that says whether the node would start.
+    pub fn look_command(&self) -> Command {
+        let mut command = vinga();
+        command.args(["inspect", "folder"]).arg(self.folder());
+        self.configure(&mut command);
         command
+    }
+
+    /// What `vinga inspect folder` says of the node, which does not run: its JSON.
+    ///
+    /// # Errors
+    /// The sentence with which it ends.
+    ///
+    /// # Panics
+    /// It changes something in the folder, or ends otherwise.
+    pub fn look(&self) -> Result<Value, String> {
+        let mut command = self.look_command();
+        command.arg("--json");
+        let entries =
+            || fs::read_dir(self.folder()).expect("it is there").map(|entry| entry.expect("it is read"));
+        let names = || entries().map(|entry| entry.file_name()).collect::<BTreeSet<_>>();
+        let before = (names(), Image::read(self.folder()));
+        let output = command.stdin(Stdio::null()).output().expect("the binary runs");
+        assert!((names(), Image::read(self.folder())) == before, "nothing is changed");
+        let verdict: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+        let text = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                assert_eq!(verdict["starts"], true, "{text}");
+                Ok(verdict)
+            }
+            Some(1) => {
+                let sentence = text.lines().find_map(|line| line.strip_prefix("vinga: "));
+                assert_eq!(verdict["why"].as_str(), sentence, "{text}");
+                Err(sentence.expect("a sentence says why").to_owned())
+            }
+            code => panic!("exit code {code:?}: {text}"),
+        }
     }
 
     /// Starts the process, whatever becomes of it.

@@ -13,7 +13,7 @@ const FOLDERS: [&str; 4] = ["system", "schema", "redo", "checkpoint"];
 const MARK: &str = "vinga.initial";
 
 /// The database in a node's folder: its folders, and its files with what they contain.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Image {
     pub folders: BTreeSet<String>,
     /// By path below the node's folder.
