@@ -49,8 +49,8 @@ impl FenceOrders {
     /// The requesters of those that all dictionaries have confirmed.
     fn take_confirmed(&mut self) -> Vec<Requester> {
         let mut answered = Vec::new();
-        while let Some(order) = self.0.pop_front_if(|order| order.awaited.is_empty()) {
-            answered.extend(order.requester);
+        while self.0.front().is_some_and(|order| order.awaited.is_empty()) {
+            answered.extend(self.0.pop_front().and_then(|order| order.requester));
         }
         answered
     }

@@ -110,7 +110,9 @@ impl FolderLock {
     /// The file system's.
     pub fn note_end(&mut self, why: &str) -> io::Result<()> {
         let mut why = why.replace('\n', " ");
-        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        let longest = REASON_BYTES_MAX.min(why.len());
+        let end = (0..=longest).rev().find(|&end| why.is_char_boundary(end)).expect("0 is one");
+        why.truncate(end);
         writeln!(self.pid_file, "{END}{why}")
     }
 }
