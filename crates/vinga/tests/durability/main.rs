@@ -14,5 +14,6 @@ mod durable_files;
 mod durable_limits;
 mod durable_memory;
 mod durable_stop;
+mod full_log;
 mod inspect;
 mod power_loss;

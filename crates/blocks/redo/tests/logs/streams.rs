@@ -117,7 +117,12 @@ fn files_that_can_not_be_made_are_reported_with_the_reason_of_the_system() {
             no_room,
             "smaller ones (FragmentLogFileSize)",
         ),
-        (FileErrorKind::Failed, "allocate x: Input/output error", 0, "the redo log can't be written"),
+        (
+            FileErrorKind::Failed,
+            "allocate x: Input/output error",
+            ErrorCode::FileFailed as u16,
+            "the redo log can't be written",
+        ),
         (
             FileErrorKind::NotPermitted,
             "allocate x: Permission denied",
