@@ -105,7 +105,8 @@ impl FolderLock {
     /// The file system's.
     pub fn note_end(&mut self, why: &str) -> io::Result<()> {
         let mut why = why.replace('\n', " ");
-        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        let longest = why.len().min(REASON_BYTES_MAX);
+        why.truncate((0..=longest).rev().find(|&at| why.is_char_boundary(at)).unwrap_or(0));
         writeln!(self.pid_file, "{END}{why}")
     }
 }
