@@ -354,8 +354,10 @@ impl Redo {
                      (NoOfFragmentLogFiles) or smaller ones (FragmentLogFileSize)",
                     refuse.text
                 );
-                self.start.refuse_for(cx, ErrorCode::DiskFull, reason);
+                self.give_back(cx, reason);
             }
+            // The next start removes it, or makes it again.
+            Task::Remove(_) if self.start.is_giving_back() => self.go_on_giving_back(cx),
             // No file is to blame, and nothing can be done with them: as with any write that fails.
             Task::Allocate(_) if refuse.kind == FileErrorKind::Failed => {
                 self.failed_writes.stop_node(cx, "the redo log", &refuse);

@@ -50,9 +50,18 @@ pub struct Start {
     unfilled: VecDeque<u32>,
     /// The incarnation to open the log with when all files are there.
     opening: Option<u32>,
+    /// Files that were made.
+    made: Vec<u32>,
+    /// Why the start is refused when they are removed: the others have no room.
+    no_room: Option<String>,
 }
 
 impl Start {
+    /// Whether files that were made are being removed, as there is no room for all of them.
+    pub fn is_giving_back(&self) -> bool {
+        self.no_room.is_some()
+    }
+
     /// The node can't start.
     pub fn refuse(&mut self, cx: &mut Context<'_>, reason: String) {
         (self.scan, self.replay) = (None, None);
@@ -118,6 +127,7 @@ impl Redo {
         match (task, data) {
             (Task::Allocate(file), _) => {
                 self.segments.note_file(file, self.settings.file_bytes);
+                self.start.made.push(file);
                 self.make_next_file(cx);
             }
             (Task::Fill(_), _) => self.fill_next_file(cx),
@@ -134,7 +144,7 @@ impl Redo {
                     self.go_on_with_replay(cx)?;
                 }
             }
-            (Task::Remove(_), _) => {}
+            (Task::Remove(_), _) => self.go_on_giving_back(cx),
             (task, data) => return Err(format!("the answer to {task:?} makes no sense: {data:?}")),
         }
         Ok(())
@@ -151,6 +161,26 @@ impl Redo {
                 Some(incarnation) => self.open(cx, incarnation),
                 None => self.start.asked.confirm(cx, StartResult::Done),
             },
+        }
+    }
+
+    /// The disk has no room for the log's files: those that this start has made are removed, then it is refused. Their
+    /// room may be what somebody else needs, and they are of no use until the next start.
+    pub(crate) fn give_back(&mut self, cx: &mut Context<'_>, reason: String) {
+        self.start.no_room = Some(reason);
+        self.go_on_giving_back(cx);
+    }
+
+    /// The next of them; when there is none any more, the start is refused.
+    pub(crate) fn go_on_giving_back(&mut self, cx: &mut Context<'_>) {
+        if self.start.no_room.is_none() {
+            return;
+        }
+        if let Some(file) = self.start.made.pop() {
+            self.segments.note_file(file, 0);
+            cx.file(self.file(file), Task::Remove(file).token(), FileTask::Remove);
+        } else if let Some(reason) = self.start.no_room.take() {
+            self.start.refuse_for(cx, ErrorCode::DiskFull, reason);
         }
     }
 

@@ -110,9 +110,8 @@ impl FolderLock {
     /// The file system's.
     pub fn note_end(&mut self, why: &str) -> io::Result<()> {
         let mut why = why.replace('\n', " ");
-        let longest = REASON_BYTES_MAX.min(why.len());
-        let end = (0..=longest).rev().find(|&end| why.is_char_boundary(end)).expect("0 is one");
-        why.truncate(end);
+        let longest = why.len().min(REASON_BYTES_MAX);
+        why.truncate((0..=longest).rev().find(|&at| why.is_char_boundary(at)).unwrap_or(0));
         writeln!(self.pid_file, "{END}{why}")
     }
 }

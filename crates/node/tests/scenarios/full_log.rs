@@ -1,6 +1,6 @@
 //! The log is full, and the disk has no room for the checkpoints that would make some: what is to wait for the disk is
-//! refused, and nobody waits in vain. Each commit that waits takes a sector of the log, though the rows of the table are
-//! in no log.
+//! refused, and nobody waits in vain. Each commit that waits takes a sector of the log, though the rows of the table
+//! are in no log.
 
 use crate::support::disk::LogSize;
 use crate::support::{ALL, API, Cluster, Op, Received, Setup, committed, open, refused, row, strict};

@@ -14,6 +14,7 @@ mod durable_files;
 mod durable_limits;
 mod durable_memory;
 mod durable_stop;
+mod full_log;
 mod inspect;
 mod inspect_folder;
 mod power_loss;

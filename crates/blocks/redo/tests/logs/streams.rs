@@ -105,6 +105,17 @@ fn a_flush_behind_a_failed_write_means_nothing() {
     log.end_epoch_with_a_failed_write(10);
 }
 
+/// What a start has made of the files is of no use if the others have no room, and takes that of others.
+#[test]
+fn a_start_without_room_leaves_no_files_of_the_log() {
+    let mut log = Log::new(1);
+    log.set_room(2);
+    let why = "allocate x: No space left on device";
+    let (error, reason) = log.fail_to_make(FileErrorKind::DiskFull, why);
+    assert_eq!(error, ErrorCode::DiskFull as u16, "{reason}");
+    assert!(reason.contains(why) && log.file_count() == 0, "{} files: {reason}", log.file_count());
+}
+
 /// Only some reasons are a disk without room, and no sentence says so instead of the system's reason.
 #[test]
 fn files_that_can_not_be_made_are_reported_with_the_reason_of_the_system() {
@@ -117,7 +128,12 @@ fn files_that_can_not_be_made_are_reported_with_the_reason_of_the_system() {
             no_room,
             "smaller ones (FragmentLogFileSize)",
         ),
-        (FileErrorKind::Failed, "allocate x: Input/output error", 0, "the redo log can't be written"),
+        (
+            FileErrorKind::Failed,
+            "allocate x: Input/output error",
+            ErrorCode::FileFailed as u16,
+            "the redo log can't be written",
+        ),
         (
             FileErrorKind::NotPermitted,
             "allocate x: Permission denied",

@@ -201,8 +201,10 @@ impl<H: Host> Worker<H> {
             Some(SignalNumber::ShutdownOrder) => self.switchboard.stop.make(StopCause::Asked("a client")),
             Some(SignalNumber::StopNodeOrder) => {
                 let StopNodeOrder { reason, error } = cold::read(frame).expect("blocks send whole orders");
-                let number = if error == 0 { String::new() } else { format!(" (error {error})") };
-                log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}{number}");
+                let number = format!("(error {error})");
+                let is_named = error == 0 || reason.contains(&number);
+                let reason = if is_named { reason } else { format!("{reason} {number}") };
+                log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
                 self.switchboard.stop.make(StopCause::CannotGoOn(reason));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),

@@ -86,6 +86,8 @@ pub struct Log {
     writes_fail: bool,
     /// Files can't be made, because of this.
     making_fails: Option<FileError>,
+    /// Only when there are so many.
+    files_max: usize,
     /// Tasks are not carried out while this is so; those that wait.
     holds: bool,
     held: Vec<FileRequest>,
@@ -173,6 +175,7 @@ impl Log {
             flushes: true,
             writes_fail: false,
             making_fails: None,
+            files_max: 0,
             holds: false,
             held: Vec::new(),
             written: 0,
@@ -204,7 +207,8 @@ impl Log {
                     self.harness.answer_file(FileAnswer { requester, token, result: Err(error) });
                     continue;
                 }
-                if let Some(error) = self.making_fails.clone()
+                if self.files.len() >= self.files_max
+                    && let Some(error) = self.making_fails.clone()
                     && matches!(request.task, FileTask::Allocate { .. })
                 {
                     let FileRequest { requester, token, .. } = request;
@@ -376,7 +380,17 @@ impl Log {
         self.harness.has_met(mark)
     }
 
-    /// Tries to make a new log, but no file can be made, because of this: why the node does not start, with the number
+    /// The disk has room for so many files.
+    pub fn set_room(&mut self, files_max: usize) {
+        self.files_max = files_max;
+    }
+
+    /// How many files there are.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Tries to make a new log, but no further file can be made, because of this: why the node does not start, with the number
     /// of an error, or has to stop.
     pub fn fail_to_make(&mut self, kind: FileErrorKind, text: &str) -> (u16, String) {
         self.making_fails = Some(FileError { kind, text: text.into() });
