@@ -14,8 +14,9 @@
 //! ```
 //! A data node's database is in folders beside them (`vinga_kernel::files`).
 //!
-//! Whether the node runs is decided by the lock alone: a stale process id is harmless. The node locks the folder itself,
-//! too: if somebody removes `vinga.pid` while it runs, nobody finds it any more, but no second node writes its files.
+//! Whether the node runs is decided by the lock alone: a stale process id is harmless. The node locks the folder
+//! itself, too: if somebody removes `vinga.pid` while it runs, nobody finds it any more, but no second node writes its
+//! files.
 
 use crate::start_progress::StartProgress;
 use rustix::io::Errno;
