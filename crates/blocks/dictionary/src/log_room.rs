@@ -1,9 +1,9 @@
 //! Definitions while the redo log is full.
 //!
-//! A change is answered when its epoch has an end record in the log (`change`). While hardly any room is left for these,
-//! changes are refused before anything of them is on disk. One that is recorded by then gets its end record; if even
-//! that has no room, its requester is answered that it can't be said whether the change is there after a restart. The
-//! change itself goes on when there is room.
+//! A change is answered when its epoch has an end record in the log (`change`). While hardly any room is left for
+//! these, changes are refused before anything of them is on disk. One that is recorded by then gets its end record; if
+//! even that has no room, its requester is answered that it can't be said whether the change is there after a restart.
+//! The change itself goes on when there is room.
 
 use crate::Dictionary;
 use crate::plan::Refused;

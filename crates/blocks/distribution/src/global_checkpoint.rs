@@ -20,9 +20,9 @@
 //! managers learn of end records only: a checkpoint that counts up to an epoch without one would not count after a
 //! restart.
 //!
-//! While a log has hardly any room for the ends of epochs (`LogRoomReport`), nobody may begin to wait for the disk, and
-//! only those who wait already get an end record, and what is logged all the same. Changes of tables that are not logged
-//! are not worth one.
+//! While a log has hardly any room for the ends of epochs (`LogRoomReport`), nobody may begin to wait for the disk,
+//! and only those who wait already get an end record, and what is logged all the same. Changes of tables that are not
+//! logged are not worth one.
 
 use crate::Distribution;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 //! it.
 //!
 //! ```text
-//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs; behind it, why a data node has
-//!                          ended, if that was not in order
+//!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs; behind it, why a data node
+//!                          has ended, if that was not in order
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its
 //!                          data is on disk and what was restored; stays when the node stops

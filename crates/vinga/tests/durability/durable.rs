@@ -454,8 +454,8 @@ fn people_see_how_full_the_log_is() {
     assert!(redo(&node, &[]).contains("Diskless=yes"));
 }
 
-/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not. The
-/// limit is no multiple of a sector, so the system refuses the rest of a write that it has cut off with EINVAL.
+/// A limit of the size of files is to the node what a full disk is: its log fits, a checkpoint of all rows does not.
+/// The limit is no multiple of a sector, so the system refuses the rest of a write that it has cut off with EINVAL.
 #[test]
 fn people_see_that_checkpoints_fail() {
     let folder = Folder::new();

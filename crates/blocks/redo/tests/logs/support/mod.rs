@@ -390,8 +390,8 @@ impl Log {
         self.files.len()
     }
 
-    /// Tries to make a new log, but no further file can be made, because of this: why the node does not start, with the number
-    /// of an error, or has to stop.
+    /// Tries to make a new log, but no further file can be made, because of this: why the node does not start, with
+    /// the number of an error, or has to stop.
     pub fn fail_to_make(&mut self, kind: FileErrorKind, text: &str) -> (u16, String) {
         self.making_fails = Some(FileError { kind, text: text.into() });
         let lifecycle = address(BlockNumber::Lifecycle, 0);
