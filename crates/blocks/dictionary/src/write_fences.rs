@@ -2,9 +2,10 @@
 //!
 //! The president's dictionary orders all coordinators to let everybody change rows of the table again, and the other
 //! dictionaries to forget the fence. Coordinators receive that before anything else that it sends from now on, so they
-//! are not awaited. The dictionaries are, before whoever has lifted the fence is answered: the next president would keep
-//! a fence that it still knows, and as long as its owner is connected nobody else would lift it. If this node fails
-//! before the answer the client asks the next president ([lost data nodes](../../../docs/protocols/lost-data-nodes.md)).
+//! are not awaited. The dictionaries are, before whoever has lifted the fence is answered: the next president would
+//! keep a fence that it still knows, and as long as its owner is connected nobody else would lift it. If this node
+//! fails before the answer the client asks the next president ([lost data
+//! nodes](../../../docs/protocols/lost-data-nodes.md)).
 
 use crate::{Dictionary, Requester};
 use alloc::collections::{BTreeSet, VecDeque};
