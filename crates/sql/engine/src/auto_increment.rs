@@ -48,6 +48,7 @@ mod counters;
 pub mod gone;
 mod ranges;
 
+pub use counters::has_disk;
 pub use ranges::ValueRequest;
 
 use crate::failure::{Failure, Result};

@@ -334,7 +334,7 @@ fn without_a_disk_commits_that_wait_for_it_fail() {
     session.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
     assert_eq!(session.lines("SELECT @@vinga_durability"), ["memory"]);
     for _ in 0..2 {
-        session.query("CREATE OR REPLACE TABLE copy ENGINE=VINGA SELECT 7 AS a");
+        session.query("CREATE OR REPLACE TABLE copy (a INT PRIMARY KEY) ENGINE=VINGA SELECT 7 AS a");
         assert_eq!(session.lines("SELECT * FROM copy"), ["7"]);
     }
     session.query("SET vinga_durability = 'disk'");

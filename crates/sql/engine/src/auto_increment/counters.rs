@@ -209,6 +209,25 @@ pub fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
     cluster.get(&table, key)?.as_ref().map(number).transpose()
 }
 
+/// Whether the cluster keeps something on disk. Asks a data node, by a read in a transaction whose commit would wait for
+/// the disk: any table would do, and this one belongs to the SQL nodes. True if that fails for another reason.
+pub fn has_disk(cluster: &Cluster) -> bool {
+    let ask = || {
+        let table = table(cluster)?;
+        let mut transaction = cluster.begin()?;
+        transaction.set_durable(true);
+        transaction.define_read(&table, 0_u64, Lock::None)?;
+        transaction.execute()?;
+        transaction.roll_back()
+    };
+    if disk::may_be_there(cluster)
+        && ask().is_err_and(|error: vinga::Error| error.code() == ErrorCode::NoDisk)
+    {
+        disk::note_missing(cluster);
+    }
+    disk::may_be_there(cluster)
+}
+
 /// The failure that is reported to a statement for an error here.
 pub fn failure(error: &vinga::Error, otherwise: impl FnOnce(&vinga::Error) -> Failure) -> Failure {
     match error.code() {

@@ -1,7 +1,7 @@
 //! Commit and rollback of transactions and statements.
 
 use super::{Session, ended};
-use crate::disk;
+use crate::auto_increment;
 use crate::failure::{Failure, Result};
 use crate::node::Node;
 use crate::waiting::Waiter;
@@ -45,7 +45,7 @@ impl Session {
         match self.commits_to {
             CommitsTo::Memory => false,
             CommitsTo::Disk => true,
-            CommitsTo::DiskIfThere => disk::is_there(cluster),
+            CommitsTo::DiskIfThere => auto_increment::has_disk(cluster),
         }
     }
 
