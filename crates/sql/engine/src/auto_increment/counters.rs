@@ -209,8 +209,8 @@ pub fn read(cluster: &Cluster, key: u64) -> vinga::Result<Option<u64>> {
     cluster.get(&table, key)?.as_ref().map(number).transpose()
 }
 
-/// Whether the cluster keeps something on disk. Asks a data node, by a read in a transaction whose commit would wait for
-/// the disk: any table would do, and this one belongs to the SQL nodes. True if that fails for another reason.
+/// Whether the cluster keeps something on disk. Asks a data node, by a read in a transaction whose commit would wait
+/// for the disk: any table would do, and this one belongs to the SQL nodes. True if that fails for another reason.
 pub fn has_disk(cluster: &Cluster) -> bool {
     let ask = || {
         let table = table(cluster)?;
