@@ -3,7 +3,7 @@
 
 use vinga_sql_tests::oracle::{OURS, Oracle, Said};
 use vinga_sql_tests::servers::Servers;
-use vinga_sql_tests::{Session, TestCluster};
+use vinga_sql_tests::{Session, TestCluster, eventually};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
@@ -206,7 +206,8 @@ fn names_of_all_kinds() {
         }
         let Said::Good(.., tables) = oracle.same("SHOW TABLES") else { panic!("tables can be listed") };
         let mut other: Session = cluster.connect(1);
-        other.query(&format!("USE {OURS}"));
+        // It may just have been started, and learn of the database somewhat later.
+        eventually("the database is known there", || other.try_query(&format!("USE {OURS}")).is_ok());
         assert_eq!(other.lines("SHOW TABLES"), tables, "at the other SQL node");
         let row = other.lines(&format!("SELECT * FROM `{name}`"));
         assert_eq!(row, ["1 1"], "{name} at the other SQL node");
