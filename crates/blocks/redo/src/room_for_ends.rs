@@ -1,7 +1,7 @@
 //! Whether the log has room for the ends of epochs, and who learns of it.
 //!
 //! An end record takes a sector of the log for which nobody has credit (`credit`). When hardly any are left, because no
-//! checkpoint could be made for long, the president is told, and has nobody begin to wait for the disk any more:
+//! checkpoint could be made for long, the president learns of it, and has nobody begin to wait for the disk any more:
 //! commits that would have to are refused, and so are definitions. What is left then is for those who wait already, for
 //! a stop of the node in order, and for checkpoints that lack nothing but the end of their epoch. If even that is used
 //! up, ends of epochs wait for room, and whoever waits for one is answered that it can't be said what is on disk.
