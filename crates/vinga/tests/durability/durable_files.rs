@@ -1,22 +1,12 @@
 //! Files that a data node can't start from, and how a database is removed.
 
 use crate::support::folder::{Folder, said, vinga};
-use crate::tools::durable::{DurableNode, make_table, refusal_of, row, table_of, value};
+use crate::tools::durable::{DurableNode, make_table, refusal_of, row, table_of, value, with_a_row};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use vinga_format::{Checksum, format::Format};
-
-/// A stopped node with a row.
-fn with_a_row(parameters: &[&str]) -> DurableNode {
-    let mut node = DurableNode::new(parameters);
-    let cluster = node.start();
-    let table = make_table(&cluster);
-    cluster.insert(&table, &row(1, 5)).expect("it can be written");
-    node.stop();
-    node
-}
 
 /// The node starts again, with its row.
 fn assert_whole(node: &mut DurableNode) {

@@ -1,19 +1,9 @@
 //! `vinga inspect folder`: the verdict of a start, without one. `damaged_folders` compares both for damaged files.
 
 use crate::support::folder::{Folder, said, vinga};
-use crate::tools::durable::{DurableNode, make_table, refusal_of, row};
+use crate::tools::durable::{DurableNode, refusal_of, with_a_row};
 use serde_json::Value;
 use std::fs;
-
-/// A stopped node with a row.
-fn with_a_row(parameters: &[&str]) -> DurableNode {
-    let mut node = DurableNode::new(parameters);
-    let cluster = node.start();
-    let table = make_table(&cluster);
-    cluster.insert(&table, &row(1, 5)).expect("it can be written");
-    node.stop();
-    node
-}
 
 #[test]
 fn it_says_what_a_start_restores() {

@@ -216,6 +216,16 @@ pub fn make_table(cluster: &Cluster) -> Table<Row> {
     table.rows().expect("it has these columns")
 }
 
+/// A stopped node with a row.
+pub fn with_a_row(parameters: &[&str]) -> DurableNode {
+    let mut node = DurableNode::new(parameters);
+    let cluster = node.start();
+    let table = make_table(&cluster);
+    cluster.insert(&table, &row(1, 5)).expect("it can be written");
+    node.stop();
+    node
+}
+
 /// The table of another run.
 pub fn table_of(cluster: &Cluster) -> Table<Row> {
     cluster.table_of("test.t").expect("it is restored")
