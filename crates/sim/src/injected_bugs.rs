@@ -33,6 +33,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   side: one seed in some hundreds, or thousands.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
 ///   read at a backup before that is notified.
+/// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
+///   about it before the change arrives: one seed in thousands.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -55,6 +57,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::TicketCountsEarly,
     InjectedBug::InDoubtIsAskedOnce,
     InjectedBug::TakeOverAnswersBeforeComplete,
+    InjectedBug::LastOfOlderViewCommits,
 ];
 
 /// A broken rule, and how it was noticed.
