@@ -8,9 +8,10 @@
 //!
 //! A scan that a data manager closed because its consumer was idle too long is opened again where it came to, unless it
 //! belongs to a transaction; what the transaction has changed meanwhile might come or not. The same goes for one that
-//! was refused because too many answers waited, after a pause. To know where it came to, ranges come with their keys,
-//! unless one batch is sure to hold all of them. Scans that count are one batch, whose figures say where to go on;
-//! along an index they do not.
+//! was refused because too many answers waited, or because its partition is served by another data node now, after a
+//! pause. To know where it came to, ranges come with their keys, unless one batch is sure to hold all of them. Scans
+//! that count are one batch, whose figures say where to go on. Along an index they do not: there the figures of a part
+//! are kept back until it has ended, and it begins anew.
 //!
 //! So does a part go on whose connection is lost, as soon as there is a way to its partition, if one may be hoped for:
 //! rows have the same numbers at all replicas.
@@ -86,6 +87,8 @@ struct Part {
     refused_since: Option<Tick>,
     /// Since when it has brought nothing because connections were lost.
     lost_since: Option<Tick>,
+    /// What was counted along an index, until the part has ended.
+    counted: Vec<ScanRows>,
 }
 
 struct Scan {
@@ -162,6 +165,7 @@ impl Scans {
             held_bytes: 0,
             refused_since: None,
             lost_since: None,
+            counted: Vec::new(),
         };
         let is_merged = spec.is_merged() && partitions.len() > 1;
         let is_one_batch = spec.limit != 0 && spec.limit <= u32::from(batch_rows);
@@ -242,7 +246,8 @@ impl Scans {
         let last = batch.check()?;
         let part = &mut scan.parts[at];
         (part.refused_since, part.lost_since) = (None, None);
-        if flags & SCAN_END != 0 {
+        let counts_along_index = scan.spec.counts_along_index();
+        if flags & SCAN_END != 0 || counts_along_index {
             // Nothing will go on from here.
         } else if scan.spec.ranges.is_none() {
             part.position = Position::Row(answer.next_row.get());
@@ -260,9 +265,13 @@ impl Scans {
             part.held_bytes += batch.bytes.len();
             match &mut scan.merge {
                 Some(merge) => merge.push(at, batch),
+                None if counts_along_index => part.counted.push(batch),
                 None => scan.ready.push_back((at, batch)),
             }
             net.notify(TokenKind::Scan, handle);
+        }
+        if flags & SCAN_END != 0 {
+            scan.ready.extend(part.counted.drain(..).map(|batch| (at, batch)));
         }
         if flags & SCAN_END != 0 {
             self.part_ended(net, handle, at);
@@ -327,13 +336,16 @@ impl Scans {
         scan.open -= 1;
         part.state = PartState::Done;
         let error = Error::from_wire(refusal.code.get());
+        part.forget_counted();
         let may_go_on = may_go_on(scan.transaction, &scan.parts[at]);
         let part = &mut scan.parts[at];
+        // The data node has another view than this client. It has given nothing, not even to a transaction.
+        let is_moved = error.code() == ErrorCode::Moved && !matches!(part.position, Position::Lost);
         match error.code() {
             // Only an idle consumer lets it come to that, so this does not go round by itself.
             ErrorCode::ScanTimeout if may_go_on => self.open_part(net, handle, at),
-            ErrorCode::Overloaded
-                if may_go_on && now < *part.refused_since.get_or_insert(now) + REFUSED_MAX =>
+            ErrorCode::Overloaded | ErrorCode::Moved
+                if (may_go_on || is_moved) && now < *part.refused_since.get_or_insert(now) + REFUSED_MAX =>
             {
                 part.state = PartState::Refused;
                 if self.refused.is_empty() {
@@ -368,12 +380,11 @@ impl Scans {
     /// can go on where it came to; else the scan ends with this error.
     fn await_way(&mut self, net: &mut Net, handle: Handle, at: usize, code: ErrorCode) {
         let scan = &mut self.pool[handle];
-        let counts_along_index = scan.spec.counts && scan.spec.ranges.is_some();
         let may_go_on = may_go_on(scan.transaction, &scan.parts[at]);
         let part = &mut scan.parts[at];
         let until = *part.lost_since.get_or_insert(net.now) + net.settings.way_patience;
         let is_hoped_for = net.now < until.min(net.routes.awaited_until(part.partition));
-        if may_go_on && !counts_along_index && is_hoped_for {
+        if may_go_on && is_hoped_for {
             part.state = PartState::Lost(code);
             self.lost.push((handle, at));
         } else {
@@ -545,9 +556,8 @@ impl Scans {
             }
             let scan = &mut self.pool[handle];
             scan.open -= 1;
-            let counts_along_index = scan.spec.counts && scan.spec.ranges.is_some();
-            let may_go_on = may_go_on(scan.transaction, &scan.parts[at]) && !counts_along_index;
-            if may_go_on {
+            scan.parts[at].forget_counted();
+            if may_go_on(scan.transaction, &scan.parts[at]) {
                 scan.parts[at].state = PartState::Lost(ErrorCode::ConnectionLost);
                 self.lost.push((handle, at));
             } else {
@@ -560,6 +570,13 @@ impl Scans {
     /// Whether there are none.
     pub fn is_at_rest(&self) -> bool {
         self.pool.used() == 0 && self.by_wire.is_empty()
+    }
+}
+
+impl Part {
+    /// What was counted along an index is lost with the connection, or with the data manager's scan.
+    fn forget_counted(&mut self) {
+        self.held_bytes -= self.counted.drain(..).map(|batch| batch.bytes.len()).sum::<usize>();
     }
 }
 

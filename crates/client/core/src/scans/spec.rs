@@ -180,6 +180,11 @@ impl ScanSpec {
         rows.saturating_mul(GROWTH).min(self.batch_rows)
     }
 
+    /// Whether it counts entries of an index: what has been counted does not say where to go on.
+    pub(super) fn counts_along_index(&self) -> bool {
+        self.counts && self.ranges.is_some()
+    }
+
     /// Whether rows of all partitions are merged.
     pub(super) fn is_merged(&self) -> bool {
         !self.counts && self.ranges.as_ref().is_some_and(|ranges| ranges.in_order && ranges.hash.is_none())

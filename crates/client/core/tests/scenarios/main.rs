@@ -9,4 +9,5 @@ mod lost_connections;
 mod lost_data_nodes;
 mod ranges;
 mod read_backup;
+mod refused_scans;
 mod scenarios;
