@@ -97,8 +97,8 @@ fn a_count_along_an_index_begins_anew_at_the_next_owner() {
     assert_eq!(counted(&mut rig, scan), Some(expected));
 }
 
-/// The data node has adopted another view than the client, or not yet the one that the client has. A scan that has given
-/// nothing is begun again, that of a transaction, too.
+/// The data node has adopted another view than the client, or not yet the one that the client has. A scan that has
+/// given nothing is begun again, that of a transaction, too.
 #[test]
 fn a_scan_is_begun_again_at_the_next_owner() {
     for is_in_transaction in [false, true] {
