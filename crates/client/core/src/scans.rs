@@ -272,8 +272,6 @@ impl Scans {
         }
         if flags & SCAN_END != 0 {
             scan.ready.extend(part.counted.drain(..).map(|batch| (at, batch)));
-        }
-        if flags & SCAN_END != 0 {
             self.part_ended(net, handle, at);
         } else if flags & SCAN_BATCH_END != 0 {
             part.state = PartState::Paused;
