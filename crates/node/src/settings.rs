@@ -66,6 +66,9 @@ pub struct NodeSettings {
     pub backup_buffer: usize,
     /// Bytes of rows after which a piece of a backup ends: [`crate::BACKUP_PIECE`], less in tests.
     pub backup_piece: usize,
+    /// Operations of a transaction's end that a data manager deals with in one turn: [`crate::ENDING_SLICE`], less in
+    /// tests.
+    pub ending_slice: u32,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
     /// Whether the last replica of a chain may commit by itself; only tests say no.

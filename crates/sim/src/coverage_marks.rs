@@ -99,6 +99,10 @@ pub const EXPECTED: &[&str] = &[
     "schema change goes on without a failed data node",
     "schema change is undone because its requester has gone",
     "several operations committed with their prepare",
+    "marker is to be dropped before it is left",
+    "signal waits for the end of its transaction",
+    "slice of a transaction's end",
+    "slices of a transaction's end begin anew",
     "subscriber did not confirm a schema event in time",
     "table described while it changes",
     "batch given up by its API node",
@@ -158,6 +162,7 @@ pub const RARE: &[&str] = &[
     "signal for a coordinator that acts no more is dropped",
     "successor chooses where the marker is left",
     "successor repeats its order without a failed replica",
+    "end that was under way when its coordinator failed",
 ];
 
 /// Branches that seeds don't meet, each with the reason.

@@ -35,6 +35,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   read at a backup before that is notified.
 /// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
 ///   about it before the change arrives: one seed in thousands.
+/// - For `sliced-commit-is-not-reported` a coordinator must die while the last replica alone has begun a commit in
+///   slices.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -58,6 +60,7 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::InDoubtIsAskedOnce,
     InjectedBug::TakeOverAnswersBeforeComplete,
     InjectedBug::LastOfOlderViewCommits,
+    InjectedBug::SlicedCommitIsNotReported,
 ];
 
 /// A broken rule, and how it was noticed.

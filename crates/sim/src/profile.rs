@@ -272,6 +272,8 @@ pub struct Profile {
     pub inactive_timeout: Time,
     /// Operations that a coordinator sends a data manager as one signal, at most.
     pub operations_together: u16,
+    /// Operations of a transaction's end that a data manager deals with in one turn.
+    pub ending_slice: u32,
     /// Whether the last replica of a chain may commit by itself.
     pub commits_at_last_replica: bool,
     /// `HeartbeatIntervalDbApi`.
@@ -372,6 +374,13 @@ fn node_heartbeat_interval(seed: u64, groups: Groups) -> Time {
         }
         Groups::OnePair | Groups::Triple | Groups::TwoPairs => random.u64(15_000..100_000),
     }
+}
+
+/// Operations of a transaction's end that a data manager deals with in one turn, by numbers of its own. Transactions of
+/// a run are small, so the ends of many go in slices of some seeds only.
+fn ending_slice(seed: u64) -> u32 {
+    let mut random = Rng::with_seed(seed.wrapping_mul(79));
+    if random.u8(..3) == 0 { random.u32(1..=3) } else { vinga_node::ENDING_SLICE }
 }
 
 /// Which data nodes have coordinators.
@@ -508,6 +517,7 @@ impl Profile {
             epoch_interval: if random.bool() { random.u64(100..600) } else { random.u64(600..10_000) },
             // By numbers of its own, too.
             operations_together: Rng::with_seed(seed.wrapping_mul(11)).u16(1..=6),
+            ending_slice: ending_slice(seed),
             commits_at_last_replica: Rng::with_seed(seed.wrapping_mul(83)).u8(..4) != 0,
             coordinators: Coordinators::of(seed),
             disk: DiskProfile::of(seed),

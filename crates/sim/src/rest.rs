@@ -57,7 +57,8 @@ impl World {
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
-            // Nobody waits until they have received that a write fence is lifted.
+            // Nobody waits until they have received that a write fence is lifted, or the schema lock released.
+            && self.dictionary().lock_holder().is_none()
             && self.dictionaries().all(|(_, other)| other.fences().eq(self.dictionary().fences()))
             && self.has_agreed()
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
@@ -91,6 +92,9 @@ impl World {
         let mut text = self.describe_sessions();
         if self.dictionary().is_changing() {
             text += "a schema change is under way; ";
+        }
+        if let Some(api) = self.dictionary().lock_holder() {
+            text += &format!("API node {api} has the schema lock; ");
         }
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
             if !thread.is_idle() {
@@ -211,8 +215,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether everybody has the tables that the dictionary has, in the same versions, and no lock or write fence is
-    /// left.
+    /// Whether everybody has the tables that the dictionary has, in the same versions, and no write fence is left.
     ///
     /// # Errors
     /// The first difference.
@@ -221,9 +224,6 @@ impl World {
         let dictionary = self.dictionary();
         if let Some(what) = self.late_schema_event() {
             return Err(what.clone());
-        }
-        if let Some(api) = dictionary.lock_holder() {
-            return Err(format!("API node {api} has the schema lock, and no session that wants it"));
         }
         if let Some((table, api)) = dictionary.fences().next() {
             return Err(format!(

@@ -466,14 +466,7 @@ mod tests {
         let mut versions = Versions::new(8, 8);
         let actor =
             Actor { coordinator: U32::ZERO, incarnation: U32::ZERO, acting: U32::ZERO, record: U32::ZERO };
-        let transaction = TransactionRecord {
-            id: TransactionId(7),
-            actor,
-            api: Address(0),
-            operations: None,
-            waiting: 0,
-            marker: 0,
-        };
+        let transaction = TransactionRecord::new(TransactionId(7), actor, Address(0));
         let transaction = versions.add_transaction(transaction).expect("there is room");
         Fixture { store, versions, layout, transaction }
     }

@@ -244,6 +244,7 @@ impl DataManager {
         let handle = self.make_record(head, kind, name, false)?;
         self.versions.operations[handle].table = table_id;
         self.versions.operations[handle].partition = partition;
+        self.note_reads_at_backups(handle);
         let change = match self.make_change(cx, handle, kind, row, hash, operation) {
             Ok(change) => change,
             Err(code) => {

@@ -42,11 +42,12 @@ impl DataManager {
         let id = TransactionId(head.transaction.get());
         let transaction =
             self.versions.find_transaction(id).expect("its last operation was prepared just now");
-        let marker =
-            if cx.has_bug(InjectedBug::LastLeavesNoMarker) { 0 } else { self.first_change(transaction) };
-        let tables = &self.store.tables;
-        let changes = self.versions.records_of(transaction).filter(|record| record.kind.is_change());
-        let is_complete = changes.into_iter().all(|record| !tables.current(record.table).read_backup);
+        let marker = if cx.has_bug(InjectedBug::LastLeavesNoMarker) {
+            0
+        } else {
+            self.versions.first_change(transaction)
+        };
+        let is_complete = !self.versions.transactions[transaction].is_read_at_backups;
         let body = CommitBody {
             transaction: head.transaction,
             epoch: U64::new(self.epoch.0.max(head.epoch.get())),
@@ -157,8 +158,8 @@ impl DataManager {
         let (epoch, marker) = match (self.find_of(id, &body.actor), marker) {
             (_, Some(marker)) => (marker.epoch, marker.number),
             (Some(known), None) => {
-                let epoch = self.committed_in(known).unwrap_or_default();
-                (epoch, self.versions.transactions[known].marker)
+                let known = &self.versions.transactions[known];
+                (known.committed, known.marker)
             }
             (None, None) => (Epoch(0), 0),
         };

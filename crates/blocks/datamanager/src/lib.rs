@@ -25,6 +25,7 @@
 //! | `store` | pages, chunks, tables with their fragments and indexes | rows: `apply` alone; tables: `schema` |
 //! | `versions` | transactions, their operations, states of the rows that these name | `prepare`, `chain`, `commit`, `abort` |
 //! | `locks` | lock table, queues of those that wait | `waiting`, `deadlock` |
+//! | `endings` | ends of transactions with many operations, under way | `ending` |
 //! | `scans` | scans that are open | `scan`, `scan_slice`, `range_scan` |
 //! | `schema` | index builds, the round that waits for them | `schema`, `index_build`, `index_fill` |
 //!
@@ -46,6 +47,7 @@ mod checkpoint;
 mod clients;
 mod commit;
 mod deadlock;
+mod ending;
 mod failure;
 pub mod index_build;
 mod index_entries;
@@ -78,12 +80,14 @@ mod waiting;
 
 pub use apply::{RowEvent, RowListener, Rows};
 pub use checkpoint::CheckpointStatistics;
+pub use ending::ENDING_SLICE;
 pub use versions::RowPlace;
 
 use alloc::vec::Vec;
 pub use backup::BACKUP_PIECE;
 use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
+use ending::Endings;
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
 use locks::Locks;
@@ -131,6 +135,9 @@ pub struct Settings {
     pub backup_buffer: usize,
     /// Bytes of rows after which a piece of a backup ends. Tests use another number than [`BACKUP_PIECE`].
     pub backup_piece: usize,
+    /// Operations of a transaction's end that are dealt with in one turn, at least 1. Tests and the simulator use other
+    /// numbers than [`ENDING_SLICE`].
+    pub ending_slice: u32,
 }
 
 /// What a data manager has to know of its files.
@@ -158,6 +165,8 @@ pub struct DataManager {
     store: Store,
     versions: Versions,
     locks: Locks,
+    /// Ends of transactions with many operations.
+    endings: Endings,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: Markers,
     scans: Scans,
@@ -260,6 +269,7 @@ impl DataManager {
             store: Store::new(pages, settings.tables_max, RedoLog::new(stream)),
             versions: Versions::new(operations, settings.transactions_max),
             locks: Locks::new(operations),
+            endings: Endings::default(),
             markers: Markers::new(settings.transactions_max),
             scans: Scans::new(settings.scans_max),
             schema: Schema::default(),
@@ -272,6 +282,60 @@ impl DataManager {
             answers: Answers::default(),
             statistics: Statistics::default(),
             settings,
+        }
+    }
+
+    /// Handles a signal, unless it has to wait for its transaction's end.
+    pub(crate) fn handle_signal(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        if !self.endings.is_empty() && self.park(cx, frame) {
+            return;
+        }
+        let handled = match frame.signal() {
+            Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
+            Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
+            Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
+            Some(SignalNumber::InDoubtRequest) => self.on_in_doubt_request(cx, frame),
+            Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
+            Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
+            Some(SignalNumber::CompleteRequest) => self.on_complete_request(cx, frame),
+            Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(cx, frame),
+            Some(SignalNumber::TakeOverOrder) => self.on_take_over_order(cx, frame),
+            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
+            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
+            Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
+            Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
+            Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
+            Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
+            Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
+            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
+            Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
+            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
+            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::RedoCreditConfirm) => self.on_redo_credit_confirm(frame),
+            Some(SignalNumber::RedoCreditReturnRequest) => self.on_redo_credit_return_request(cx, frame),
+            Some(SignalNumber::RedoDrainRequest) => self.on_redo_drain_request(cx, frame),
+            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
+            Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
+            Some(SignalNumber::RedoReplayRequest) => self.on_redo_replay_request(cx, frame),
+            Some(SignalNumber::CheckpointOrder) => {
+                self.on_checkpoint_order(cx);
+                Some(())
+            }
+            Some(SignalNumber::BackupOpenRequest) => self.on_backup_open_request(cx, frame),
+            Some(SignalNumber::BackupNextRequest) => self.on_backup_next_request(cx, frame),
+            Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(cx, frame),
+            Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
+            Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
+            Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
+            Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
+            Some(SignalNumber::TimerReport) => {
+                self.check_timeouts(cx);
+                Some(())
+            }
+            _ => None,
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
         }
     }
 
@@ -317,6 +381,7 @@ impl DataManager {
         self.versions.is_empty()
             && !self.store.tables.iter().any(|(_, table)| table.has_named_rows())
             && self.locks.is_empty()
+            && self.endings.is_empty()
             && self.markers.is_empty()
             && self.scans.is_empty()
             && self.backup.is_none()
@@ -420,53 +485,7 @@ impl Block for DataManager {
     }
 
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
-        let handled = match frame.signal() {
-            Some(SignalNumber::KeyReadRequest) => self.on_key_read_request(cx, frame),
-            Some(SignalNumber::PrepareRequest) => self.on_prepare_request(cx, frame),
-            Some(SignalNumber::CommitRequest) => self.on_commit_request(cx, frame),
-            Some(SignalNumber::InDoubtRequest) => self.on_in_doubt_request(cx, frame),
-            Some(SignalNumber::AbortRequest) => self.on_abort_request(cx, frame),
-            Some(SignalNumber::CompleteOrder) => self.on_complete_order(cx, frame),
-            Some(SignalNumber::CompleteRequest) => self.on_complete_request(cx, frame),
-            Some(SignalNumber::MarkersDropOrder) => self.on_markers_drop_order(cx, frame),
-            Some(SignalNumber::TakeOverOrder) => self.on_take_over_order(cx, frame),
-            Some(SignalNumber::DeadlockProbeOrder) => self.on_deadlock_probe_order(cx, frame),
-            Some(SignalNumber::DeadlockOrder) => self.on_deadlock_order(cx, frame),
-            Some(SignalNumber::ScanOpenRequest) => self.on_scan_open_request(cx, frame),
-            Some(SignalNumber::RangeScanOpenRequest) => self.on_range_scan_open_request(cx, frame),
-            Some(SignalNumber::IndexStatisticsRequest) => self.on_index_statistics_request(cx, frame),
-            Some(SignalNumber::ScanNextRequest) => self.on_scan_next_request(cx, frame),
-            Some(SignalNumber::ScanCloseOrder) => self.on_scan_close_order(frame),
-            Some(SignalNumber::SchemaRoundRequest) => self.on_schema_round_request(cx, frame),
-            Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
-            Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
-            Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
-            Some(SignalNumber::RedoCreditConfirm) => self.on_redo_credit_confirm(frame),
-            Some(SignalNumber::RedoCreditReturnRequest) => self.on_redo_credit_return_request(cx, frame),
-            Some(SignalNumber::RedoDrainRequest) => self.on_redo_drain_request(cx, frame),
-            Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(cx, frame),
-            Some(SignalNumber::StartRequest) => self.on_start_request(cx, frame),
-            Some(SignalNumber::RedoReplayRequest) => self.on_redo_replay_request(cx, frame),
-            Some(SignalNumber::CheckpointOrder) => {
-                self.on_checkpoint_order(cx);
-                Some(())
-            }
-            Some(SignalNumber::BackupOpenRequest) => self.on_backup_open_request(cx, frame),
-            Some(SignalNumber::BackupNextRequest) => self.on_backup_next_request(cx, frame),
-            Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(cx, frame),
-            Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
-            Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
-            Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
-            Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),
-            Some(SignalNumber::TimerReport) => {
-                self.check_timeouts(cx);
-                Some(())
-            }
-            _ => None,
-        };
-        if handled.is_none() {
-            cx.reject(frame, ErrorCode::MalformedSignal);
-        }
+        self.handle_signal(cx, frame);
         if self.store.listener.is_long() {
             self.send_records(cx);
         }
@@ -483,6 +502,7 @@ impl Block for DataManager {
         if self.store.listener.has_to_send() {
             self.send_records(cx);
         }
+        let endings = !self.endings.is_empty() && self.ending_slice(cx);
         let checkpoint = self.is_writing_checkpoint() && self.checkpoint_slice(cx);
         let backup = self.backup.is_some() && self.backup_slice(cx);
         let scans = !self.scans.is_empty() && self.run_scans(cx);
@@ -494,7 +514,7 @@ impl Block for DataManager {
         } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        checkpoint || backup || scans || removals || statistics || indexes
+        endings || checkpoint || backup || scans || removals || statistics || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

@@ -143,6 +143,35 @@ impl OperationRecord {
     }
 }
 
+/// The least number of a transaction's operations that change something, as far as it is known without a look at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstChange {
+    /// No operation changes anything.
+    None,
+    /// This one.
+    Is(u32),
+    /// The one that was it has gone, and others may be left.
+    Unknown,
+}
+
+impl FirstChange {
+    /// With an operation of this number that changes something, too.
+    #[must_use]
+    pub fn with(self, number: u32) -> Self {
+        match self {
+            FirstChange::None => FirstChange::Is(number),
+            FirstChange::Is(known) => FirstChange::Is(known.min(number)),
+            FirstChange::Unknown => FirstChange::Unknown,
+        }
+    }
+
+    /// Without an operation of this number, or with one that changes nothing any more.
+    #[must_use]
+    pub fn without(self, number: u32) -> Self {
+        if self == FirstChange::Is(number) { FirstChange::Unknown } else { self }
+    }
+}
+
 /// What a transaction has at this data manager.
 pub struct TransactionRecord {
     pub id: TransactionId,
@@ -152,8 +181,34 @@ pub struct TransactionRecord {
     pub api: Address,
     /// The operation that came last; the others follow.
     pub operations: Option<Handle>,
+    /// How many these are.
+    pub count: u32,
     /// How many of them wait: most often none, and then none has to be looked for among many.
     pub waiting: u32,
+    /// The least number of those that change something, waiting ones included.
+    pub first_change: FirstChange,
     /// Number of the operation that leaves a marker when the transaction is complete; 0 for none.
     pub marker: u32,
+    /// Whether one of them, or one that has gone, changes a table whose backups answer reads.
+    pub is_read_at_backups: bool,
+    /// The epoch in which the transaction is committed here, from the moment when that begins; 0 before.
+    pub committed: Epoch,
+}
+
+impl TransactionRecord {
+    /// Of a transaction whose first operation follows.
+    pub fn new(id: TransactionId, actor: Actor, api: Address) -> Self {
+        TransactionRecord {
+            id,
+            actor,
+            api,
+            operations: None,
+            count: 0,
+            waiting: 0,
+            first_change: FirstChange::None,
+            marker: 0,
+            is_read_at_backups: false,
+            committed: Epoch(0),
+        }
+    }
 }

@@ -261,14 +261,7 @@ impl DataManager {
                 known
             }
             None => {
-                let made = TransactionRecord {
-                    id,
-                    actor: head.actor,
-                    api: Address(head.api.get()),
-                    operations: None,
-                    waiting: 0,
-                    marker: 0,
-                };
+                let made = TransactionRecord::new(id, head.actor, Address(head.api.get()));
                 self.versions.add_transaction(made).ok_or(ErrorCode::OutOfTransactions)?
             }
         };
@@ -294,6 +287,14 @@ impl DataManager {
             next: None,
         };
         self.versions.add_operation(transaction, record).ok_or(ErrorCode::OutOfOperations)
+    }
+
+    /// An operation's table is known: notes if its transaction changes what backups answer reads of.
+    pub(crate) fn note_reads_at_backups(&mut self, handle: Handle) {
+        let record = &self.versions.operations[handle];
+        if record.kind.is_change() && self.store.tables.current(record.table).read_backup {
+            self.versions.transactions[record.transaction].is_read_at_backups = true;
+        }
     }
 
     /// Executes an operation whose record is made: finds the row, locks it, does what is asked. `raw` is the operation
@@ -337,6 +338,7 @@ impl DataManager {
         }
         self.versions.operations[handle].table = table_id;
         self.versions.operations[handle].partition = partition;
+        self.note_reads_at_backups(handle);
         if kind == OperationKind::Unlock {
             return self.unlock_read(cx, handle, operation, raw);
         }

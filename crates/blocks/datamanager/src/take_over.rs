@@ -7,7 +7,6 @@
 
 use crate::DataManager;
 use crate::markers::Marker;
-use crate::operation::State;
 use alloc::vec::Vec;
 use vinga_base::Epoch;
 use vinga_base::pool::Handle;
@@ -39,7 +38,7 @@ impl DataManager {
         let open = self.versions.transactions.iter();
         let mut traces: Vec<TransactionTrace> = open
             .filter(|(_, transaction)| transaction.actor.coordinator_name() == name)
-            .map(|(handle, _)| self.trace_of(handle))
+            .map(|(handle, _)| self.trace_of(cx, handle))
             .collect();
         if !cx.has_bug(InjectedBug::TakeOverForgetsMarkers) {
             let markers = self.markers.iter().filter(|(_, marker)| marker.coordinator == name);
@@ -71,31 +70,18 @@ impl DataManager {
         }
     }
 
-    fn trace_of(&self, handle: Handle) -> TransactionTrace {
+    fn trace_of(&self, cx: &Context<'_>, handle: Handle) -> TransactionTrace {
         let transaction = &self.versions.transactions[handle];
-        let mut changes = self.versions.records_of(handle).filter(|record| record.kind.is_change());
-        let is_read = changes.any(|record| self.store.tables.current(record.table).read_backup);
+        let is_read = transaction.is_read_at_backups;
+        let is_forgotten =
+            cx.has_bug(InjectedBug::SlicedCommitIsNotReported) && self.endings.is_under_way(transaction.id);
         TransactionTrace {
             transaction: U64::new(transaction.id.0),
-            epoch: U64::new(self.committed_in(handle).unwrap_or_default().0),
+            epoch: U64::new(if is_forgotten { 0 } else { transaction.committed.0 }),
             marker: U32::new(transaction.marker),
-            first_change: U32::new(self.first_change(handle)),
+            first_change: U32::new(self.versions.first_change(handle)),
             flags: U32::new(TRACE_HOLDS | if is_read { TRACE_READ_AT_BACKUPS } else { 0 }),
         }
-    }
-
-    /// The number of a transaction's first operation here that changes something; 0 if none does.
-    pub(crate) fn first_change(&self, transaction: Handle) -> u32 {
-        let changes = self.versions.records_of(transaction).filter(|record| record.kind.is_change());
-        changes.map(|record| record.number).min().unwrap_or(0)
-    }
-
-    /// The epoch in which a transaction is committed here, if it is.
-    pub(crate) fn committed_in(&self, transaction: Handle) -> Option<Epoch> {
-        self.versions.records_of(transaction).find_map(|record| match record.state {
-            State::Committed { epoch, .. } => Some(epoch),
-            State::Waiting { .. } | State::Prepared => None,
-        })
     }
 
     /// Leaves a marker for a transaction that is complete.

@@ -4,12 +4,13 @@
 //! names the row's state; the state heads the list of the changes that were made of the row, newest first. The versions
 //! of a row that readers are not shown are in the records of these changes.
 
-use crate::operation::{Change, OperationRecord, State, TransactionRecord};
+use crate::operation::{Change, FirstChange, OperationRecord, State, TransactionRecord};
 use alloc::vec::Vec;
 use vinga_base::id_map::IdMap;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::{PartitionId, RowId, TransactionId};
 use vinga_fragment::lock_table::LockRef;
+use vinga_wire::operation::OperationKind;
 
 /// Which row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -120,9 +121,15 @@ impl Versions {
     #[inline]
     pub fn add_operation(&mut self, transaction: Handle, mut record: OperationRecord) -> Option<Handle> {
         record.next = self.transactions[transaction].operations;
+        let (number, is_change) = (record.number, record.kind.is_change());
         match self.operations.insert(record) {
             Ok(made) => {
-                self.transactions[transaction].operations = Some(made);
+                let transaction = &mut self.transactions[transaction];
+                transaction.operations = Some(made);
+                transaction.count += 1;
+                if is_change {
+                    transaction.first_change = transaction.first_change.with(number);
+                }
                 Some(made)
             }
             Err(_) => {
@@ -150,15 +157,39 @@ impl Versions {
         let removed = self.operations.get(operation).expect("the caller holds it");
         assert!(removed.change == Change::None, "a change is undone or installed first");
         assert!(removed.row_state.is_none() && removed.lock.is_none(), "it has let go of its row");
-        let (transaction, older) = (removed.transaction, removed.next);
+        let (handle, number, older) = (removed.transaction, removed.number, removed.next);
+        let transaction = &mut self.transactions[handle];
+        transaction.count -= 1;
+        transaction.first_change = transaction.first_change.without(number);
         let link = match newer {
-            None => &mut self.transactions[transaction].operations,
+            None => &mut transaction.operations,
             Some(newer) => &mut self.operations[newer].next,
         };
         assert!(*link == Some(operation), "it stands behind the one that came next");
         *link = older;
         self.operations.remove(operation);
-        self.forget_if_empty(transaction);
+        self.forget_if_empty(handle);
+    }
+
+    /// Undone as it is, an operation only holds its lock from now on.
+    pub fn keep_lock_only(&mut self, operation: Handle) {
+        let record = &mut self.operations[operation];
+        record.kind = OperationKind::ReadExclusive;
+        let (transaction, number) = (record.transaction, record.number);
+        let transaction = &mut self.transactions[transaction];
+        transaction.first_change = transaction.first_change.without(number);
+    }
+
+    /// The number of a transaction's first operation here that changes something; 0 if none does.
+    pub fn first_change(&self, transaction: Handle) -> u32 {
+        match self.transactions[transaction].first_change {
+            FirstChange::None => 0,
+            FirstChange::Is(number) => number,
+            FirstChange::Unknown => {
+                let changes = self.records_of(transaction).filter(|record| record.kind.is_change());
+                changes.map(|record| record.number).min().unwrap_or(0)
+            }
+        }
     }
 
     /// The operations of a transaction; that which came last is first.
@@ -234,7 +265,6 @@ mod tests {
     use crate::operation::Patience;
     use alloc::vec;
     use vinga_wire::commit::{Actor, Chain};
-    use vinga_wire::operation::OperationKind;
     use vinga_wire::{Address, U32};
 
     fn read(transaction: Handle, number: u32) -> OperationRecord {
@@ -267,8 +297,8 @@ mod tests {
         let mut versions = Versions::new(8, 8);
         let (zero, none) = (U32::ZERO, Address(0));
         let actor = Actor { coordinator: zero, incarnation: zero, acting: zero, record: zero };
-        let record = TransactionRecord { id: ID, actor, api: none, operations: None, waiting: 0, marker: 0 };
-        let transaction = versions.add_transaction(record).expect("there is room");
+        let transaction =
+            versions.add_transaction(TransactionRecord::new(ID, actor, none)).expect("there is room");
         (versions, transaction)
     }
 
@@ -289,10 +319,32 @@ mod tests {
             }
         }
         assert_eq!(versions.operations_of(transaction), vec![all[4], all[2], all[0]]);
+        assert_eq!(versions.transactions[transaction].count, 3);
         for operation in [all[2], all[4], all[0]] {
             versions.remove_operation(versions.newer_than(operation), operation);
         }
         assert!(versions.is_empty() && versions.find_transaction(ID).is_none());
+    }
+
+    #[test]
+    fn the_first_change_is_found_whatever_has_gone() {
+        let (mut versions, transaction) = with_transaction();
+        let change = |number| OperationRecord { kind: OperationKind::Delete, ..read(transaction, number) };
+        let add = |versions: &mut Versions, record| {
+            versions.add_operation(transaction, record).expect("there is room")
+        };
+        add(&mut versions, read(transaction, 1));
+        assert_eq!(versions.first_change(transaction), 0);
+        let [third, second, fourth] = [3, 2, 4].map(|number| add(&mut versions, change(number)));
+        assert_eq!(versions.first_change(transaction), 2);
+        versions.remove_operation(versions.newer_than(second), second);
+        assert_eq!(versions.first_change(transaction), 3);
+        versions.keep_lock_only(third);
+        assert_eq!(versions.first_change(transaction), 4);
+        versions.remove_operation(versions.newer_than(fourth), fourth);
+        assert_eq!(versions.first_change(transaction), 0);
+        add(&mut versions, change(5));
+        assert_eq!(versions.first_change(transaction), 5);
     }
 
     #[test]

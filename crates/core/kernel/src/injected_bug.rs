@@ -211,6 +211,10 @@ injected_bugs! {
     BackupForgetsChanges = "backup-forgets-changes";
     /// A client chooses the epoch of its backup from what was known before the rows were read.
     BackupEpochBeforeScan = "backup-epoch-before-scan";
+    /// What comes about a transaction whose end is under way in slices does not wait for it.
+    SlicedEndIsOvertaken = "sliced-end-is-overtaken";
+    /// A commit that is under way in slices is not reported to a successor.
+    SlicedCommitIsNotReported = "sliced-commit-is-not-reported";
     /// A data manager reports the end of a backup's epoch before that is closed.
     BackupEpochNotAwaited = "backup-epoch-not-awaited";
     /// A restore applies changes of later epochs than the backup's, too.

@@ -14,6 +14,7 @@ mod ordered_indexes;
 mod protocols;
 mod read_backup;
 mod serialisability;
+mod sliced_ends;
 mod take_over;
 mod unique;
 mod unique_model;

@@ -69,6 +69,25 @@ impl Cluster {
         self.run();
     }
 
+    /// From now on the long work of a node stands still.
+    pub fn hold_slices(&mut self, node: u8) {
+        self.held_slices.insert(node);
+    }
+
+    /// One slice of the long work of a node that stands still, and what follows from that.
+    pub fn slice(&mut self, node: u8) {
+        let executor = self.executors.get_mut(&node).expect("a live node");
+        executor.begin_turn(self.now);
+        executor.run_slices();
+        self.run();
+    }
+
+    /// The long work of a node goes on.
+    pub fn release_slices(&mut self, node: u8) {
+        self.held_slices.remove(&node);
+        self.run();
+    }
+
     /// How many frames of a pair are held back: a scenario that holds nothing back is another scenario.
     pub fn held(&self, from: Address, to: Address) -> usize {
         self.held.frames.iter().filter(|(_, pair, _)| *pair == (from, to)).count()

@@ -52,7 +52,7 @@ pub use self::{
 use disk::{LogSize, MemoryDisk};
 use hold::Held;
 use received::code;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::page_pool::PagePool;
@@ -121,6 +121,8 @@ pub struct Setup {
     pub log: Option<LogSize>,
     /// Whether the last replica of a chain may commit by itself. Most scenarios are about the steps of the two phases.
     pub commits_at_last_replica: bool,
+    /// Operations of a transaction's end that a data manager deals with in one turn.
+    pub ending_slice: u32,
     /// A rule that is broken on purpose; only with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
 }
@@ -139,6 +141,7 @@ impl Default for Setup {
             no_logging: false,
             log: None,
             commits_at_last_replica: false,
+            ending_slice: vinga_node::ENDING_SLICE,
             bug: None,
         }
     }
@@ -179,6 +182,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         inactive_timeout: Some(Span::from_millis(5000)),
         backup_buffer: 1 << 20,
         backup_piece: vinga_node::BACKUP_PIECE,
+        ending_slice: vinga_node::ENDING_SLICE,
         operations_together: 2,
         commits_at_last_replica: false,
         heartbeat_interval: Span::from_millis(1_000_000),
@@ -218,6 +222,8 @@ pub struct Cluster {
     indexes_received: Vec<u16>,
     settings: BTreeMap<u8, NodeSettings>,
     held: Held,
+    /// Nodes whose long work stands still.
+    held_slices: BTreeSet<u8>,
     /// The newest rows of an information table.
     info: Vec<Vec<InfoValue>>,
     /// The files of the nodes that have a disk.
@@ -301,11 +307,11 @@ impl Cluster {
         let settings = |node| {
             let plain = node_settings(node, coordinators(node));
             let heartbeat_interval = setup.heartbeat_interval;
-            let commits_at_last_replica = setup.commits_at_last_replica;
+            let Setup { commits_at_last_replica, ending_slice, .. } = *setup;
             let disk = setup.log.map(|log| MemoryDisk::default().settings(NodeId(node), log));
             let mut threads = plain.threads.clone();
             threads[0].streams = 0..u16::from(disk.is_some());
-            NodeSettings { heartbeat_interval, commits_at_last_replica, threads, disk, ..plain }
+            NodeSettings { heartbeat_interval, commits_at_last_replica, ending_slice, threads, disk, ..plain }
         };
         let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();
@@ -338,6 +344,7 @@ impl Cluster {
             view,
             settings: all_settings,
             held: Held::default(),
+            held_slices: BTreeSet::new(),
             info: vec![],
             disks: BTreeMap::new(),
             runs: 0,
@@ -435,7 +442,11 @@ impl Cluster {
             let mut is_served = false;
             for (&node, executor) in &mut self.executors {
                 executor.begin_turn(self.now);
-                while executor.finish_turn() {}
+                if self.held_slices.contains(&node) {
+                    executor.run_timers();
+                } else {
+                    while executor.finish_turn() {}
+                }
                 is_served |= self.disks.get_mut(&node).is_some_and(|disk| disk.serve(executor));
                 for &(to, lane) in &self.lanes[&node] {
                     let bytes = std::mem::take(executor.outbox().lane_mut(lane));
