@@ -362,10 +362,13 @@ impl OperationBatch {
 
     /// The transaction is committed, but the answer to this batch was lost, and with it which operations have failed
     /// alone. Nobody knows that of a change, nor whether a read has got the lock that it could do without.
-    pub(crate) fn lose_errors(&mut self) {
+    /// `has_changed`: some change of this batch is done; if it has one only, it is that one.
+    pub(crate) fn lose_errors(&mut self, has_changed: bool) {
+        let changes = self.operations.iter().filter(|operation| operation.kind.is_change()).count();
+        let is_done = has_changed && changes == 1;
         for operation in &mut self.operations {
-            let is_change = operation.error_is_local && operation.kind.is_change();
-            if is_change && operation.answer == Answer::Waiting || operation.else_committed {
+            let is_unknown = operation.error_is_local && operation.kind.is_change() && !is_done;
+            if is_unknown && operation.answer == Answer::Waiting || operation.else_committed {
                 operation.answer = Answer::Failed(ErrorCode::UnknownOutcome);
             }
         }

@@ -721,7 +721,9 @@ impl Transactions {
                     return self.begin_again(net, handle, batch, BatchEnd::Commit, ErrorCode::ConnectionLost);
                 }
                 if standing.is_ok() {
-                    batch.lose_errors();
+                    // Successors keep outcomes of transactions only that have changed something.
+                    let has_changed = is_first && net.outcomes.get(transaction.coordinator).is_dead();
+                    batch.lose_errors(has_changed);
                     // It was not rolled back with its connection after all.
                     transaction.cause = None;
                 }

@@ -3,7 +3,7 @@
 
 use crate::rig::{Rig, Sent, first_view, node_at, table};
 use vinga_base::schema::TableDefinition;
-use vinga_base::{ColumnId, NodeId, PartitionId};
+use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId};
 use vinga_client_core::{
     BatchEnd, LinkId, OperationBatch, OperationSpec, ReadBatch, Request, RowBuilder, Span, Standing, Table,
     Token, Urgency, WriteBatch,
@@ -15,6 +15,7 @@ use vinga_wire::operation::OperationKind;
 use vinga_wire::schema::{
     SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
 };
+use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
@@ -245,6 +246,39 @@ fn what_was_rolled_back_with_a_data_node_is_done_again() {
     }
     assert_eq!(rig.client.take_write(single).unwrap().ending(0), Ok(()));
     assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
+}
+
+/// The coordinator dies, and its successor says that the transaction is committed. Which operations have failed alone
+/// is lost with the answer; but a change that is the only one must be what is committed.
+#[test]
+fn a_single_change_is_done_if_a_successor_knows_of_its_commit() {
+    for changes in [1, 2] {
+        let (mut rig, view) = pair();
+        let table = table(2);
+        let mut batch = OperationBatch::default();
+        let first = key_at(&table, &view, 1);
+        for key in first..first + changes {
+            let mut image = Vec::new();
+            let mut operation = insert(&table, &mut image, key);
+            operation.error_is_local = true;
+            batch.push(&operation).unwrap();
+        }
+        let token = rig.client.begin().unwrap();
+        rig.client.send(token, batch, BatchEnd::Commit);
+        let (node, transaction, _) = batches_sent(&mut rig)[0];
+        assert_eq!(node, 1, "the owner of the first row coordinates");
+        die(&mut rig);
+        go_on(&mut rig, &view);
+        let question = rig.sent(SignalNumber::InheritedOutcomeRequest).remove(0);
+        let frame = question.frame();
+        let (question, _) = frame.head::<InheritedOutcomeRequest>().unwrap();
+        assert_eq!(question.transaction.get(), transaction);
+        rig.answer(SECOND, (transaction, question.request.get()), Some(0));
+        let batch = rig.client.take_operations(token).expect("it is over");
+        assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
+        let expected = if changes == 1 { Ok(None) } else { Err(ErrorCode::UnknownOutcome) };
+        assert_eq!(batch.result(OperationNumber(1)), expected);
+    }
 }
 
 /// A later batch of a transaction can't be repeated: its owner has seen what the earlier ones gave. Nor can it if its
