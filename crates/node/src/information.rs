@@ -150,7 +150,9 @@ impl InfoSource for Source<'_> {
             InfoTable::Memory => &["block", "memory", "used_bytes", "total_bytes"],
             InfoTable::Pools => &["block", "pool", "used", "used_max", "capacity"],
             InfoTable::Blocks => &["block", "counter", "value"],
-            InfoTable::Nodes => &["node", "kind", "state", "version", "address", "since", "connected"],
+            InfoTable::Nodes => {
+                &["node", "kind", "state", "version", "address", "since", "connected", "session"]
+            }
             InfoTable::Transactions => {
                 &["transaction", "coordinator", "api_node", "state", "age_ms", "idle_ms", "operations"]
             }
@@ -173,6 +175,7 @@ impl InfoSource for Source<'_> {
             InfoTable::RedoLogs => disk_writes::LOG_COLUMNS,
             InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
             InfoTable::LostNodes => &["lost_node", "node_group", "address", "since", "why"],
+            InfoTable::Arbitration => &["arbitrator", "state", "view", "changes"],
         }
     }
 
@@ -182,7 +185,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Memory => self.memory(out),
             InfoTable::Pools => self.pools(out),
             InfoTable::Blocks => self.counters(out),
-            InfoTable::Nodes => self.nodes(out),
+            InfoTable::Nodes => self.nodes(now, out),
             InfoTable::Transactions => return self.transactions(now, out),
             InfoTable::Locks => return self.locks(now, out),
             InfoTable::Tables => return self.tables(out),
@@ -191,6 +194,7 @@ impl InfoSource for Source<'_> {
             InfoTable::RedoLogs => self.log_streams().logs(now, |stream| self.log_users(stream), out),
             InfoTable::Parameters => self.parameters(out),
             InfoTable::LostNodes => self.lost_nodes(now, out),
+            InfoTable::Arbitration => self.arbitration(out),
         }
         0
     }
@@ -317,34 +321,42 @@ impl Source<'_> {
         }
     }
 
-    /// This node, and the API nodes that it knows: whether each of these is connected with it, or only with others.
-    fn nodes(&self, out: &mut Vec<Vec<InfoValue>>) {
+    /// This node, and the API nodes that it knows: whether each of these is connected with it, or only with others, and
+    /// the number of its session, which is the same at all data nodes.
+    fn nodes(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) {
         let Some(membership) = self.membership else { return };
-        let mut row =
-            |node: NodeId, kind: &str, state: &str, version: &str, address, since: u64, connected| {
-                out.push(vec![
-                    InfoValue::Number(u64::from(node.0)),
-                    text(kind),
-                    text(state),
-                    text(version),
-                    InfoValue::Text(address),
-                    InfoValue::Number(since),
-                    text(connected),
-                ]);
-            };
-        let version = env!("CARGO_PKG_VERSION");
-        row(self.node, "data", "started", version, self.facts.own_address(), self.facts.started_at(), "");
+        let nothing = || InfoValue::Text(String::new());
+        let since = |seconds: u64| if seconds == 0 { nothing() } else { InfoValue::Number(seconds) };
+        out.push(vec![
+            InfoValue::Number(u64::from(self.node.0)),
+            text("data"),
+            text("started"),
+            text(env!("CARGO_PKG_VERSION")),
+            InfoValue::Text(self.facts.own_address()),
+            since(self.facts.started_at()),
+            nothing(),
+            nothing(),
+        ]);
         for (api, incarnation, phase) in membership.api_nodes() {
             let state = match phase {
                 Phase::Admitting => "connecting",
                 Phase::Connected => "connected",
                 Phase::Disconnecting => "disconnecting",
                 Phase::Closing => "closing",
-                Phase::Closed => "may come back",
+                Phase::Closed => "disconnected",
                 Phase::Failing => "failed",
             };
-            let connected = if membership.has_connections_of(api) { "yes" } else { "no" };
-            row(api, "API", state, "", self.facts.address_of(api), u64::from(incarnation.0), connected);
+            let begun = membership.session_since(api, incarnation);
+            out.push(vec![
+                InfoValue::Number(u64::from(api.0)),
+                text("API"),
+                text(state),
+                nothing(),
+                InfoValue::Text(self.facts.address_of(api)),
+                since(begun.map_or(0, |begun| self.facts.time_of(now.since(begun)))),
+                text(if membership.has_connections_of(api) { "yes" } else { "no" }),
+                InfoValue::Number(u64::from(incarnation.0)),
+            ]);
         }
     }
 
@@ -360,6 +372,17 @@ impl Source<'_> {
                 text(if is_stopped { "a client has requested that it stops" } else { lost.why }),
             ]);
         }
+    }
+
+    /// What this node has found of the arbitrator, if it leads.
+    fn arbitration(&self, out: &mut Vec<Vec<InfoValue>>) {
+        let Some(found) = self.agreement.and_then(Agreement::arbitrator_found) else { return };
+        out.push(vec![
+            found.arbitrator.map_or(text(""), |node| InfoValue::Number(u64::from(node.0))),
+            text(found.state),
+            InfoValue::Number(u64::from(found.view.0)),
+            InfoValue::Number(u64::from(found.changes)),
+        ]);
     }
 
     fn transactions(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {

@@ -32,6 +32,7 @@ mod tickets;
 mod views;
 
 pub use arbitrator::{Arbitrator, Verdict};
+pub use tickets::ArbitratorFound;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -21,7 +21,7 @@ use crate::{Agreement, SILENT_INTERVALS};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use vinga_base::NodeId;
+use vinga_base::{NodeId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::agreement::{TicketAnswer, TicketBody, TicketState};
 use vinga_wire::arbitration::{
@@ -78,6 +78,19 @@ enum Standing {
     Lost,
     /// Nobody took another ticket.
     NoneLeft,
+}
+
+/// What the data node that leads has found of the arbitrator, for information tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArbitratorFound {
+    /// The management node that held the ticket when it was asked last; `None` if nobody did.
+    pub arbitrator: Option<NodeId>,
+    /// In a few words.
+    pub state: &'static str,
+    /// The view that the ticket belongs to.
+    pub view: ViewNumber,
+    /// How often another ticket was to be agreed in this view.
+    pub changes: u32,
 }
 
 /// Which tickets members may go on with.
@@ -141,6 +154,24 @@ impl Agreement {
     /// The ticket that counts, as far as this node knows; `None` if there is none.
     pub fn ticket(&self) -> Option<u64> {
         Some(self.tickets.state.ticket).filter(|&ticket| ticket != NO_TICKET)
+    }
+
+    /// What this node has found of the arbitrator, if it leads, and if arbitrators are configured.
+    pub fn arbitrator_found(&self) -> Option<ArbitratorFound> {
+        let leads = self.view.president() == Some(self.settings.node);
+        if !leads || !self.settings.has_arbitrators {
+            return None;
+        }
+        let is_alone = self.view.members().len() == 1;
+        let (arbitrator, state) = match (self.tickets.standing, &self.tickets.stage) {
+            (_, _) if is_alone => (None, "alone"),
+            (Standing::Present(node), _) => (Some(node), "holds the ticket"),
+            (_, Stage::Preparing(preparation)) => (Some(preparation.arbitrator), "is being agreed"),
+            (Standing::Unknown, _) => (None, "not asked yet"),
+            (Standing::Lost, _) => (None, "lost"),
+            (Standing::NoneLeft, _) => (None, "none left"),
+        };
+        Some(ArbitratorFound { arbitrator, state, view: self.view.number(), changes: self.tickets.change() })
     }
 
     /// Whether all members of the view reach this node, and nobody is to be left out: as far as is known here.

@@ -271,7 +271,8 @@ mod tests {
                 | InfoTable::DiskWriteSpeedAggregate
                 | InfoTable::RedoLogs
                 | InfoTable::Parameters
-                | InfoTable::LostNodes => {}
+                | InfoTable::LostNodes
+                | InfoTable::Arbitration => {}
             }
             0
         }

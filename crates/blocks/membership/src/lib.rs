@@ -174,6 +174,11 @@ impl Membership {
         self.api_nodes.iter().chain(self.sessions.iter().filter(move |_| !is_registrar))
     }
 
+    /// When a session of an API node has begun, for information tables; `None` if this node does not know it.
+    pub fn session_since(&self, api: NodeId, incarnation: Incarnation) -> Option<Tick> {
+        self.sessions.since(api, incarnation)
+    }
+
     /// Whether an API node has connections to this data node that are not being closed.
     pub fn has_connections_of(&self, api: NodeId) -> bool {
         self.host.all_connected().any(|connected| connected == api)

@@ -10,7 +10,7 @@ use crate::api_nodes::Phase;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Tick};
 use vinga_wire::membership::{
     ApiNodeBody, ApiSessionConfirm, ApiSessionRequest, CloseConnectionOrder, CloseSessionOrder, SessionStage,
 };
@@ -19,6 +19,8 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 /// A session, as the registrar has last described it.
 struct Record {
     described: ApiSessionRequest,
+    /// When this node has learned of the session: when it was admitted first.
+    since: Tick,
     /// Who waits until all blocks have confirmed; [`Address::NONE`] if that one is lost.
     requester: Address,
     /// Blocks that have not confirmed the stage, and drivers that were late with their reports when it began.
@@ -61,6 +63,11 @@ impl Sessions {
     /// That of the present session of an id.
     pub fn ticket(&self, api: NodeId) -> Option<u64> {
         self.known.get(&api).map(|record| record.described.ticket)
+    }
+
+    /// When a session was admitted first, if this node knows it.
+    pub fn since(&self, api: NodeId, incarnation: Incarnation) -> Option<Tick> {
+        self.known.get(&api).filter(|record| record.is_of(incarnation)).map(|record| record.since)
     }
 
     /// All connections of a session to this node have been closed.
@@ -158,7 +165,8 @@ impl Membership {
                 }
                 assert!(!awaited.is_empty(), "every node has a block that is notified");
                 let (has_closed, next, unwanted) = (false, None, None);
-                let record = Record { described, requester, awaited, has_closed, next, unwanted };
+                let since = self.sessions.since(api, incarnation).unwrap_or(cx.now());
+                let record = Record { described, since, requester, awaited, has_closed, next, unwanted };
                 self.sessions.known.insert(api, record);
             }
         }

@@ -41,6 +41,8 @@ pub enum InfoTable {
     Parameters,
     /// Data nodes without which the cluster has gone on, as the requested node knows it.
     LostNodes,
+    /// What the data node that leads has found of the arbitrator; no row of any other one.
+    Arbitration,
 }
 
 /// `InfoRequest`.

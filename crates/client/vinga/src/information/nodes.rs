@@ -18,6 +18,8 @@ struct Said {
     version: Option<InfoValue>,
     address: Option<InfoValue>,
     since: Option<InfoValue>,
+    /// Which session of an API node this is.
+    session: Option<InfoValue>,
     /// The data nodes that it is connected with.
     data_nodes: Vec<NodeId>,
 }
@@ -60,19 +62,25 @@ pub fn join(view: &ClusterView, mut answers: Vec<Answered>) -> InfoRows {
 impl Said {
     fn of<'a>(get: impl Fn(&str) -> Option<&'a InfoValue>) -> Self {
         let get = |name| get(name).cloned();
-        let (state, version, address, since) = (get("state"), get("version"), get("address"), get("since"));
-        Said { state, version, address, since, data_nodes: Vec::new() }
+        let (state, version, address) = (get("state"), get("version"), get("address"));
+        Said { state, version, address, since: get("since"), session: get("session"), data_nodes: Vec::new() }
     }
 
     /// A data node that knows this session of an API node has connections of it, or not. The others may know from where
-    /// it has come some time ago.
+    /// it has come some time ago. Since when it is there is known by the first of them that says it.
     fn note_connection<'a>(
         &mut self,
         node: NodeId,
         has_connections: bool,
         get: impl Fn(&str) -> Option<&'a InfoValue>,
     ) {
-        if !has_connections || self.since.as_ref() != get("since") {
+        if self.session.as_ref() != get("session") {
+            return;
+        }
+        if !matches!(self.since, Some(InfoValue::Number(_))) {
+            self.since = get("since").cloned();
+        }
+        if !has_connections {
             return;
         }
         if self.data_nodes.is_empty() {
@@ -133,7 +141,7 @@ mod tests {
     use super::super::tests::{answer, number, text, view};
     use super::*;
 
-    const SAID: [&str; 7] = ["node", "kind", "state", "version", "address", "since", "connected"];
+    const SAID: [&str; 8] = ["node", "kind", "state", "version", "address", "since", "connected", "session"];
 
     fn data(id: u64) -> Vec<InfoValue> {
         let address = format!("127.0.0.1:{id}");
@@ -145,11 +153,21 @@ mod tests {
             text(&address),
             number(100 + id),
             text(""),
+            text(""),
         ]
     }
 
-    fn api(id: u64, state: &str, address: &str, since: u64, connected: &str) -> Vec<InfoValue> {
-        vec![number(id), text("API"), text(state), text(""), text(address), number(since), text(connected)]
+    /// `since`: 0 if that is not known.
+    fn api(
+        id: u64,
+        state: &str,
+        address: &str,
+        since: u64,
+        (connected, session): (&str, u64),
+    ) -> Vec<InfoValue> {
+        let since = if since == 0 { text("") } else { number(since) };
+        let (kind, connected) = (text("API"), text(connected));
+        vec![number(id), kind, text(state), text(""), text(address), since, connected, number(session)]
     }
 
     /// The rows as texts, with bars between.
@@ -168,18 +186,20 @@ mod tests {
         // The first data node leads. Of API node 146 the second one has the connection, of 147 none has any more.
         let first = vec![
             data(1),
-            api(145, "connected", "a:1", 7, "yes"),
-            api(146, "connected", "before:1", 8, "no"),
-            api(147, "may come back", "c:1", 9, "no"),
+            api(145, "connected", "a:1", 71, ("yes", 7)),
+            api(146, "connected", "before:1", 0, ("no", 8)),
+            api(147, "disconnected", "c:1", 0, ("no", 9)),
         ];
         let second = vec![
             data(2),
-            api(145, "connected", "a:2", 7, "yes"),
-            api(146, "connected", "b:2", 8, "yes"),
+            // It has learned of the session a moment later.
+            api(145, "connected", "a:2", 72, ("yes", 7)),
+            api(146, "connected", "b:2", 80, ("yes", 8)),
             // An earlier session.
-            api(147, "connected", "c:0", 3, "yes"),
+            api(147, "connected", "c:0", 30, ("yes", 3)),
             vec![
                 text("threads that did not answer in time: [1]"),
+                text(""),
                 text(""),
                 text(""),
                 text(""),
@@ -197,9 +217,9 @@ mod tests {
                 "2|data|started|1.0|127.0.0.1:2|102|0|no|",
                 // It has not answered: this is what the view says.
                 "3|data|started||host3:2202||1|no|",
-                "145|API|connected||a:1|7|||1, 2",
-                "146|API|connected||b:2|8|||2",
-                "147|API|may come back||c:1|9|||",
+                "145|API|connected||a:1|71|||1, 2",
+                "146|API|connected||b:2|80|||2",
+                "147|API|disconnected||c:1||||",
                 "data node 2: threads that did not answer in time: [1]||||||||",
             ]
         );

@@ -118,7 +118,8 @@ entries! {
             | InfoTable::DiskWriteSpeedAggregate
             | InfoTable::RedoLogs
             | InfoTable::Parameters
-            | InfoTable::LostNodes => {}
+            | InfoTable::LostNodes
+            | InfoTable::Arbitration => {}
         }
         // One that has not answered is a warning, as is what its answer has no room for.
         for unanswered in std::mem::take(&mut info.unanswered) {
