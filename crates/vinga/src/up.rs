@@ -3,6 +3,7 @@
 mod down;
 mod first_start;
 mod messages;
+mod port_choice;
 mod several;
 mod started;
 
@@ -18,6 +19,7 @@ use crate::sql_nodes;
 use clap::Args;
 use first_start::FirstStart;
 use messages::{say_fresh, say_several};
+use port_choice::PortChoice;
 use std::io;
 use std::path::{Path, PathBuf};
 use vinga_config::parameters::Parameter;
@@ -259,6 +261,7 @@ impl DataNodes<'_> {
             return self.start_several(file, &given, &found.data_node_ids(), &found.management_node_ids());
         }
         let size = self.size();
+        let _until_they_are_taken = PortChoice::begin();
         locked.describe(size, self.port, this_machine().memory_bytes)?;
         let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
         let (data, management) = all.split_at(usize::from(size.data_nodes));

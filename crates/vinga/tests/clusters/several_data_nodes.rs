@@ -179,6 +179,31 @@ fn a_port_in_use_is_named_before_anything_is_started() {
     assert!(!folder.0.join("node-1").exists(), "{text}");
 }
 
+/// Neither has its nodes yet when the other one looks for free ports.
+#[test]
+fn clusters_that_are_made_at_the_same_moment_have_ports_of_their_own() {
+    let folders = [(); 3].map(|()| Folder::new());
+    let start = |folder: &Folder| {
+        let mut up = folder.command("up");
+        up.args(["--data-nodes", "2", "--replicas", "2", "--set", "DataMemory=64M"]);
+        up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let ups = folders.each_ref().map(start);
+    for up in ups {
+        let (ok, text) = said(up.wait_with_output());
+        assert!(ok, "{text}");
+    }
+    let ports = |folder: &Folder| -> Vec<String> {
+        let text = fs::read_to_string(folder.0.join("config.ini")).expect("it is there");
+        let is_port = |line: &&str| line.starts_with("ServerPort=") || line.starts_with("PortNumber=");
+        text.lines().filter(is_port).filter_map(|line| Some(line.split_once('=')?.1.to_owned())).collect()
+    };
+    let mut all: Vec<String> = folders.iter().flat_map(ports).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 9, "{all:?}");
+}
+
 #[test]
 fn errors_of_all_data_nodes_are_reported_before_one_is_started() {
     let folder = Folder::new();
