@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use vinga_config::parameters::Parameter;
 use vinga_datanode::this_machine;
 use vinga_runtime::node_folder::NodeFolder;
-use vinga_runtime::say;
+use vinga_runtime::{complain, say};
 
 /// `vinga up`.
 #[derive(Args)]
@@ -86,11 +86,19 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
     Ok((name, value))
 }
 
-/// Starts the nodes that do not run yet.
+/// The data nodes, when everything runs that can run.
+struct DataNodesUp {
+    /// Their addresses, for SQL nodes.
+    addresses: String,
+    /// Those that have ended and can't come back to the others.
+    away: Vec<u8>,
+}
+
+/// Starts the nodes that do not run yet; returns whether all data nodes run. If not, it is said on standard error.
 ///
 /// # Errors
 /// A text that says what failed.
-pub fn run(arguments: UpArguments) -> Result<(), String> {
+pub fn run(arguments: UpArguments) -> Result<bool, String> {
     let UpArguments { folder, data_nodes, replicas, management_nodes, port, initial, parameters, sql } =
         arguments;
     let cluster = folder.folder;
@@ -108,7 +116,7 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
     })?;
     let asked =
         DataNodes { cluster: &cluster, data_nodes, replicas, management_nodes, port, initial, parameters };
-    let addresses = asked.up()?;
+    let DataNodesUp { addresses, away } = asked.up()?;
     sql_nodes::up(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
@@ -116,7 +124,22 @@ pub fn run(arguments: UpArguments) -> Result<(), String> {
         installation,
         data_nodes: &addresses,
         variables: &sql.sql_variables,
-    })
+    })?;
+    if !away.is_empty() {
+        complain!("vinga: {}", describe_away(&away));
+    }
+    Ok(away.is_empty())
+}
+
+fn describe_away(away: &[u8]) -> String {
+    let ids: Vec<String> = away.iter().map(u8::to_string).collect();
+    let (nodes, stay) = if ids.len() == 1 { ("node", "stays") } else { ("nodes", "stay") };
+    format!(
+        "data {nodes} {} {stay} away: a data node that has ended can't come back to a running cluster in this version, and \
+         the others go on without it. 'vinga down' stops them all, and the next 'vinga up' begins with all data nodes and \
+         an empty database ('vinga admin backup' saves it before)",
+        ids.join(", ")
+    )
 }
 
 /// A folder that is a node's own holds no cluster: a new one in it would be taken for the old one without its data.
@@ -145,8 +168,8 @@ struct DataNodes<'a> {
 }
 
 impl DataNodes<'_> {
-    /// Makes them run; returns their addresses for SQL nodes.
-    fn up(&self) -> Result<String, String> {
+    /// Makes them run.
+    fn up(&self) -> Result<DataNodesUp, String> {
         let file = ClusterFile::of(self.cluster);
         let is_several = match file.read()? {
             Some(found) => found.data_node_ids().len() > 1,
@@ -163,7 +186,7 @@ impl DataNodes<'_> {
             return Err(self.other_number(1, file.path()));
         }
         size.check()?;
-        self.one(&file)
+        self.one(&file).map(|addresses| DataNodesUp { addresses, away: Vec::new() })
     }
 
     /// The size of a new cluster.
@@ -199,7 +222,7 @@ impl DataNodes<'_> {
         )
     }
 
-    /// One data node.
+    /// One data node; returns its address for SQL nodes.
     fn one(&self, file: &ClusterFile) -> Result<String, String> {
         let given = self.parameters.as_written();
         let wanted = data_node::Wanted {
@@ -253,7 +276,7 @@ impl DataNodes<'_> {
     }
 
     /// Several data nodes.
-    fn several(&self, file: &ClusterFile) -> Result<String, String> {
+    fn several(&self, file: &ClusterFile) -> Result<DataNodesUp, String> {
         let given = self.parameters.flags();
         self.check_several(file, &given)?;
         let mut locked = file.lock()?;
@@ -276,7 +299,7 @@ impl DataNodes<'_> {
         given: &[(String, String)],
         ids: &[u8],
         management: &[u8],
-    ) -> Result<String, String> {
+    ) -> Result<DataNodesUp, String> {
         let wanted = several::Wanted { cluster: self.cluster, file, ids, management, parameters: given };
         let configured = several::check(&wanted)?;
         if self.data_nodes.is_some_and(|wanted| usize::from(wanted) != ids.len()) {
@@ -311,8 +334,9 @@ impl DataNodes<'_> {
         }
         let running = several::start(&wanted)?;
         say_several(self.cluster, file, &running, &self.parameters.as_written());
-        let nodes = ids.iter().map(|&id| NodeFolder::new(self.cluster, id));
-        Ok(addresses_of(nodes).unwrap_or_default())
+        let nodes = running.nodes.iter().map(|(id, ..)| NodeFolder::new(self.cluster, *id));
+        let addresses = addresses_of(nodes).unwrap_or_default();
+        Ok(DataNodesUp { addresses, away: running.away })
     }
 
     /// What can't be asked of several data nodes.

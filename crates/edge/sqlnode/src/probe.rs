@@ -10,8 +10,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a server may take to ask the data nodes: longer than `vinga_wait_max` lets a statement wait.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes a round trip to the data nodes; needs no table.
-const QUESTION: &str = "SELECT 1 FROM information_schema.VINGA_NODES LIMIT 1";
+/// Makes a round trip to the data nodes, which say who they are; needs no table.
+const QUESTION: &str = "SELECT NODE FROM information_schema.VINGA_NODES WHERE KIND = 'data'";
 
 /// Reports each connection of the pool, and how it stands with each address of data nodes; see [`missing`].
 const STATUS: &str = "SHOW ENGINE VINGA STATUS";
@@ -43,12 +43,13 @@ impl Running {
     pub fn reach(&self) -> Reach {
         let asked = Connection::open_socket(&self.socket).and_then(|mut session| {
             session.set_patience(QUESTION_PATIENCE)?;
-            let answer = session.query(QUESTION).and_then(|_| session.rows(STATUS));
+            let members = session.rows(QUESTION);
+            let answer = members.and_then(|members| Ok((members.concat(), session.rows(STATUS)?)));
             session.quit();
             answer
         });
         match asked {
-            Ok(status) => match status.iter().flatten().find_map(|text| missing(text)) {
+            Ok((members, status)) => match status.iter().flatten().find_map(|text| missing(text, &members)) {
                 Some(why) => Reach::Cut(why),
                 None => Reach::Connected,
             },
@@ -59,7 +60,7 @@ impl Running {
     }
 }
 
-/// Which data node one of the connections of the pool does not reach, by the text of the status:
+/// Which data node of the cluster one of the connections of the pool does not reach, by the text of the status:
 ///
 /// ```text
 /// connection 0: node 146, incarnation of the cluster 00515ea217286f20
@@ -67,8 +68,9 @@ impl Running {
 ///   data node 1: connected, 1 reconnects
 /// ```
 /// One of several addresses of a data node is enough. An address of which nobody knows where it leads does not count
-/// once a data node is connected: it may be one of an earlier cluster, or of a data node that the others go on without.
-fn missing(status: &str) -> Option<String> {
+/// once a data node is connected: it may be one of an earlier cluster. Neither does a data node that is not among the
+/// `members`: the others go on without it, and it may never come back.
+fn missing(status: &str, members: &[String]) -> Option<String> {
     let sections =
         status.split("\nconnection ").skip(1).map(|rest| rest.split("\n\n").next().unwrap_or(rest));
     for section in sections {
@@ -82,9 +84,10 @@ fn missing(status: &str) -> Option<String> {
         if !data_nodes.iter().any(|(_, state)| is_connected(state)) {
             return Some("it is connected to no data node".to_owned());
         }
+        let is_member = |who: &str| members.iter().any(|member| member == who);
         let lost = data_nodes
             .iter()
-            .find(|(who, state)| state.starts_with("not connected") && *who != "unknown" && !is_reached(who));
+            .find(|(who, state)| state.starts_with("not connected") && is_member(who) && !is_reached(who));
         if let Some((who, _)) = lost {
             return Some(format!("it is not connected to data node {who}"));
         }
@@ -94,7 +97,9 @@ fn missing(status: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::missing;
+    fn missing(status: &str) -> Option<String> {
+        super::missing(status, &["1", "2"].map(str::to_owned))
+    }
 
     /// As `SHOW ENGINE VINGA STATUS` writes it (`crates/sql/engine/src/status.rs`).
     fn status(connections: &[&[&str]]) -> String {
@@ -121,6 +126,12 @@ mod tests {
     #[test]
     fn an_address_that_leads_nowhere_does_not_matter() {
         assert_eq!(missing(&status(&[&["1: connected", "unknown: not connected"]])), None);
+    }
+
+    #[test]
+    fn a_data_node_that_has_left_the_cluster_does_not_matter() {
+        let left = status(&[&["1: connected", "2: not connected"]]);
+        assert_eq!(super::missing(&left, &["1".to_owned()]), None);
     }
 
     #[test]

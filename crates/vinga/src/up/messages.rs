@@ -5,6 +5,7 @@ use crate::arguments::with_key;
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{EarlierRun, Fresh};
 use std::path::Path;
+use vinga_config::data_nodes::DataNodes;
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::say;
 
@@ -23,6 +24,9 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         say!("data node {id} {state} on {address}");
     }
     let nodes = &running.data_nodes;
+    for line in running.away.iter().filter_map(|&id| away(nodes, &running.away, id)) {
+        say!("{line}");
+    }
     let (all, replicas, groups) = (nodes.all().len(), nodes.replicas(), nodes.groups());
     let group = if groups == 1 { "group" } else { "groups" };
     if running.nodes.iter().any(|(_, _, is_fresh)| *is_fresh) {
@@ -33,7 +37,11 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         }
         say_what_is_gone(&KeptData::InMemory, running.before.as_ref());
     } else {
-        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
+        let how_many = match running.away.len() {
+            0 => all.to_string(),
+            away => format!("{} of {all}", all - away),
+        };
+        say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
     }
     if !given.is_empty() && is_any_old {
         say!(
@@ -69,6 +77,17 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         file.path().display(),
         cluster.join("node-*").display()
     );
+}
+
+/// That a data node is left out, and how many its node group has left.
+fn away(nodes: &DataNodes, away: &[u8], id: u8) -> Option<String> {
+    let group = nodes.get(id)?.group;
+    let of_group = || nodes.all().iter().filter(|node| node.group == group);
+    let (all, left) = (of_group().count(), of_group().filter(|node| !away.contains(&node.node)).count());
+    let noun = if all == 1 { "data node" } else { "data nodes" };
+    Some(format!(
+        "data node {id} does not run, and stays away: node group {group} has {left} of {all} {noun} left"
+    ))
 }
 
 /// A data node was started.

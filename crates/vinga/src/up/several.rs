@@ -1,7 +1,7 @@
 //! Several data nodes on this machine: one process each, which wait for each other at their start.
 //!
 //! Either all of them are made to run, or those that this command has started are stopped again. A data node that has
-//! ended can't come back to a cluster that runs.
+//! ended can't come back to a cluster that runs: it is left out, and everything else is started.
 
 use super::started::Started;
 use crate::cluster_file::ClusterFile;
@@ -39,7 +39,9 @@ pub struct Running {
     pub data_nodes: DataNodes,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
-    /// The management nodes, likewise.
+    /// The data nodes that have ended and can't come back, as others run.
+    pub away: Vec<u8>,
+    /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
     /// How long it took until the last one was ready.
     pub after: Duration,
@@ -79,24 +81,25 @@ enum Found {
     Ended,
 }
 
-/// Starts the nodes that do not run, and waits until all are ready.
+/// Starts the nodes that do not run, and waits until all are ready. Data nodes that have ended while others run are
+/// left out.
 ///
 /// # Errors
-/// A text: a node could not be started, and why; or some have ended while others run.
+/// A text: a node could not be started, and why.
 pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let data_nodes = check(wanted)?;
     let mut found = Vec::new();
     for &id in wanted.ids {
         found.push((id, look(&NodeFolder::new(wanted.cluster, id))?));
     }
-    refuse_returns(wanted.cluster, &found)?;
+    let away = away(&found);
     let begun = Instant::now();
     // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
     let mut management_started = Started::default();
     let management = start_management(wanted, &mut management_started)?;
     let mut started = Started::default();
     let mut before = None;
-    for (id, _) in found.iter().filter(|(_, found)| *found == Found::Ended) {
+    for (id, _) in found.iter().filter(|(id, found)| *found == Found::Ended && !away.contains(id)) {
         let folder = NodeFolder::new(wanted.cluster, *id);
         before = before.or(EarlierRun::of(&folder));
         started.start(*id, format!("data node {id}"), folder, |folder| {
@@ -106,7 +109,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
             Ok(command)
         })?;
     }
-    let addresses = wait(&mut started, wanted)?;
+    let addresses = wait(&mut started, wanted, &away)?;
     let warnings = [management_started.warnings(), started.warnings()].concat();
     let mark = |started: &Started, nodes: Vec<(u8, String)>| {
         nodes.into_iter().map(|(id, address)| (id, address, started.has(id))).collect()
@@ -115,7 +118,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let management = mark(&management_started, management);
     started.keep();
     management_started.keep();
-    Ok(Running { data_nodes, nodes, management, after: begun.elapsed(), warnings, before })
+    Ok(Running { data_nodes, nodes, away, management, after: begun.elapsed(), warnings, before })
 }
 
 /// Starts the management nodes that do not run; returns the addresses of all.
@@ -137,24 +140,12 @@ fn start_management(wanted: &Wanted<'_>, started: &mut Started) -> Result<Vec<(u
     addresses.collect()
 }
 
-/// A data node does not come back to a cluster that runs.
-fn refuse_returns(cluster: &Path, found: &[(u8, Found)]) -> Result<(), String> {
-    let numbers = |is: fn(&Found) -> bool| {
-        let numbers: Vec<String> =
-            found.iter().filter(|(_, found)| is(found)).map(|(id, _)| id.to_string()).collect();
-        numbers.join(", ")
-    };
-    let running = numbers(|found| matches!(found, Found::Ready(_)));
-    let ended = numbers(|found| *found == Found::Ended);
-    if running.is_empty() || ended.is_empty() {
-        return Ok(());
+/// The data nodes that have ended while others run: none comes back to a cluster that runs.
+fn away(found: &[(u8, Found)]) -> Vec<u8> {
+    if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
+        return Vec::new();
     }
-    Err(format!(
-        "in {} some data nodes run ({running}) and some do not ({ended}). A data node that has ended can't come back to a running \
-         cluster in this version: the others serve its rows, if their node group has one left. 'vinga down' stops them all, \
-         and the next 'vinga up' begins with an empty database ('vinga admin backup' saves it before)",
-        cluster.display()
-    ))
+    found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id).collect()
 }
 
 /// Whether a node runs. Waits for one that ends at this moment.
@@ -174,14 +165,16 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     }
 }
 
-/// Waits until all nodes of the cluster are ready; returns their addresses.
-fn wait(started: &mut Started, wanted: &Wanted<'_>) -> Result<Vec<(u8, String)>, String> {
+/// Waits until all data nodes of the cluster are ready but those that stay away; returns their addresses.
+fn wait(started: &mut Started, wanted: &Wanted<'_>, away: &[u8]) -> Result<Vec<(u8, String)>, String> {
     let mut waited = Waiting::begin();
     let mut ready: Vec<(u8, String)> = Vec::new();
     loop {
         started.check()?;
         let mut waiting = Vec::new();
-        for &id in wanted.ids.iter().filter(|&&id| ready.iter().all(|(other, _)| *other != id)) {
+        let is_awaited = |id: u8| !away.contains(&id) && ready.iter().all(|(other, _)| *other != id);
+        let awaited: Vec<u8> = wanted.ids.iter().copied().filter(|&id| is_awaited(id)).collect();
+        for id in awaited {
             let folder = NodeFolder::new(wanted.cluster, id);
             match look(&folder)? {
                 Found::Ready(address) => waiting.push((id, Some(address))),
@@ -226,14 +219,10 @@ mod tests {
     #[test]
     fn a_node_that_has_ended_does_not_come_back() {
         let ready = || Found::Ready("127.0.0.1:1".into());
-        let check = |found: &[(u8, Found)]| refuse_returns(Path::new("here"), found);
-        assert_eq!(check(&[(1, ready()), (2, ready())]), Ok(()));
-        assert_eq!(check(&[(1, Found::Ended), (2, Found::Ended)]), Ok(()));
+        assert!(away(&[(1, ready()), (2, ready())]).is_empty());
+        assert!(away(&[(1, Found::Ended), (2, Found::Ended)]).is_empty());
         // The last `vinga up` was interrupted.
-        assert_eq!(check(&[(1, Found::Starting), (2, Found::Ended)]), Ok(()));
-        let why = check(&[(1, Found::Ended), (2, ready()), (3, ready()), (4, Found::Ended)]);
-        let why = why.expect_err("two are gone");
-        assert!(why.contains("some data nodes run (2, 3) and some do not (1, 4)"), "{why}");
-        assert!(why.contains("can't come back") && why.contains("vinga down"), "{why}");
+        assert!(away(&[(1, Found::Starting), (2, Found::Ended)]).is_empty());
+        assert_eq!(away(&[(1, Found::Ended), (2, ready()), (3, Found::Starting), (4, Found::Ended)]), [1, 4]);
     }
 }

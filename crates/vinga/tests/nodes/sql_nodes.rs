@@ -202,6 +202,66 @@ fn kill_data_node(cluster: &Cluster) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
 }
 
+/// Ends a node as a power failure would, and waits until it is gone.
+fn kill(folder: &NodeFolder) {
+    let running = || folder.running().expect("the folder is there");
+    let pid = rustix::process::Pid::from_raw(running().expect("it runs")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+    while running().is_some() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A data node has died, and can't come back. What else has died is started again.
+#[test]
+fn what_can_run_is_started_beside_a_data_node_that_stays_away() {
+    let cluster = Cluster::new();
+    let sql_port = cluster.sql_port.to_string();
+    let up = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
+        command.args(["up", "--data-nodes", "2", "--replicas", "2", "--sql-nodes", "2", "--folder"]);
+        // Nobody is given up who stands still.
+        let patient = ["DataMemory=64M", "HeartbeatIntervalDbDb=60000", "HeartbeatIntervalDbApi=1000000"];
+        command.arg(&cluster.folder).args(patient.iter().flat_map(|value| ["--set", value]));
+        if !cluster.folder.exists() {
+            command.args(["--port", "0", "--sql-port", &sql_port]);
+        }
+        let output = command.output().expect("the binary runs");
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), said)
+    };
+    let (code, [said, why]) = up();
+    assert_eq!(code, Some(0), "{said}{why}");
+    let session = |node| Connection::open_socket(&cluster.socket(node)).expect("it answers");
+    session(1).query("CREATE DATABASE d").expect("it is its own");
+    session(1).query("CREATE TABLE d.t (a INT PRIMARY KEY) ENGINE=VINGA").expect("it reaches the data nodes");
+    let second = NodeFolder::new(&cluster.folder, 2);
+    let lost = second.local_address().expect("it has one");
+    kill(&second);
+    kill(&NodeFolder::at(cluster.folder.join("mgm-3")));
+    kill(&NodeFolder::at(cluster.folder.join("sql-2")));
+
+    let (code, [said, why]) = up();
+    assert_eq!(code, Some(4), "{said}{why}");
+    for line in
+        ["management node 3 is ready on", "data node 1 is running already", "SQL node 1 is running already"]
+    {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(said.contains("SQL node 2 is ready on") && said.contains("data node 2 does not run"), "{said}");
+    assert!(why.contains("vinga: data node 2 stays away: "), "{why}");
+    session(2).query("INSERT INTO d.t VALUES (1)").expect("it reaches the data node that is left");
+    let addresses = session(2).rows("SELECT @@vinga_connectstring").expect("it answers");
+    assert!(
+        addresses[0][0].contains("node-1/vinga.sock") && !addresses[0][0].contains(&lost),
+        "{addresses:?}"
+    );
+    // Everything runs that can run: nothing is started, and the same is said.
+    let (code, [said, why]) = up();
+    assert_eq!(code, Some(4), "{said}{why}");
+    assert!(!said.contains("is ready on") && said.contains("data node 2 does not run"), "{said}");
+}
+
 /// How long SQL nodes have been without a data node when one is started: they retry at ever longer intervals.
 const OUTAGE: Duration = Duration::from_secs(4);
 
