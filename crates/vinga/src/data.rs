@@ -409,7 +409,7 @@ fn run_node(
     match cause {
         // The address stays, so that 'vinga status' does not call this a clean stop.
         Ok(StopCause::CannotGoOn(why)) => {
-            if let Some(occupied) = occupied.as_mut().filter(|_| has_disk)
+            if let Some(occupied) = &mut occupied
                 && let Err(error) = occupied.note_end(&why)
             {
                 ::log::error!(target: "node", "cannot note why it ends: {error}");

@@ -75,14 +75,14 @@ pub struct Fresh {
 pub struct EarlierRun {
     /// When it became ready, and where.
     pub start: LastStart,
-    /// Whether it ended without being stopped: it was killed, or has crashed.
+    /// Whether it ended without being stopped, and without saying why: it was killed, or has crashed.
     pub was_cut_off: bool,
 }
 
 impl EarlierRun {
     /// That of a node which does not run, before its folder is used again.
     pub fn of(folder: &NodeFolder) -> Option<Self> {
-        let was_cut_off = folder.address().is_some();
+        let was_cut_off = folder.address().is_some() && folder.end().is_none();
         folder.last_start().map(|start| EarlierRun { start, was_cut_off })
     }
 }
@@ -377,8 +377,8 @@ pub enum Stopped {
     Before,
     /// It has ended in order.
     InOrder,
-    /// It has ended because it could not go on without another data node that was stopped, as its log says. It had
-    /// nothing that was to be brought to a disk.
+    /// It has ended because it could not go on, without another data node that was stopped, for example, and has noted
+    /// why. It had nothing that was to be brought to a disk.
     LeftAlone,
     /// It has ended, but not in order: the text says what that means for its data.
     Otherwise(String),
@@ -397,12 +397,27 @@ pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
 /// # Errors
 /// A text that says what failed.
 pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> {
-    let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
-    let Some(pid) = folder.running().map_err(fail)? else { return Ok(Stopped::Before) };
+    let Some(pid) = process(folder)? else { return Ok(Stopped::Before) };
+    ask_to_stop(name, pid)?;
+    wait_for_end(name, folder, pid)
+}
+
+/// The process id of the node that runs in this folder, if one does.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn process(folder: &NodeFolder) -> Result<Option<i32>, String> {
+    folder.running().map_err(|error| format!("cannot look into {}: {error}", folder.path().display()))
+}
+
+/// Asks the process of a node to stop; that it has ended meanwhile is no error.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn ask_to_stop(name: &str, pid: i32) -> Result<(), String> {
     let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
     node_folder::send_signal(pid, rustix::process::Signal::TERM)
-        .map_err(|error| format!("{name} cannot be stopped: {error}"))?;
-    wait_for_end(name, folder, pid.as_raw_pid())
+        .map_err(|error| format!("{name} cannot be stopped: {error}"))
 }
 
 /// Waits until the process of the node in this folder, which was asked to stop, has ended.
@@ -410,21 +425,13 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
 /// # Errors
 /// A text that says what failed: it has not ended for long.
 pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped, String> {
-    let fail = |error: io::Error| format!("cannot look into {}: {error}", folder.path().display());
     let mut waiting = Waiting::begin();
-    let process = || name_process(pid);
     while waiting.elapsed() < STOP_PATIENCE {
-        if folder.running().map_err(fail)?.is_none() {
-            // One that has stopped in order withdraws its address.
-            return Ok(match folder.address() {
-                None => Stopped::InOrder,
-                Some(_) if folder.end().is_some() => Stopped::Otherwise(not_in_order(name, folder)),
-                Some(_) if could_not_go_on(folder) => Stopped::LeftAlone,
-                Some(_) => Stopped::Otherwise(not_in_order(name, folder)),
-            });
+        if process(folder)?.is_none() {
+            return Ok(end_of(name, folder));
         }
         waiting.say_if_long(|| {
-            let (process, longest) = (process(), STOP_PATIENCE.as_secs());
+            let (process, longest) = (name_process(pid), STOP_PATIENCE.as_secs());
             format!("waiting, for {longest} s at most, until {name} has stopped ({process})")
         });
         std::thread::sleep(LOOK_PAUSE);
@@ -432,18 +439,23 @@ pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped
     Err(format!(
         "{name} ({}) has not stopped after {} s; 'kill -9' ends it and loses nothing that was acknowledged as durable; its \
          log: {}",
-        process(),
+        name_process(pid),
         STOP_PATIENCE.as_secs(),
         folder.log().display()
     ))
 }
 
-/// Whether the node's log says that it could not go on, since it was started last.
-fn could_not_go_on(folder: &NodeFolder) -> bool {
-    let log = std::fs::read(folder.log()).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    let since_start = log.rsplit_once(" node: Vinga ").map_or("", |(_, since)| since);
-    since_start.contains(": the node can't go on: ")
+/// How the node in this folder has ended.
+fn end_of(name: &str, folder: &NodeFolder) -> Stopped {
+    // One that has stopped in order withdraws its address.
+    if folder.address().is_none() {
+        return Stopped::InOrder;
+    }
+    let keeps_nothing = folder.last_start().is_some_and(|start| start.data == Some(KeptData::InMemory));
+    match folder.end() {
+        Some(_) if keeps_nothing => Stopped::LeftAlone,
+        Some(_) | None => Stopped::Otherwise(not_in_order(name, folder)),
+    }
 }
 
 /// The node has ended without having brought everything to its disk.

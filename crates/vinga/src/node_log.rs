@@ -15,9 +15,18 @@ pub fn awaited(folder: &NodeFolder) -> Vec<String> {
     awaited_in(&folder.log_tail(0, LINES_MAX))
 }
 
-/// Whether a data node that runs has been asked to stop.
+/// Whether a data node or a management node that runs has begun to stop.
 pub fn is_stopping(folder: &NodeFolder) -> bool {
-    this_start(&folder.log_tail(0, LINES_MAX)).contains(" info node: the node stops")
+    let log = folder.log_tail(0, LINES_MAX);
+    // One that logs warnings only does not say that it starts, and an earlier run may have said that it stops.
+    let ready = folder.address().and(folder.last_start()).map(|start| start.since);
+    let ready = ready.as_deref().and_then(|since| since.get(..SECOND_CHARACTERS)).unwrap_or_default();
+    this_start(&log).lines().any(|line| {
+        [" info node: the node stops", " info node: the node is asked to stop by "]
+            .iter()
+            .any(|text| line.contains(text))
+            && line.get(..SECOND_CHARACTERS).is_some_and(|time| time >= ready)
+    })
 }
 
 /// The lines since the node was started, if that is among them.
@@ -78,6 +87,12 @@ mod tests {
         write(&(line(0, "node: Vinga 1") + &line(1, "node: the node stops")));
         assert!(is_stopping(&folder));
         write(&(line(0, "node: the node stops") + &line(1, "node: Vinga 1")));
+        assert!(!is_stopping(&folder));
+        write(&(line(0, "node: Vinga 1") + &line(1, "node: the node is asked to stop by SIGTERM")));
+        assert!(is_stopping(&folder), "a management node says this");
+        // An earlier run has logged that, and this one only warnings.
+        write(&line(1, "node: the node stops"));
+        folder.announce("127.0.0.1:1", "1", None, None).expect("it is ours");
         assert!(!is_stopping(&folder));
     }
 }

@@ -30,15 +30,19 @@ struct Node {
 enum State {
     /// It answers.
     Running { pid: i32 },
-    /// It restores what is on its disk, or waits for other data nodes.
+    /// It restores what is on its disk, or waits for other data nodes, or is about to.
     Starting { pid: i32 },
+    /// It has begun to stop.
+    Stopping { pid: i32 },
     /// Its process exists, but does not answer.
     Silent { pid: i32, why: String },
     /// It answers, but admits no clients.
     Refusing { pid: i32, why: String },
+    /// No process: it has stopped by itself, as it could not go on, and has noted why.
+    CouldNotGoOn { why: String },
     /// No process, and it was not stopped orderly: it was killed, or has crashed.
     CutOff,
-    /// It was stopped, or never started.
+    /// It was stopped, or has never become ready.
     Stopped,
 }
 
@@ -51,8 +55,10 @@ impl State {
         match self {
             State::Running { .. } => "running",
             State::Starting { .. } => "starting",
+            State::Stopping { .. } => "stopping",
             State::Silent { .. } => "not answering",
             State::Refusing { .. } => "refuses clients",
+            State::CouldNotGoOn { .. } => "could not go on",
             State::CutOff => "killed or crashed",
             State::Stopped => "stopped",
         }
@@ -62,9 +68,10 @@ impl State {
         match self {
             State::Running { pid }
             | State::Starting { pid }
+            | State::Stopping { pid }
             | State::Silent { pid, .. }
             | State::Refusing { pid, .. } => Some(*pid),
-            State::CutOff | State::Stopped => None,
+            State::CouldNotGoOn { .. } | State::CutOff | State::Stopped => None,
         }
     }
 
@@ -73,12 +80,17 @@ impl State {
         self.pid().is_some() && !matches!(self, State::Starting { .. })
     }
 
-    /// The problem of a node that has a process.
+    /// The problem of a node, if the reason is known.
     fn trouble(&self) -> Option<(&'static str, &str)> {
         match self {
             State::Silent { why, .. } => Some(("does not answer", why)),
             State::Refusing { why, .. } => Some(("refuses clients", why)),
-            State::Running { .. } | State::Starting { .. } | State::CutOff | State::Stopped => None,
+            State::CouldNotGoOn { why } => Some(("could not go on", why)),
+            State::Running { .. }
+            | State::Starting { .. }
+            | State::Stopping { .. }
+            | State::CutOff
+            | State::Stopped => None,
         }
     }
 }
@@ -110,7 +122,7 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     for number in management_node::numbers(cluster)? {
         let sign = || management_node::probe(cluster, number).map(|()| None);
         let folder = management_node::folder(cluster, number);
-        nodes.push(look(management_node::name(number), &folder, folder.address().is_none(), sign)?);
+        nodes.push(look(management_node::name(number), &folder, Phases::of(&folder), sign)?);
     }
     let numbers = data_node::numbers(cluster)?;
     for &number in &numbers {
@@ -119,10 +131,8 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
             Sign::Serves(_) => Ok(None),
             Sign::Refuses(why) => Ok(Some(why)),
         };
-        // One of several waits for the others before it says where it listens.
-        let waits = numbers.len() > 1 && folder.address().is_none();
-        let mut node = look(format!("data node {number}"), &folder, waits, sign)?;
-        if waits && matches!(node.state, State::Starting { .. }) {
+        let mut node = look(format!("data node {number}"), &folder, Phases::of(&folder), sign)?;
+        if numbers.len() > 1 && matches!(node.state, State::Starting { .. }) {
             node.awaited = node_log::awaited(&folder);
         }
         if node.state.is_running() {
@@ -137,38 +147,61 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
             Ok(None) => Err("it has just ended".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        nodes.push(look(format!("SQL node {number}"), &NodeFolder::at(path.clone()), false, sign)?);
+        nodes.push(look(format!("SQL node {number}"), &NodeFolder::at(path.clone()), Phases::None, sign)?);
     }
     Ok(nodes)
 }
 
-/// Determines the state of a node; if it has a process that does not wait for other nodes, it is asked whether it is
-/// alive. `Some` is why it refuses clients.
+/// What the folder of a node that has a process says of its beginning and its end.
+enum Phases {
+    /// It has not said where it listens: it starts.
+    Starting,
+    /// It has logged that it stops.
+    Stopping,
+    /// It has started; or is no node of ours, which would say so.
+    None,
+}
+
+impl Phases {
+    fn of(folder: &NodeFolder) -> Self {
+        if node_log::is_stopping(folder) {
+            Phases::Stopping
+        } else if folder.address().is_none() {
+            Phases::Starting
+        } else {
+            Phases::None
+        }
+    }
+}
+
+/// Determines the state of a node; if it has a process that neither starts nor stops, it is asked whether it is alive.
+/// `Some` is why it refuses clients.
 fn look(
     name: String,
     folder: &NodeFolder,
-    waits: bool,
+    phases: Phases,
     answer: impl FnOnce() -> Result<Option<String>, String>,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
-        Some(pid) if waits || is_starting(folder) => State::Starting { pid },
-        Some(pid) => match answer() {
-            Ok(None) => State::Running { pid },
-            Ok(Some(why)) => State::Refusing { pid, why },
-            Err(why) => State::Silent { pid, why },
+        Some(pid) => match phases {
+            Phases::Starting => State::Starting { pid },
+            Phases::Stopping => State::Stopping { pid },
+            Phases::None => match answer() {
+                Ok(None) => State::Running { pid },
+                Ok(Some(why)) => State::Refusing { pid, why },
+                Err(why) => State::Silent { pid, why },
+            },
         },
-        // 'vinga down' removes the address. A SQL node that was stopped by other means logs that at the end.
-        None if folder.address().is_some() && !has_logged_its_end(folder) => State::CutOff,
+        // A stop in order removes the address. A SQL node that was stopped by other means than 'vinga down' logs that
+        // at the end.
+        None if folder.address().is_some() && !has_logged_its_end(folder) => match folder.end() {
+            Some(why) => State::CouldNotGoOn { why },
+            None => State::CutOff,
+        },
         None => State::Stopped,
     };
     let progress = folder.start_progress().filter(|_| state.pid().is_some());
     Ok(Node { name, state, start: folder.last_start(), progress, awaited: Vec::new(), failure: None })
-}
-
-/// Whether a data node that has a process restores what is on its disk.
-fn is_starting(folder: &NodeFolder) -> bool {
-    folder.address().is_none()
-        && folder.start_progress().is_some_and(|progress| progress.report.phase != STARTED)
 }
 
 /// How far a start is, or how it went, as a sentence about the node.

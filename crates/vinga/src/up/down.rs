@@ -56,14 +56,34 @@ fn down_one(cluster: &Path) -> Result<bool, String> {
 
 /// Stops several data nodes, all at the same time; returns whether one was running.
 fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
+    let mut running = Vec::new();
+    let mut failures = Vec::new();
+    // All are found before the first one is asked: the last ones of a node group end by themselves when others have
+    // ended, and nobody would look how.
+    for &node in nodes {
+        let folder = NodeFolder::new(cluster, node);
+        match data_node::process(&folder) {
+            Ok(Some(pid)) => running.push((node, folder, pid)),
+            Ok(None) => {}
+            Err(why) => failures.push(why),
+        }
+    }
+    let name = |node: u8| format!("data node {node}");
+    running.retain(|&(node, _, pid)| match data_node::ask_to_stop(&name(node), pid) {
+        Ok(()) => true,
+        Err(why) => {
+            failures.push(why);
+            false
+        }
+    });
     let ends: Vec<_> = std::thread::scope(|threads| {
-        let stopping: Vec<_> =
-            nodes.iter().map(|&node| (node, threads.spawn(move || data_node::stop(cluster, node)))).collect();
-        let joined = stopping.into_iter().map(|(node, thread)| (node, thread.join()));
-        joined.map(|(node, end)| (node, end.expect("stopping does not panic"))).collect()
+        let waits = |(node, folder, pid): &(u8, NodeFolder, i32)| {
+            (*node, data_node::wait_for_end(&name(*node), folder, *pid))
+        };
+        let waiting: Vec<_> = running.iter().map(|one| threads.spawn(move || waits(one))).collect();
+        waiting.into_iter().map(|thread| thread.join().expect("waiting does not panic")).collect()
     });
     let mut was_running = false;
-    let mut failures = Vec::new();
     for (node, end) in ends {
         match end {
             Ok(Stopped::Before) => {}

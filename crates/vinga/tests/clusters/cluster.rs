@@ -1,7 +1,7 @@
 //! Clusters of several data nodes, each a process, as `vinga up` starts them.
 
 use crate::support::HANG_GUARD;
-use crate::support::folder::{BEATING, Folder, said, vinga};
+use crate::support::folder::{BEATING, Folder, Suspended, said, vinga};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -121,9 +121,17 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
     assert_eq!(status(&folder).0, Some(3));
     read_all(&cluster, &table);
     cluster.write(&table, &row(ROWS, 1)).expect("a write succeeds");
-    let (ok, text) = up(&folder, &[]);
-    assert!(!ok && text.contains("some data nodes run (1) and some do not (2)"), "{text}");
-    assert!(text.contains("can't come back"), "{text}");
+    let output = folder.command("up").args(SMALL).output().expect("the binary runs");
+    let [text, why] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(output.status.code(), Some(4), "{text}{why}");
+    assert!(text.contains("data node 1 is running already, on"), "{text}");
+    assert!(
+        text.contains("data node 2 does not run, and stays away: node group 0 has 1 of 2 data nodes left"),
+        "{text}"
+    );
+    assert!(text.contains("1 of 2 data nodes, 1 node group") && !text.contains("are gone"), "{text}");
+    assert!(text.contains(&format!("clients connect to {}\n", folder.addresses([1]))), "{text}");
+    assert!(why.starts_with("vinga: data node 2 stays away: ") && why.contains("can't come back"), "{why}");
     read_all(&cluster, &table);
     drop(cluster);
 
@@ -143,6 +151,20 @@ fn two_data_nodes_serve_clients_and_one_goes_on_without_the_other() {
         "{text}"
     );
     assert_eq!(status(&folder).1, ["data node 1: stopped", "data node 2: stopped"]);
+}
+
+/// The last one of each node group ends by itself when others have ended: no end of a stop is taken for a crash.
+#[test]
+fn all_node_groups_are_stopped_in_order() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "4", "--port", "0"]);
+    assert!(ok, "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+    for node in 1..=4 {
+        assert!(text.contains(&format!("data node {node} has stopped")), "{text}");
+    }
+    assert_eq!(status(&folder).1, [1, 2, 3, 4].map(|node| format!("data node {node}: stopped")));
 }
 
 /// A client that only a data node knows, and that asks it for rows that it leads.
@@ -245,8 +267,7 @@ fn goes_on_without(still: u8) {
     asking.ask();
     assert_eq!(asking.answers(led), led);
 
-    let stopped = pid(&folder, still);
-    kill_process(stopped, Signal::STOP).expect("it runs");
+    let suspended = Suspended::new(&folder.0, still);
     // All partitions: some are led by the node that stands still.
     for id in 0..100 {
         insist("a row is written", || cluster.write(&table, &row(id, id + 1)));
@@ -264,7 +285,7 @@ fn goes_on_without(still: u8) {
 
     // It reads that before it knows what has happened.
     asking.ask();
-    kill_process(stopped, Signal::CONT).expect("it is there");
+    drop(suspended);
     assert_eq!(asking.answers(led), 0, "what it has is old");
     let stopped = NodeFolder::new(&folder.0, still);
     let begun = Instant::now();
@@ -312,9 +333,19 @@ fn a_pair_without_its_management_node_stops_if_one_stands_still() {
     assert!(log.contains("may have gone on: the arbitrator has not answered"), "{log}");
     kill_process(still, Signal::KILL).expect("it is there");
     let begun = Instant::now();
-    while status(&folder).1.iter().any(|state| !state.contains("killed or crashed")) {
+    // One of them has stopped by itself, and says why.
+    let ends = [
+        "management node 3: killed or crashed",
+        "data node 1: could not go on",
+        "data node 2: killed or crashed",
+    ];
+    while status(&folder).1 != ends {
         assert!(begun.elapsed() < HANG_GUARD, "{:?}", status(&folder));
     }
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("data node 1 could not go on: ") && text.contains("(error 2305)"), "{text}");
+    let (ok, text) = folder.run("admin", &["status", "1"]);
+    assert!(ok && text.contains("data node 1 is not connected: it could not go on: "), "{text}");
     // All are started again, the management node among them.
     let (ok, text) = said(folder.command("up").args(BEATING).output());
     assert!(ok && text.contains("management node 3 is ready on"), "{text}");

@@ -377,5 +377,16 @@ fn a_node_that_waits_for_others_is_starting() {
     assert!(text.contains(&format!("data node 2 is starting: {waits}")), "{text}");
     let (ok, text) = folder.run("admin", &["nodes"]);
     assert!(!ok && text.contains("is not ready yet"), "{text}");
+    fs::write(nodes[1].log(), "2026-03-01T12:00:00.123Z info node: the node stops\n").expect("written");
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("data node 2  stopping"), "{text}");
+    drop(lock);
+    // One that is alone has nobody to wait for, and says no phase without a disk.
+    let folder = Folder::new();
+    let node = NodeFolder::new(&folder.0, 1);
+    node.create().expect("a folder can be made");
+    let lock = node.occupy().expect("the file can be made").expect("nobody has it");
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("data node 1  starting") && !text.contains("not answer"), "{text}");
     drop(lock);
 }
