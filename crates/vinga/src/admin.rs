@@ -1,5 +1,6 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
+mod absent;
 mod arbitration;
 mod cluster_log;
 mod gone;
@@ -160,7 +161,9 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         Cluster::connect(&address).map_err(|error| error.to_string())
     };
     match arguments.command {
-        AdminCommand::Stop { node, force } => return stop::run(&place, connect(), node, force, json),
+        AdminCommand::Stop { node, force } => {
+            return stop::run(&place, connect(), || configured(&place), node, force, json);
+        }
         AdminCommand::Status { node } => {
             return status::run(connect(), configured(&place).as_ref(), node, json);
         }
@@ -178,7 +181,7 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         }
         AdminCommand::Threads => show(InfoTable::Threads),
         AdminCommand::Memory => show(InfoTable::Memory),
-        AdminCommand::Report(command) => report::run(&cluster, command, json),
+        AdminCommand::Report(command) => report::run(&cluster, || configured(&place), command, json),
         AdminCommand::Pools => show(InfoTable::Pools),
         AdminCommand::Blocks => show(InfoTable::Blocks),
         AdminCommand::Nodes => show(InfoTable::Nodes),

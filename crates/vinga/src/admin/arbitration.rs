@@ -1,34 +1,97 @@
 //! Who decides which data nodes go on when they lose each other, and what follows if nobody does.
 
-use super::show::Management;
+use super::show::{Management, number_in, text_in};
 use serde_json::{Value, json};
 use vinga::blocking::Cluster;
+use vinga::{InfoRows, InfoTable};
+use vinga_mgm::NotFetched;
 
 /// The state of arbitration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arbitration {
-    /// The management node that holds a ticket of this cluster; if none is known to, the one that has taken the first.
+    /// The management node that decides, as far as that is known; else the one that has decided last.
     arbitrator: Option<u8>,
     state: State,
+    /// What the data node that leads has found, if it has answered.
+    found: Option<Found>,
     /// Management nodes are configured, as far as that is known.
     has_management: Option<bool>,
     is_replicated: bool,
 }
 
+/// What the data nodes say of the arbitrator.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Known {
+    /// The one that has taken the first ticket of this cluster.
+    pub first: Option<u8>,
+    /// What the data node that leads has found last.
+    pub found: Option<Found>,
+}
+
+/// What the data node that leads has found, when it has asked last who holds the ticket: it does in each heartbeat
+/// interval.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The data node.
+    by: u64,
+    /// The management node that holds the ticket, if one does.
+    arbitrator: Option<u8>,
+    /// In a few words, as the data node has them.
+    state: String,
+    /// The view that the ticket belongs to.
+    view: u64,
+    /// How often another ticket was to be agreed in this view.
+    changes: u64,
+}
+
+/// States that a data node reports.
+const HELD: &str = "holds the ticket";
+const ALONE: &str = "alone";
+const LOST: [&str; 2] = ["lost", "none left"];
+
+impl Found {
+    fn is_lost(&self) -> bool {
+        LOST.contains(&self.state.as_str())
+    }
+
+    fn in_rows(rows: &InfoRows) -> Option<Self> {
+        let row = rows.rows.iter().find(|row| !InfoRows::is_note(row))?;
+        let number = |column| number_in(rows, row, column);
+        let arbitrator = number("arbitrator").and_then(|node| u8::try_from(node).ok());
+        let (by, view, changes) = (number("node_id")?, number("view")?, number("changes")?);
+        Some(Found { by, arbitrator, state: text_in(rows, row, "state"), view, changes })
+    }
+
+    fn describe(&self) -> String {
+        let Found { by, arbitrator, state, view, changes } = self;
+        let found = match arbitrator {
+            Some(node) => format!("management node {node} {state}"),
+            None => state.clone(),
+        };
+        format!(
+            "data node {by}, which leads, has found: {found}; view {view}, changes of its ticket: {changes}"
+        )
+    }
+}
+
 /// How it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
-    /// The management node answers, and holds a ticket of this cluster.
+    /// The management node holds the ticket of this cluster.
     Arbitrates,
-    /// Several do: the data nodes have replaced one that they could not reach, or have begun to.
+    /// Several hold a ticket: the data nodes have replaced one that they could not reach, or have begun to.
     Several(Vec<u8>),
-    /// The data nodes have agreed on it; whether it answers is not known here.
+    /// It has taken the ticket with which the cluster has begun; what has come of it since is not known here.
     Agreed,
     /// It does not answer, for this reason.
     Silent(String),
+    /// It does not let this command in, for this reason.
+    Closed(String),
     /// It answers, and holds no ticket of this cluster: it was started again, or another cluster has begun with it.
     Forgotten,
-    /// There is none, and there is nothing to decide.
+    /// The data nodes find nobody who holds it, and look for another one.
+    Lost,
+    /// One data node is left, or no part of them can go on: there is nothing to decide.
     NotNeeded,
     /// There is none.
     Nobody,
@@ -37,14 +100,16 @@ enum State {
 impl Arbitration {
     /// That of a cluster, with what its management nodes have answered, if they are known.
     pub fn of(cluster: &Cluster, management: Option<&[Management]>) -> Self {
-        let arbitrator = cluster.arbitrator().map(|node| node.0);
-        Arbitration::judge(cluster.is_replicated(), arbitrator, cluster.incarnation(), management)
+        // Data nodes of an older build do not know the table.
+        let found = cluster.info(InfoTable::Arbitration).ok().and_then(|rows| Found::in_rows(&rows));
+        let known = Known { first: cluster.arbitrator().map(|node| node.0), found };
+        Arbitration::judge(cluster.is_replicated(), known, cluster.incarnation(), management)
     }
 
-    /// `arbitrator`: what the data nodes have agreed on, in this incarnation of the cluster.
+    /// `known`: what the data nodes say, in this incarnation of the cluster.
     pub fn judge(
         is_replicated: bool,
-        arbitrator: Option<u8>,
+        known: Known,
         incarnation: u64,
         management: Option<&[Management]>,
     ) -> Self {
@@ -54,25 +119,31 @@ impl Arbitration {
             .filter(|one| one.answer.as_ref().is_ok_and(|cluster| *cluster == Some(incarnation)))
             .map(|one| one.node)
             .collect();
-        let arbitrator = holders.first().copied().or(arbitrator);
+        let Known { first, found } = known;
+        // What the data nodes go by is what counts.
+        let present = found.as_ref().and_then(|found| found.arbitrator);
+        let is_held = found.as_ref().is_some_and(|found| found.state == HELD);
+        let arbitrator = present.or(holders.first().copied()).or(first);
+        let answer = |node: u8| management?.iter().find(|one| one.node == node).map(|one| &one.answer);
         let state = match arbitrator {
-            _ if holders.len() > 1 => State::Several(holders),
+            _ if found.as_ref().is_some_and(|found| found.state == ALONE) => State::NotNeeded,
+            _ if holders.len() > 1 && !is_held => State::Several(holders),
             None if !is_replicated => State::NotNeeded,
             None => State::Nobody,
-            Some(node) => {
-                match management
-                    .and_then(|all| all.iter().find(|one| one.node == node))
-                    .map(|one| &one.answer)
-                {
-                    None => State::Agreed,
-                    Some(Err(why)) => State::Silent(why.clone()),
-                    Some(Ok(Some(cluster))) if *cluster == incarnation => State::Arbitrates,
-                    Some(Ok(_)) => State::Forgotten,
-                }
-            }
+            Some(node) => match answer(node) {
+                // The data node that leads has asked it within a heartbeat interval.
+                None if is_held => State::Arbitrates,
+                None if found.as_ref().is_some_and(Found::is_lost) => State::Lost,
+                None => State::Agreed,
+                Some(Err(NotFetched::NotReached(why))) => State::Silent(why.clone()),
+                Some(Err(NotFetched::Refused(_))) if is_held => State::Arbitrates,
+                Some(Err(NotFetched::Refused(why))) => State::Closed(why.clone()),
+                Some(Ok(cluster)) if *cluster == Some(incarnation) => State::Arbitrates,
+                Some(Ok(_)) => State::Forgotten,
+            },
         };
         let has_management = management.map(|all| !all.is_empty());
-        Arbitration { arbitrator, state, has_management, is_replicated }
+        Arbitration { arbitrator, state, found, has_management, is_replicated }
     }
 
     fn name(&self) -> &'static str {
@@ -81,10 +152,17 @@ impl Arbitration {
             State::Several(_) => "one of several",
             State::Agreed => "agreed",
             State::Silent(_) => "does not answer",
+            State::Closed(_) => "unknown",
+            State::Lost => "lost",
             State::Forgotten => "does not know the cluster",
             State::NotNeeded => "not needed",
             State::Nobody => "nobody",
         }
+    }
+
+    /// What it counts on: what the data node that leads has found, in a sentence without a period.
+    pub fn basis(&self) -> Option<String> {
+        self.found.as_ref().map(Found::describe)
     }
 
     /// In a sentence without a period.
@@ -102,7 +180,18 @@ impl Arbitration {
                     nodes.join(" and ")
                 )
             }
-            State::Agreed => format!("{node} {DECIDES}; whether it answers is not known here"),
+            State::Agreed => format!(
+                "{node} has decided which data nodes go on when they lose each other, as the cluster began; whether it still \
+                 does is not known here"
+            ),
+            State::Closed(why) => format!(
+                "{node} has decided which data nodes go on when they lose each other; whether it still does is not known here, \
+                 as it can't be asked ({why})"
+            ),
+            State::Lost => format!(
+                "nobody {DECIDES} at present: the data nodes do not reach {node}, and look for another management node; \
+                 {UNTIL_THEN}"
+            ),
             State::Silent(why) => {
                 format!(
                     "{node} has decided which data nodes go on when they lose each other, and does not answer: until it does, or \
@@ -113,6 +202,9 @@ impl Arbitration {
                 "{node} was started again, or another cluster has begun with it: until the data nodes have it decide again, \
                  which they do soon if all of them reach each other, {UNTIL_THEN}"
             ),
+            State::NotNeeded if self.is_replicated => {
+                "there is nothing to decide: one data node is left".to_owned()
+            }
             State::NotNeeded => {
                 "there is nothing to decide: no data nodes can go on without the others".to_owned()
             }
@@ -138,6 +230,13 @@ impl Arbitration {
             "state": self.name(),
             "replicated": self.is_replicated,
             "means": self.describe(),
+            "found": self.found.as_ref().map(|found| json!({
+                "by": found.by,
+                "node": found.arbitrator,
+                "state": found.state,
+                "view": found.view,
+                "changes": found.changes,
+            })),
         })
     }
 }
@@ -147,14 +246,25 @@ mod tests {
     use super::*;
 
     fn management(node: u8, answer: Result<Option<u64>, &str>) -> Management {
-        Management::answered(node, answer.map_err(str::to_owned))
+        Management::answered(node, answer.map_err(|why| NotFetched::NotReached(why.to_owned())))
+    }
+
+    /// The data nodes know this one as the first.
+    fn first(arbitrator: Option<u8>) -> Known {
+        Known { first: arbitrator, found: None }
+    }
+
+    /// The data node that leads has found this, behind a change; management node 3 was the first.
+    fn found(state: &str, arbitrator: Option<u8>) -> Known {
+        let found = Found { by: 2, arbitrator, state: state.to_owned(), view: 5, changes: 1 };
+        Known { first: Some(3), found: Some(found) }
     }
 
     #[test]
     fn each_state_says_what_it_means() {
         let of = |arbitrator, answer| {
             let all = [management(3, answer), management(4, Ok(None))];
-            let arbitration = Arbitration::judge(true, arbitrator, 7, Some(&all));
+            let arbitration = Arbitration::judge(true, first(arbitrator), 7, Some(&all));
             (arbitration.name(), arbitration.describe())
         };
         assert_eq!(of(Some(3), Ok(Some(7))).0, "arbitrates");
@@ -171,17 +281,49 @@ mod tests {
         assert!(name == "nobody" && means.contains("have not reached a management node"), "{means}");
         let of_two = |answer| {
             let all = [management(3, answer), management(4, Ok(Some(7)))];
-            Arbitration::judge(true, Some(3), 7, Some(&all))
+            Arbitration::judge(true, first(Some(3)), 7, Some(&all))
         };
         let replaced = of_two(Err("refused"));
         assert_eq!((replaced.name(), replaced.arbitrator), ("arbitrates", Some(4)));
         let several = of_two(Ok(Some(7)));
         assert!(several.name() == "one of several" && several.describe().contains("3 and 4"));
-        let without = |is_replicated, management| Arbitration::judge(is_replicated, None, 7, management);
+        let without =
+            |is_replicated, management| Arbitration::judge(is_replicated, first(None), 7, management);
         assert!(without(true, Some(&[])).describe().contains("there is no management node"));
         assert!(without(true, None).describe().contains("no management node has taken that on"));
         assert_eq!(without(false, Some(&[])).name(), "not needed");
-        let agreed = Arbitration::judge(true, Some(3), 7, None);
+        let agreed = Arbitration::judge(true, first(Some(3)), 7, None);
         assert!(agreed.name() == "agreed" && agreed.describe().contains("not known here"));
+    }
+
+    /// Management node 4 has taken the place of the first one, and nothing but addresses of data nodes is known.
+    #[test]
+    fn what_the_data_nodes_go_by_counts() {
+        let by_address = |known| Arbitration::judge(true, known, 7, None);
+        let replaced = by_address(found(HELD, Some(4)));
+        assert_eq!((replaced.name(), replaced.arbitrator), ("arbitrates", Some(4)));
+        assert_eq!(
+            replaced.basis().as_deref(),
+            Some(
+                "data node 2, which leads, has found: management node 4 holds the ticket; view 5, changes of its ticket: 1"
+            )
+        );
+        for state in LOST {
+            let lost = by_address(found(state, None));
+            assert!(lost.name() == "lost" && lost.describe().starts_with("nobody decides"), "{lost:?}");
+        }
+        assert_eq!(by_address(found(ALONE, None)).name(), "not needed");
+        let early = by_address(found("not asked yet", None));
+        assert!(early.name() == "agreed" && early.describe().contains("as the cluster began"), "{early:?}");
+        // Both hold one: the first one answers again.
+        let all = [management(3, Ok(Some(7))), management(4, Ok(Some(7)))];
+        let several = Arbitration::judge(true, found(HELD, Some(4)), 7, Some(&all));
+        assert_eq!((several.name(), several.arbitrator), ("arbitrates", Some(4)));
+        // The cluster's key can't be proven to it.
+        let closed = || [Management::answered(3, Err(NotFetched::Refused("20033 wrong key".to_owned())))];
+        let unknown = Arbitration::judge(true, first(Some(3)), 7, Some(&closed()));
+        assert!(unknown.name() == "unknown" && unknown.describe().contains("can't be asked (20033"));
+        let known = Arbitration::judge(true, found(HELD, Some(3)), 7, Some(&closed()));
+        assert_eq!(known.name(), "arbitrates");
     }
 }

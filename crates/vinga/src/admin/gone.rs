@@ -7,15 +7,22 @@ use super::place::{Configured, ConfiguredData};
 use super::show::{Node, number_in, text_in};
 use super::status::{self, State};
 use std::collections::BTreeMap;
-use vinga::InfoRows;
+use vinga::blocking::Cluster;
+use vinga::{InfoRows, InfoTable};
 
 /// What a member says of a data node without which it has gone on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Lost {
-    group: Option<u64>,
-    address: String,
-    since: Option<u64>,
-    why: String,
+pub struct Lost {
+    pub group: Option<u64>,
+    pub address: String,
+    /// When it was given up, in seconds since 1970.
+    pub since: Option<u64>,
+    pub why: String,
+}
+
+/// Those that the members have lost, by their ids; none if nobody says it.
+pub fn lost(cluster: &Cluster) -> BTreeMap<u64, Lost> {
+    cluster.info(InfoTable::LostNodes).map(|rows| read(&rows)).unwrap_or_default()
 }
 
 /// The data nodes that are configured, or that the members have lost, but those that are among `nodes`.
@@ -54,7 +61,7 @@ fn look(one: &ConfiguredData, lost: Option<Lost>) -> Node {
         (Some(lost), None) => return show(id, NOT_CONNECTED.to_owned(), lost),
         (lost, _) => lost,
     };
-    let status = status::look_at_data(one, None, "no data node is connected with it");
+    let status = status::look_at_data(one, None, None);
     let here = status.state.why().or(status.state.phase()).map(str::to_owned);
     let known = lost.unwrap_or_else(|| Lost {
         group: status.group,

@@ -15,7 +15,7 @@ use vinga_config::ConfiguredNodes;
 use vinga_config::file::ConfigFile;
 use vinga_config::management::ManagementNode;
 use vinga_datanode::this_machine;
-use vinga_mgm::{Fetched, ManagementAddresses, fetch};
+use vinga_mgm::{Fetched, ManagementAddresses, NotFetched, fetch};
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_wire::configuration::ConfigurationReader;
 
@@ -77,13 +77,13 @@ impl ConfiguredManagement {
     /// Asks it for its configuration.
     ///
     /// # Errors
-    /// Why there was no answer.
-    pub fn ask(&self) -> Result<Fetched, String> {
-        let fetched = fetch(self.way()?, ConfigurationReader::Onlooker).map_err(|why| why.to_string())?;
+    /// There was no answer, or it does not let this command in.
+    pub fn ask(&self) -> Result<Fetched, NotFetched> {
+        let fetched = fetch(self.way().map_err(NotFetched::NotReached)?, ConfigurationReader::Onlooker)?;
         if fetched.node == NodeId(self.node) {
             Ok(fetched)
         } else {
-            Err(format!("management node {} answers in its place", fetched.node))
+            Err(NotFetched::NotReached(format!("management node {} answers in its place", fetched.node)))
         }
     }
 }
@@ -96,8 +96,10 @@ impl<'a> Place<'a> {
     pub fn of(connect: &'a ConnectArguments, management: Option<&str>) -> Result<Self, String> {
         let Some(addresses) = management else { return Ok(Place { connect, handed_out: None }) };
         let addresses = ManagementAddresses::parse(addresses).map_err(|why| format!("--mgm {why}"))?;
-        let fetched = fetch(&addresses, ConfigurationReader::Onlooker)
-            .map_err(|why| format!("--mgm: no management node answers: {why}"))?;
+        let fetched = fetch(&addresses, ConfigurationReader::Onlooker).map_err(|why| match why {
+            NotFetched::NotReached(why) => format!("--mgm: no management node answers: {why}"),
+            NotFetched::Refused(why) => format!("--mgm: no configuration is given: {why}"),
+        })?;
         let file = ConfigFile::parse(&format!("configuration of {}", fetched.from), &fetched.text);
         let nodes = ConfiguredNodes::new(&file, &this_machine()).map_err(|errors| errors.to_string())?;
         Ok(Place { connect, handed_out: Some(HandedOut { nodes, key: addresses.key }) })

@@ -2,7 +2,9 @@
 //!
 //! It is made of the information tables of memory and of threads, in which each block and each thread has its rows.
 
+use super::absent;
 use super::output;
+use super::place::Configured;
 use crate::arguments::whole;
 use clap::Subcommand;
 use std::time::Duration;
@@ -34,14 +36,20 @@ pub enum ReportCommand {
 ///
 /// # Errors
 /// A text: there is no such data node, or it does not answer; or none does.
-pub fn run(cluster: &Cluster, command: &ReportCommand, json: bool) -> Result<(), String> {
+pub fn run(
+    cluster: &Cluster,
+    configured: impl Fn() -> Option<Configured>,
+    command: &ReportCommand,
+    json: bool,
+) -> Result<(), String> {
+    let ask = |table, only| ask(cluster, &configured, table, only);
     let rows = match *command {
-        ReportCommand::Memory { node } => memory(&ask(cluster, InfoTable::Memory, node)?),
+        ReportCommand::Memory { node } => memory(&ask(InfoTable::Memory, node)?),
         ReportCommand::Threads { node, seconds } => {
             // Shares of time are those since the last question.
-            let before = ask(cluster, InfoTable::Threads, node)?;
+            let before = ask(InfoTable::Threads, node)?;
             std::thread::sleep(Duration::from_secs(seconds));
-            threads(&before, &ask(cluster, InfoTable::Threads, node)?)
+            threads(&before, &ask(InfoTable::Threads, node)?)
         }
     };
     output::print(&rows, json);
@@ -49,15 +57,15 @@ pub fn run(cluster: &Cluster, command: &ReportCommand, json: bool) -> Result<(),
 }
 
 /// The rows of all data nodes, or of one. Those that did not answer are named on standard error.
-fn ask(cluster: &Cluster, table: InfoTable, only: Option<u8>) -> Result<InfoRows, String> {
+fn ask(
+    cluster: &Cluster,
+    configured: impl Fn() -> Option<Configured>,
+    table: InfoTable,
+    only: Option<u8>,
+) -> Result<InfoRows, String> {
     let Some(only) = only else { return output::ask(cluster, table) };
-    let known = cluster.data_nodes();
-    if !known.contains(&NodeId(only)) {
-        let known: Vec<String> = known.iter().map(NodeId::to_string).collect();
-        return Err(format!(
-            "data node {only} is no member of the cluster; its data nodes are {}",
-            known.join(", ")
-        ));
+    if !cluster.data_nodes().contains(&NodeId(only)) {
+        return Err(absent::describe(only, cluster, configured().as_ref()));
     }
     let mut rows = cluster.info(table).map_err(|error| error.to_string())?;
     if let Some(silent) = rows.unanswered.iter().find(|one| one.node.0 == only) {

@@ -5,10 +5,12 @@ use super::arbitration::Arbitration;
 use super::gone;
 use super::output;
 use super::place::{Configured, ConfiguredManagement};
+use super::status::is_closed;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use vinga::blocking::Cluster;
 use vinga::{InfoRows, InfoTable, InfoValue};
+use vinga_mgm::NotFetched;
 use vinga_runtime::{console, say};
 
 /// The state of a data node that has all rows of its node group.
@@ -29,7 +31,7 @@ pub struct Node {
     pub leads: bool,
     /// The data nodes that a client is connected with.
     pub data_nodes: String,
-    /// Why it is not in the cluster, if it has gone, as far as that is known.
+    /// Why it is not in the cluster, if it has gone, as far as that is known; or why it can't be asked.
     pub why: Option<String>,
 }
 
@@ -116,8 +118,8 @@ impl Node {
 pub struct Management {
     pub node: u8,
     address: String,
-    /// The incarnation of the cluster that it arbitrates for, if it does; or why it does not answer.
-    pub answer: Result<Option<u64>, String>,
+    /// The incarnation of the cluster that it arbitrates for, if it does; or why it does not say that.
+    pub answer: Result<Option<u64>, NotFetched>,
 }
 
 impl Management {
@@ -130,20 +132,26 @@ impl Management {
 
     /// One that has answered so, at a place of tests.
     #[cfg(test)]
-    pub fn answered(node: u8, answer: Result<Option<u64>, String>) -> Management {
+    pub fn answered(node: u8, answer: Result<Option<u64>, NotFetched>) -> Management {
         Management { node, address: "h:1186".to_owned(), answer }
     }
 
     fn describe(&self) -> String {
         let state = match &self.answer {
             Ok(_) => "answers".to_owned(),
-            Err(why) => format!("does not answer: {why}"),
+            Err(NotFetched::NotReached(why)) => format!("does not answer: {why}"),
+            Err(NotFetched::Refused(why)) => format!("can't be asked: {why}"),
         };
         format!("  {:<4}{}, {state}", self.node, self.address)
     }
 
     fn as_json(&self) -> Value {
-        let (answers, why) = (self.answer.is_ok(), self.answer.as_ref().err());
+        let answers = match &self.answer {
+            Ok(_) => Some(true),
+            Err(NotFetched::NotReached(_)) => Some(false),
+            Err(NotFetched::Refused(_)) => None,
+        };
+        let why = self.answer.as_ref().err().map(NotFetched::to_string);
         json!({ "node": self.node, "address": self.address, "answers": answers, "why": why })
     }
 }
@@ -155,10 +163,13 @@ impl Management {
 pub fn run(cluster: &Cluster, configured: Option<&Configured>, json: bool) -> Result<(), String> {
     let rows = cluster.info(InfoTable::Nodes).map_err(|error| error.to_string())?;
     output::name_unanswered(&rows);
-    let silent: Vec<u64> = rows.unanswered.iter().map(|one| u64::from(one.node.0)).collect();
     let mut nodes: Vec<Node> = Node::all(&rows).collect();
-    for node in nodes.iter_mut().filter(|node| node.is_data() && silent.contains(&node.id)) {
-        node.state.push_str(" (does not answer)");
+    for node in nodes.iter_mut().filter(|node| node.is_data()) {
+        match rows.unanswered.iter().find(|one| u64::from(one.node.0) == node.id) {
+            None => {}
+            Some(one) if is_closed(&one.error) => node.why = Some(format!("can't be asked: {}", one.error)),
+            Some(_) => node.state.push_str(" (does not answer)"),
+        }
     }
     let lost = cluster.info(InfoTable::LostNodes).map_err(|error| error.to_string())?;
     nodes.extend(gone::all(&nodes, &lost, configured));
@@ -190,7 +201,8 @@ fn as_text(nodes: &[Node], arbitration: &Arbitration, management: Option<&[Manag
         let of_group = nodes.iter().filter(|node| node.is_data() && node.group == group);
         section(head, of_group.map(Node::describe).collect());
     }
-    section(format!("arbitration: {}", arbitration.describe()), Vec::new());
+    let basis = arbitration.basis().map(|basis| format!("  {basis}"));
+    section(format!("arbitration: {}", arbitration.describe()), basis.into_iter().collect());
     match management {
         None => {}
         Some([]) => section("no management nodes".to_owned(), Vec::new()),
@@ -216,6 +228,7 @@ fn as_json(nodes: &[Node], arbitration: &Arbitration, management: Option<&[Manag
 
 #[cfg(test)]
 mod tests {
+    use super::super::arbitration::Known;
     use super::*;
 
     fn nodes() -> Vec<Node> {
@@ -254,17 +267,17 @@ mod tests {
     }
 
     fn management(answer: Result<Option<u64>, &str>) -> Management {
-        Management::answered(3, answer.map_err(str::to_owned))
+        Management::answered(3, answer.map_err(|why| NotFetched::NotReached(why.to_owned())))
     }
 
     fn nobody() -> Arbitration {
-        Arbitration::judge(true, None, 7, Some(&[]))
+        Arbitration::judge(true, Known::default(), 7, Some(&[]))
     }
 
     #[test]
     fn people_see_groups_management_nodes_and_clients() {
         let all = [management(Ok(Some(7)))];
-        let arbitration = Arbitration::judge(true, Some(3), 7, Some(&all));
+        let arbitration = Arbitration::judge(true, Known { first: Some(3), found: None }, 7, Some(&all));
         let mut nodes = nodes();
         nodes[1] = Node { state: "not connected".to_owned(), version: String::new(), ..nodes[1].clone() };
         nodes[1].why = Some("its process has ended".to_owned());
@@ -292,7 +305,7 @@ mod tests {
     #[test]
     fn programs_get_the_same() {
         let all = [management(Ok(None))];
-        let arbitration = Arbitration::judge(true, Some(3), 7, Some(&all));
+        let arbitration = Arbitration::judge(true, Known { first: Some(3), found: None }, 7, Some(&all));
         let shown = as_json(&nodes(), &arbitration, Some(&all));
         assert_eq!(shown["data_nodes"][0]["leads"], true);
         assert_eq!(shown["data_nodes"][1]["node_group"], 1);

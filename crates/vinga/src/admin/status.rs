@@ -2,9 +2,12 @@
 //!
 //! Members of the cluster are shown as the data nodes have agreed on them. Others are known if the cluster is found by
 //! its folder or by a management node: each is asked, and one whose folder is on this machine says there what it does.
+//! What the data nodes say of those without which they have gone on is added.
 
+use super::gone::{self, Lost};
 use super::place::{Configured, ConfiguredData, ConfiguredManagement};
 use super::show::Node;
+use crate::arguments::nearest_address;
 use crate::node_log;
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -12,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable};
+use vinga_mgm::NotFetched;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{console, say};
 
@@ -44,6 +48,9 @@ pub enum State {
     Silent(String),
     /// None, and it does not answer, for this reason.
     NotConnected(String),
+    /// It does not let this command in, or the cluster's key can't be proven to it, for this reason. Its state, if the
+    /// others know it.
+    Closed { seen: Option<String>, why: String },
 }
 
 impl State {
@@ -56,6 +63,7 @@ impl State {
             State::Stopping => "stopping",
             State::Silent(_) => "not answering",
             State::NotConnected(_) => "not connected",
+            State::Closed { seen, .. } => seen.as_deref().unwrap_or("unknown"),
         }
     }
 
@@ -70,10 +78,39 @@ impl State {
     /// Why it is not as it should be.
     pub fn why(&self) -> Option<&str> {
         match self {
-            State::Silent(why) | State::NotConnected(why) => Some(why),
+            State::Silent(why) | State::NotConnected(why) | State::Closed { why, .. } => Some(why),
             _ => None,
         }
     }
+
+    /// Why it is not as it should be, in a sentence about it.
+    fn trouble(&self) -> Option<String> {
+        match self {
+            State::Closed { why, .. } => Some(format!("can't be asked: {why}")),
+            state => state.why().map(|why| format!("is {}: {why}", state.name())),
+        }
+    }
+}
+
+/// Whether a data node that answers does not let this command in: the cluster's key was not proven, for example.
+pub fn is_closed(error: &vinga::Error) -> bool {
+    const REFUSALS: [ErrorCode; 6] = [
+        ErrorCode::KeyRequired,
+        ErrorCode::WrongKey,
+        ErrorCode::KeyForAnother,
+        ErrorCode::NotPermitted,
+        ErrorCode::BadKeyFile,
+        ErrorCode::NoFreeNodeId,
+    ];
+    let code = error.code();
+    // A connection that ends with the proof of the key has the number in its reason only.
+    let in_words = || {
+        code == ErrorCode::ClusterFailure && {
+            let why = error.to_string();
+            REFUSALS.iter().any(|refusal| why.contains(&refusal.to_string()))
+        }
+    };
+    REFUSALS.contains(&code) || in_words()
 }
 
 /// Shows all nodes, or the one with this id. `cluster`: why no data node answers, if none does.
@@ -87,17 +124,27 @@ pub fn run(
     json: bool,
 ) -> Result<(), String> {
     // None answers if all of them have gone since.
-    let rows = cluster.and_then(|cluster| cluster.info(InfoTable::Nodes).map_err(|error| error.to_string()));
-    let (members, reason) = match (rows, configured) {
-        (Ok(rows), _) => (members(&rows), "no data node is connected with it".to_owned()),
-        (Err(why), Some(configured)) if !configured.data.is_empty() => (BTreeMap::new(), why),
+    let answer = cluster.and_then(|cluster| {
+        let rows = cluster.info(InfoTable::Nodes).map_err(|error| error.to_string())?;
+        Ok((rows, gone::lost(&cluster)))
+    });
+    let (mut all, mut lost, nobody) = match (answer, configured) {
+        (Ok((rows, lost)), _) => (members(&rows), lost, None),
+        (Err(why), Some(configured)) if !configured.data.is_empty() => {
+            (BTreeMap::new(), BTreeMap::new(), Some(why))
+        }
         (Err(why), _) => return Err(why),
     };
-    let mut all = members;
+    lost.retain(|id, _| !all.contains_key(id));
     for one in configured.map_or(&[][..], |configured| &configured.data) {
         let id = u64::from(one.node);
-        let found = all.remove(&id);
-        all.insert(id, look_at_data(one, found, &reason));
+        let found = look_at_data(one, all.remove(&id), nobody.as_deref());
+        let is_here = one.folder.is_some();
+        all.insert(id, lost.remove(&id).map_or(found.clone(), |lost| found.with(&lost, is_here)));
+    }
+    for (id, lost) in lost {
+        let gone = Status { address: lost.address.clone(), group: lost.group, ..Status::gone(id) };
+        all.insert(id, gone.with(&lost, false));
     }
     for one in configured.map_or(&[][..], |configured| &configured.management) {
         all.insert(u64::from(one.node), look_at_management(one));
@@ -126,6 +173,9 @@ fn members(rows: &InfoRows) -> BTreeMap<u64, Status> {
     data.map(|node| {
         let state = match silent(node.id) {
             Some(one) if one.error.code() == ErrorCode::NodeStopping => State::Stopping,
+            Some(one) if is_closed(&one.error) => {
+                State::Closed { seen: Some(node.state), why: one.error.to_string() }
+            }
             Some(one) => State::Silent(one.error.to_string()),
             None if node.state == super::show::STARTED => State::Started,
             None => State::Member(node.state),
@@ -136,9 +186,28 @@ fn members(rows: &InfoRows) -> BTreeMap<u64, Status> {
     .collect()
 }
 
-/// Completes what is known of a data node that may be a member. `reason`: why one that is none is not connected, if
-/// nothing else is known of it.
-pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) -> Status {
+impl Status {
+    /// A data node that is no member any more, before anything is known of it.
+    pub fn gone(node: u64) -> Self {
+        let (state, version) = (State::NotConnected(String::new()), String::new());
+        let address = String::new();
+        Status { node, kind: "data", state, since: None, version, address, group: None, leads: false }
+    }
+
+    /// Adds what the members say of one without which they have gone on. Of one that `is_here`, its folder says how it
+    /// has ended, too.
+    pub fn with(self, lost: &Lost, is_here: bool) -> Self {
+        let State::NotConnected(here) = &self.state else { return self };
+        let parts = [Some(&lost.why), Some(here).filter(|_| is_here)];
+        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        let why = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        Status { state: State::NotConnected(why), since: lost.since, ..self }
+    }
+}
+
+/// Completes what is known of a data node that may be a member. `nobody`: why no data node of the cluster answers, if
+/// none does, so that nobody knows who its members are.
+pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, nobody: Option<&str>) -> Status {
     let running = one.folder.as_ref().filter(|folder| matches!(folder.running(), Ok(Some(_))));
     let is_stopping = running.is_some_and(node_log::is_stopping);
     if let Some(member) = member {
@@ -146,13 +215,14 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) 
     }
     let (state, since) = match (running, &one.folder) {
         (Some(_), _) if is_stopping => (State::Stopping, None),
-        (Some(folder), _) => start_of(folder),
-        (None, Some(folder)) => {
-            let how =
-                if folder.address().is_some() { "it was killed, or has crashed" } else { "it does not run" };
-            (State::NotConnected(how.to_owned()), None)
-        }
-        (None, None) => (ask(one, reason), None),
+        (Some(folder), _) => start_of(folder, nobody),
+        (None, Some(folder)) => (State::NotConnected(end_of(folder)), None),
+        (None, None) => match &one.address {
+            Some(address) => (ask(address, nobody).unwrap_or_else(State::NotConnected), None),
+            None => {
+                (State::NotConnected(nobody.unwrap_or("no data node is connected with it").to_owned()), None)
+            }
+        },
     };
     let listed = one.address.as_deref().and_then(|address| address.rsplit(',').next());
     Status {
@@ -167,10 +237,21 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, reason: &str) 
     }
 }
 
+/// How a data node has ended that has no process.
+fn end_of(folder: &NodeFolder) -> String {
+    match (folder.address(), folder.end()) {
+        (None, _) => "it does not run".to_owned(),
+        (Some(_), Some(why)) => format!("it could not go on: {why}"),
+        (Some(_), None) => "it was killed, or has crashed".to_owned(),
+    }
+}
+
 /// How far the start of a data node is that has a process, and since when.
-fn start_of(folder: &NodeFolder) -> (State, Option<u64>) {
-    if folder.address().is_some() {
-        return (State::NotConnected("its process runs, and is no member of the cluster".to_owned()), None);
+fn start_of(folder: &NodeFolder, nobody: Option<&str>) -> (State, Option<u64>) {
+    if let Some(address) = nearest_address(folder) {
+        let is_none = || State::NotConnected("its process runs, and is no member of the cluster".to_owned());
+        let state = nobody.map_or_else(is_none, |_| ask(&address, nobody).unwrap_or_else(State::Silent));
+        return (state, None);
     }
     let Some(progress) = folder.start_progress() else {
         let awaited = node_log::awaited(folder);
@@ -182,25 +263,31 @@ fn start_of(folder: &NodeFolder) -> (State, Option<u64>) {
     (State::Starting(Some(progress.report.phase)), since)
 }
 
-/// Asks a data node elsewhere that is no member.
-fn ask(one: &ConfiguredData, reason: &str) -> State {
-    let Some(address) = &one.address else { return State::NotConnected(reason.to_owned()) };
+/// Asks a data node at an address that is no member, as far as is known.
+///
+/// # Errors
+/// Why it does not answer.
+fn ask(address: &str, nobody: Option<&str>) -> Result<State, String> {
     match Cluster::connect(address) {
-        Ok(_) => State::NotConnected(
+        // It has begun to answer since the others were asked.
+        Ok(_) if nobody.is_some() => Ok(State::Started),
+        Ok(_) => Ok(State::NotConnected(
             "it answers, and is no member of the cluster that the others are in".to_owned(),
-        ),
+        )),
         Err(error) if error.code() == ErrorCode::NodeStarting => {
-            State::Starting(Some("waiting for other data nodes".to_owned()))
+            Ok(State::Starting(Some("waiting for other data nodes".to_owned())))
         }
-        Err(error) if error.code() == ErrorCode::NodeStopping => State::Stopping,
-        Err(error) => State::NotConnected(error.message()),
+        Err(error) if error.code() == ErrorCode::NodeStopping => Ok(State::Stopping),
+        Err(error) if is_closed(&error) => Ok(State::Closed { seen: None, why: error.to_string() }),
+        Err(error) => Err(error.message()),
     }
 }
 
 fn look_at_management(one: &ConfiguredManagement) -> Status {
     let (state, start) = match one.ask() {
         Ok(_) => (State::Started, one.folder.as_ref().and_then(NodeFolder::last_start)),
-        Err(why) => (State::NotConnected(why), None),
+        Err(NotFetched::Refused(why)) => (State::Closed { seen: None, why }, None),
+        Err(NotFetched::NotReached(why)) => (State::NotConnected(why), None),
     };
     let since = start.as_ref().and_then(|start| humantime::parse_rfc3339(&start.since).ok());
     Status {
@@ -239,8 +326,8 @@ fn as_text(all: &[Status]) -> String {
         if let Some(phase) = one.state.phase() {
             text.push_str(&format!("{} node {} is starting: {phase}\n", one.kind, one.node));
         }
-        if let Some(why) = one.state.why() {
-            text.push_str(&format!("{} node {} is {}: {why}\n", one.kind, one.node, one.state.name()));
+        if let Some(trouble) = one.state.trouble() {
+            text.push_str(&format!("{} node {} {trouble}\n", one.kind, one.node));
         }
     }
     text
@@ -283,6 +370,8 @@ mod tests {
             status(1, "data", State::Started),
             status(2, "data", State::Starting(Some("log scanned".to_owned()))),
             status(3, "management", State::NotConnected("refused".to_owned())),
+            status(4, "data", State::Closed { seen: Some("started".to_owned()), why: "no key".to_owned() }),
+            status(5, "management", State::Closed { seen: None, why: "no key".to_owned() }),
         ];
         assert_eq!(
             as_text(&all),
@@ -290,8 +379,12 @@ mod tests {
              1     data        started        2026-11-22T12:58:58Z  0.1.0    0           yes    h:1\n\
              2     data        starting       2026-11-22T12:58:58Z  0.1.0    0           -      h:2\n\
              3     management  not connected  2026-11-22T12:58:58Z  0.1.0    -           -      h:3\n\
+             4     data        started        2026-11-22T12:58:58Z  0.1.0    0           -      h:4\n\
+             5     management  unknown        2026-11-22T12:58:58Z  0.1.0    -           -      h:5\n\
              data node 2 is starting: log scanned\n\
-             management node 3 is not connected: refused\n"
+             management node 3 is not connected: refused\n\
+             data node 4 can't be asked: no key\n\
+             management node 5 can't be asked: no key\n"
         );
         let shown = as_json(&all);
         assert_eq!((&shown[0]["leads"], &shown[0]["why"]), (&json!(true), &Value::Null));

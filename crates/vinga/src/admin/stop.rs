@@ -5,7 +5,8 @@
 //! without it. One of this machine that can't be reached so, as it has not come into the cluster yet, for example, is
 //! stopped by its process id.
 
-use super::place::Place;
+use super::absent;
+use super::place::{Configured, Place};
 use crate::data_node::{self, LOOK_PAUSE, STOP_PATIENCE, Stopped};
 use crate::waiting::Waiting;
 use std::path::Path;
@@ -21,24 +22,34 @@ use vinga_runtime::say;
 pub fn run(
     place: &Place<'_>,
     cluster: Result<Cluster, String>,
+    configured: impl Fn() -> Option<Configured>,
     node: u8,
     force: bool,
     json: bool,
 ) -> Result<(), String> {
-    let folder = place.folder();
-    let local = match &folder {
+    let local = match place.folder() {
         None => None,
-        Some(folder) => local(folder, node)?,
+        Some(folder) => local(&folder, node)?,
     };
+    let is_running = |local: &Local| Ok::<bool, String>(data_node::process(&local.folder)?.is_some());
     match (cluster, local) {
         (Ok(cluster), local) if cluster.data_nodes().contains(&NodeId(node)) => {
             stop_member(&cluster, node, force, local.as_ref())?;
         }
         // One that is no member holds nothing of which the cluster knows.
-        (Ok(_), Some(local)) => stop_process(node, &local)?,
-        (Ok(cluster), None) => return Err(unknown(node, &cluster, folder.as_deref())),
-        (Err(_), Some(local)) if force => stop_process(node, &local)?,
-        (Err(why), _) => return Err(why),
+        (Ok(_), Some(local)) if is_running(&local)? => stop_process(node, &local)?,
+        (Ok(cluster), _) => return Err(absent::describe(node, &cluster, configured().as_ref())),
+        (Err(why), Some(local)) => {
+            // One that has not said where it listens has not come into any cluster yet.
+            if !force && is_running(&local)? && local.folder.address().is_some() {
+                return Err(format!(
+                    "data node {node} can't be asked: {why}; --force stops its process, whether the others can do without it \
+                     or not"
+                ));
+            }
+            stop_process(node, &local)?;
+        }
+        (Err(why), None) => return Err(why),
     }
     if json {
         say!("{}", serde_json::json!({ "stopped": node }));
@@ -59,18 +70,6 @@ fn local(cluster: &Path, node: u8) -> Result<Option<Local>, String> {
         .map_err(|error| format!("cannot look into {}: {error}", cluster.display()))?;
     let of = || Local { folder: NodeFolder::new(cluster, node) };
     Ok(here.contains(&node).then(of))
-}
-
-fn unknown(node: u8, cluster: &Cluster, folder: Option<&Path>) -> String {
-    let list = |ids: &[u8]| ids.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let members: Vec<u8> = cluster.data_nodes().iter().map(|node| node.0).collect();
-    let here = folder.map(|folder| (folder, data_node::numbers(folder).unwrap_or_default()));
-    match here {
-        Some((folder, here)) => {
-            format!("data node {node}: {} has no such data node; it has {}", folder.display(), list(&here))
-        }
-        None => format!("data node {node}: the cluster has no such data node; it has {}", list(&members)),
-    }
 }
 
 /// Stops a member of the cluster, and waits until it has stopped.

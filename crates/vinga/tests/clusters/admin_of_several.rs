@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vinga::blocking::Cluster;
 use vinga::{
     ColumnType, ErrorCode, InfoRows, InfoTable, NewTable, NodeId, Record, ShutdownTerms, Value as Cell,
@@ -132,6 +132,40 @@ fn tables_are_of_all_data_nodes() {
     assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{nodes}");
 }
 
+/// The sessions of an id are numbered from the clock of its first client on: that is no time of a later one.
+#[test]
+fn a_client_is_shown_with_the_time_since_when_it_is_there() {
+    let folder = start(&PAIR);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let connect = || Cluster::connect(&folder.addresses([1, 2])).expect("they admit us");
+    let first = connect();
+    let id = first.node();
+    drop(first);
+    let own = |nodes: &Value| {
+        of_kind(nodes, "API").into_iter().find(|row| row["node"] == id.0 && row["data_nodes"] != "").cloned()
+    };
+    std::thread::sleep(Duration::from_secs(4));
+    let before = now();
+    let begun = Instant::now();
+    let second = loop {
+        let second = connect();
+        if second.node() == id {
+            break second;
+        }
+        assert!(begun.elapsed() < HANG_GUARD, "the id stays in use");
+    };
+    let (nodes, _) = json(&folder, &["nodes"]);
+    let row = own(&nodes).expect("it is connected");
+    let since = row["since"].as_u64().expect("it is known");
+    // Times are in whole seconds.
+    assert!((before - 1..=now() + 1).contains(&since), "{before}: {row}");
+    assert_eq!(row["data_nodes"], "1, 2", "{row}");
+    let (shown, _) = json(&folder, &["show"]);
+    let shown = shown["api_nodes"].as_array().expect("rows").iter().find(|row| row["node"] == id.0);
+    assert_eq!(shown.expect("it is connected")["since"], since);
+    drop(second);
+}
+
 /// A data node that stands still does not answer; the other one's rows come all the same.
 #[test]
 fn one_that_does_not_answer_is_named() {
@@ -186,7 +220,7 @@ fn commands_name_on_standard_error_who_has_not_answered() {
     assert_eq!((&data[1]["node"], &data[1]["state"]), (&2.into(), &"started".into()));
     assert_eq!((&data[1]["version"], &data[1]["leads"]), (&"".into(), &"no".into()));
     let shown = run(&["show"]);
-    assert!(shown.contains("2   started (does not answer)"), "{shown}");
+    assert!(shown.contains("2   started, ") && shown.contains(", can't be asked: "), "{shown}");
 }
 
 /// One is killed while both are asked, again and again: each time all answers of the other one come, and in the end the
@@ -277,7 +311,9 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
     let address = folder.addresses([1]);
     let by_address = said(support::folder::vinga().args(["admin", "--connect", &address, "show"]).output());
     assert!(by_address.0 && by_address.1.contains("\n  3   not connected, "), "{}", by_address.1);
-    assert!(by_address.1.contains("whether it answers is not known here"), "{}", by_address.1);
+    // The data node that leads has not looked for the arbitrator yet: its heartbeat interval is a minute.
+    assert!(by_address.1.contains("whether it still does is not known here"), "{}", by_address.1);
+    assert!(by_address.1.contains("data node 1, which leads, has found: not asked yet"), "{}", by_address.1);
     let (shown, _) = json(&folder, &["show"]);
     let gone = &shown["data_nodes"][2];
     assert_eq!(
@@ -292,10 +328,42 @@ fn the_cluster_is_shown_and_a_data_node_is_stopped() {
         "{text}"
     );
     assert!(text.contains("20076"), "{text}");
-    for (wrong, why) in [("3", "does not run"), ("9", "has no such data node; it has 1, 2, 3, 4")] {
-        let (ok, text) = folder.run("admin", &["stop", wrong]);
-        assert!(!ok && text.contains(why), "{text}");
+    // All commands say the same of one that is not there.
+    let by_address = ["--connect", &address];
+    let ways: [(&[&str], [&str; 2]); 2] = [
+        (
+            &["--folder", folder.0.to_str().expect("a plain path")],
+            [
+                "there is no data node 9: the configuration has 1, 2, 3, 4",
+                ": a client has requested that it stops; it does not run",
+            ],
+        ),
+        (
+            &by_address,
+            [
+                "there is no data node 9 in the cluster: it has, or had, 1, 2, 3, 4",
+                ": a client has requested that it stops",
+            ],
+        ),
+    ];
+    for (way, [unknown, gone]) in ways {
+        for what in [&["stop"][..], &["report", "memory"], &["report", "threads"]] {
+            let ask = |node| {
+                let mut command = support::folder::vinga();
+                said(command.arg("admin").args(way).args(what).arg(node).output())
+            };
+            let (ok, text) = ask("9");
+            assert!(!ok && text == format!("vinga: {unknown}\n"), "{what:?}: {text}");
+            let (ok, text) = ask("3");
+            assert!(!ok && text.ends_with(&format!("{gone}\n")), "{what:?}: {text}");
+            assert!(text.starts_with("vinga: data node 3 is not in the cluster any more, since 2"), "{text}");
+        }
+        let mut command = support::folder::vinga();
+        let (ok, text) = said(command.arg("admin").args(way).args(["status", "3"]).output());
+        assert!(ok && text.ends_with(&format!("data node 3 is not connected{gone}\n")), "{text}");
     }
+    let (ok, text) = folder.run("admin", &["report", "memory", "5"]);
+    assert!(!ok && text.contains("node 5 is a management node"), "{text}");
     let (ok, text) = folder.run("admin", &["stop", "4", "--force"]);
     assert!(ok && text.contains("data node 4 has stopped"), "{text}");
     // The others can't go on without its group.
@@ -337,12 +405,13 @@ fn what_arbitration_is_left_is_shown() {
     kill_process(pid(&folder, 2), Signal::KILL).expect("it runs");
     let begun = Instant::now();
     let shown = loop {
-        let shown = shown("arbitrates", "management node 3");
+        let (shown, _) = json(&folder, &["show"]);
         if shown["data_nodes"][1]["state"] == "not connected" {
             break shown;
         }
         assert!(begun.elapsed() < HANG_GUARD, "it stays in the view");
     };
+    assert_eq!(shown["arbitration"]["state"], "not needed", "one data node is left: {shown}");
     assert!(shown["data_nodes"][1]["since"].is_u64(), "{shown}");
     let why = shown["data_nodes"][1]["why"].as_str().expect("it is known");
     assert!(why.ends_with("; it was killed, or has crashed"), "{why}");
@@ -412,7 +481,7 @@ fn a_data_node_is_stopped_over_the_network() {
         said(command.args(["admin", "--connect", &address, "stop"]).args(what).output())
     };
     let (ok, text) = stop(&[1], &["9"]);
-    assert!(!ok && text.contains("the cluster has no such data node; it has 1, 2"), "{text}");
+    assert!(!ok && text.contains("there is no data node 9 in the cluster: it has, or had, 1, 2"), "{text}");
     let process = pid(&folder, 2);
     // The address of the other one is enough.
     let (ok, text) = stop(&[1], &["2", "--json"]);
@@ -433,7 +502,7 @@ fn a_data_node_is_stopped_over_the_network() {
     let (nodes, _) = json(&folder, &["nodes"]);
     assert_eq!(of_kind(&nodes, "data").len(), 1, "{nodes}");
     let (ok, text) = stop(&[1], &["2"]);
-    assert!(!ok && text.contains("it has 1"), "{text}");
+    assert!(!ok && text.contains("data node 2 is not in the cluster any more, since "), "{text}");
     let (ok, text) = stop(&[1], &["1"]);
     assert!(!ok && text.contains("20076") && text.contains("the last one of node group 0"), "{text}");
     assert!(NodeFolder::new(&folder.0, 1).running().expect("the folder is there").is_some());

@@ -2,7 +2,7 @@
 //! when it has started again.
 
 use crate::support::HANG_GUARD;
-use crate::support::folder::{BEATING, Folder, said};
+use crate::support::folder::{BEATING, Folder, said, vinga};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Instant;
 use vinga::blocking::Cluster;
@@ -123,5 +123,12 @@ fn the_second_management_node_takes_the_place_of_the_first() {
     Pair::kill(&pair.management(3));
     pair.await_line("is lost: management node 3");
     pair.await_line("management node 4 arbitrates from now on");
+    // Commands that know nothing but addresses of data nodes say so, too.
+    let mut show = vinga();
+    show.args(["admin", "show", "--connect", &pair.folder.addresses([2])]);
+    let (ok, text) = said(show.output());
+    assert!(ok && text.contains("arbitration: management node 4 decides which data nodes go on"), "{text}");
+    let found = "data node 1, which leads, has found: management node 4 holds the ticket; ";
+    assert!(text.contains(found) && text.contains("changes of its ticket: 1"), "{text}");
     pair.goes_on_without(1, 4);
 }

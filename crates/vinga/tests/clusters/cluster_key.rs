@@ -322,3 +322,41 @@ fn a_proof_is_for_the_address_that_was_dialled() {
     let (ok, text) = admin_nodes(&format!("key={},{}", key.display(), node.address));
     assert!(ok, "{text}");
 }
+
+/// A command that has another key than the cluster: nobody is said not to run, or to be no member.
+#[test]
+fn what_can_not_be_asked_is_said_to_be_so() {
+    let (folder, keys) = (Folder::new(), Keys::new());
+    let size = ["--data-nodes", "2", "--replicas", "2", "--port", "0"];
+    let (ok, text) = folder.up(&size);
+    assert!(ok, "{text}");
+    fs::rename(keys.make("other.key"), folder.0.join("cluster.key")).expect("both are ours");
+    let shown = |what: &str| -> serde_json::Value {
+        let output = folder.command("admin").args([what, "--json"]).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("it says JSON")
+    };
+    // The data nodes are asked by their sockets, and say who arbitrates; the management node has none.
+    let show = shown("show");
+    assert!(show["management_nodes"][0]["answers"].is_null(), "{show}");
+    assert!(show["management_nodes"][0]["why"].as_str().is_some_and(|why| why.contains("20033")), "{show}");
+    let state = show["arbitration"]["state"].as_str().expect("a text");
+    assert!(["arbitrates", "unknown"].contains(&state), "{show}");
+    let (ok, text) = folder.run("admin", &["show"]);
+    assert!(ok && text.contains(", can't be asked: ") && !text.contains("does not answer"), "{text}");
+    let (ok, text) = folder.run("admin", &["clusterlog"]);
+    assert!(ok && text.contains("management node 3 gives no answer: ") && text.contains("20033"), "{text}");
+    assert!(text.contains("the lines are from the folder of management node 3"), "{text}");
+
+    // Without the sockets nobody says who is a member.
+    for node in ["node-1", "node-2"] {
+        fs::remove_file(folder.0.join(node).join("vinga.sock")).expect("it is there");
+    }
+    let all = shown("status");
+    for row in all.as_array().expect("rows") {
+        assert_eq!(row["state"], "unknown", "{all}");
+        assert!(row["why"].as_str().is_some_and(|why| why.contains("20033")), "{all}");
+    }
+    let (ok, text) = folder.run("admin", &["status"]);
+    assert!(ok && text.contains("data node 1 can't be asked: ") && !text.contains("no member"), "{text}");
+}
