@@ -5,8 +5,9 @@ use super::place::{Configured, ConfiguredManagement};
 use crate::arguments::whole;
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use vinga_base::NodeId;
 use vinga_mgm::{ClusterLogLine, ClusterLogReader, ManagementAddresses, NotFetched, read_cluster_log};
 use vinga_runtime::{complain, console, say};
@@ -55,9 +56,23 @@ fn severity(text: &str) -> Result<LogSeverity, String> {
 }
 
 /// Where lines are read.
-enum Source {
+struct Source {
+    /// The management node whose log it is.
+    node: u8,
+    place: Place,
+}
+
+enum Place {
     Network(ClusterLogReader),
     Folder(PathBuf),
+}
+
+/// What is the matter with a management node that was asked, in a sentence without a period.
+fn trouble(node: u8, why: &NotFetched) -> String {
+    match why {
+        NotFetched::NotReached(why) => format!("management node {node} does not answer: {why}"),
+        NotFetched::Refused(why) => format!("management node {node} gives no answer: {why}"),
+    }
 }
 
 impl Source {
@@ -66,24 +81,33 @@ impl Source {
         let management = management_nodes(configured)?;
         let mut reasons = Vec::new();
         for node in management {
-            let reader =
-                node.way().and_then(|way| ClusterLogReader::connect(way).map_err(|why| why.to_string()));
-            match reader {
-                Ok(reader) => return Ok(Source::Network(reader)),
-                Err(why) => reasons.push(format!("management node {} does not answer: {why}", node.node)),
+            match Source::connect(node) {
+                Ok(reader) => return Ok(Source { node: node.node, place: Place::Network(reader) }),
+                Err(why) => reasons.push(trouble(node.node, &why)),
             }
         }
         let reasons = reasons.join("; ");
-        let with_folder = management.iter().find_map(|node| node.folder.as_ref());
-        let folder = with_folder.ok_or_else(|| reasons.clone())?.path().to_owned();
-        complain!("vinga: {reasons}; the lines are from its folder, {}", folder.display());
-        Ok(Source::Folder(folder))
+        let with_folder = management.iter().find_map(|node| Some((node.node, node.folder.as_ref()?)));
+        let (node, folder) = with_folder.ok_or_else(|| reasons.clone())?;
+        let folder = folder.path().to_owned();
+        complain!(
+            "vinga: {reasons}; the lines are from the folder of management node {node}, {}",
+            folder.display()
+        );
+        Ok(Source { node, place: Place::Folder(folder) })
+    }
+
+    /// One without a folder answers, and keeps no log.
+    fn connect(node: &ConfiguredManagement) -> Result<ClusterLogReader, NotFetched> {
+        let mut reader = ClusterLogReader::connect(node.way().map_err(NotFetched::NotReached)?)?;
+        reader.read(&ClusterLogRequest::new(0, u64::MAX, 0, everything()))?;
+        Ok(reader)
     }
 
     fn read(&mut self, request: &ClusterLogRequest) -> Result<ClusterLogConfirm, String> {
-        match self {
-            Source::Network(reader) => reader.read(request).map_err(|why| why.to_string()),
-            Source::Folder(folder) => read_cluster_log(folder, request)
+        match &mut self.place {
+            Place::Network(reader) => reader.read(request).map_err(|why| trouble(self.node, &why)),
+            Place::Folder(folder) => read_cluster_log(folder, request)
                 .map_err(|why| format!("cannot read the log of the cluster in {}: {why}", folder.display())),
         }
     }
@@ -111,6 +135,59 @@ impl Source {
     }
 }
 
+/// All lines of a log.
+fn everything() -> ClusterLogFilter {
+    ClusterLogFilter { severity: LogSeverity::Debug, nodes: Vec::new(), category: None }
+}
+
+/// Lines that are kept to find where the log of another management node goes on.
+const SEEN_MAX: usize = 1_000;
+
+/// Lines that were logged so long before the newest one may come behind it: nodes report them one by one, and their
+/// clocks differ.
+const LATE_MAX: Duration = Duration::from_secs(10);
+
+/// What was read of a log that is followed. Each management node has all lines that have reached it, so one that takes
+/// the place of another one has most of them, too, at other positions.
+struct Seen {
+    lines: VecDeque<String>,
+    /// When the newest line was logged; before there is one, when the first question was asked.
+    newest: SystemTime,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Seen { lines: VecDeque::new(), newest: SystemTime::now() }
+    }
+
+    fn note(&mut self, lines: &[String]) {
+        if self.lines.is_empty()
+            && let Some(first) = lines.iter().find_map(|line| time_of(line))
+        {
+            self.newest = first;
+        }
+        for line in lines {
+            self.newest = self.newest.max(time_of(line).unwrap_or(self.newest));
+            if self.lines.len() == SEEN_MAX {
+                self.lines.pop_front();
+            }
+            self.lines.push_back(line.clone());
+        }
+    }
+
+    /// Those of another log that have come since, in their order.
+    fn left_of(&self, lines: Vec<String>) -> Vec<String> {
+        let from = self.newest.checked_sub(LATE_MAX).unwrap_or(self.newest);
+        let is_new =
+            |line: &String| !self.lines.contains(line) && time_of(line).is_none_or(|time| time >= from);
+        lines.into_iter().filter(is_new).collect()
+    }
+}
+
+fn time_of(line: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339(line.split(' ').next()?).ok()
+}
+
 /// Switches severities on and off at all management nodes, and shows which ones each of them writes.
 fn switch(
     on: &[LogSeverity],
@@ -123,9 +200,10 @@ fn switch(
     }
     let (mut shown, mut failures) = (Vec::new(), Vec::new());
     for node in management_nodes(configured)? {
-        match node.way().and_then(|way| switch_one(way, on, off).map_err(|why| why.to_string())) {
+        let way = node.way().map_err(NotFetched::NotReached);
+        match way.and_then(|way| switch_one(way, on, off)) {
             Ok(written) => shown.push((node.node, written)),
-            Err(why) => failures.push(format!("management node {} does not answer: {why}", node.node)),
+            Err(why) => failures.push(trouble(node.node, &why)),
         }
     }
     let names = |written: &[LogSeverity]| written.iter().map(|one| one.name()).collect::<Vec<_>>();
@@ -213,30 +291,46 @@ pub fn run(
         category: arguments.category.clone(),
     };
     let mut source = Source::find(configured)?;
-    let (lines, mut end) = source.newest(0, arguments.lines, &filter)?;
-    if !arguments.follow {
-        if json {
-            say!("{}", lines.iter().map(|line| as_json(line)).collect::<Value>());
-        } else {
-            lines.iter().for_each(|line| say!("{line}"));
-        }
-        return Ok(());
-    }
-    let show = |lines: Vec<String>| {
+    let show = |lines: &[String]| {
         for line in lines {
             if json {
-                say!("{}", as_json(&line));
+                say!("{}", as_json(line));
             } else {
                 say!("{line}");
             }
         }
     };
-    show(lines);
+    if !arguments.follow {
+        let (lines, _) = source.newest(0, arguments.lines, &filter)?;
+        if json {
+            say!("{}", lines.iter().map(|line| as_json(line)).collect::<Value>());
+        } else {
+            show(&lines);
+        }
+        return Ok(());
+    }
+    let (lines, mut end) = source.newest(0, arguments.lines.max(SEEN_MAX as u32), &filter)?;
+    let mut seen = Seen::new();
+    seen.note(&lines);
+    show(&lines[lines.len().saturating_sub(arguments.lines as usize)..]);
     while console::is_read() {
         std::thread::sleep(FOLLOW_PAUSE);
-        let (lines, behind) = source.newest(end, u32::MAX, &filter)?;
-        end = behind;
-        show(lines);
+        let read = source.newest(end, u32::MAX, &filter);
+        let lines = match read {
+            Ok((lines, behind)) => {
+                end = behind;
+                lines
+            }
+            Err(why) => {
+                source = Source::find(configured)?;
+                complain!("vinga: {why}; it goes on with the log of management node {}", source.node);
+                let (lines, behind) = source.newest(0, SEEN_MAX as u32, &filter)?;
+                end = behind;
+                seen.left_of(lines)
+            }
+        };
+        seen.note(&lines);
+        show(&lines);
     }
     Ok(())
 }
@@ -265,5 +359,25 @@ mod tests {
         });
         assert_eq!(as_json(line), expected);
         assert_eq!(as_json("odd"), json!({ "text": "odd" }));
+    }
+
+    /// The log of another management node has most of what was read, and more from before and from afterwards.
+    #[test]
+    fn another_log_goes_on_where_the_one_before_has_ended() {
+        let line =
+            |second: u8, text: &str| format!("2026-03-01T12:00:{second:02}.000Z info node 1, a: {text}");
+        let mut seen = Seen::new();
+        assert!(
+            seen.left_of(vec![line(1, "long ago")]).is_empty(),
+            "it was logged before the first question"
+        );
+        seen.note(&[line(20, "one"), line(21, "two")]);
+        let other =
+            vec![line(1, "before"), line(20, "one"), line(19, "late"), line(21, "two"), line(22, "three")];
+        assert_eq!(seen.left_of(other), [line(19, "late"), line(22, "three")]);
+        for number in 0..2 * SEEN_MAX {
+            seen.note(&[line(23, &number.to_string())]);
+        }
+        assert_eq!(seen.lines.len(), SEEN_MAX);
     }
 }

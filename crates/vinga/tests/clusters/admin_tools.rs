@@ -2,6 +2,7 @@
 
 use crate::support::HANG_GUARD;
 use crate::support::folder::{Folder, said, vinga};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -173,7 +174,7 @@ fn a_data_node_that_starts_is_starting() {
     let (ok, text) = folder.run("admin", &["status"]);
     assert!(ok && text.contains("data node 1 is starting: waiting for data node 2"), "{text}");
     // It has not come into the cluster: it is stopped by its process.
-    let (ok, text) = folder.run("admin", &["stop", "1", "--force"]);
+    let (ok, text) = folder.run("admin", &["stop", "1"]);
     assert!(ok && text.contains("data node 1 has stopped"), "{text}");
 }
 
@@ -199,8 +200,8 @@ fn reports_are_of_all_data_nodes_or_of_one() {
     assert!(all(&threads, "turns").iter().any(|turns| turns.as_u64() > Some(0)), "{threads}");
     assert_eq!(ids(&json(&by_folder, &["report", "threads", "1", "--seconds", "2"])), [1]);
     for what in ["memory", "threads"] {
-        let (ok, text) = folder.run("admin", &["report", what, "3"]);
-        assert!(!ok && text.contains("data node 3 is no member") && text.contains("1, 2"), "{text}");
+        let (ok, text) = folder.run("admin", &["report", what, "9"]);
+        assert!(!ok && text.contains("there is no data node 9: the configuration has 1, 2"), "{text}");
     }
     // A command that reaches the second one, by TCP, only with the key that it has not.
     let socket = NodeFolder::new(&folder.0, 1).local_address().expect("it has one");
@@ -208,7 +209,8 @@ fn reports_are_of_all_data_nodes_or_of_one() {
     let (ok, text) = said(vinga().arg("admin").args(by_socket).args(["report", "memory", "2"]).output());
     assert!(!ok && text.contains("data node 2") && text.contains("did not answer"), "{text}");
     let shown = json(&by_socket, &["status"]);
-    assert_eq!(all(&shown, "state"), ["started", "not answering"], "{shown}");
+    // The first one knows its state.
+    assert_eq!(all(&shown, "state"), ["started", "started"], "{shown}");
     assert!(shown[1]["why"].as_str().is_some_and(|why| why.contains("key")), "{shown}");
     let (ok, text) = said(vinga().arg("admin").args(by_socket).args(["stop", "2"]).output());
     assert!(!ok && text.contains("data node 2 can't be asked"), "{text}");
@@ -279,14 +281,19 @@ fn the_log_of_the_cluster_is_read_over_the_network_and_from_its_folder() {
     let (ok, text) = said(vinga().arg("admin").args(by_address).arg("clusterlog").output());
     assert!(!ok && text.contains("--mgm"), "{text}");
     let (ok, text) = said(vinga().args(["admin", "--mgm", &folder.addresses([1]), "clusterlog"]).output());
-    assert!(!ok && text.contains("no management node answers"), "{text}");
+    assert!(!ok && text.contains("--mgm: no configuration is given: "), "{text}");
+    assert!(text.contains("this is data node 1") && !text.contains("no management node answers"), "{text}");
     // When nothing runs any more the file is there.
     let (ok, text) = folder.run("down", &[]);
     assert!(ok, "{text}");
     let (ok, text) = folder.run("admin", &["clusterlog", "--on", "debug"]);
     assert!(!ok && text.contains("management node 3 does not answer"), "{text}");
     let (ok, text) = folder.run("admin", &["clusterlog", "--node", "1"]);
-    assert!(ok && text.contains("the lines are from its folder") && text.contains("node 1, "), "{text}");
+    assert!(
+        ok && text.contains("the lines are from the folder of management node 3")
+            && text.contains("node 1, "),
+        "{text}"
+    );
 }
 
 /// A section of the file about the link of two data nodes: both ends log what the system makes of it.
@@ -318,4 +325,33 @@ fn links_have_the_buffers_that_are_configured() {
         let (ok, text) = said(folder.command("up").args(SMALL).output());
         assert!(!ok && text.contains(why), "{text}");
     }
+}
+
+/// One management node is killed, and the other one has the same log.
+#[test]
+fn the_log_is_followed_at_the_next_management_node() {
+    let folder = start(&[&PAIR[..], &["--management-nodes", "2"]].concat());
+    let mut follow = folder.command("admin");
+    follow.args(["clusterlog", "--follow", "--lines", "1000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut follow = follow.spawn().expect("it runs");
+    let mut shown = BufReader::new(follow.stdout.take().expect("it has one")).lines().map_while(Result::ok);
+    let mut said = BufReader::new(follow.stderr.take().expect("it has one")).lines().map_while(Result::ok);
+    let is_ready = |line: &String| line.contains("data node 1 is ready on");
+    let mut all: Vec<String> = Vec::new();
+    all.extend(shown.by_ref().take_while(|line| !is_ready(line)));
+    let first = NodeFolder::at(folder.0.join("mgm-3"));
+    let pid = first.running().expect("the folder is there").and_then(Pid::from_raw).expect("it runs");
+    kill_process(pid, Signal::KILL).expect("it runs");
+    let line = said.next().expect("it goes on");
+    assert!(line.contains("management node 3 does not answer: "), "{line}");
+    assert!(line.ends_with("; it goes on with the log of management node 4"), "{line}");
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok, "{text}");
+    let line = shown.find(|line| {
+        all.push(line.clone());
+        line.contains(" node 1, ") && line.contains(": view ")
+    });
+    assert!(line.is_some(), "{all:?}");
+    assert!(!all.iter().any(is_ready), "no line comes twice: {all:?}");
+    follow.kill().and_then(|()| follow.wait()).expect("it runs");
 }
