@@ -54,6 +54,18 @@ enum Stage {
     Leaving { since: Instant },
 }
 
+impl Stage {
+    /// What a connection that is closed here has come to, as a clause.
+    fn so_far(&self) -> &'static str {
+        match self {
+            Stage::Leaving { .. } => "it was refused",
+            Stage::Proving { is_challenged: true, .. } => "it has not proven the cluster's key yet",
+            // There may be no key.
+            Stage::Proving { is_challenged: false, .. } => "no whole greeting has come from it yet",
+        }
+    }
+}
+
 /// A connection whose other side has proven the key.
 pub(crate) struct Proven {
     /// The connection, which blocks.
@@ -94,9 +106,10 @@ impl PendingConnections {
         if self.open.len() == PENDING_MAX {
             let evicted = self.open.iter().enumerate().min_by_key(|(at, pending)| (pending.rank(), *at));
             let (at, _) = evicted.expect("all places are taken");
-            let Pending { from, .. } = self.open.remove(at);
-            let why = "others are waiting, and it has not proven the cluster's key";
-            self.lines.write(log::Level::Warn, WHO, format_args!("{from} is closed: {why}"));
+            let evicted = self.open.remove(at);
+            let (from, why) = (evicted.from, evicted.stage.so_far());
+            let text = format_args!("{from} is closed: others need its place, and {why}");
+            self.lines.write(log::Level::Warn, WHO, text);
         }
         if let Err(why) = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)) {
             self.lines.write(log::Level::Warn, WHO, format_args!("{from} can't be served: {why}"));
@@ -210,4 +223,18 @@ impl Pending {
 /// Writes what is so short that it fits an empty buffer.
 fn write_at_once(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
     stream.write_all(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_connection_that_is_closed_is_so() {
+        let proving =
+            |is_challenged| Stage::Proving { gate: Gate::closed(None), bytes: Vec::new(), is_challenged };
+        assert_eq!(proving(false).so_far(), "no whole greeting has come from it yet");
+        assert_eq!(proving(true).so_far(), "it has not proven the cluster's key yet");
+        assert_eq!(Stage::Leaving { since: Instant::now() }.so_far(), "it was refused");
+    }
 }
