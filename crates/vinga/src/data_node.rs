@@ -478,3 +478,33 @@ fn not_in_order(name: &str, folder: &NodeFolder) -> String {
 pub fn numbers(cluster: &Path) -> io::Result<Vec<u8>> {
     numbered::numbers(cluster, "node-")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it logs counts for nothing: its log may be full, or have errors only.
+    #[test]
+    fn one_that_could_not_go_on_has_nothing_to_lose_without_a_disk() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let end = |data: &KeptData, why: Option<&str>| {
+            let mut lock = folder.occupy().expect("the file can be made").expect("nobody has it");
+            folder.announce("127.0.0.1:1", "1", None, Some(data)).expect("it is ours");
+            if let Some(why) = why {
+                lock.note_end(why).expect("it is ours");
+            }
+            drop(lock);
+            end_of("data node 1", &folder)
+        };
+        let on_disk = KeptData::OnDisk { restored: None };
+        assert!(matches!(end(&KeptData::InMemory, Some("nobody is left")), Stopped::LeftAlone));
+        assert!(matches!(end(&KeptData::InMemory, None), Stopped::Otherwise(_)), "it was killed");
+        let Stopped::Otherwise(why) = end(&on_disk, Some("the disk is full")) else {
+            panic!("it may have lost something")
+        };
+        assert!(why.contains("may not be on disk") && why.contains("the disk is full"), "{why}");
+        folder.withdraw();
+        assert!(matches!(end_of("data node 1", &folder), Stopped::InOrder));
+    }
+}
