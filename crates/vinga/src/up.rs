@@ -92,6 +92,8 @@ struct DataNodesUp {
     addresses: String,
     /// Those that have ended and can't come back to the others.
     away: Vec<u8>,
+    /// Why management nodes could not be started.
+    failures: Vec<String>,
 }
 
 /// Starts the nodes that do not run yet; returns whether all data nodes run. If not, it is said on standard error.
@@ -116,15 +118,19 @@ pub fn run(arguments: UpArguments) -> Result<bool, String> {
     })?;
     let asked =
         DataNodes { cluster: &cluster, data_nodes, replicas, management_nodes, port, initial, parameters };
-    let DataNodesUp { addresses, away } = asked.up()?;
-    sql_nodes::up(&sql_nodes::Wanted {
+    let DataNodesUp { addresses, away, mut failures } = asked.up()?;
+    let sql = sql_nodes::up(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
         port: sql.sql_port,
         installation,
         data_nodes: &addresses,
         variables: &sql.sql_variables,
-    })?;
+    });
+    failures.extend(sql.err());
+    if !failures.is_empty() {
+        return Err(failures.join("\n"));
+    }
     if !away.is_empty() {
         complain!("vinga: {}", describe_away(&away));
     }
@@ -186,7 +192,7 @@ impl DataNodes<'_> {
             return Err(self.other_number(1, file.path()));
         }
         size.check()?;
-        self.one(&file).map(|addresses| DataNodesUp { addresses, away: Vec::new() })
+        self.one(&file).map(|addresses| DataNodesUp { addresses, away: Vec::new(), failures: Vec::new() })
     }
 
     /// The size of a new cluster.
@@ -336,7 +342,7 @@ impl DataNodes<'_> {
         say_several(self.cluster, file, &running, &self.parameters.as_written());
         let nodes = running.nodes.iter().map(|(id, ..)| NodeFolder::new(self.cluster, *id));
         let addresses = addresses_of(nodes).unwrap_or_default();
-        Ok(DataNodesUp { addresses, away: running.away })
+        Ok(DataNodesUp { addresses, away: running.away, failures: running.failures })
     }
 
     /// What can't be asked of several data nodes.

@@ -43,6 +43,8 @@ pub struct Running {
     pub away: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
+    /// Why management nodes could not be started, while data nodes run.
+    pub failures: Vec<String>,
     /// How long it took until the last one was ready.
     pub after: Duration,
     /// What they have logged meanwhile as warnings, each text once.
@@ -96,7 +98,25 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let begun = Instant::now();
     // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
     let mut management_started = Started::default();
-    let management = start_management(wanted, &mut management_started)?;
+    let mut failures = Vec::new();
+    let management = if found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
+        // Whatever can run goes on, or is started.
+        let mut management = Vec::new();
+        for id in wanted.management {
+            let mut one = Started::default();
+            match start_management(wanted, std::slice::from_ref(id), &mut one) {
+                Ok(addresses) => management.extend(addresses),
+                Err(why) => {
+                    failures.push(why);
+                    continue;
+                }
+            }
+            management_started.take_over(one);
+        }
+        management
+    } else {
+        start_management(wanted, wanted.management, &mut management_started)?
+    };
     let mut started = Started::default();
     let mut before = None;
     for (id, _) in found.iter().filter(|(id, found)| *found == Found::Ended && !away.contains(id)) {
@@ -118,12 +138,17 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let management = mark(&management_started, management);
     started.keep();
     management_started.keep();
-    Ok(Running { data_nodes, nodes, away, management, after: begun.elapsed(), warnings, before })
+    let after = begun.elapsed();
+    Ok(Running { data_nodes, nodes, away, management, failures, after, warnings, before })
 }
 
-/// Starts the management nodes that do not run; returns the addresses of all.
-fn start_management(wanted: &Wanted<'_>, started: &mut Started) -> Result<Vec<(u8, String)>, String> {
-    for &id in wanted.management {
+/// Starts those of these management nodes that do not run; returns the addresses of all.
+fn start_management(
+    wanted: &Wanted<'_>,
+    ids: &[u8],
+    started: &mut Started,
+) -> Result<Vec<(u8, String)>, String> {
+    for &id in ids {
         let folder = management_node::folder(wanted.cluster, id);
         let running = folder.running();
         let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
@@ -133,7 +158,7 @@ fn start_management(wanted: &Wanted<'_>, started: &mut Started) -> Result<Vec<(u
             })?;
         }
     }
-    let addresses = wanted.management.iter().map(|&id| {
+    let addresses = ids.iter().map(|&id| {
         let address = management_node::wait(wanted.cluster, id, || started.check())?;
         Ok((id, address))
     });

@@ -77,6 +77,11 @@ impl Started {
         all.filter(|warning| seen.insert(warning.clone())).collect()
     }
 
+    /// Nodes that were started apart belong to these from now on.
+    pub fn take_over(&mut self, mut others: Started) {
+        self.nodes.append(&mut others.nodes);
+    }
+
     /// They run on when this command ends.
     pub fn keep(&mut self) {
         self.nodes.clear();

@@ -256,6 +256,18 @@ fn what_can_run_is_started_beside_a_data_node_that_stays_away() {
         addresses[0][0].contains("node-1/vinga.sock") && !addresses[0][0].contains(&lost),
         "{addresses:?}"
     );
+    // A management node whose port is taken keeps no SQL node from being started.
+    let management = NodeFolder::at(cluster.folder.join("mgm-3"));
+    let address = management.address().expect("it is ready");
+    kill(&management);
+    kill(&NodeFolder::at(cluster.folder.join("sql-2")));
+    let taken = TcpListener::bind(&address).expect("it is gone");
+    let (code, [said, why]) = up();
+    assert!(code == Some(1) && said.contains("SQL node 2 is ready on"), "{said}{why}");
+    assert!(why.contains("management node 3 has not started: ") && why.contains("is in use"), "{why}");
+    drop(taken);
+    let (code, [said, why]) = up();
+    assert!(code == Some(4) && said.contains("management node 3 is ready on"), "{said}{why}");
     // Everything runs that can run: nothing is started, and the same is said.
     let (code, [said, why]) = up();
     assert_eq!(code, Some(4), "{said}{why}");
