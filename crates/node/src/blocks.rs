@@ -203,6 +203,10 @@ impl Blocks {
 }
 
 impl Host for Blocks {
+    fn is_working(&self) -> bool {
+        self.coordinators.iter().any(Coordinator::is_working)
+    }
+
     fn start(&mut self, cx: &mut Context<'_>) {
         self.each_block(cx, |block, cx| block.start(cx));
     }

@@ -63,6 +63,7 @@ use lazy_orders::LazyOrders;
 use participants::Participants;
 use tables::Tables;
 use take_over::TakeOvers;
+use transaction::State;
 use transactions::Transactions;
 use vinga_base::{Epoch, Incarnation, LiveParameter, NodeId};
 use vinga_kernel::{Block, Context, Scrutiny, Span};
@@ -160,6 +161,18 @@ impl Coordinator {
             && self.lazy_orders.is_empty()
             && self.epochs.committing() == 0
             && self.take_overs.is_at_rest()
+    }
+
+    /// Whether transactions are on their way to an answer. Those that wait for the disk are not counted.
+    pub fn is_working(&self) -> bool {
+        self.transactions.iter().any(|(_, transaction)| match transaction.state {
+            State::Open { .. } | State::AwaitingDisk => false,
+            State::Preparing { .. }
+            | State::InDoubt { .. }
+            | State::Committing { .. }
+            | State::Completing { .. }
+            | State::RollingBack { .. } => true,
+        })
     }
 
     /// Outcomes that API nodes have not confirmed yet.

@@ -90,6 +90,11 @@ pub trait Host {
     /// Does one slice of each long work in progress; returns whether more is left.
     fn slice(&mut self, cx: &mut Context<'_>) -> bool;
 
+    /// Whether requests were read that are not answered yet, and will be without anything more from who has sent them.
+    fn is_working(&self) -> bool {
+        false
+    }
+
     /// Writes the current state of the blocks, in a few lines, so that it can be included in a later crash report.
     /// Called about once a second; should not allocate.
     ///

@@ -287,6 +287,7 @@ impl NodeProcess {
         if let Some(listener) = self.listener {
             self.switchboard.listener.post(ListenerMessage::Stop);
             join(listener);
+            come_to_rest(&self.switchboard);
             if self.settings.has_disk {
                 bring_to_disk(&self.switchboard, self.settings.limits.disk_patience);
             }
@@ -408,8 +409,8 @@ fn remove_for_good(file: &Path, observer: &Observer) -> io::Result<()> {
     flush_folder_observed(file.parent().unwrap_or(Path::new(".")), observer)
 }
 
-/// The last requests are carried out, and what was committed is brought to disk.
-fn bring_to_disk(switchboard: &Switchboard, patience: Duration) {
+/// The last requests are carried out, transactions of other data nodes' rows included.
+fn come_to_rest(switchboard: &Switchboard) {
     let (report, at_rest) = mpsc::channel();
     for thread in &switchboard.threads {
         thread.post(Message::ComeToRest(report.clone()));
@@ -417,6 +418,10 @@ fn bring_to_disk(switchboard: &Switchboard, patience: Duration) {
     drop(report);
     // It ends when all have reported. A thread that does not, because it hangs, is the watchdog's business.
     for () in at_rest.iter() {}
+}
+
+/// What was committed is brought to disk.
+fn bring_to_disk(switchboard: &Switchboard, patience: Duration) {
     let main = switchboard.main_thread;
     let lifecycle = Address::new(switchboard.node, BlockNumber::Lifecycle, 0);
     let mut frame = Vec::new();

@@ -250,6 +250,18 @@ impl Sockets {
         }
     }
 
+    /// Serves the links to other data nodes, and nobody else.
+    pub fn serve_links_alone<H: Host>(
+        &mut self,
+        executor: &mut Executor<H>,
+        switchboard: &Switchboard,
+        limits: &Limits,
+        statistics: &ThreadStatistics,
+    ) {
+        self.allowance = None;
+        self.serve_links(executor, switchboard, limits, statistics);
+    }
+
     /// Serves the links to other data nodes, which come first: work that has begun elsewhere waits for them.
     fn serve_links<H: Host>(
         &mut self,
@@ -368,11 +380,18 @@ impl Sockets {
     /// Whether a connection may have input that can be handled now. To be checked after everything was sent that can
     /// be: that may have released connections that were held back.
     pub fn can_be_served(&self, outbox: &Outbox, limits: &Limits) -> bool {
+        self.any_queued(|connection| connection.can_be_served(outbox, self.threads, limits))
+    }
+
+    /// The same of links to other data nodes.
+    pub fn links_can_be_served(&self, outbox: &Outbox, limits: &Limits) -> bool {
+        self.any_queued(|one| one.is_link && one.can_be_served(outbox, self.threads, limits))
+    }
+
+    fn any_queued(&self, is_meant: impl Fn(&Connection) -> bool) -> bool {
         self.queue.iter().any(|api| {
             let place = self.places[usize::from(api.0)];
-            place.is_some_and(|place| {
-                self.connections[usize::from(place)].can_be_served(outbox, self.threads, limits)
-            })
+            place.is_some_and(|place| is_meant(&self.connections[usize::from(place)]))
         })
     }
 

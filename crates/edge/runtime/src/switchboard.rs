@@ -48,7 +48,7 @@ pub(crate) enum Message {
     Closed { api: NodeId },
     /// What became of tasks on files that the thread has handed over.
     FileAnswers(Vec<FileAnswer>),
-    /// The node is going to stop: read no requests any more, and report when what was read is done.
+    /// The node is going to stop: read no requests of API nodes any more, and report when what was read is done.
     ComeToRest(Sender<()>),
     /// The node stops: end all connections and then the thread.
     Stop,

@@ -108,8 +108,7 @@ pub(crate) struct Worker<H> {
     has_overslept: bool,
     /// No requests are read any more, since then, and it is to be reported when those that were read are done.
     rest_awaited: Option<(u64, Sender<()>)>,
-    /// No requests are read any more.
-    reads_nothing: bool,
+    reads: Reads,
     /// The node stops, since then.
     stops_since: Option<u64>,
 }
@@ -135,6 +134,15 @@ pub(crate) struct WorkerParts<H> {
     pub data_nodes: Option<DataNodes>,
     /// On the main thread, if there are arbitrators.
     pub arbitration: Option<Sender<Question>>,
+}
+
+/// What a thread reads of its sockets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Everything,
+    /// Nothing of API nodes: what they have requested comes to its end, with the help of other data nodes.
+    Links,
+    Nothing,
 }
 
 impl<H: Host> Worker<H> {
@@ -186,7 +194,7 @@ impl<H: Host> Worker<H> {
             has_long_work: false,
             has_overslept: false,
             rest_awaited: None,
-            reads_nothing: false,
+            reads: Reads::Everything,
             stops_since: None,
             statistics: registered.statistics().clone(),
             switchboard,
@@ -246,10 +254,17 @@ impl<H: Host> Worker<H> {
         let (executor, switchboard, statistics) =
             (&mut *self.executor, &*self.switchboard, &*self.statistics);
         let handled = executor.handled();
-        if !self.reads_nothing {
-            statistics.enter(Phase::Sockets);
-            self.sockets.look();
-            self.sockets.serve(executor, switchboard, &self.limits, statistics, now);
+        match self.reads {
+            Reads::Everything => {
+                statistics.enter(Phase::Sockets);
+                self.sockets.look();
+                self.sockets.serve(executor, switchboard, &self.limits, statistics, now);
+            }
+            Reads::Links => {
+                statistics.enter(Phase::Sockets);
+                self.sockets.serve_links_alone(executor, switchboard, &self.limits, statistics);
+            }
+            Reads::Nothing => {}
         }
         statistics.enter(Phase::Rings);
         self.rings.drain(word, executor, switchboard, statistics);
@@ -271,7 +286,11 @@ impl<H: Host> Worker<H> {
             self.outlets.serve(word, switchboard, statistics);
         }
         statistics.bytes_waiting.set((to_threads + to_sockets) as u64);
-        let can_be_served = !self.reads_nothing && self.sockets.can_be_served(outbox, &self.limits);
+        let can_be_served = match self.reads {
+            Reads::Everything => self.sockets.can_be_served(outbox, &self.limits),
+            Reads::Links => self.sockets.links_can_be_served(outbox, &self.limits),
+            Reads::Nothing => false,
+        };
         statistics.signals.set(self.executor.handled());
         if has_overslept && statistics.moved() != moved {
             statistics.missed_wakeups.add(1);
@@ -393,7 +412,7 @@ impl<H: Host> Worker<H> {
         self.sockets.end_sleep();
         let woken = self.clock.nanos();
         // A client may have put something into shared memory just now, without having signalled yet.
-        let is_left_alone = !is_called && !self.reads_nothing && !self.sockets.has_locals();
+        let is_left_alone = !is_called && self.reads == Reads::Everything && !self.sockets.has_locals();
         self.has_overslept = is_left_alone && woken >= wake_at && woken < due;
         self.polled = woken;
         self.statistics.sleep_nanos.add(woken - now);
@@ -460,7 +479,10 @@ impl<H: Host> Worker<H> {
         if self.rest_awaited.is_none() {
             return;
         }
-        let is_quiet = !has_more && self.executor.is_idle() && self.statistics.bytes_waiting.get() == 0;
+        let is_quiet = !has_more
+            && self.executor.is_idle()
+            && self.statistics.bytes_waiting.get() == 0
+            && !self.executor.host().is_working();
         let has_come = |&mut (since, _): &mut (u64, _)| {
             let span = now - since;
             span >= limits.last_sending.as_nanos() as u64 || is_quiet && span >= QUIET_NANOS

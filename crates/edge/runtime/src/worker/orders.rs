@@ -1,7 +1,7 @@
 //! What a thread handles beside the frames for its blocks: messages of other threads, orders of blocks and of other
 //! drivers, which stand in the driver's lane, and what blocks ask of files.
 
-use super::Worker;
+use super::{Reads, Worker};
 use crate::api_nodes::Closing;
 use crate::arbitration::Question;
 use crate::listener::ListenerMessage;
@@ -47,11 +47,11 @@ impl<H: Host> Worker<H> {
                 answers.into_iter().for_each(|answer| self.executor.answer_file(answer));
             }
             Message::ComeToRest(report) => {
-                self.reads_nothing = true;
+                self.reads = Reads::Links;
                 self.rest_awaited = Some((now, report));
             }
             Message::Stop => {
-                self.reads_nothing = true;
+                self.reads = Reads::Nothing;
                 self.stops_since = Some(now);
             }
         }

@@ -6,6 +6,8 @@ use crate::support::{
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
@@ -528,6 +530,24 @@ fn a_stopping_node_says_so() {
         assert!(begin.elapsed() < HANG_GUARD, "nothing waited: {:?}", begin.elapsed());
         assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
         assert!(TcpStream::connect(address).is_err());
+    }
+}
+
+/// A transaction's answer needs other data nodes: the node does not stop before it has come.
+#[test]
+fn a_stopping_node_waits_for_requests_that_are_on_their_way() {
+    for mut settings in both_ways(2) {
+        settings.limits.last_sending = HANG_GUARD;
+        let (node, records) = start(settings);
+        records.is_working.store(true, Ordering::Relaxed);
+        let mut client = connect(node.address());
+        client.echo(1, 1, b"x");
+        let stopping = thread::spawn(move || node.stop());
+        thread::sleep(Duration::from_millis(200));
+        assert!(!stopping.is_finished(), "it stops while something is on its way");
+        records.is_working.store(false, Ordering::Relaxed);
+        stopping.join().unwrap();
+        assert_eq!(client.last_words(), Some(ErrorCode::NodeStopping));
     }
 }
 

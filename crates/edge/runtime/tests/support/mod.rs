@@ -50,6 +50,8 @@ pub struct Records {
     pub unwanted: Mutex<Vec<u8>>,
     /// How many pieces of some work were done.
     pub work: AtomicU64,
+    /// Whether requests are on their way to an answer, whose rest is done elsewhere.
+    pub is_working: AtomicBool,
     /// By node id: whether it is connected, as far as Membership was notified.
     connected: Vec<AtomicBool>,
 }
@@ -57,7 +59,13 @@ pub struct Records {
 impl Default for Records {
     fn default() -> Self {
         let connected = (0..=u8::MAX).map(|_| AtomicBool::new(false)).collect();
-        Records { gone: Mutex::default(), unwanted: Mutex::default(), work: AtomicU64::new(0), connected }
+        Records {
+            gone: Mutex::default(),
+            unwanted: Mutex::default(),
+            work: AtomicU64::new(0),
+            is_working: AtomicBool::new(false),
+            connected,
+        }
     }
 }
 
@@ -79,6 +87,10 @@ pub struct EchoHost {
 
 impl Host for EchoHost {
     fn start(&mut self, _: &mut Context<'_>) {}
+
+    fn is_working(&self) -> bool {
+        self.records.is_working.load(Ordering::Relaxed)
+    }
 
     fn prefetch(&self, _: Prefetch, _: &Frame<'_>) -> bool {
         false
