@@ -173,7 +173,11 @@ impl Coordinator {
                 | State::Committing { .. }
                 | State::Completing { .. }
                 | State::AwaitingDisk => Err(ErrorCode::MalformedSignal),
-                State::RollingBack { .. } => Err(ErrorCode::TransactionAborted),
+                // The answer to the batch before comes behind this one, and is passed over then.
+                State::RollingBack { .. } => {
+                    let cause = self.transactions[handle].special().and_then(|special| special.cause);
+                    Err(cause.map_or(ErrorCode::TransactionAborted, |cause| cause.code))
+                }
             };
         }
         if known.is_some() {

@@ -352,6 +352,31 @@ fn a_batch_that_waits_is_given_up() {
     }
 }
 
+/// A rollback waits for the data nodes that are left. A batch that comes meanwhile is refused with what the transaction
+/// is rolled back for.
+#[test]
+fn a_batch_of_a_transaction_that_is_being_rolled_back_is_refused_with_the_cause() {
+    let mut c = Cluster::new(3);
+    let lost = c.keys_at(2).next().expect("a key");
+    c.at_once(&[Op::Insert(row(lost, 1))]);
+    let id = c.begin();
+    c.batch(id, FLAG_START, 1, &strict(&[Op::Add(lost, 1)]));
+    assert_eq!(c.received(), [open(1)]);
+    let mut pairs = vec![];
+    for instance in 1..=2 {
+        pairs.extend([TC, dm(1, instance)].map(|from| (from, dm(3, instance))));
+    }
+    pairs.iter().for_each(|&(from, to)| c.hold(from, to));
+    c.kill(2);
+    assert_eq!(c.received(), [], "it is still being rolled back");
+    c.batch(id, 0, 2, &strict(&[Op::Add(lost, 1)]));
+    assert_eq!(c.received(), [refused(2, ErrorCode::NodeFailure, 0)]);
+    pairs.into_iter().for_each(|(from, to)| c.release(from, to));
+    assert_eq!(c.received(), [refused(1, ErrorCode::NodeFailure, 0)]);
+    assert_eq!(c.read(&[lost], None), [Some(row(lost, 1))]);
+    c.ends_well();
+}
+
 /// What comes too late to give a batch up: the answer to it, or to both, says what became of the transaction.
 #[test]
 fn what_comes_too_late_to_give_a_batch_up_is_answered_or_passed_over() {

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use std::sync::Arc;
 use vinga::{
     Error, ErrorCode, Found, Lock, LockWait, LockedRows, LockingScan, OperationKind, OperationNumber,
-    ReadBatch, Record, RowBatch, RowCount, Scan, ScanRequest, Table,
+    ReadBatch, Record, RowBatch, RowCount, Scan, ScanRequest, Table, Transaction,
 };
 
 /// How rows that are read are locked, and how long to wait for the lock.
@@ -101,11 +101,18 @@ impl Session {
         }
     }
 
-    /// The failure of a read, which may have cost the transaction.
+    /// The failure of a read, which may have cost the transaction, or found that it is over: then why it is.
     #[cold]
     fn read_failure(&self, error: &Error) -> Failure {
-        let mut failure = self.node.failure(error);
-        failure.is_doomed = matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
+        let cause = self.transaction.as_ref().and_then(Transaction::rollback_cause);
+        let mut failure = match cause {
+            Some(cause) if error.code() == ErrorCode::TransactionAborted => {
+                self.node.failure(&Error::new(cause))
+            }
+            _ => self.node.failure(error),
+        };
+        failure.is_doomed =
+            cause.is_some() || matches!(error.code(), ErrorCode::Deadlock | ErrorCode::TransactionAborted);
         failure
     }
 
@@ -191,7 +198,7 @@ impl Session {
         } else {
             request.rows()
         };
-        begun.map_err(|error| self.node.failure(&error))
+        begun.map_err(|error| self.read_failure(&error))
     }
 
     /// Sends the changes that the scan has to see; returns whether it belongs to the transaction.
@@ -221,7 +228,7 @@ impl Session {
         } else {
             request.count()
         };
-        let counting = begun.map_err(|error| self.node.failure(&error))?;
+        let counting = begun.map_err(|error| self.read_failure(&error))?;
         self.sum_of_counts(counting)
     }
 
@@ -231,7 +238,7 @@ impl Session {
     /// If they could not count all rows.
     pub(crate) fn sum_of_counts(&mut self, mut counting: RowCount) -> Result<u64> {
         let mut rows = 0;
-        while let Some(more) = self.wait(counting.next())?.map_err(|error| self.node.failure(&error))? {
+        while let Some(more) = self.wait(counting.next())?.map_err(|error| self.read_failure(&error))? {
             rows += more;
         }
         Ok(rows)
@@ -254,7 +261,7 @@ impl Session {
             cluster,
             transaction.scan_locked(request, lock.lock.waiting(lock.wait)),
         ) {
-            Ok(begun) => begun.map_err(|error| self.node.failure(&error)),
+            Ok(begun) => begun.map_err(|error| self.read_failure(&error)),
             Err(failure) => Err(failure.doomed()),
         }
     }
@@ -300,6 +307,6 @@ impl Session {
     /// If it ended early.
     pub fn next_rows(&mut self, scan: &mut Scan) -> Result<Option<RowBatch>> {
         let rows = self.wait(scan.next_batch())?;
-        rows.map_err(|error| self.node.failure(&error))
+        rows.map_err(|error| self.read_failure(&error))
     }
 }
