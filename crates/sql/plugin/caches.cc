@@ -12,6 +12,10 @@ void forget_table_of(THD *thd, const char *db, const char *table) {
   TDC_element *element= tdc_lock_share(thd, db, table);
   if (!element || element == MY_ERRPTR) return;
   TABLE_SHARE *share= element->share;
+  if (share->db_type() != vinga_hton) {
+    tdc_unlock_share(element);
+    return;
+  }
   /* Referenced, so that it is not freed while no one uses it. */
   element->ref_count++;
   tdc_unlock_share(element);
@@ -70,8 +74,8 @@ static bool is_of_others(THD *thd, const Told_name &name) {
   return type != TABLE_TYPE_NORMAL || my_strcasecmp(system_charset_info, engine.c_str(), "VINGA");
 }
 
-bool is_own_definition(const std::string &file) {
-  std::string path= file;
+bool is_own_definition(const std::string &path_without_extension) {
+  std::string path= path_without_extension + reg_ext;
   char buffer[NAME_CHAR_LEN + 1]= "";
   LEX_CSTRING engine_name= {buffer, 0};
   /* Without a connection the server copies the engine's name from the file. */
@@ -85,9 +89,10 @@ struct Exclusive_name {
   MDL_context &context;
   MDL_request request;
 
-  Exclusive_name(THD *thd, MDL_key::enum_mdl_namespace what, const char *db, const char *table): context(thd->mdl_context) {
+  Exclusive_name(THD *thd, MDL_key::enum_mdl_namespace what, const char *db, const char *table,
+                 uint attempts_max= ATTEMPTS_MAX): context(thd->mdl_context) {
     MDL_REQUEST_INIT(&request, what, db, table, MDL_EXCLUSIVE, MDL_EXPLICIT);
-    for (uint attempts= 0; !request.ticket && attempts < ATTEMPTS_MAX; attempts++) {
+    for (uint attempts= 0; !request.ticket && attempts < attempts_max; attempts++) {
       if (attempts) my_sleep(ATTEMPT_PAUSE_US);
       if (context.try_acquire_lock(&request)) return;
     }
@@ -136,3 +141,44 @@ void forget_table(const char *text, size_t length) try {
     forget_table_of(thd, name.db.c_str(), name.table.c_str());
   });
 } OR_NOTHING
+
+using Table_names= std::vector<std::pair<std::string, std::string>>;
+
+static my_bool take_cached_name(void *element, void *names) {
+  /* The database and the table, each with a zero at its end. */
+  const char *db= reinterpret_cast<const char *>(static_cast<TDC_element *>(element)->m_key);
+  guarded([&] { static_cast<Table_names *>(names)->emplace_back(db, db + strlen(db) + 1); });
+  return false;
+}
+
+/* Not only open tables: the server also caches definitions that it was only asked about. */
+void forget_tables() try {
+  Attached_thread attached;
+  in_background([&](THD *thd) {
+    Table_names names;
+    tdc_iterate(thd, take_cached_name, &names);
+    for (const auto &[db, table] : names) forget_table_of(thd, db.c_str(), table.c_str());
+  });
+} OR_NOTHING
+
+/* A file whose table is locked belongs to the statement that has locked it (LOCK TABLES, ALTER), so it is left for the
+   next call: waiting for such a statement would also delay those of other SQL nodes, which wait for this one. */
+uint8_t remove_definitions() try {
+  std::vector<std::string> paths= own_definitions();
+  size_t done= 0;
+  if (paths.empty()) return true;
+  Attached_thread attached;
+  in_background([&](THD *thd) {
+    for (const std::string &path : paths) {
+      std::string text= name_of_path(path.c_str());
+      Told_name name(text.data(), text.size());
+      Exclusive_name exclusive(thd, MDL_key::TABLE, name.db.c_str(), name.table.c_str(), 1);
+      if (!exclusive.request.ticket) continue;
+      /* It may have become another one before the name was locked. */
+      if (is_own_definition(path)) forget_file(path.c_str());
+      forget_table_of(thd, name.db.c_str(), name.table.c_str());
+      done++;
+    }
+  });
+  return done == paths.size();
+} OR_RETURN(true)

@@ -232,23 +232,36 @@ static std::vector<std::string> folders() {
   return names;
 }
 
-void mend_left_files() {
+/* The files in the folders of databases: each with its folder and its name. */
+static std::vector<std::pair<std::string, std::string>> files_of_databases() {
+  std::vector<std::pair<std::string, std::string>> files;
   for (const std::string &database : folders()) {
     std::string folder= folder_of(database);
-    std::vector<std::string> names;
     DIR *list= ::opendir(folder.c_str());
     if (!list) continue;
-    while (const dirent *entry= ::readdir(list)) names.push_back(entry->d_name);
+    while (const dirent *entry= ::readdir(list)) files.emplace_back(folder, entry->d_name);
     ::closedir(list);
-    for (const std::string &name : names) {
-      std::string table;
-      if (are_kept_triggers(folder + name, &table)) put_back_triggers(table);
-      /* Temporary files of an ALTER that was under way are left to the server. */
-      if (!ends_with(name, reg_ext) || is_prefix(name.c_str(), tmp_file_prefix)) continue;
-      std::string file= folder + name;
-      if (is_own_definition(file)) ::unlink(file.c_str());
-    }
   }
+  return files;
+}
+
+std::vector<std::string> own_definitions() {
+  std::vector<std::string> paths;
+  for (const auto &[folder, name] : files_of_databases()) {
+    /* Temporary files of an ALTER that was under way are left to the server. */
+    if (!ends_with(name, reg_ext) || is_prefix(name.c_str(), tmp_file_prefix)) continue;
+    std::string path= folder + name.substr(0, name.size() - strlen(reg_ext));
+    if (is_own_definition(path)) paths.push_back(path);
+  }
+  return paths;
+}
+
+void mend_left_files() {
+  for (const auto &[folder, name] : files_of_databases()) {
+    std::string table;
+    if (are_kept_triggers(folder + name, &table)) put_back_triggers(table);
+  }
+  for (const std::string &path : own_definitions()) forget_file(path.c_str());
 }
 
 /* Returns the databases that are new, or have new options, since the last call; the first call only notes all of them.

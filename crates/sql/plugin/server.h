@@ -145,6 +145,10 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
 
 /* Forgets the definition of a table. Called from threads of our own. */
 void forget_table(const char *name, size_t length);
+/* Forgets the definitions of all tables, and removes the files with definitions that statements of this server have
+   left; returns whether there are none any more. Called from threads of our own. */
+void forget_tables();
+uint8_t remove_definitions();
 /* Drops the triggers of a table that another SQL node drops. Called from threads of our own. */
 void drop_triggers(const char *name, size_t length);
 /* Runs `work` while no client creates or drops a database of this name; if one holds the name for too long, returns
@@ -158,8 +162,10 @@ void new_databases(uint8_t all, vinga_row_taker take, void *context);
 void take_as_seen(const std::string &name);
 /* Removes leftover files of a database that is being dropped, after its tables: otherwise its folder would be kept. */
 void clear_database(const std::string &name);
-/* Whether a file of the server contains the definition of a table of this engine. */
-bool is_own_definition(const std::string &file);
+/* Whether the server has a file with the definition of this table, and it is one of this engine. */
+bool is_own_definition(const std::string &path_without_extension);
+/* The paths, without extensions, of tables of this engine for which the server has files with definitions. */
+std::vector<std::string> own_definitions();
 /* Removes definition files of the engine's tables that the server had while they were locked, if it stopped at that
    time: the server would trust them, whatever has happened to the tables. Puts back the triggers that a drop had moved
    aside. Called when the server starts. */

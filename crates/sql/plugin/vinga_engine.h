@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 17
+#define VINGA_INTERFACE 18
 
 /* What a commit waits for: that all replicas have the changes in memory; that they are on disk, which fails where there
    is none; or that they are on disk where there is one. */
@@ -228,6 +228,11 @@ typedef struct vinga_server {
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table, as it has changed. From any thread. */
   void (*forget)(const char *name, size_t length);
+  /* Forgets the definitions of all tables. From any thread. */
+  void (*forget_all)(void);
+  /* Removes the files with definitions that statements have left, which the server would trust whatever has happened to
+     the tables since. Returns whether none is left: those of tables that are locked stay. From any thread. */
+  uint8_t (*remove_definitions)(void);
   /* Drops the triggers that the server has for a dropped table, database.table. From any thread. */
   void (*drop_triggers)(const char *name, size_t length);
   /* Creates a database with these options (its db.opt), or sets its options. From any thread. */

@@ -324,20 +324,11 @@ impl Node {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Registers an open table: the server must forget it when its definition changes.
+    /// Registers an open table.
     pub fn keep_table(&self, table: &Arc<OpenTable>) {
         let mut tables = self.tables.lock().expect(NO_PANIC);
         tables.retain(|table| table.strong_count() > 0);
         tables.push(Arc::downgrade(table));
-    }
-
-    /// Makes the server forget the definitions of open tables with these names.
-    pub fn forget_tables(&self, which: impl Fn(&str) -> bool) {
-        let open: Vec<Arc<OpenTable>> =
-            self.tables.lock().expect(NO_PANIC).iter().filter_map(Weak::upgrade).collect();
-        for table in open.iter().filter(|table| which(table.name())) {
-            self.server.forget(table.name());
-        }
     }
 
     /// Notes the incarnation of the cluster, and warns if it has changed.

@@ -29,7 +29,11 @@ pub fn run(node: &Arc<Node>) {
             && let Ok(cluster) = Cluster::connect(node.connectstring())
             && let Ok(mut events) = cluster.as_async().schema_events()
         {
+            let mut has_files = false;
             while !node.is_stopping() {
+                if has_files {
+                    has_files = !node.server.remove_definitions();
+                }
                 // The API node may be another one after an outage.
                 node.note_news_node(cluster.node().0);
                 let news = cluster.block_on(events.next_within(LOOK_PAUSE));
@@ -38,7 +42,8 @@ pub fn run(node: &Arc<Node>) {
                     SchemaNews::Everything { incarnation } => {
                         node.become_incarnation(incarnation);
                         node.sayable.forget_all();
-                        node.forget_tables(|_| true);
+                        node.server.forget_all();
+                        has_files = !node.server.remove_definitions();
                         for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
                             make_database(node, &cluster, &name);
                         }
@@ -76,7 +81,6 @@ fn follow(node: &Arc<Node>, cluster: &Cluster, event: &SchemaEvent) {
             node.sayable.forget(&event.new_name);
             // A statement of this SQL node holds the table's lock, and the server forgets the table by itself.
             if !node.is_own(event.by) {
-                node.forget_tables(|name| name == event.name || name == event.new_name);
                 if event.kind == SchemaEventKind::DropTable {
                     node.server.drop_triggers(&event.name);
                 }

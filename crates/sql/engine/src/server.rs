@@ -41,6 +41,10 @@ pub struct Server {
     pub log: unsafe extern "C" fn(i32, *const u8, usize),
     /// Forgets the definition of a table.
     pub forget: unsafe extern "C" fn(*const u8, usize),
+    /// Forgets the definitions of all tables.
+    pub forget_all: unsafe extern "C" fn(),
+    /// Removes files with definitions; returns whether none is left.
+    pub remove_definitions: unsafe extern "C" fn() -> u8,
     /// Drops the triggers of a table.
     pub drop_triggers: unsafe extern "C" fn(*const u8, usize),
     /// Creates a database, or sets its options.
@@ -116,6 +120,21 @@ impl Server {
     pub fn forget(&self, table: &str) {
         // SAFETY: the server copies the name.
         with_server(|| unsafe { (self.forget)(table.as_ptr(), table.len()) });
+    }
+
+    /// Makes the server forget the definitions of all tables.
+    pub fn forget_all(&self) {
+        // SAFETY: it has no arguments.
+        with_server(|| unsafe { (self.forget_all)() });
+    }
+
+    /// Removes the files with definitions that statements of the server have left; returns whether none is left. Those
+    /// of tables that are locked stay.
+    pub fn remove_definitions(&self) -> bool {
+        let mut is_done = true;
+        // SAFETY: it has no arguments.
+        with_server(|| is_done = unsafe { (self.remove_definitions)() } != 0);
+        is_done
     }
 
     /// Drops the triggers that the server has for a dropped table, `database.table`.

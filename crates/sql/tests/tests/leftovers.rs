@@ -1,10 +1,11 @@
-//! Files that a SQL node has for tables (definitions while they are locked, triggers) are removed together with their
-//! tables.
+//! Files that a SQL node has for tables (definitions that it has altered or locked, triggers) are removed together with
+//! their tables, also if the SQL node has missed what happened to these.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::Instant;
 use vinga_sql_tests::servers::Servers;
-use vinga_sql_tests::{HANG_GUARD, Session, TestCluster};
+use vinga_sql_tests::{HANG_GUARD, Session, TestCluster, eventually, program, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
@@ -49,6 +50,69 @@ fn definitions_of_a_killed_lock_are_not_believed() {
     here.query("DROP DATABASE d");
     assert_eq!(files(&mut here, "d"), [""; 0]);
     assert!(there.lines("SHOW DATABASES LIKE 'd'").is_empty());
+    servers.check_alive();
+}
+
+/// The columns of all tables of a database, as the server lists them without opening the tables.
+fn columns(session: &mut Session, database: &str) -> Vec<String> {
+    session.lines(&format!(
+        "SELECT table_name, GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns \
+         WHERE table_schema = '{database}' GROUP BY 1 ORDER BY 1"
+    ))
+}
+
+/// A SQL node that stands still while others change tables has a file of each that it has altered itself.
+#[test]
+fn definitions_of_changes_that_were_missed_are_not_believed() {
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    let (mut here, mut there) = (servers.connect(0), servers.connect(1));
+    here.query("CREATE DATABASE d");
+    for table in ["changed", "dropped", "same"] {
+        here.query(&format!("CREATE TABLE d.{table} (id INT PRIMARY KEY, v INT) ENGINE=VINGA"));
+        here.query(&format!("ALTER TABLE d.{table} ADD COLUMN added INT"));
+        // Listed, but not opened: only the server knows that it has cached its definition.
+        here.query(&format!("CREATE TABLE d.{table}_listed (id INT PRIMARY KEY, v INT) ENGINE=VINGA"));
+        here.query("FLUSH TABLES");
+        here.query(&format!("SHOW CREATE TABLE d.{table}_listed"));
+    }
+    assert!(files(&mut here, "d").contains(&"changed.frm".to_owned()), "ALTER leaves a file");
+    let process = Pid::from_raw(servers.sql_nodes[0].id().cast_signed()).expect("a process");
+    kill_process(process, Signal::STOP).expect("it runs");
+    for end in ["", "_listed"] {
+        there.query(&format!("DROP TABLE d.dropped{end}"));
+        there.query(&format!("ALTER TABLE d.changed{end} ADD COLUMN new INT, DROP COLUMN v"));
+    }
+    kill_process(process, Signal::CONT).expect("it runs");
+    let expected = columns(&mut there, "d");
+    assert_eq!(expected[0], "changed id,added,new");
+    eventually("it knows the changes", || columns(&mut here, "d") == expected);
+    assert_eq!(here.lines("SHOW TABLES FROM d"), there.lines("SHOW TABLES FROM d"));
+    eventually("no definitions are left", || files(&mut here, "d") == ["db.opt"]);
+    servers.check_alive();
+}
+
+/// Files of tables that statements have locked belong to these statements, and do not delay others.
+#[test]
+fn definitions_of_tables_that_are_gone_are_removed_when_no_one_uses_them() {
+    let mut servers = Servers::start(PROGRAM, 1, &[("Diskless", "yes")]);
+    let (mut here, mut locker) = (servers.connect(0), servers.connect(0));
+    here.query("CREATE DATABASE d");
+    for table in ["altered", "locked"] {
+        here.query(&format!("CREATE TABLE d.{table} (id INT PRIMARY KEY) ENGINE=VINGA"));
+    }
+    here.query("ALTER TABLE d.altered ADD COLUMN v INT");
+    locker.query("LOCK TABLES d.locked WRITE");
+    assert_eq!(files(&mut here, "d"), ["altered.frm", "db.opt", "locked.frm"]);
+    servers.data.restart();
+    eventually("the file is removed", || files(&mut here, "d") == ["db.opt", "locked.frm"]);
+    eventually("the database is sent to the data nodes", || {
+        here.try_query("CREATE TABLE d.new (id INT PRIMARY KEY) ENGINE=VINGA").is_ok()
+    });
+    locker.query("UNLOCK TABLES");
+    eventually("the file is removed", || files(&mut here, "d") == ["db.opt"]);
+    assert_eq!(here.lines("SHOW TABLES FROM d"), ["new"]);
+    let socket = format!("--socket={}", servers.sql_nodes[0].socket().display());
+    run(program("mariadb-dump").args(["--no-defaults", "--user=root", &socket, "d"]));
     servers.check_alive();
 }
 
