@@ -59,6 +59,12 @@ pub const VALUE_TOO_LONG: i32 = 20071;
 /// sent to other nodes.
 pub const DEFINITION_TOO_LONG: i32 = 20072;
 
+/// Maximum number of characters of the server's error messages for failures of an engine: it cuts off the rest.
+const MESSAGE_MAX: usize = 200;
+
+/// What stands before the reason why the outcome of a commit is not known.
+const UNKNOWN: &str = "committed or not, that is not known: ";
+
 /// The failure of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
@@ -139,15 +145,16 @@ impl Failure {
         }
         let text = format!(
             "no answer within {milliseconds} ms. If it waits for a lock: vinga_wait_max should be above \
-             TransactionDeadlockDetectionTimeout. Connected to {connectstring}"
+             TransactionDeadlockDetectionTimeout."
         );
+        let text = with_addresses(&text, connectstring);
         Failure { is_temporary: true, ..Failure::new(ErrorCode::LockTimeout as i32, text) }.doomed()
     }
 
     /// No answer to a commit came in time.
     #[must_use]
     pub fn of_commit(self) -> Self {
-        let text = format!("committed or not, that is not known: {}", self.text);
+        let text = format!("{UNKNOWN}{}", self.text);
         Failure { is_temporary: false, ..Failure::new(ErrorCode::UnknownOutcome as i32, text) }.doomed()
     }
 
@@ -179,20 +186,29 @@ impl Failure {
     }
 }
 
-/// The text of an outage, with the addresses of the data nodes unless it names them.
+/// The text of an outage, with as many addresses of the data nodes as there is room for, unless it names them. The file
+/// of the key is no address.
 fn with_addresses(text: &str, connectstring: &str) -> String {
-    match text.contains(connectstring) {
-        true => text.to_owned(),
-        false => format!("{text} Data nodes: {connectstring}."),
+    let pieces = connectstring.split(',').map(str::trim);
+    let addresses: Vec<&str> = pieces.filter(|piece| !piece.is_empty() && !piece.contains("key=")).collect();
+    if addresses.iter().all(|address| text.contains(address)) {
+        return text.to_owned();
     }
+    let with_first = |shown: usize| {
+        let list = addresses[..shown].join(", ");
+        match addresses.len() - shown {
+            0 => format!("{text} Data nodes: {list}."),
+            more => format!("{text} Data nodes: {list} and {more} more."),
+        }
+    };
+    let room = MESSAGE_MAX - UNKNOWN.len();
+    let mut texts = (1..=addresses.len()).rev().map(with_first);
+    texts.find(|text| text.chars().count() <= room).unwrap_or_else(|| text.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The longest message of the server.
-    const MESSAGE_MAX: usize = 200;
 
     #[test]
     fn numbers_of_the_sql_node_are_no_others() {
@@ -213,5 +229,26 @@ mod tests {
             assert!(failure.text.len() < MESSAGE_MAX - 20, "{}", failure.text);
         }
         assert!(Failure::outage(&address, "No data node answers.").text.contains(&address));
+    }
+
+    #[test]
+    fn as_many_addresses_are_named_as_there_is_room_for() {
+        let addresses: Vec<String> =
+            (1..=8).map(|node| format!("data-node-{node}.example.org:2202")).collect();
+        let connectstring = format!("key=/etc/vinga/{}.key,{}", "x".repeat(70), addresses.join(","));
+        for code in [ErrorCode::ConnectionLost, ErrorCode::ClusterFailure] {
+            let error = Error::new(code);
+            let failure = Failure::from_error(&error, &connectstring);
+            assert!(failure.text.starts_with(&error.message()), "{}", failure.text);
+            assert!(failure.text.contains(&addresses[0]), "{}", failure.text);
+            assert!(failure.text.ends_with(" more."), "{}", failure.text);
+            assert!(!failure.text.contains("key="), "{}", failure.text);
+            let failure = failure.of_commit();
+            assert!(failure.text.chars().count() <= MESSAGE_MAX, "{}", failure.text);
+        }
+        let few = Failure::outage("key=/x.key,a:1,b:2", "No data node answers.");
+        assert_eq!(few.text, "No data node answers. Data nodes: a:1, b:2.");
+        let late = Failure::timed_out(&connectstring, 3_600_000, true).of_commit();
+        assert!(late.text.chars().count() <= MESSAGE_MAX, "{}", late.text);
     }
 }
