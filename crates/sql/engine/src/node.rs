@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-use vinga::ErrorCode;
 use vinga::blocking::Cluster;
+use vinga::{ErrorCode, NodeId};
 
 /// Maximum time that a statement waits for the first attempt to connect.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -29,6 +29,8 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 const CONNECT_PAUSE: Duration = Duration::from_millis(300);
 /// How often the watchdog checks.
 const WATCH_PAUSE: Duration = Duration::from_millis(100);
+/// After how many of these checks it looks at which data nodes are connected.
+const CHECKS_PER_LOOK: u32 = 10;
 /// Default of the maximum time to wait for one answer, in ms.
 const WAIT_MAX_MS: u64 = 8000;
 /// Default number of auto-increment values that are fetched at a time.
@@ -80,6 +82,8 @@ pub struct Node {
     waiters: Mutex<Vec<Weak<Waiter>>>,
     presences: Mutex<Vec<Weak<Presence>>>,
     tables: Mutex<Vec<Weak<OpenTable>>>,
+    /// Since when connections of the pool, by their places, have been without data nodes.
+    missing: Mutex<HashMap<(usize, NodeId), Instant>>,
     incarnation: AtomicU64,
     /// The API node that receives schema events; 0 before it is connected.
     news_node: AtomicU8,
@@ -125,6 +129,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         waiters: Mutex::new(Vec::new()),
         presences: Mutex::new(Vec::new()),
         tables: Mutex::new(Vec::new()),
+        missing: Mutex::new(HashMap::new()),
         incarnation: AtomicU64::new(0),
         news_node: AtomicU8::new(0),
         is_stopping: AtomicBool::new(false),
@@ -199,8 +204,13 @@ fn connect(node: &Arc<Node>, spin: Duration) {
 }
 
 fn watch(node: &Arc<Node>) {
+    let mut checks = 0u32;
     while !node.is_stopping.load(Ordering::Relaxed) {
         thread::sleep(WATCH_PAUSE);
+        checks = checks.wrapping_add(1);
+        if checks.is_multiple_of(CHECKS_PER_LOOK) {
+            node.look_for_missing();
+        }
         node.waiters.lock().expect(NO_PANIC).retain(|waiter| match waiter.upgrade() {
             Some(waiter) => {
                 waiter.look();
@@ -281,6 +291,27 @@ impl Node {
     /// The connections that have been made, with their places in the pool.
     pub fn connections(&self) -> impl Iterator<Item = (usize, &Cluster)> {
         self.clusters.iter().enumerate().filter_map(|(place, cluster)| Some((place, cluster.get()?)))
+    }
+
+    /// Notes which data nodes that were connected are not connected any more.
+    fn look_for_missing(&self) {
+        let mut missing = self.missing.lock().expect(NO_PANIC);
+        let before = std::mem::take(&mut *missing);
+        for (place, cluster) in self.connections() {
+            let endpoints = cluster.endpoints();
+            let connected: Vec<_> =
+                endpoints.iter().filter(|one| one.is_connected).filter_map(|one| one.node).collect();
+            let known = endpoints.iter().filter_map(|endpoint| endpoint.node);
+            for data_node in known.filter(|data_node| !connected.contains(data_node)) {
+                let at = (place, data_node);
+                missing.insert(at, before.get(&at).copied().unwrap_or_else(Instant::now));
+            }
+        }
+    }
+
+    /// Since when a connection of the pool has been without a data node; `None` if it has not been noticed yet.
+    pub fn missing_since(&self, place: usize, data_node: NodeId) -> Option<Instant> {
+        self.missing.lock().expect(NO_PANIC).get(&(place, data_node)).copied()
     }
 
     /// How long the sessions that are waiting now have waited, in ms.

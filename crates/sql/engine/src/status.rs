@@ -37,12 +37,17 @@ fn connections(node: &Node, out: &mut String) {
             cluster.node(),
             cluster.incarnation()
         );
+        let members = cluster.data_nodes();
         for endpoint in cluster.endpoints() {
             let who = endpoint.node.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
-            let state = match (endpoint.is_connected, endpoint.is_spare) {
-                (true, _) => "connected",
-                (false, true) => "not needed, by this address",
-                (false, false) => "not connected",
+            let is_lost = endpoint.node.is_some_and(|node| !members.contains(&node));
+            let age = endpoint.node.and_then(|data_node| node.missing_since(place, data_node));
+            let age = age.map_or_else(String::new, |since| format!(" for {} s", since.elapsed().as_secs()));
+            let state = match (endpoint.is_connected, is_lost, endpoint.is_spare) {
+                (true, _, _) => "connected".to_owned(),
+                (false, true, _) => format!("lost{age}, the others go on without it"),
+                (false, false, true) => "not needed, by this address".to_owned(),
+                (false, false, false) => format!("not connected{age}"),
             };
             let again = endpoint.connects.saturating_sub(1);
             line!(out, "  data node {who}: {state}, {again} reconnects");

@@ -2,7 +2,11 @@
 
 use std::thread;
 use std::time::Duration;
-use vinga_sql_tests::{TestCluster, eventually, program};
+use vinga_sql_tests::data_cluster::DataCluster;
+use vinga_sql_tests::{Session, TestCluster, eventually, program};
+use vinga_sqlnode::ScopedSqlNode;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
 /// Two SQL nodes; a lock is waited for until it is released, or the statement is killed.
 fn patient_cluster() -> TestCluster {
@@ -95,22 +99,21 @@ fn blockers_are_shown_with_connections_and_names_of_indexes() {
     let cluster = patient_cluster();
     let (mut a, mut b, mut c) = (cluster.connect(0), cluster.connect(1), cluster.connect(0));
     let mut waits = cluster.connect(0);
-    let id = |s: &mut vinga_sql_tests::Session| s.lines("SELECT CONNECTION_ID()").remove(0);
+    let id = |s: &mut Session| s.lines("SELECT CONNECTION_ID()").remove(0);
     let (id_a, id_waits) = (id(&mut a), id(&mut waits));
     a.query("CREATE TABLE lk (id INT PRIMARY KEY, u INT, v INT, UNIQUE KEY by_u (u)) ENGINE=VINGA");
     a.query("INSERT INTO lk VALUES (1, 10, 0), (2, 20, 0)");
     b.query("USE test");
-    let blocked =
-        |waits: &mut vinga_sql_tests::Session, c: &mut vinga_sql_tests::Session, statement: &str| {
-            thread::scope(|scope| {
-                let waiting = scope.spawn(|| waits.error(statement).0);
-                c.await_waiter();
-                let found = c.lines(WHO_BLOCKS_WHOM);
-                c.query(&format!("KILL QUERY {id_waits}"));
-                assert_eq!(waiting.join().expect("it gets an error"), 1317);
-                found
-            })
-        };
+    let blocked = |waits: &mut Session, c: &mut Session, statement: &str| {
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| waits.error(statement).0);
+            c.await_waiter();
+            let found = c.lines(WHO_BLOCKS_WHOM);
+            c.query(&format!("KILL QUERY {id_waits}"));
+            assert_eq!(waiting.join().expect("it gets an error"), 1317);
+            found
+        })
+    };
     // A row of the table, locked by another connection of the same SQL node.
     a.query("BEGIN");
     a.query("UPDATE lk SET v = 1 WHERE id = 1");
@@ -144,7 +147,7 @@ fn the_status_is_shown_in_sections() {
     let mut cluster = TestCluster::start(1);
     let mut s = cluster.connect(0);
     s.query("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=VINGA");
-    let status = |s: &mut vinga_sql_tests::Session| s.query("SHOW ENGINE VINGA STATUS").remove(0).remove(2);
+    let status = |s: &mut Session| s.query("SHOW ENGINE VINGA STATUS").remove(0).remove(2);
     let text = status(&mut s);
     for section in ["CONNECTIONS", "SESSIONS", "WORK SINCE THE START", "AUTO-INCREMENT", "LAST ERROR"] {
         assert!(text.contains(section), "{text}");
@@ -154,6 +157,35 @@ fn the_status_is_shown_in_sections() {
     assert_eq!(s.error("SELECT * FROM t").0, 1297);
     let text = status(&mut s);
     assert!(text.contains("not connected") && text.contains("s ago: 40"), "{text}");
+}
+
+/// By whichever address the SQL node knows a data node: one that is lost is shown as lost, and since when.
+#[test]
+fn the_status_says_which_data_node_is_lost() {
+    let mut data = DataCluster::start(PROGRAM, &[], None);
+    let addresses = [data.addresses(), data.local_addresses()];
+    let nodes = addresses.map(|all| ScopedSqlNode::start(&all).unwrap_or_else(|error| panic!("{error}")));
+    let mut sessions = nodes.each_ref().map(|node| Session::new(node.connect().expect("it answers")));
+    let status = |s: &mut Session| s.query("SHOW ENGINE VINGA STATUS").remove(0).remove(2);
+    for session in &mut sessions {
+        for node in ["1", "2"] {
+            let line = format!("data node {node}: connected");
+            eventually("both are connected", || status(session).contains(&line));
+        }
+    }
+    data.kill(2);
+    for session in &mut sessions {
+        let line = |session: &mut Session| {
+            let text = status(session);
+            let mut lines = text.lines().filter(|line| line.contains("data node 2: "));
+            let line = lines.next().expect("it was connected").to_owned();
+            assert_eq!(lines.next(), None, "one line: {text}");
+            line
+        };
+        eventually("it is noticed", || line(session).contains("data node 2: lost for "));
+        assert!(line(session).contains(" s, the others go on without it"), "{}", line(session));
+        assert!(status(session).contains("data node 1: connected"));
+    }
 }
 
 #[test]
