@@ -165,6 +165,11 @@ int ha_vinga::create(const char *name, TABLE *form, HA_CREATE_INFO *info) try {
   return error;
 } OR_ERROR
 
+/* Whether the statement drops a table only in order to make another one in its place. */
+static bool replaces_table(THD *thd) {
+  return thd_sql_command(thd) == SQLCOM_CREATE_TABLE && thd->lex->create_info.or_replace();
+}
+
 int drop_by_path(handlerton *, const char *path) try {
   THD *thd= current_thd;
   Connection *connection= thd ? connection_of(thd) : nullptr;
@@ -182,6 +187,8 @@ int drop_by_path(handlerton *, const char *path) try {
      definition: the name would stay in use here forever. */
   size_t point= name.find('.');
   forget_table_of(thd, name.substr(0, point).c_str(), name.substr(point + 1).c_str());
+  /* Another SQL node has dropped it since the server has looked. */
+  if (error == HA_ERR_NO_SUCH_TABLE && replaces_table(thd)) return 0;
   return error;
 } OR_ERROR
 

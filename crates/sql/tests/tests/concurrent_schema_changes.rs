@@ -1,6 +1,6 @@
 //! Definitions that two SQL nodes change, one after another and at the same time.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vinga_sql_tests::servers::Servers;
@@ -162,6 +162,40 @@ fn a_transaction_of_many_tables_is_not_in_the_way_of_others() {
     assert!(is_told, "a transaction commits what was dropped");
     many.query("ROLLBACK");
     assert_eq!(other.lines("SELECT id, a FROM t0 ORDER BY id"), ["1 1", "2 6"]);
+    servers.check_alive();
+}
+
+/// A table that another SQL node drops before its replacement does it is as good as replaced.
+#[test]
+fn what_is_to_be_replaced_may_be_dropped_by_others() {
+    const REPLACED: u32 = 200;
+    let mut servers = Servers::start(PROGRAM, 2, &[]);
+    let is_over = AtomicBool::new(false);
+    let (mut here, mut there) = (servers.connect(0), servers.connect(1));
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for statement in [
+                    "CREATE TABLE IF NOT EXISTS replaced (id INT PRIMARY KEY) ENGINE=VINGA",
+                    "DROP TABLE IF EXISTS replaced",
+                ] {
+                    let _ = there.try_query(statement);
+                }
+            }
+        });
+        let (began, mut replaced, mut wrong) = (Instant::now(), 0, None);
+        while replaced < REPLACED && wrong.is_none() && began.elapsed() < HANG_GUARD {
+            match here.try_query("CREATE OR REPLACE TABLE replaced (v INT PRIMARY KEY) ENGINE=VINGA") {
+                Ok(_) => replaced += 1,
+                // The other one has created it just before, or both change it.
+                Err(error) if matches!(error.number(), Some(1050 | 1297)) => {}
+                Err(error) => wrong = Some(error),
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(wrong.is_none(), "{wrong:?}");
+        assert_eq!(replaced, REPLACED);
+    });
     servers.check_alive();
 }
 
