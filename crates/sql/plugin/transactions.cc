@@ -152,7 +152,8 @@ void begin_statement(THD *thd, bool is_first) {
   connection->silence.leave();
   engine->session_revive(connection->session);
   if (thd_killed(thd)) engine->session_kill(connection->session);
-  engine->statement_begin(connection->session, !in_transaction(thd), thd->query_id);
+  engine->statement_begin(connection->session, !in_transaction(thd), thd_tx_isolation(thd) > ISO_READ_COMMITTED,
+                          thd->query_id);
   /* For those that are committed in portions. */
   engine->set_durable(connection->session, commits_to(thd));
   connection->correction= {};

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 18
+#define VINGA_INTERFACE 19
 
 /* What a commit waits for: that all replicas have the changes in memory; that they are on disk, which fails where there
    is none; or that they are on disk where there is one. */
@@ -267,9 +267,10 @@ typedef struct vinga_engine {
      long. */
   vinga_text (*session_error_table)(const vinga_session *session);
 
-  /* Transactions. A statement that stands alone is a transaction; otherwise it can be undone separately. `statement` is
-     its number, also if it begins several times, with each of its tables. */
-  void (*statement_begin)(vinga_session *session, uint8_t stands_alone, uint64_t statement);
+  /* Transactions. A statement that stands alone is a transaction; otherwise it can be undone separately. If it keeps
+     locks, all rows that it has locked must have stayed locked to its end. `statement` is its number, also if it begins
+     several times, with each of its tables. */
+  void (*statement_begin)(vinga_session *session, uint8_t stands_alone, uint8_t keeps_locks, uint64_t statement);
   /* The current statement also changes tables of another engine: each of its changes here is sent at once. */
   void (*send_at_once)(vinga_session *session);
   /* Sends the waiting changes. */

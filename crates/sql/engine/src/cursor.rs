@@ -300,8 +300,9 @@ impl Cursor {
     ) -> Result<bool> {
         let row_lock = self.row_lock(lock);
         let handle = table_of(&self.table, &self.projection, session)?;
-        let number = session.define_locked(handle, row_lock, &self.key)?;
-        session.execute_reads()?;
+        let key = &self.key;
+        let executed = session.execute_repeatedly(|session| session.define_locked(handle, row_lock, key))?;
+        let number = executed.defined;
         self.begin_copies(Arc::clone(&self.projection));
         let hold = match session.locked_row(number, row_lock)? {
             Given::Row(image) => {
@@ -312,7 +313,10 @@ impl Cursor {
                 self.rows.extend_from_slice(image);
                 Hold { operation: None, is_lacking: true }
             }
-            Given::NoRow | Given::NotLocked(None) => return Ok(false),
+            Given::NoRow | Given::NotLocked(None) => {
+                // The duplicate that was met before may be gone: then the statement would have to insert after all.
+                return executed.repeats.map_or(Ok(false), |failure| Err(failure.doomed()));
+            }
         };
         self.show_copy(0..self.rows.len(), record)?;
         self.hold = hold;

@@ -127,6 +127,11 @@ impl Failure {
             .any(|code| self.number == *code as i32)
     }
 
+    /// Whether it is the loss of a data node, which has rolled the transaction back.
+    pub fn is_loss_of_a_node(&self) -> bool {
+        [ErrorCode::NodeFailure, ErrorCode::ConnectionLost].iter().any(|code| self.number == *code as i32)
+    }
+
     /// No data node can be reached. The cause comes first, as the server truncates long texts.
     pub fn outage(connectstring: &str, cause: &str) -> Self {
         let text = with_addresses(cause, connectstring);

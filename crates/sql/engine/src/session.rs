@@ -20,6 +20,9 @@
 //! collected with it are written again, with other values; the first attempt is reported to no one. So a batch of such
 //! inserts costs its transaction only if the batch is sent with the commit, and the transaction contains nothing else.
 //!
+//! *Failures of data nodes.* What of a statement that stands alone costs nothing to lose is not reported: see
+//! [`repeats`].
+//!
 //! *Statements with triggers and functions.* A statement that fires triggers or calls functions which use tables sends
 //! each of its changes at once, and so do the statements in these: an error handler in one of them gets errors of its
 //! own changes only, and such an error is that of a single change, which alone is undone. Changes that can wait do so
@@ -30,6 +33,7 @@ mod conditional;
 mod endings;
 mod numbers;
 mod reads;
+mod repeats;
 
 pub use conditional::{ChangeIf, Changed};
 pub use endings::CommitsTo;
@@ -107,7 +111,13 @@ pub struct Session {
     has_operations: bool,
     /// Locks are to be released with the next request.
     has_unlocks: bool,
+    /// The transaction has sent changes that did not fail.
+    has_changed: bool,
+    /// The transaction has read rows under locks, or has begun to.
+    has_locked: bool,
     stands_alone: bool,
+    /// Locks of the current statement must last to its end.
+    keeps_locks: bool,
     /// The transaction was lost, and the server has not rolled back yet.
     is_lost: bool,
     /// The current statement commits in portions: its reads do not take its changes into account.
@@ -154,7 +164,10 @@ impl Session {
             committed: None,
             has_operations: false,
             has_unlocks: false,
+            has_changed: false,
+            has_locked: false,
             stands_alone: true,
+            keeps_locks: false,
             is_lost: false,
             is_portioned: false,
             is_at_once: false,
@@ -264,10 +277,12 @@ impl Session {
         }
     }
 
-    /// Begins a statement, or the use of another table by it: `statement` is the server's number of it.
-    pub fn begin_statement(&mut self, stands_alone: bool, statement: u64) {
+    /// Begins a statement, or the use of another table by it: `statement` is the server's number of it. If it keeps
+    /// locks, all rows that it has locked must have stayed locked to its end.
+    pub fn begin_statement(&mut self, stands_alone: bool, keeps_locks: bool, statement: u64) {
         self.copying.begin_statement(statement);
         self.stands_alone = stands_alone;
+        self.keeps_locks = keeps_locks;
         // The state of a statement that has ended does not concern this one.
         self.is_lost &= !stands_alone;
         self.is_portioned = false;
@@ -352,6 +367,8 @@ impl Session {
         self.transaction = None;
         self.has_operations = false;
         self.has_unlocks = false;
+        self.has_changed = false;
+        self.has_locked = false;
         self.portion = 0;
         self.pending.clear();
         self.images.clear();

@@ -108,8 +108,13 @@ pub(super) unsafe extern "C" fn session_error_table(session: &Session) -> Slice 
     calm_or(Slice::of(b""), || Slice::of(session.failure().table.as_bytes()))
 }
 
-pub(super) unsafe extern "C" fn statement_begin(session: &mut Session, stands_alone: u8, statement: u64) {
-    calm(|| session.begin_statement(stands_alone != 0, statement));
+pub(super) unsafe extern "C" fn statement_begin(
+    session: &mut Session,
+    stands_alone: u8,
+    keeps_locks: u8,
+    statement: u64,
+) {
+    calm(|| session.begin_statement(stands_alone != 0, keeps_locks != 0, statement));
 }
 
 pub(super) unsafe extern "C" fn send_at_once(session: &mut Session) {

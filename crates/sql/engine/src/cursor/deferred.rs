@@ -18,6 +18,7 @@ use crate::auto_increment::ValueRequest;
 use crate::failure::{Failure, Result};
 use crate::row_name::{RowName, RowSet};
 use crate::session::Session;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use vinga::{Lock, OperationKind};
@@ -124,13 +125,18 @@ impl Cursor {
         deferred: &mut DeferredRows,
     ) -> std::result::Result<(), (Failure, Option<usize>)> {
         let handle = self.table.table(session).map_err(|failure| (failure, None))?;
-        let mut numbers = Vec::with_capacity(deferred.places.len());
-        for (at, place) in deferred.places.iter().enumerate() {
-            let image = &deferred.images[place.clone()];
-            let number = session.define_alone(handle, OperationKind::Insert, &[], image);
-            numbers.push(number.map_err(|failure| (failure, Some(at)))?);
-        }
-        session.execute_reads().map_err(|failure| (failure, None))?;
+        let has_changed_before = session.has_changed_rows();
+        let refused = Cell::new(None);
+        let executed = session.execute_repeatedly(|session| {
+            let mut numbers = Vec::with_capacity(deferred.places.len());
+            for (at, place) in deferred.places.iter().enumerate() {
+                let image = &deferred.images[place.clone()];
+                let number = session.define_alone(handle, OperationKind::Insert, &[], image);
+                numbers.push(number.inspect_err(|_| refused.set(Some(at)))?);
+            }
+            Ok(numbers)
+        });
+        let numbers = executed.map_err(|failure| (failure, refused.get()))?.defined;
         let mut added = 0;
         for (at, number) in numbers.into_iter().enumerate() {
             match session.outcome_alone(&self.table, number) {
@@ -140,6 +146,9 @@ impl Cursor {
             }
         }
         self.table.add_rows(added);
+        if added == 0 && !has_changed_before {
+            session.note_refusals();
+        }
         Ok(())
     }
 

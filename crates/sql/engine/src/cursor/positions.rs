@@ -127,14 +127,17 @@ impl Cursor {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let row_lock = RowLock { lock, wait: self.wait };
         let handle = table_of(&self.table, projection, session)?;
-        let numbers: Vec<_> =
-            keys.iter().map(|key| session.define_locked(handle, row_lock, key)).collect::<Result<_>>()?;
-        session.execute_reads()?;
-        let row_of = |number| match session.locked_row(number, row_lock)? {
-            Given::Row(row) => Ok(Some(row.to_vec())),
-            Given::NoRow | Given::NotLocked(_) => Ok(None),
+        let executed = session.execute_repeatedly(|session| {
+            let numbers = keys.iter().map(|key| session.define_locked(handle, row_lock, key));
+            numbers.collect::<Result<Vec<_>>>()
+        })?;
+        let row_of = |number| match (session.locked_row(number, row_lock)?, &executed.repeats) {
+            (Given::Row(row), _) => Ok(Some(row.to_vec())),
+            (Given::NoRow | Given::NotLocked(_), None) => Ok(None),
+            // As in `read_row_with_changes`.
+            (Given::NoRow | Given::NotLocked(_), Some(failure)) => Err(failure.clone().doomed()),
         };
-        numbers.into_iter().map(row_of).collect()
+        executed.defined.iter().copied().map(row_of).collect()
     }
 }
 

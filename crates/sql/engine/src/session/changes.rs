@@ -29,7 +29,17 @@ impl Session {
         when: When,
     ) -> Result<()> {
         let when = if self.is_at_once && when == When::InStatement { When::Now } else { when };
+        let may_repeat = when == When::Now && self.may_repeat() && !self.has_next_number();
         self.define(table, kind, key, body, when)?;
+        if may_repeat {
+            match self.flush() {
+                Err(failure) if failure.is_loss_of_a_node() => {
+                    self.is_lost = false;
+                    self.define(table, kind, key, body, when)?;
+                }
+                sent => return sent,
+            }
+        }
         if when == When::Now || self.pending.len() >= PENDING_MAX || self.images.len() >= PENDING_BYTES_MAX {
             self.flush()?;
         }
@@ -54,6 +64,7 @@ impl Session {
         let number =
             transaction.define_encoded(handle, kind, key, body).map_err(|error| node.failure(&error))?;
         self.has_operations = true;
+        self.has_changed = true;
         self.portion += 1;
         Ok(number)
     }
@@ -216,6 +227,7 @@ impl Session {
             .pending
             .iter()
             .find_map(|pending| Some((pending.number, transaction.result(pending.number).err()?)));
+        self.has_changed |= self.pending.iter().any(|pending| transaction.result(pending.number).is_ok());
         let result = match failed {
             None => Ok(()),
             Some((number, error)) => Err(self.failed(number, &error)),

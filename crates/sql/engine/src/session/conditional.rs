@@ -69,6 +69,7 @@ impl Session {
             .define_encoded_if(handle, change.kind, key, change.program, change.filter, change.wait)
             .map_err(failed)?;
         self.has_operations = true;
+        self.has_changed = true;
         Ok((read, number))
     }
 

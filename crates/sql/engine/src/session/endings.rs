@@ -64,6 +64,7 @@ impl Session {
 
     /// `may_give_up`: a kill ends it, as long as its outcome is not decided.
     pub(super) fn end_by_commit(&mut self, may_give_up: bool) -> Result<Option<Committed>> {
+        let costs_nothing = self.costs_nothing() && self.pending.is_empty();
         let (Some(mut transaction), Some(cluster)) = (self.transaction.take(), &self.cluster) else {
             return Ok(None);
         };
@@ -82,6 +83,7 @@ impl Session {
                 self.backoff.end();
                 Ok(Some(committed))
             }
+            Ok(Err(error)) if costs_nothing && self.may_end_by(&error) => Ok(None),
             Ok(Err(error)) => {
                 let failure = self.lost(&error);
                 let is_undone = error.class() != ErrorClass::Unknown;

@@ -60,6 +60,11 @@ impl Session {
         self.numbers.first
     }
 
+    /// Whether the row that is inserted next has a generated value.
+    pub(super) fn has_next_number(&self) -> bool {
+        self.numbers.next != Numbered::No
+    }
+
     /// Whether rows that may get other values wait to be sent.
     pub(super) fn has_free_numbers(&self) -> bool {
         self.pending.iter().any(|pending| pending.numbered == Numbered::Free)

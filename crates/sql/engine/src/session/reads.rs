@@ -90,6 +90,7 @@ impl Session {
         self.flush()?;
         self.transaction()?.set_lenient(true);
         self.has_operations = true;
+        self.has_locked = true;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
@@ -138,6 +139,7 @@ impl Session {
             .define_encoded_waiting(handle, kind, key, &[], lock.wait)
             .map_err(|error| node.failure(&error))?;
         self.has_operations = true;
+        self.has_locked = true;
         Ok(number)
     }
 
@@ -252,6 +254,7 @@ impl Session {
         self.flush()?;
         self.transaction()?.set_lenient(true);
         self.has_operations = true;
+        self.has_locked = true;
         let (Some(transaction), Some(cluster)) = (&mut self.transaction, &self.cluster) else {
             return Err(self.node.failure(&Error::new(ErrorCode::TransactionAborted)).doomed());
         };
