@@ -10,6 +10,7 @@ use crate::file::ConfigFile;
 use crate::links::{self, Link};
 use crate::machine::Machine;
 use crate::management::{self, ManagementNode};
+use crate::ndb_parameters::{Without, without_counterpart, without_effect};
 use crate::parameters::{Parameter, Parameters};
 use crate::placement::Placement;
 use crate::threads::ThreadGroup;
@@ -47,8 +48,8 @@ impl Configuration {
     ) -> Result<Configuration, ConfigErrors> {
         let mut errors: Vec<ConfigError> = file.map_or_else(Vec::new, |file| file.errors().to_vec());
         let mut doubtful: Vec<Parameter> = file.map_or_else(Vec::new, |file| file.doubtful().to_vec());
-        let flags = read_flags(flags, &mut errors, &mut doubtful);
         let mut warnings = Vec::new();
+        let flags = read_flags(flags, &mut errors, &mut warnings, &mut doubtful);
         let mut parameters = Parameters::defaults(machine);
         let flag_id = flags.iter().find_map(|(parameter, value, _)| match (parameter, value) {
             (Parameter::NodeId, Value::Integer(id)) => Some(*id),
@@ -60,8 +61,8 @@ impl Configuration {
         number_node(&mut parameters, 1);
         if let Some(file) = file {
             let node = file.node(flag_id).unwrap_or_else(|error| {
-                // A number that can't be read is reported already.
-                if !doubtful.contains(&Parameter::NodeId) {
+                // Numbers that can't be read, or that are there twice, are reported already.
+                if !doubtful.contains(&Parameter::NodeId) && !file.numbers_clash() {
                     errors.push(error);
                 }
                 None
@@ -123,10 +124,12 @@ impl Configuration {
     }
 }
 
-/// Reads the flags; errors go to `errors`, and the parameters whose values are wrong to `doubtful`.
+/// Reads the flags; errors go to `errors`, remarks to `warnings`, and the parameters whose values are wrong to
+/// `doubtful`.
 fn read_flags<'a>(
     flags: &[(&str, &'a str)],
     errors: &mut Vec<ConfigError>,
+    warnings: &mut Vec<String>,
     doubtful: &mut Vec<Parameter>,
 ) -> Vec<(Parameter, Value, &'a str)> {
     let mut read: Vec<(Parameter, Value, &str)> = Vec::new();
@@ -138,7 +141,14 @@ fn read_flags<'a>(
         let parameter = match Parameter::named(name) {
             Ok(parameter) => parameter,
             Err(problem) => {
-                wrong(name, &problem);
+                match without_counterpart(name, written) {
+                    Some(Without::Effect(why)) => {
+                        let remark = ConfigError::new(Origin::Flag, &whole, without_effect(why));
+                        warnings.push(remark.to_string());
+                    }
+                    Some(Without::Protection(problem)) => wrong(&whole, &problem),
+                    None => wrong(name, &problem),
+                }
                 continue;
             }
         };

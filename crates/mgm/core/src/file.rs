@@ -19,19 +19,23 @@
 //! - A `[data]` without `NodeId` gets the lowest number that is free, and then a `[mgm]` without one.
 //! - `[mgm]` (NDB's `[ndb_mgmd]`) is a management node, `[mgm default]` holds for all of them ([`crate::management`]).
 //! - `[tcp]` is the link of two data nodes, `[tcp default]` holds for all of them ([`crate::links`]).
-//! - Sections of other kinds of nodes (`[api]`, … and their defaults) are allowed; their lines must have the form
-//!   `name=value` and are otherwise ignored.
+//! - Sections of other kinds of nodes (`[api]`, `[mysqld]`, … and their defaults) are allowed. Their lines have to have
+//!   the form `name=value` and are otherwise ignored, but for the `NodeId` of an API node: no other node may have it.
+//! - Parameters of NDB that have no counterpart are accepted with a warning (`ndb_parameters.rs`).
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config_error::{ConfigError, Origin, enumerate, nearest_name};
+use crate::config_error::{ConfigError, Origin, enumerate};
 use crate::links::{LinkParameter, LinkSection};
-use crate::management::{MANAGEMENT_NODES_MAX, ManagementParameter, ManagementSection, NODE_ID_MAX};
+use crate::management::{MANAGEMENT_NODES_MAX, ManagementParameter, ManagementSection};
+use crate::ndb_parameters::{Without, without_counterpart, without_effect};
+use crate::node_ids::{self, API_ID, ApiSection, is_api_id};
 use crate::parameters::{Parameter, Place};
-use crate::value::{Kind, Value};
+use crate::sections::Section;
+use crate::value::Value;
 
 /// A file that was read: its valid entries, and its errors. The values are within their own limits, but may conflict
 /// with each other.
@@ -45,8 +49,11 @@ pub struct ConfigFile {
     management_nodes: Vec<ManagementSection>,
     link_default: Vec<Entry<LinkParameter>>,
     links: Vec<LinkSection>,
+    apis: Vec<ApiSection>,
     warnings: Vec<String>,
     errors: Vec<ConfigError>,
+    /// Some nodes have one number.
+    numbers_clash: bool,
     /// Parameters to which the file gives an invalid value.
     doubtful: Vec<Parameter>,
 }
@@ -73,51 +80,16 @@ pub(crate) struct NodeSection {
 }
 
 impl NodeSection {
+    /// All of its own entries.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// Its own entry for a parameter.
     pub(crate) fn entry(&self, parameter: Parameter) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.parameter == parameter)
     }
 }
-
-/// What a section header opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Section {
-    Cluster,
-    DataDefault,
-    Data,
-    ManagementDefault,
-    Management,
-    LinkDefault,
-    Link,
-    OfOthers,
-    /// Its header is an error, so its lines are not checked.
-    Unknown,
-}
-
-/// Headers and their sections; messages use the first of each kind.
-const SECTIONS: &[(&str, Section)] = &[
-    ("cluster", Section::Cluster),
-    ("system", Section::Cluster),
-    ("data default", Section::DataDefault),
-    ("ndbd default", Section::DataDefault),
-    ("db default", Section::DataDefault),
-    ("data", Section::Data),
-    ("ndbd", Section::Data),
-    ("db", Section::Data),
-    ("mgm default", Section::ManagementDefault),
-    ("ndb_mgmd default", Section::ManagementDefault),
-    ("mgm", Section::Management),
-    ("ndb_mgmd", Section::Management),
-    ("api", Section::OfOthers),
-    ("api default", Section::OfOthers),
-    ("mysqld", Section::OfOthers),
-    ("mysqld default", Section::OfOthers),
-    ("tcp default", Section::LinkDefault),
-    ("tcp", Section::Link),
-    ("shm", Section::OfOthers),
-    ("shm default", Section::OfOthers),
-    ("computer", Section::OfOthers),
-];
 
 impl ConfigFile {
     /// Reads the text of the file called `name`. Text that breaks the form above, and invalid values, are its errors;
@@ -132,8 +104,10 @@ impl ConfigFile {
             management_nodes: Vec::new(),
             link_default: Vec::new(),
             links: Vec::new(),
+            apis: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
+            numbers_clash: false,
             doubtful: Vec::new(),
         };
         let mut section = None;
@@ -157,8 +131,14 @@ impl ConfigFile {
                 section = section.or(Some(Section::Unknown));
             }
         }
-        if let Err(error) = file.number_nodes() {
-            file.errors.push(error);
+        let wrong = |line, piece: &str, problem| {
+            ConfigError::new(Origin::Line { file: name.to_owned(), line }, piece, problem)
+        };
+        let errors = node_ids::number(&mut file.nodes, &mut file.management_nodes, &file.apis, wrong);
+        file.numbers_clash = !errors.is_empty();
+        file.errors.extend(errors);
+        if file.nodes.len() as u64 > node_ids::data_max() {
+            // Nothing more can be said of so many.
             file.doubtful.push(Parameter::NodeId);
         }
         file
@@ -169,9 +149,14 @@ impl ConfigFile {
         &self.errors
     }
 
-    /// Parameters to which the file gives an invalid value; `NodeId` also if the numbers of nodes are inconsistent.
+    /// Parameters to which the file gives an invalid value.
     pub(crate) fn doubtful(&self) -> &[Parameter] {
         &self.doubtful
+    }
+
+    /// Whether some nodes have one number, so that it does not say which one is meant.
+    pub(crate) fn numbers_clash(&self) -> bool {
+        self.numbers_clash
     }
 
     /// The file's name as the reader gave it.
@@ -183,6 +168,7 @@ impl ConfigFile {
     pub fn data_node_ids(&self) -> Vec<u8> {
         let mut ids: Vec<u8> = self.nodes.iter().map(|node| node.id as u8).collect();
         ids.sort_unstable();
+        ids.dedup();
         ids
     }
 
@@ -285,15 +271,7 @@ impl ConfigFile {
             return Err(self.wrong(line, text, "nothing but a comment may follow the closing bracket"));
         }
         let name = inside.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
-        let Some(&(_, section)) = SECTIONS.iter().find(|(known, _)| *known == name) else {
-            let nearest = nearest_name(&name, SECTIONS.iter().map(|(known, _)| *known));
-            let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean [{nearest}]?"));
-            let problem = format!(
-                "no such section; allowed are [cluster], [data default], [data], [mgm default], [mgm] and NDB's names for \
-                 them{meant}"
-            );
-            return Err(self.wrong(line, text, problem));
-        };
+        let section = Section::named(&name).map_err(|problem| self.wrong(line, text, problem))?;
         match section {
             Section::Cluster
             | Section::DataDefault
@@ -315,7 +293,10 @@ impl ConfigFile {
                 let header = text.to_owned();
                 self.nodes.push(NodeSection { id: 0, header, line, entries: Vec::new() });
             }
-            Section::OfOthers => {
+            Section::Api | Section::ApiDefault | Section::OfOthers => {
+                if section == Section::Api {
+                    self.apis.push(ApiSection::default());
+                }
                 let remark = self.wrong(line, text, "a data node does not look at this section");
                 self.warnings.push(remark.to_string());
             }
@@ -338,6 +319,9 @@ impl ConfigFile {
         let written = strip(value).map_err(|problem| self.wrong(line, text, problem))?;
         match section {
             Section::OfOthers => return Ok(()),
+            Section::Api | Section::ApiDefault => {
+                return self.read_api_entry(section, name, written, text, line);
+            }
             Section::Management | Section::ManagementDefault => {
                 return self.read_management_entry(section, name, written, text, line);
             }
@@ -346,7 +330,15 @@ impl ConfigFile {
             }
             _ => {}
         }
-        let parameter = Parameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
+        let parameter = match (Parameter::named(name), without_counterpart(name, written)) {
+            (Ok(parameter), _) => parameter,
+            (Err(_), Some(Without::Effect(why))) => {
+                self.warnings.push(self.wrong(line, text, without_effect(why)).to_string());
+                return Ok(());
+            }
+            (Err(_), Some(Without::Protection(problem))) => return Err(self.wrong(line, text, problem)),
+            (Err(problem), None) => return Err(self.wrong(line, name, problem)),
+        };
         if let Some(problem) = misplaced(parameter, section) {
             return Err(self.wrong(line, text, problem));
         }
@@ -367,6 +359,37 @@ impl ConfigFile {
             .map_err(|problem| self.wrong(line, text, problem))
     }
 
+    /// Reads a line of an API node, or of all of them: of these only numbers are looked at.
+    fn read_api_entry(
+        &mut self,
+        section: Section,
+        name: &str,
+        written: &str,
+        text: &str,
+        line: u32,
+    ) -> Result<(), ConfigError> {
+        if !is_api_id(name) {
+            return Ok(());
+        }
+        if section == Section::ApiDefault {
+            return Err(self.wrong(
+                line,
+                text,
+                "each API node has its own; write it under [api] or [mysqld]",
+            ));
+        }
+        let value = API_ID.parse(written).map_err(|problem| self.wrong(line, text, problem))?;
+        let api = self.apis.last_mut().expect("the header made it");
+        match (api.id, value) {
+            (Some((_, earlier)), _) => Err(self.wrong(line, text, twice(earlier))),
+            (None, Value::Integer(id)) => {
+                api.id = Some((id, line));
+                Ok(())
+            }
+            (None, _) => unreachable!("it is an integer"),
+        }
+    }
+
     /// Reads a line of a management node, or of all of them.
     fn read_management_entry(
         &mut self,
@@ -376,6 +399,7 @@ impl ConfigFile {
         text: &str,
         line: u32,
     ) -> Result<(), ConfigError> {
+        self.refuse_protection(name, written, text, line)?;
         let named = ManagementParameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
         let Some(parameter) = named else {
             let remark = self.wrong(line, text, "accepted without effect: management nodes do not need it");
@@ -396,6 +420,14 @@ impl ConfigFile {
             .map_err(|problem| self.wrong(line, text, problem))
     }
 
+    /// What NDB protects by a parameter must not be unprotected silently.
+    fn refuse_protection(&self, name: &str, written: &str, text: &str, line: u32) -> Result<(), ConfigError> {
+        match without_counterpart(name, written) {
+            Some(Without::Protection(problem)) => Err(self.wrong(line, text, problem)),
+            Some(Without::Effect(_)) | None => Ok(()),
+        }
+    }
+
     /// Reads a line of a link, or of all of them.
     fn read_link_entry(
         &mut self,
@@ -405,6 +437,7 @@ impl ConfigFile {
         text: &str,
         line: u32,
     ) -> Result<(), ConfigError> {
+        self.refuse_protection(name, written, text, line)?;
         let named = LinkParameter::named(name).map_err(|problem| self.wrong(line, name, problem))?;
         let Some(parameter) = named else {
             let remark =
@@ -425,59 +458,19 @@ impl ConfigFile {
         add(entries, Entry { parameter, value, written: written.to_owned(), line })
             .map_err(|problem| self.wrong(line, text, problem))
     }
-
-    /// Gives each node its number.
-    fn number_nodes(&mut self) -> Result<(), ConfigError> {
-        let mut given: Vec<(u64, u32)> = Vec::new();
-        let data = self.nodes.iter_mut().filter_map(|node| {
-            let entry = node.entries.iter().find(|entry| entry.parameter == Parameter::NodeId);
-            Some((&mut node.id, entry.map(|entry| (&entry.value, entry.line))?))
-        });
-        let management = self.management_nodes.iter_mut().filter_map(|node| {
-            let entry = node.entries.iter().find(|entry| entry.parameter == ManagementParameter::NodeId);
-            Some((&mut node.id, entry.map(|entry| (&entry.value, entry.line))?))
-        });
-        let mut numbered: Vec<_> = data.chain(management).collect();
-        numbered.sort_by_key(|(_, (_, line))| *line);
-        for (number, (value, line)) in numbered {
-            let Value::Integer(id) = value else { continue };
-            *number = *id;
-            if let Some((_, earlier)) = given.iter().find(|(other, _)| other == id) {
-                let problem = format!("the node in line {earlier} has this number; each node needs its own");
-                let origin = Origin::Line { file: self.name.clone(), line };
-                return Err(ConfigError::new(origin, &format!("NodeId={id}"), problem));
-            }
-            given.push((*id, line));
-        }
-        let Kind::Integer { max, .. } = Parameter::NodeId.description().kind else {
-            panic!("NodeId is an integer")
-        };
-        let mut free = (1..=max).filter(|id| !given.iter().any(|(taken, _)| taken == id));
-        for node in self.nodes.iter_mut().filter(|node| node.id == 0) {
-            let Some(id) = free.next() else {
-                let problem = format!("more than {max} data nodes; a cluster has 1 to {max}");
-                let origin = Origin::Line { file: self.name.clone(), line: 1 };
-                return Err(ConfigError::new(origin, "[data]", problem));
-            };
-            node.id = id;
-        }
-        let taken: Vec<u64> = self.nodes.iter().map(|node| node.id).collect();
-        let is_free = |id: &u64| !taken.contains(id) && !given.iter().any(|(given, _)| given == id);
-        let mut free = (1..=NODE_ID_MAX).filter(is_free);
-        for node in self.management_nodes.iter_mut().filter(|node| node.id == 0) {
-            node.id = free.next().expect("there are fewer data nodes than numbers");
-        }
-        Ok(())
-    }
 }
 
 /// Adds an entry to its section.
 fn add<P: PartialEq>(entries: &mut Vec<Entry<P>>, entry: Entry<P>) -> Result<(), String> {
     if let Some(earlier) = entries.iter().find(|earlier| earlier.parameter == entry.parameter) {
-        return Err(format!("the section has it in line {} already; keep one of the two", earlier.line));
+        return Err(twice(earlier.line));
     }
     entries.push(entry);
     Ok(())
+}
+
+fn twice(earlier: u32) -> String {
+    format!("the section has it in line {earlier} already; keep one of the two")
 }
 
 /// Why `parameter` may not stand in `section`; `None` if it may.

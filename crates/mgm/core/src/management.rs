@@ -71,7 +71,7 @@ const TABLE: &[(&str, ManagementParameter, Kind, bool)] = {
         ("PortNumber", P::PortNumber, count(1, 65_535), false),
         ("ArbitrationRank", P::ArbitrationRank, count(0, 2), false),
         ("ClusterKeyFile", P::ClusterKeyFile, Kind::Text { bytes_max: 4_096 }, false),
-        ("DataDir", P::DataDir, Kind::Text { bytes_max: 4_096 }, true),
+        ("DataDir", P::DataDir, Kind::Text { bytes_max: 4_096 }, false),
     ]
 };
 
@@ -291,7 +291,8 @@ impl ManagementConfiguration {
     ) -> Result<ManagementConfiguration, ConfigErrors> {
         let mut errors = file.errors().to_vec();
         let Some(all) = ConfiguredNodes::read(file, machine, &mut errors) else {
-            errors.extend(choose(file, &read(file, None, &mut Vec::new()), node).err());
+            let chosen = choose(file, &read(file, None, &mut Vec::new()), node);
+            errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
             return Err(ConfigErrors::new(errors));
         };
         let ConfiguredNodes { cluster, data_nodes, mut management_nodes, .. } = all;
@@ -308,7 +309,8 @@ impl ManagementConfiguration {
                 })
             }
             chosen => {
-                errors.extend(chosen.err());
+                // Numbers that are there twice are reported already.
+                errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
                 Err(ConfigErrors::new(errors))
             }
         }
@@ -392,6 +394,21 @@ mod tests {
         );
         let none = configuration(DATA, None).expect_err("there is none");
         assert!(none.contains("f has no management node: add a section [mgm]"), "{none}");
+    }
+
+    #[test]
+    fn a_folder_may_be_that_of_all() {
+        let found = configuration(&format!("{DATA}[ndb_mgmd default]\nDataDir=/a\n[ndb_mgmd]\n"), None);
+        assert_eq!(found.map(|found| found.own.folder), Ok(Some("/a".into())));
+    }
+
+    #[test]
+    fn a_number_that_is_there_twice_is_one_error() {
+        let text = "[data]\nNodeId=2\n[mgm]\nNodeId=2\n[mgm]\nNodeId=8\nPortNumber=5\n";
+        for node in [None, Some(8), Some(2), Some(9)] {
+            let why = configuration(text, node).expect_err("two nodes have one number");
+            assert!(why.lines().count() == 1 && why.contains("'NodeId=2': the node in line"), "{why}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use crate::config_error::{Origin, ParameterError, suggestion};
 use crate::cpus::Cpu;
 use crate::machine::Machine;
+use crate::ndb_parameters;
 use crate::value::{Kind, Unit, Value};
 
 /// Where in a file a parameter may be written. Flags may set every parameter.
@@ -376,7 +377,8 @@ impl Parameter {
             || TABLE.iter().flat_map(|row| [Some(row.name), row.alias].map(|name| (name, row.parameter)));
         let found = names().find(|(known, _)| known.is_some_and(|known| letters(known) == wanted));
         found.map(|(_, parameter)| parameter).ok_or_else(|| {
-            let meant = suggestion(name, names().filter_map(|(known, _)| known));
+            let known = names().filter_map(|(known, _)| known);
+            let meant = suggestion(name, known.chain(ndb_parameters::names()));
             alloc::format!("no parameter has this name{meant}")
         })
     }
