@@ -18,6 +18,7 @@ use crate::{ErrorCode, cold};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Incarnation, NodeId};
 
@@ -60,6 +61,67 @@ pub fn check_cluster(
     Ok(())
 }
 
+/// Where a data node listens, as a configuration has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfiguredPlace {
+    /// The data node.
+    pub node: NodeId,
+    /// `HostName`.
+    pub host: String,
+    /// `ServerPort`.
+    pub port: u16,
+}
+
+impl ConfiguredPlace {
+    /// Whether both are one place. Names are compared as they are written: machines may resolve them differently.
+    fn is_that_of(&self, other: &Self) -> bool {
+        let address = |host: &str| host.parse::<IpAddr>().map(|address| address.to_canonical());
+        let is_one_host = match (address(&self.host), address(&other.host)) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => self.host.eq_ignore_ascii_case(&other.host),
+        };
+        is_one_host && (self.node, self.port) == (other.node, other.port)
+    }
+}
+
+/// Checks that two data nodes are configured with the same data nodes at the same places: else a process that one of
+/// them does not know of would be admitted as a data node that it knows. Each is given by its id and what it knows.
+///
+/// # Errors
+/// The error to refuse the other one with, and details.
+pub fn check_places(
+    own: (NodeId, &[ConfiguredPlace]),
+    other: (NodeId, &[ConfiguredPlace]),
+) -> Result<(), (ErrorCode, String)> {
+    let list = |places: &[ConfiguredPlace]| {
+        let places =
+            places.iter().map(|place| format!("{} at {}, port {}", place.node, place.host, place.port));
+        places.collect::<Vec<String>>().join("; ")
+    };
+    let is_one = |(one, other): (&ConfiguredPlace, &ConfiguredPlace)| one.is_that_of(other);
+    if own.1.len() != other.1.len() {
+        let detail = format!(
+            "by the configuration of data node {} data nodes are {}, by that of data node {} they are {}",
+            own.0,
+            list(own.1),
+            other.0,
+            list(other.1)
+        );
+        return Err((ErrorCode::OtherConfiguration, detail));
+    }
+    match own.1.iter().zip(other.1).find(|pair| !is_one(*pair)) {
+        None => Ok(()),
+        Some((here, there)) => {
+            let detail = format!(
+                "data node {} is at {}, port {}, by the configuration of data node {}, and data node {} is at {}, port {}, by \
+                 that of data node {}",
+                here.node, here.host, here.port, own.0, there.node, there.host, there.port, other.0
+            );
+            Err((ErrorCode::OtherConfiguration, detail))
+        }
+    }
+}
+
 fn list(data_nodes: &[(NodeId, u16)]) -> String {
     let nodes: Vec<String> = data_nodes.iter().map(|(node, group)| format!("{node} ({group})")).collect();
     nodes.join(", ")
@@ -88,6 +150,8 @@ pub struct NodeHello {
     pub process: ProcessIdentity,
     /// Which of the links between the two nodes this is, from 0.
     pub link: u16,
+    /// Where all data nodes are, as the sender is configured, in order of id. Both sides must have the same.
+    pub places: Vec<ConfiguredPlace>,
 }
 
 /// Which process of which machine, so that another process can tell whether it sees the same processes, and whether

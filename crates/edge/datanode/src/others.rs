@@ -10,6 +10,7 @@ use vinga_config::configuration::Configuration;
 use vinga_config::data_nodes::DataNode;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::settings::{LinkBuffers, OtherDataNode, OtherManagementNode};
+use vinga_wire::formation::ConfiguredPlace;
 
 /// The address that a host has for `port`. `whose` is how an error names the parameter that the host is from.
 ///
@@ -55,6 +56,16 @@ pub fn others(configuration: &Configuration, own: SocketAddr) -> Result<Vec<Othe
         buffers: buffers(node.node),
     };
     Ok(places.iter().filter(|(node, _)| node.node != id).map(other).collect())
+}
+
+/// Where all data nodes are, by the configuration.
+pub fn places(configuration: &Configuration) -> Vec<ConfiguredPlace> {
+    let place = |node: &DataNode| ConfiguredPlace {
+        node: NodeId(node.node),
+        host: node.host.clone(),
+        port: node.port,
+    };
+    configuration.data_nodes.all().iter().map(place).collect()
 }
 
 /// Whether there are management nodes that arbitrate between data nodes.

@@ -1,7 +1,7 @@
 //! Turns a checked configuration into the settings of the node's blocks and of the edge.
 
 use crate::disk::random;
-use crate::others::{arbitrators, has_arbitrators, others, resolve};
+use crate::others::{arbitrators, has_arbitrators, others, places, resolve};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -186,6 +186,7 @@ pub fn edge_settings(
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,
+        places: places(configuration),
         arbitrators: arbitrators(configuration, listen)?,
         arbitration_timeout: Duration::from_millis(integer(Parameter::ArbitrationTimeout)),
         heartbeat_interval: Duration::from_millis(integer(Parameter::HeartbeatIntervalDbDb)),

@@ -192,6 +192,7 @@ impl<'a> Formation<'a> {
             member,
             process: process::this_process(),
             link: 0,
+            places: settings.places.clone(),
         };
         let now = Instant::now();
         let other = |&configured: &OtherDataNode| {

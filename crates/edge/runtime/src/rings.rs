@@ -191,6 +191,7 @@ mod tests {
             first_start: None,
             start_progress: None,
             others: Vec::new(),
+            places: Vec::new(),
             arbitrators: Vec::new(),
             arbitration_timeout: std::time::Duration::ZERO,
             heartbeat_interval: std::time::Duration::ZERO,

@@ -11,6 +11,7 @@ use vinga_kernel::InjectedBug;
 use vinga_key::ClusterKey;
 use vinga_wire::BlockNumber;
 use vinga_wire::configuration::ConfigurationStamp;
+use vinga_wire::formation::ConfiguredPlace;
 use vinga_wire::handshake::CONNECTIONS_MAX;
 use vinga_wire::view::ClusterView;
 
@@ -50,6 +51,8 @@ pub struct ProcessSettings {
     pub view: Arc<ClusterView>,
     /// The other data nodes of the cluster, as they are configured.
     pub others: Vec<OtherDataNode>,
+    /// Where all data nodes are, this one among them, as they are configured, in order of id; the same for all.
+    pub places: Vec<ConfiguredPlace>,
     /// The management nodes that arbitrate between data nodes, those first that are to be asked first.
     pub arbitrators: Vec<OtherManagementNode>,
     /// How long an arbitrator's answer is awaited (`ArbitrationTimeout`).
@@ -246,6 +249,7 @@ mod tests {
             first_start: None,
             start_progress: None,
             others: Vec::new(),
+            places: Vec::new(),
             arbitrators: Vec::new(),
             arbitration_timeout: Duration::ZERO,
             heartbeat_interval: Duration::ZERO,

@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use vinga_rig::process::NodeProcess;
 use vinga_runtime::node_folder::NodeFolder;
 
 /// A configuration file of two data nodes in a folder.
@@ -144,6 +145,33 @@ fn a_node_starts_only_where_the_others_can_reach_it() {
     let (ok, text) = said(vinga().args(["data", "--node", "1", "--config"]).arg(&file).output());
     assert!(!ok && text.contains("which only processes on its own machine reach"), "{text}");
     assert!(text.contains("data node 2 (HostName '192.0.2.1') is at 192.0.2.1:7002"), "{text}");
+}
+
+/// Each machine has a file of its own, and the two differ in where the second node is: it would be admitted as the one
+/// that the first node is configured with, and nobody else would find it.
+#[test]
+fn nodes_whose_files_have_other_addresses_do_not_begin_together() {
+    let folder = Folder::new();
+    let ([first, second], held) = ports();
+    let ([other, _], _more) = ports();
+    let file = two_nodes(&folder, [first, second], "");
+    let differing = folder.0.join("other.ini");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let text = text.replace(&format!("ServerPort={second}"), &format!("ServerPort={other}"));
+    fs::write(&differing, text).expect("a file can be written");
+    drop((held, _more));
+    let run = |node: &str, file: &PathBuf| {
+        let mut command = vinga();
+        command.args(["data", "--node", node, "--config"]).arg(file);
+        command
+    };
+    let mut quiet = run("1", &file);
+    let _first = NodeProcess::start(quiet.stdout(Stdio::null()).stderr(Stdio::null()), None);
+    let (ok, text) = said(run("2", &differing).output());
+    assert!(!ok && text.contains("20031"), "{text}");
+    let (here, there) =
+        (format!("port {second}, by the configuration of data node 1"), format!("port {other}, by that of"));
+    assert!(text.contains(&here) && text.contains(&there), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use vinga_base::NodeId;
 use vinga_key::NotProven;
-use vinga_wire::formation::{NodeHello, check_cluster, check_protocol};
+use vinga_wire::formation::{NodeHello, check_cluster, check_places, check_protocol};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -57,6 +57,7 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<Frame<'_>>, Refused> {
 pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
     check_cluster((&own.cluster, &own.data_nodes), (&hello.cluster, &hello.data_nodes))?;
     let node = hello.member.node;
+    check_places((own.member.node, &own.places), (node, &hello.places))?;
     let (ours, theirs) = (own.configuration, hello.configuration);
     // One that has read a file of its own is compared by what follows only.
     if ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {

@@ -19,7 +19,7 @@ use vinga_runtime::settings::OtherManagementNode;
 use vinga_runtime::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use vinga_wire::agreement::{ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LinkBody};
 use vinga_wire::configuration::ConfigurationStamp;
-use vinga_wire::formation::{NodeHello, NodesConnectedReport, ProcessIdentity};
+use vinga_wire::formation::{ConfiguredPlace, NodeHello, NodesConnectedReport, ProcessIdentity};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member, NO_TICKET, ViewChange};
@@ -156,6 +156,12 @@ fn settings(node: u8, threads: u16, addresses: &[SocketAddr]) -> ProcessSettings
     };
     let all = (1..).zip(addresses).map(other);
     settings.others = all.filter(|other| other.node != node).collect();
+    let place = |(node, address): (u8, &SocketAddr)| ConfiguredPlace {
+        node: NodeId(node),
+        host: address.ip().to_string(),
+        port: address.port(),
+    };
+    settings.places = (1..).zip(addresses).map(place).collect();
     settings.instances.push((BlockNumber::Agreement, 0));
     settings.instances.extend((0..threads).map(|thread| (BlockNumber::Info, thread)));
     settings
@@ -276,6 +282,15 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
         why.contains("20031") && why.contains("HeartbeatIntervalDbDb is 250 ms here, 500 ms at data node 2"),
         "{why}"
     );
+    let why = refused(|settings| settings.places[1].host = "127.0.0.9".to_string());
+    assert!(
+        why.contains("20031")
+            && why.contains("data node 2 is at 127.0.0.1")
+            && why.contains("127.0.0.9, port"),
+        "{why}"
+    );
+    let why = refused(|settings| settings.places[2].port += 1);
+    assert!(why.contains("20031") && why.contains("data node 3 is at"), "{why}");
     // It goes on waiting for those that are configured like itself.
     let others = start_all(vec![settings(2, 1, &addresses), settings(3, 1, &addresses)]);
     let (first, _) = first.join().unwrap().expect("the others have come");
@@ -370,6 +385,7 @@ fn hello_frame(settings: &ProcessSettings, process: &ProcessIdentity) -> Vec<u8>
         member: settings.view.member(settings.node).expect("a node knows itself").clone(),
         process: process.clone(),
         link: 0,
+        places: settings.places.clone(),
     };
     let driver = |node| Address::new(node, BlockNumber::Driver, 0);
     let (receiver, sender) = (driver(NodeId(0)), driver(settings.node));

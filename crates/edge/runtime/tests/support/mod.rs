@@ -264,6 +264,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         first_start: None,
         start_progress: None,
         others: Vec::new(),
+        places: Vec::new(),
         arbitrators: Vec::new(),
         arbitration_timeout: Duration::ZERO,
         heartbeat_interval: Duration::from_millis(250),
