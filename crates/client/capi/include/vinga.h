@@ -219,7 +219,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NODE_STARTING 20029
 /** The data nodes have begun without this one: one that has failed can't return to a running cluster yet. */
 #define VINGA_ERROR_NOT_IN_THE_VIEW 20030
-/** The data nodes are configured differently: give all of them the same configuration. */
+/** A node does not fit the configuration of another one; all nodes of a cluster start with the same configuration. */
 #define VINGA_ERROR_OTHER_CONFIGURATION 20031
 /** The cluster has a key, which must be proven: name its file (key=FILE before the addresses, or ClusterKeyFile). */
 #define VINGA_ERROR_KEY_REQUIRED 20032
@@ -257,7 +257,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_NODE_IS_NEEDED 20076
 /** The management node has no log of the cluster: start it with a folder (--folder or DataDir) that it may use. */
 #define VINGA_ERROR_NO_CLUSTER_LOG 20077
-/** The key is proven for another node, address or use than this: a process between both ends relays the connection. If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE. */
+/** The connection was opened for another node, address or use than it has come to: check the address that was given. If something relays it on purpose (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE. */
 #define VINGA_ERROR_KEY_FOR_ANOTHER 20078
 /** The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600). */
 #define VINGA_ERROR_BAD_KEY_FILE 20079

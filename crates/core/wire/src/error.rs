@@ -179,7 +179,7 @@ errors! {
     NotInTheView = 20030, Usage,
         "The data nodes have begun without this one: one that has failed can't return to a running cluster yet.";
     OtherConfiguration = 20031, Usage,
-        "The data nodes are configured differently: give all of them the same configuration.";
+        "A node does not fit the configuration of another one; all nodes of a cluster start with the same configuration.";
     KeyRequired = 20032, Usage,
         "The cluster has a key, which must be proven: name its file (key=FILE before the addresses, or ClusterKeyFile).";
     WrongKey = 20033, Usage,
@@ -217,8 +217,9 @@ errors! {
     NoClusterLog = 20077, Usage,
         "The management node has no log of the cluster: start it with a folder (--folder or DataDir) that it may use.";
     KeyForAnother = 20078, Usage,
-        "The key is proven for another node, address or use than this: a process between both ends relays the connection. \
-         If that is wanted (address translation, forwarded ports), clients write relayed-key=FILE in place of key=FILE.";
+        "The connection was opened for another node, address or use than it has come to: check the address that was given. \
+         If something relays it on purpose (address translation, forwarded ports), clients write relayed-key=FILE in place of \
+         key=FILE.";
     BadKeyFile = 20079, Usage,
         "The file of the cluster key can't be used: it has to be a file that only the user of the program may read (mode 0600).";
     NotOnDisk = 20080, Unknown,

@@ -297,6 +297,7 @@ fn a_proof_for_a_management_node_opens_no_data_node() {
     let folder = keys.0.path().join("asking");
     let (ok, text) = said(vinga().args(["data", "--mgm", &addresses, "--folder"]).arg(&folder).output());
     assert!(!ok && text.contains("20078") && text.contains("wants a management node"), "{text}");
+    assert!(!text.contains("relays the connection"), "nobody knows whether somebody does: {text}");
     assert_eq!(relay.answers(), [REFUSED]);
     assert!(node.log().contains("20078"), "{}", node.log());
 }
