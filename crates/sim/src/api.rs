@@ -18,6 +18,7 @@ mod schema;
 mod transactions;
 
 use crate::agenda::Time;
+use crate::clock::Clock;
 use crate::pipe::{Payload, PipeId};
 use crate::topology::API_FIRST;
 use crate::world::{Event, Stage, World};
@@ -27,7 +28,6 @@ use fastrand::Rng;
 use links::Links;
 use std::collections::VecDeque;
 use vinga_base::NodeId;
-use vinga_client_core::Tick;
 use vinga_wire::ErrorCode;
 use vinga_workloads::step::{Answer, Fate, Step, TableRef};
 use vinga_workloads::workload::Session;
@@ -57,6 +57,7 @@ pub struct ApiNode {
     /// Until when it reads slowly, and what it takes at a time.
     pub slow_until: Time,
     wake_at: Option<Time>,
+    clock: Clock,
     random: Rng,
 }
 
@@ -146,6 +147,7 @@ impl World {
                 stalled_until: 0,
                 slow_until: 0,
                 wake_at: None,
+                clock: Clock::draw(&mut self.clock_random, self.profile.drift_max),
                 random,
             };
             if api == 0 {
@@ -243,7 +245,7 @@ impl World {
 
     /// Says to a client what time it is.
     fn on_api_time(&mut self, api: usize) {
-        let now = Tick(self.now());
+        let now = self.apis[api].clock.at(self.now());
         self.apis[api].caller.client.on_time(now);
     }
 
@@ -320,7 +322,7 @@ impl World {
             SlotState::Pausing(until) => Some(until),
             SlotState::Fresh | SlotState::Asking | SlotState::Ended => None,
         });
-        let client = node.caller.client.next_deadline().map(|due| due.0);
+        let client = node.caller.client.next_deadline().map(|due| node.clock.when(due));
         let due = pauses.chain(client).chain(node.caller.watching.due()).min();
         let backlog = (!node.backlog.is_empty()).then_some(self.now() + SLOW_PAUSE);
         if let Some(at) = due.into_iter().chain(backlog).min() {

@@ -11,7 +11,7 @@ use crate::thread::{Source, ThreadId};
 use crate::world::{End, Event, World};
 use vinga_base::{Incarnation, NodeId};
 use vinga_client_core::LinkId;
-use vinga_kernel::{LaneId, Tick};
+use vinga_kernel::LaneId;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, MAGIC, PROTOCOL_VERSION, Refusal};
 use vinga_wire::membership::{
     ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiNodeBody, CloseConnectionOrder,
@@ -398,7 +398,7 @@ impl World {
             self.threads[id.0].executor.outbox().lane_mut(lane).clear();
             return;
         };
-        if self.threads[id.0].lease < Tick(at) {
+        if self.threads[id.0].lease < self.clock_of(id).at(at) {
             // Others may have gone on without this node: what it has found may be out of date.
             return;
         }

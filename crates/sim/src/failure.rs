@@ -12,7 +12,7 @@ use crate::agenda::Time;
 use crate::management::{ARBITRATION_TIMEOUT, Question};
 use crate::pipe::Payload;
 use crate::profile::Fault;
-use crate::thread::{Source, ThreadId};
+use crate::thread::{Source, Thread, ThreadId};
 use crate::topology::{FIRST_NODE, first_view};
 use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -307,9 +307,10 @@ impl World {
                 self.violations.push(format!("views {at} and {number} are not of one chain"));
             }
         }
-        let now = Tick(self.now());
+        let has_lease =
+            |thread: &Thread| thread.lease > self.clocks[usize::from(thread.node) - 1].at(self.now());
         let lost = self.threads.iter().filter(|thread| thread.is_alive && !view.has(NodeId(thread.node)));
-        if let Some(thread) = lost.into_iter().find(|thread| thread.lease > now) {
+        if let Some(thread) = lost.into_iter().find(|thread| has_lease(thread)) {
             let text = format!("view {number} begins while data node {} has a lease", thread.node);
             self.violations.push(text);
         }

@@ -16,11 +16,13 @@
 pub mod agenda;
 mod api;
 mod backups;
+mod clock;
 mod connection;
 pub mod coverage_marks;
 mod decisions;
 pub mod disk;
 mod failure;
+mod fault;
 mod files;
 pub mod injected_bugs;
 mod management;

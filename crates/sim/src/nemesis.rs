@@ -308,7 +308,8 @@ impl World {
             | Fault::FullDisk
             | Fault::CorruptSector
             | Fault::RestartCluster
-            | Fault::Management => unreachable!("these are properties of a run"),
+            | Fault::Management
+            | Fault::DriftingClocks => unreachable!("these are properties of a run"),
         }
     }
 

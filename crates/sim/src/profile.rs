@@ -5,10 +5,12 @@
 
 use crate::agenda::Time;
 use crate::disk::DiskProfile;
+pub use crate::fault::Fault;
 use crate::pipe::Delay;
 use fastrand::Rng;
 use std::collections::BTreeSet;
 use std::fmt;
+use vinga_workloads::check::LockWaits;
 
 /// Node groups of the data nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,142 +29,13 @@ pub enum Groups {
     OneAndTriple,
     /// Two times two nodes with the same data.
     TwoPairs,
-}
-
-/// A kind of fault.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Fault {
-    /// Data nodes without coordinators die.
-    KillNode,
-    /// A data node dies at a certain moment of a protocol.
-    CrashPoint,
-    /// A thread does not run for a while.
-    StallThread,
-    /// A node does not run for a while.
-    StallNode,
-    /// Frames between threads are held up.
-    SlowRings,
-    /// Frames between data nodes are held up.
-    SlowLinks,
-    /// A link between data nodes is cut for a while, one way or both ways.
-    CutLink,
-    /// The connections between two data nodes break, though both are alive.
-    BreakLink,
-    /// Nothing passes between two sets of data nodes, for as long as it takes until one of them goes on alone.
-    Split,
-    /// Frames from and to API nodes are held up.
-    SlowClients,
-    /// Connections of an API node break.
-    Disconnect,
-    /// An API node dies and comes back in a new incarnation.
-    KillApi,
-    /// An API node does not run for a while.
-    StallApi,
-    /// An API node reads slowly for a while, so that answers pile up.
-    SlowReader,
-    /// Pools are small: requests are refused.
-    SmallPools,
-    /// Little memory for rows.
-    SmallMemory,
-    /// Lanes count as congested early.
-    Congestion,
-    /// Frames arrive in pieces.
-    SplitFrames,
-    /// Some threads own no sockets: frames of API nodes hop.
-    FewSockets,
-    /// Sessions of an API node give up the batches that they have under way.
-    GiveUp,
-    /// Tasks of a disk take 10 to 1000 times longer for a while.
-    SlowDisk,
-    /// Some reads, writes and flushes of a disk fail.
-    FailingDisk,
-    /// Files of a disk can't grow beyond a quota.
-    FullDisk,
-    /// A bit turns that was on a disk.
-    CorruptSector,
-    /// Connections break again and again, so that the next often breaks before everything that was lost with the last
-    /// is answered: one API node with many sessions that pause seldom.
-    ManyDisconnects,
-    /// All data nodes die at once and start again from their disks.
-    RestartCluster,
-    /// Management nodes die, start again, and are cut off from data nodes; the network is split, and each of them is on
-    /// one of the sides.
-    Management,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Fault; 27] = [
-        Fault::KillNode,
-        Fault::CrashPoint,
-        Fault::StallThread,
-        Fault::StallNode,
-        Fault::SlowRings,
-        Fault::SlowLinks,
-        Fault::CutLink,
-        Fault::BreakLink,
-        Fault::Split,
-        Fault::SlowClients,
-        Fault::Disconnect,
-        Fault::KillApi,
-        Fault::StallApi,
-        Fault::SlowReader,
-        Fault::SmallPools,
-        Fault::SmallMemory,
-        Fault::Congestion,
-        Fault::SplitFrames,
-        Fault::FewSockets,
-        Fault::GiveUp,
-        Fault::SlowDisk,
-        Fault::FailingDisk,
-        Fault::FullDisk,
-        Fault::CorruptSector,
-        Fault::ManyDisconnects,
-        Fault::RestartCluster,
-        Fault::Management,
-    ];
-
-    /// The kinds that happen to disks.
-    pub const OF_DISKS: [Fault; 4] =
-        [Fault::SlowDisk, Fault::FailingDisk, Fault::FullDisk, Fault::CorruptSector];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::KillNode => "kill-node",
-            Fault::CrashPoint => "crash-point",
-            Fault::StallThread => "stall-thread",
-            Fault::StallNode => "stall-node",
-            Fault::SlowRings => "slow-rings",
-            Fault::SlowLinks => "slow-links",
-            Fault::CutLink => "cut-link",
-            Fault::BreakLink => "break-link",
-            Fault::Split => "split",
-            Fault::SlowClients => "slow-clients",
-            Fault::Disconnect => "disconnect",
-            Fault::KillApi => "kill-api",
-            Fault::StallApi => "stall-api",
-            Fault::SlowReader => "slow-reader",
-            Fault::SmallPools => "small-pools",
-            Fault::SmallMemory => "small-memory",
-            Fault::Congestion => "congestion",
-            Fault::SplitFrames => "split-frames",
-            Fault::FewSockets => "few-sockets",
-            Fault::GiveUp => "give-up",
-            Fault::SlowDisk => "slow-disk",
-            Fault::FailingDisk => "failing-disk",
-            Fault::FullDisk => "full-disk",
-            Fault::CorruptSector => "corrupt-sector",
-            Fault::ManyDisconnects => "many-disconnects",
-            Fault::RestartCluster => "restart-cluster",
-            Fault::Management => "management",
-        }
-    }
-
-    /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|fault| fault.name() == name)
-    }
+    /// More of them, or a group of four: so many nodes, of which so many each have the same data.
+    Many {
+        /// Data nodes.
+        nodes: u16,
+        /// Of each group, in the order of their ids.
+        replicas: u16,
+    },
 }
 
 /// A kind of load.
@@ -254,6 +127,8 @@ pub struct Profile {
     pub fault_time: Time,
     /// Sizes of pools.
     pub pools: Pools,
+    /// By how much clocks run too fast or too slow at most, in millionths; 0: there is one clock.
+    pub drift_max: u32,
     /// Bytes after which a lane is congested.
     pub congestion_mark: usize,
     /// Between threads.
@@ -368,11 +243,17 @@ fn node_heartbeat_interval(seed: u64, groups: Groups) -> Time {
     if Coordinators::of(seed) == Coordinators::AtPresident {
         return random.u64(120_000..200_000);
     }
-    match groups {
-        Groups::One | Groups::Three | Groups::OneAndPair | Groups::OneAndTriple => {
-            random.u64(60_000..150_000)
-        }
-        Groups::OnePair | Groups::Triple | Groups::TwoPairs => random.u64(15_000..100_000),
+    if groups.are_replicated() { random.u64(15_000..100_000) } else { random.u64(60_000..150_000) }
+}
+
+/// How far clocks may drift, by numbers of its own: mostly as far as clocks of virtual machines do that are being set
+/// right, sometimes as little as quartz does, sometimes much further, so that what rests on rates is not just wide
+/// enough.
+fn drift_max(seed: u64) -> u32 {
+    match Rng::with_seed(seed.wrapping_mul(97)).u8(..4) {
+        0 => 500,
+        1 | 2 => 10_000,
+        _ => 100_000,
     }
 }
 
@@ -382,6 +263,20 @@ fn ending_slice(seed: u64) -> u32 {
     let mut random = Rng::with_seed(seed.wrapping_mul(79));
     if random.u8(..3) == 0 { random.u32(1..=3) } else { vinga_node::ENDING_SLICE }
 }
+
+/// The shape of a large cluster, by numbers of its own: few seeds have one, since it takes several times longer.
+fn many(seed: u64) -> Option<Groups> {
+    let mut random = Rng::with_seed(seed.wrapping_mul(101));
+    if random.u8(..LARGE_ONE_IN) > 0 {
+        return None;
+    }
+    let shapes = [(4, 4), (5, 1), (6, 2), (6, 3), (7, 1), (8, 1), (8, 2), (8, 4)];
+    let (nodes, replicas) = shapes[random.usize(..shapes.len())];
+    Some(Groups::Many { nodes, replicas })
+}
+
+/// One seed of so many has a large cluster.
+const LARGE_ONE_IN: u8 = 25;
 
 /// Which data nodes have coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -422,6 +317,7 @@ impl Profile {
                 Fault::BreakLink => Rng::with_seed(seed.wrapping_mul(61)).u8(..4) == 0,
                 Fault::Split => Rng::with_seed(seed.wrapping_mul(67)).u8(..4) == 0,
                 Fault::Management => Rng::with_seed(seed.wrapping_mul(73)).u8(..4) == 0,
+                Fault::DriftingClocks => Rng::with_seed(seed.wrapping_mul(89)).u8(..4) == 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -452,6 +348,7 @@ impl Profile {
             (9..11, _) => Groups::OneAndTriple,
             _ => Groups::TwoPairs,
         };
+        let groups = many(seed).unwrap_or(groups);
         let small = |is_small: bool, few: u32, many: u32| if is_small { few } else { many };
         let mut loads: Vec<Load> = Load::ALL.into_iter().filter(|_| random.u8(..5) < 2).collect();
         // Chosen by numbers of its own, so that seeds without it go on as they did.
@@ -496,6 +393,7 @@ impl Profile {
             fault_interval: random.u64(2_000..60_000),
             fault_time: random.u64(200_000..2_500_000),
             pools,
+            drift_max: if is(Fault::DriftingClocks) { drift_max(seed) } else { 0 },
             congestion_mark: if is(Fault::Congestion) { random.usize(100..3_000) } else { 64 * 1024 },
             ring_delay: slow(random, Fault::SlowRings, 0, 5),
             link_delay: slow(random, Fault::SlowLinks, 20, 60),
@@ -534,6 +432,11 @@ impl Profile {
         } else {
             profile
         }
+    }
+
+    /// How long operations wait for locks, by the clock of the world.
+    pub fn lock_waits(&self) -> LockWaits {
+        LockWaits { lock_timeout: self.lock_timeout, clock_drift_max: self.drift_max }
     }
 
     /// Whether bytes arrive in pieces.
@@ -603,5 +506,43 @@ impl fmt::Display for Profile {
             self.coordinators,
             if self.faults.is_empty() { "none".to_string() } else { names(&self.faults) },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profiles() -> impl Iterator<Item = Profile> {
+        (1..).map(|seed| Profile::of(seed, &BTreeSet::new()))
+    }
+
+    #[test]
+    fn clusters_of_one_to_eight_data_nodes_with_one_to_four_replicas_are_drawn() {
+        let shape = |profile: Profile| {
+            let list = profile.groups.list();
+            let replicas = list.iter().filter(|group| **group == 0).count();
+            let are_equal =
+                list.iter().all(|group| list.iter().filter(|other| *other == group).count() == replicas);
+            are_equal.then_some((list.len(), replicas))
+        };
+        let drawn: BTreeSet<_> = profiles().take(3_000).filter_map(shape).collect();
+        for nodes in 1..=8 {
+            assert!(drawn.iter().any(|shape| shape.0 == nodes), "{nodes} data nodes: {drawn:?}");
+        }
+        for replicas in 1..=4 {
+            assert!(drawn.iter().any(|shape| shape.1 == replicas), "{replicas} replicas: {drawn:?}");
+        }
+        assert!(drawn.contains(&(8, 4)) && drawn.contains(&(8, 2)), "{drawn:?}");
+        let large = profiles().take(3_000).filter(|profile| profile.groups.list().len() > 4).count();
+        assert!((30..120).contains(&large), "they cost time, so few have one: {large}");
+    }
+
+    #[test]
+    fn clocks_drift_by_as_much_as_a_seed_says_and_can_be_left_without() {
+        let drawn: BTreeSet<u32> = profiles().take(500).map(|profile| profile.drift_max).collect();
+        assert_eq!(drawn, [0, 500, 10_000, 100_000].into());
+        let without = BTreeSet::from([Fault::DriftingClocks]);
+        assert!((1..500).all(|seed| Profile::of(seed, &without).drift_max == 0));
     }
 }

@@ -22,7 +22,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use vinga_base::{Epoch, NodeId};
 use vinga_format::checksum::Checksum;
-use vinga_kernel::Tick;
 use vinga_kernel::files::{FileKind, FileName};
 use vinga_lifecycle::phase_zero::{self, Beginning, Configured, Drawn};
 use vinga_node::StartFrom;
@@ -144,7 +143,7 @@ impl World {
             cluster_incarnation: start.as_ref().map_or(1, |start| start.cluster_incarnation),
             database: start.map_or(1, |start| start.state.cluster),
         };
-        let now = Tick(self.now());
+        let now = self.clocks[usize::from(node) - 1].at(self.now());
         for index in 0..self.profile.threads {
             let seed = self.random.u64(..);
             let thread = Thread::new(&self.profile, &settings, view.clone(), index, seed, self.bug, now);
@@ -229,7 +228,7 @@ impl World {
     /// What was answered so far fits together, whatever is restored.
     fn check_before_death(&mut self) {
         let history = self.surviving_history();
-        let result = check::check(&history, &Contents::default(), self.now(), self.profile.lock_timeout);
+        let result = check::check(&history, &Contents::default(), self.now(), self.profile.lock_waits());
         match result {
             Ok(summary) => self.starts.undecided += summary.undecided,
             Err(what) => self.violations.push(format!("before the cluster died: {what}")),
@@ -364,7 +363,7 @@ impl World {
         let contents = self.contents().map_err(|what| format!("restored to epoch {restored}: {what}"))?;
         let history = self.surviving_history();
         let now = self.now();
-        let summary = check::check(&history, &contents, now, self.profile.lock_timeout)
+        let summary = check::check(&history, &contents, now, self.profile.lock_waits())
             .map_err(|what| format!("restored to epoch {restored}: {what}"))?;
         self.starts.undecided += summary.undecided;
         for running in &self.running {

@@ -147,7 +147,7 @@ impl World {
         self.check_definitions()?;
         let contents = self.contents()?;
         let history = self.surviving_history();
-        let summary = check::check(&history, &contents, self.now(), self.profile.lock_timeout)?;
+        let summary = check::check(&history, &contents, self.now(), self.profile.lock_waits())?;
         for running in &self.running {
             running.workload.check(&contents, &history)?;
         }
@@ -240,13 +240,10 @@ impl World {
         let mut entries: Vec<(u64, usize, String)> = Vec::new();
         for thread in &self.threads {
             let trace: Vec<_> = thread.executor.trace().iter().collect();
+            let clock = self.clocks[usize::from(thread.node) - 1];
             for entry in &trace[trace.len().saturating_sub(40)..] {
                 let order = entries.len();
-                entries.push((
-                    entry.tick.0,
-                    order,
-                    format!("{entry} [thread {}.{}]", thread.node, thread.index),
-                ));
+                entries.push((clock.when(entry.tick), order, self.trace_line(thread, entry)));
             }
         }
         entries.sort();

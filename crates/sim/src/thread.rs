@@ -12,6 +12,7 @@ use vinga_base::NodeId;
 use vinga_base::page_pool::{PagePool, restart_pages};
 use vinga_kernel::executor::Origin;
 use vinga_kernel::files::FileAnswer;
+use vinga_kernel::trace_ring::TraceEntry;
 use vinga_kernel::{Executor, InjectedBug, LaneId, LogLevel, Outbox, Routes, Scrutiny, Tick, link_between};
 use vinga_node::{Blocks, NoFacts, NodeSettings};
 use vinga_wire::frame::Frames;
@@ -188,14 +189,14 @@ impl World {
     }
 
     pub(crate) fn on_turn(&mut self, id: ThreadId) {
-        let now = self.now();
+        let (now, clock) = (self.now(), self.clock_of(id));
         let thread = &mut self.threads[id.0];
         if thread.turn_at != Some(now) || !thread.is_alive {
             return;
         }
         thread.turn_at = None;
         let handled_before = thread.executor.handled();
-        thread.executor.begin_turn(Tick(now));
+        thread.executor.begin_turn(clock.at(now));
         let units = self.random.u32(1..2000);
         thread.executor.set_slice_units(units);
         let is_brief = self.random.u32(0..3) == 0;
@@ -221,7 +222,11 @@ impl World {
         let thread = &mut self.threads[id.0];
         let waits =
             thread.inboxes.values().any(|inbox| !inbox.payloads.is_empty()) || !thread.orders.is_empty();
-        let next = if more || waits { Some(now + busy) } else { thread.executor.next_due().map(|due| due.0) };
+        let next = if more || waits {
+            Some(now + busy)
+        } else {
+            thread.executor.next_due().map(|due| clock.when(due))
+        };
         if let Some(next) = next {
             self.wake_thread(id, next);
         }
@@ -437,12 +442,23 @@ impl World {
         self.threads[id.0].executor.host().check_invariants(scrutiny);
     }
 
+    /// A signal that a thread has handled. Its own time is by its node's clock, so that of the world follows if these
+    /// differ.
+    pub(crate) fn trace_line(&self, thread: &Thread, entry: &TraceEntry) -> String {
+        let place = format!("{}.{}", thread.node, thread.index);
+        if self.profile.drift_max == 0 {
+            return format!("{entry} [thread {place}]");
+        }
+        let at = self.clocks[usize::from(thread.node) - 1].when(entry.tick);
+        format!("{entry} [thread {place} at {at}µs]")
+    }
+
     /// Prints the signals that a thread has handled in its turn.
     fn trace_handled(&mut self, id: ThreadId, count: usize) {
         let Some(trace) = self.trace else { return };
         let thread = &self.threads[id.0];
         for entry in thread.executor.trace().last(count) {
-            trace(&format!("{entry} [thread {}.{}]", thread.node, thread.index));
+            trace(&self.trace_line(thread, entry));
         }
     }
 }

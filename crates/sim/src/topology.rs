@@ -20,16 +20,23 @@ pub const FIRST_NODE: u8 = 1;
 
 impl Groups {
     /// The node group of each data node, in the order of their ids from 1.
-    pub fn list(self) -> &'static [u16] {
+    pub fn list(self) -> Vec<u16> {
         match self {
-            Groups::One => &[0],
-            Groups::Three => &[0, 1, 2],
-            Groups::OnePair => &[0, 0],
-            Groups::OneAndPair => &[0, 1, 1],
-            Groups::Triple => &[0, 0, 0],
-            Groups::OneAndTriple => &[0, 1, 1, 1],
-            Groups::TwoPairs => &[0, 0, 1, 1],
+            Groups::One => vec![0],
+            Groups::Three => vec![0, 1, 2],
+            Groups::OnePair => vec![0, 0],
+            Groups::OneAndPair => vec![0, 1, 1],
+            Groups::Triple => vec![0, 0, 0],
+            Groups::OneAndTriple => vec![0, 1, 1, 1],
+            Groups::TwoPairs => vec![0, 0, 1, 1],
+            Groups::Many { nodes, replicas } => (0..nodes).map(|node| node / replicas).collect(),
         }
+    }
+
+    /// Whether each of them has several nodes.
+    pub fn are_replicated(self) -> bool {
+        let list = self.list();
+        list.iter().all(|group| list.iter().filter(|other| *other == group).count() > 1)
     }
 }
 

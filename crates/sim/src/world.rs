@@ -6,6 +6,7 @@
 
 use crate::agenda::{Agenda, Time};
 use crate::api::ApiNode;
+use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::decisions::Decisions;
 use crate::disk::Disk;
@@ -122,6 +123,10 @@ pub struct World {
     pub(crate) ends: Vec<End>,
     pub(crate) threads: Vec<Thread>,
     /// By node id less 1.
+    pub(crate) clocks: Vec<Clock>,
+    /// For clocks, so that all else stays the same as without any that drift.
+    pub(crate) clock_random: Rng,
+    /// By node id less 1.
     pub(crate) disks: Vec<Disk>,
     /// For what becomes of files, so that all else stays the same as without any.
     pub(crate) disk_random: Rng,
@@ -181,6 +186,8 @@ impl World {
             pipes: Vec::new(),
             ends: Vec::new(),
             threads: Vec::new(),
+            clocks: Vec::new(),
+            clock_random: Rng::with_seed(seed ^ 0x63_6c_6f_63_6b),
             disks: Vec::new(),
             disk_random: Rng::with_seed(seed ^ 0x64_6973_6b73),
             alive: Vec::new(),
@@ -226,6 +233,7 @@ impl World {
         let start = NodeStart { is_started: false, incarnation: 1, cluster_incarnation: 1, database: 1 };
         self.starts_of_nodes = vec![start; usize::from(nodes)];
         for node in 1..=nodes {
+            self.clocks.push(Clock::draw(&mut self.clock_random, self.profile.drift_max));
             self.disks.push(Disk::new(self.profile.disk, self.disk_random.u64(..)));
             self.start_node(node, &view).expect("there are no files that could be wrong");
         }
@@ -350,6 +358,11 @@ impl World {
 
     pub(crate) fn thread_of(&self, node: u8, index: u16) -> ThreadId {
         ThreadId(usize::from(node - 1) * usize::from(self.profile.threads) + usize::from(index))
+    }
+
+    /// The clock of the node that a thread belongs to.
+    pub(crate) fn clock_of(&self, id: ThreadId) -> Clock {
+        self.clocks[usize::from(self.threads[id.0].node) - 1]
     }
 
     pub(crate) fn is_alive(&self, node: u8) -> bool {

@@ -17,6 +17,8 @@ pub mod lists;
 pub mod scans;
 pub mod waits;
 
+pub use waits::LockWaits;
+
 use crate::history::{History, RowName, Time};
 use crate::workload::Contents;
 use actions::Actions;
@@ -38,7 +40,8 @@ pub struct Summary {
     pub undecided: usize,
 }
 
-/// Checks a whole history against the rows that are left at its end. `lock_timeout` is that of the data nodes.
+/// Checks a whole history against the rows that are left at its end. `lock_waits` may be the data
+/// nodes' lock time-out alone, if one clock is used.
 ///
 /// # Errors
 /// The first thing that can't be true.
@@ -46,7 +49,7 @@ pub fn check(
     history: &History,
     contents: &Contents,
     end: Time,
-    lock_timeout: Time,
+    lock_waits: impl Into<LockWaits>,
 ) -> Result<Summary, String> {
     let writers = atomic::Writers::new(history)?;
     let proven = atomic::check(history, contents, &writers)?;
@@ -54,7 +57,7 @@ pub fn check(
     scans::check(history, &writers, &actions)?;
     finds::check(history, &actions)?;
     epochs::check(history, &writers)?;
-    waits::check(history, end, lock_timeout)?;
+    waits::check(history, end, lock_waits.into())?;
     lists::check(history, contents, &writers, &proven)?;
     Ok(summary)
 }

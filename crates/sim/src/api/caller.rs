@@ -290,7 +290,7 @@ fn with_bug(client: Client, _: Option<InjectedBug>) -> Client {
 fn addresses(profile: &Profile, random: &mut Rng) -> Vec<String> {
     let groups = profile.groups.list();
     let only = (random.u8(..3) == 0).then(|| groups[random.usize(..groups.len())]);
-    let given = (1..).zip(groups).filter(|&(_, &group)| only.is_none_or(|only| group == only));
+    let given = (1..).zip(groups).filter(|&(_, group)| only.is_none_or(|only| group == only));
     let mut addresses: Vec<String> = given.map(|(node, _)| address(NodeId(node))).collect();
     if random.bool() {
         random.shuffle(&mut addresses);
