@@ -260,7 +260,7 @@ fn drift_max(seed: u64) -> u32 {
 /// Operations of a transaction's end that a data manager deals with in one turn, by numbers of its own. Transactions of
 /// a run are small, so the ends of many go in slices of some seeds only.
 fn ending_slice(seed: u64) -> u32 {
-    let mut random = Rng::with_seed(seed.wrapping_mul(79));
+    let mut random = Rng::with_seed(seed.wrapping_mul(103));
     if random.u8(..3) == 0 { random.u32(1..=3) } else { vinga_node::ENDING_SLICE }
 }
 

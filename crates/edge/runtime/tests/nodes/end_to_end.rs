@@ -7,7 +7,6 @@ use crate::support::{
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 use vinga_rig::raw::{greeting, hello};
 use vinga_runtime::node_process::NodeProcess;
@@ -542,8 +541,8 @@ fn a_stopping_node_waits_for_requests_that_are_on_their_way() {
         records.is_working.store(true, Ordering::Relaxed);
         let mut client = connect(node.address());
         client.echo(1, 1, b"x");
-        let stopping = thread::spawn(move || node.stop());
-        thread::sleep(Duration::from_millis(200));
+        let stopping = std::thread::spawn(move || node.stop());
+        std::thread::sleep(Duration::from_millis(200));
         assert!(!stopping.is_finished(), "it stops while something is on its way");
         records.is_working.store(false, Ordering::Relaxed);
         stopping.join().unwrap();
