@@ -272,10 +272,18 @@ impl Transactions {
         &mut self,
         net: &mut Net,
         handle: Handle,
-        mut batch: OperationBatch,
+        batch: OperationBatch,
         end: BatchEnd,
         code: ErrorCode,
     ) {
+        self.hold_again(handle, batch, end, code);
+        if self.pool[handle].repeats <= REPEATS_AT_ONCE {
+            self.begin_held(net, handle);
+        }
+    }
+
+    /// The same, but the ways to coordinators have to be found first.
+    fn hold_again(&mut self, handle: Handle, mut batch: OperationBatch, end: BatchEnd, code: ErrorCode) {
         let transaction = &mut self.pool[handle];
         self.by_id.remove(transaction.id.0);
         transaction.id = TransactionId::NONE;
@@ -284,9 +292,6 @@ impl Transactions {
         transaction.state = State::Held { batch, end, code };
         transaction.repeats += 1;
         self.held += 1;
-        if transaction.repeats <= REPEATS_AT_ONCE {
-            self.begin_held(net, handle);
-        }
     }
 
     /// Connections have changed, or time has passed: begins what can be begun now.
@@ -650,6 +655,15 @@ impl Transactions {
                             transaction.state = State::Asking { batch: busy.batch, is_first, until };
                             self.asking += 1;
                             net.outcomes.open_question(coordinator);
+                        }
+                        // It will never commit, and nobody has seen anything of it.
+                        Some(_) | None
+                            if !may_have_committed
+                                && busy.is_first
+                                && busy.end != BatchEnd::RollBack
+                                && transaction.may_begin_again(net.now) =>
+                        {
+                            self.hold_again(handle, busy.batch, busy.end, ErrorCode::ConnectionLost);
                         }
                         Some(_) | None => {
                             if may_have_committed {

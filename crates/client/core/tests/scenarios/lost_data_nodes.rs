@@ -248,6 +248,40 @@ fn what_was_rolled_back_with_a_data_node_is_done_again() {
     assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
 }
 
+/// The coordinator dies while it has a first batch that does not commit: it is done again by another one, whatever the
+/// first one had done. A later batch is not: its transaction has gone.
+#[test]
+fn a_first_batch_that_does_not_commit_is_done_again() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let key = key_at(&table, &view, 1);
+    let send = |rig: &mut Rig, token, key| {
+        let mut batch = OperationBatch::default();
+        let mut image = Vec::new();
+        batch.push(&insert(&table, &mut image, key)).unwrap();
+        rig.client.send(token, batch, BatchEnd::Open);
+    };
+    let [first, later] = [(); 2].map(|()| rig.client.begin().unwrap());
+    send(&mut rig, later, key);
+    let sent = batches_sent(&mut rig)[0];
+    answer_open(&mut rig, sent);
+    rig.client.take_operations(later).unwrap();
+    send(&mut rig, first, key);
+    send(&mut rig, later, key);
+    let before = batches_sent(&mut rig);
+    assert_eq!(before.iter().map(|sent| sent.0).collect::<Vec<_>>(), [1, 1]);
+    die(&mut rig);
+    assert_eq!(rig.standing(later).unwrap_err().code(), ErrorCode::ConnectionLost);
+    assert!(rig.client.take_operations(first).is_none());
+    go_on(&mut rig, &view);
+    let after = batches_sent(&mut rig);
+    assert_eq!((after.len(), after[0].0), (1, 2));
+    assert!(before.iter().all(|sent| sent.1 != after[0].1), "it is another transaction");
+    answer_open(&mut rig, after[0]);
+    assert_eq!(rig.standing(first).unwrap(), Standing::Open);
+    assert_eq!(rig.client.rollback_cause(first), None);
+}
+
 /// The coordinator dies, and its successor says that the transaction is committed. Which operations have failed alone
 /// is lost with the answer; but a change that is the only one must be what is committed.
 #[test]
