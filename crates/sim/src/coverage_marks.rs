@@ -163,6 +163,7 @@ pub const RARE: &[&str] = &[
     "successor chooses where the marker is left",
     "successor repeats its order without a failed replica",
     "end that was under way when its coordinator failed",
+    "order of a data node that was lost while an end was under way",
 ];
 
 /// Branches that seeds don't meet, each with the reason.

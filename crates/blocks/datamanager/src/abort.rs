@@ -17,7 +17,7 @@ impl DataManager {
         }
         let transaction = self.find_of(TransactionId(body.transaction.get()), &body.actor);
         if let Some(transaction) = transaction {
-            if self.ends_in_slices(transaction) {
+            if body.from.get() == WHOLE_TRANSACTION && self.ends_in_slices(transaction) {
                 self.abort_in_slices(transaction, body);
                 return Some(());
             }

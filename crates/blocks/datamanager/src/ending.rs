@@ -4,7 +4,9 @@
 //! have few, and end within the signal. One of a million would keep its thread from everything else for a second or
 //! more, from the agreement of the data nodes above all, which would give this node up. So the end of a transaction
 //! that has more than [`Settings::ending_slice`](crate::Settings::ending_slice) operations is queued, and each turn
-//! goes over that many of one of those in the queue.
+//! goes over that many of one of those in the queue. A partial rollback is no end: it is done at once, as prepares of
+//! its transaction may follow it, and prepares must not wait. A prepare that the primary forwards proves what has ended
+//! there before (`chain`), so it may not be handled behind a later one of another transaction.
 //!
 //! # What holds in between
 //! - A commit is decided when it begins: [`TransactionRecord::committed`](crate::operation::TransactionRecord) says so
@@ -15,9 +17,9 @@
 //! - What follows is sent when the walk is over: the order for the next replica, or the answer to the coordinator. So
 //!   nobody learns of an end that is not complete here. If the coordinator does not act for the transaction any more,
 //!   nothing is sent (freeze rule, see `take_over`).
-//! - What comes about the transaction meanwhile waits until then, in the order in which it has come: an order that is
-//!   repeated because a replica has failed, a prepare behind a partial rollback, the order to drop the marker that the
-//!   completion is going to leave.
+//! - Orders about the transaction that come meanwhile wait until then, in the order in which they have come: one that is
+//!   repeated because a replica has failed, or to drop the marker that the completion is going to leave. Nothing of a
+//!   data node that is lost meanwhile is handled.
 //! - Operations may go by other ways, as when a wait for a lock times out. If the walk has lost its place by that, it
 //!   begins anew; what it has dealt with is passed over.
 
@@ -27,7 +29,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Epoch, TransactionId};
 use vinga_kernel::{Context, InjectedBug};
-use vinga_wire::commit::{AbortBody, Actor, CommitBody, CompleteBody, PrepareHead};
+use vinga_wire::commit::{AbortBody, Actor, CommitBody, CompleteBody};
 use vinga_wire::{Address, Frame, SignalNumber};
 
 /// Operations of a transaction's end that are dealt with in one turn: about a millisecond's work.
@@ -118,10 +120,9 @@ impl Endings {
     }
 }
 
-/// The transaction that a signal is about, of those that name one and change something of it.
+/// The transaction that an order is about, if it is one about the end of a single one.
 fn transaction_of(frame: &Frame<'_>) -> Option<TransactionId> {
     let id = match frame.signal()? {
-        SignalNumber::PrepareRequest => frame.head::<PrepareHead>()?.0.transaction,
         SignalNumber::CommitRequest => frame.head::<CommitBody>()?.0.transaction,
         SignalNumber::AbortRequest => frame.head::<AbortBody>()?.0.transaction,
         SignalNumber::CompleteRequest => frame.head::<CompleteBody>()?.0.transaction,
@@ -168,7 +169,7 @@ impl DataManager {
         self.endings.0.push_back(Ending { transaction, id, end, walk, parked: VecDeque::new() });
     }
 
-    /// Keeps a signal about a transaction whose end is under way; false if it is about something else.
+    /// Keeps an order about a transaction whose end is under way; false if it is about something else.
     pub(crate) fn park(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> bool {
         let Some(id) = transaction_of(frame) else { return false };
         if cx.has_bug(InjectedBug::SlicedEndIsOvertaken) {
@@ -256,7 +257,12 @@ impl DataManager {
             match parked {
                 Parked::Frame(bytes) => {
                     let frame = Frame::first(&bytes).ok().flatten().expect("it was whole when it came");
-                    self.handle_signal(cx, &frame);
+                    let sent_in = cx.view_of(&frame);
+                    if cx.view().has_since(frame.sender().node(), sent_in) {
+                        self.handle_signal(cx, &frame);
+                    } else {
+                        cx.mark("order of a data node that was lost while an end was under way");
+                    }
                 }
                 Parked::Complete(sender) => self.complete_listed(cx, ending.id, sender),
                 Parked::DropMarker(sender) => self.drop_listed_marker(cx, ending.id, sender),

@@ -211,7 +211,7 @@ injected_bugs! {
     BackupForgetsChanges = "backup-forgets-changes";
     /// A client chooses the epoch of its backup from what was known before the rows were read.
     BackupEpochBeforeScan = "backup-epoch-before-scan";
-    /// What comes about a transaction whose end is under way in slices does not wait for it.
+    /// Orders about a transaction whose end is under way in slices do not wait for it.
     SlicedEndIsOvertaken = "sliced-end-is-overtaken";
     /// A commit that is under way in slices is not reported to a successor.
     SlicedCommitIsNotReported = "sliced-commit-is-not-reported";
