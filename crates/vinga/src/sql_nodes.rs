@@ -105,7 +105,8 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
         // A password is set in a session, so in a data directory that existed before.
         let is_new = !folder(wanted.cluster, 1).join("data").exists();
         for node in 1..=wanted.nodes {
-            cut.extend(start(wanted, installation, node)?);
+            // The others do without one that can't be started.
+            cut.extend(start(wanted, installation, node).unwrap_or_else(Some));
         }
         say_how_to_connect(wanted, installation, is_new)?;
     }

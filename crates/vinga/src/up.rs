@@ -107,15 +107,18 @@ pub fn run(arguments: UpArguments) -> Result<bool, String> {
     refuse_folder_of_node(&cluster)?;
     // Without SQL nodes to start no server is needed.
     let installation = if sql.sql_nodes == 0 { None } else { Some(sql.installation.find()?) };
-    // Problems with them are reported before anything is started.
-    sql_nodes::check_ports(&sql_nodes::Wanted {
+    // Problems with them are reported before anything is started; a cluster that runs gets what it can have.
+    let ports = sql_nodes::check_ports(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
         port: sql.sql_port,
         installation: None,
         data_nodes: "",
         variables: &[],
-    })?;
+    });
+    if !runs(&cluster)? {
+        ports?;
+    }
     let asked =
         DataNodes { cluster: &cluster, data_nodes, replicas, management_nodes, port, initial, parameters };
     let DataNodesUp { addresses, away, mut failures } = asked.up()?;
@@ -128,13 +131,24 @@ pub fn run(arguments: UpArguments) -> Result<bool, String> {
         variables: &sql.sql_variables,
     });
     failures.extend(sql.err());
-    if !failures.is_empty() {
-        return Err(failures.join("\n"));
-    }
     if !away.is_empty() {
         complain!("vinga: {}", describe_away(&away));
     }
+    if !failures.is_empty() {
+        return Err(failures.join("\n"));
+    }
     Ok(away.is_empty())
+}
+
+/// Whether a data node of the cluster has a process.
+fn runs(cluster: &Path) -> Result<bool, String> {
+    let failed = |error: io::Error| look_failed(cluster, &error);
+    for number in data_node::numbers(cluster).map_err(failed)? {
+        if NodeFolder::new(cluster, number).running().map_err(failed)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn describe_away(away: &[u8]) -> String {

@@ -76,7 +76,7 @@ const TABLE: &[(&str, ManagementParameter, Kind, bool)] = {
 };
 
 /// NDB's other parameters of management nodes.
-const WITHOUT_EFFECT: [&str; 11] = [
+const WITHOUT_EFFECT: [&str; 12] = [
     "ArbitrationDelay",
     "ExecuteOnComputer",
     "ExtraSendBufferMemory",
@@ -85,6 +85,7 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "LocationDomainId",
     "LogDestination",
     "MaxNoOfSavedEvents",
+    "PortNumberStats",
     "TotalSendBufferMemory",
     "Wan",
     "RequireTls",

@@ -10,6 +10,7 @@ use crate::data_node::{self, EarlierRun, LOOK_PAUSE};
 use crate::management_node;
 use crate::mgm;
 use crate::waiting::Waiting;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vinga_config::data_nodes::DataNodes;
@@ -130,7 +131,10 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
         })?;
     }
     let addresses = wait(&mut started, wanted, &away)?;
-    let warnings = [management_started.warnings(), started.warnings()].concat();
+    let mut warnings = management_started.warnings();
+    warnings.extend(started.warnings());
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     let mark = |started: &Started, nodes: Vec<(u8, String)>| {
         nodes.into_iter().map(|(id, address)| (id, address, started.has(id))).collect()
     };

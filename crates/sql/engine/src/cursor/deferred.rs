@@ -125,7 +125,8 @@ impl Cursor {
         deferred: &mut DeferredRows,
     ) -> std::result::Result<(), (Failure, Option<usize>)> {
         let handle = self.table.table(session).map_err(|failure| (failure, None))?;
-        let has_changed_before = session.has_changed_rows();
+        // Changes that wait go with the same request.
+        let has_changed_before = session.has_changed_rows() || session.has_pending();
         let refused = Cell::new(None);
         let executed = session.execute_repeatedly(|session| {
             let mut numbers = Vec::with_capacity(deferred.places.len());

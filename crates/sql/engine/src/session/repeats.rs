@@ -18,7 +18,7 @@ use vinga::{Error, ErrorCode};
 pub struct Executed<T> {
     /// What the definition has returned.
     pub defined: T,
-    /// Why the first transaction was lost, if they were executed in another one.
+    /// Why the first transaction was lost, if they were executed in another one, and something was seen of the first.
     pub repeats: Option<Failure>,
 }
 
@@ -33,6 +33,7 @@ impl Session {
         define: impl Fn(&mut Session) -> Result<T>,
     ) -> Result<Executed<T>> {
         let may_repeat = self.may_repeat();
+        let was_seen = self.has_operations;
         let defined = define(self)?;
         match self.execute_reads() {
             Ok(()) => Ok(Executed { defined, repeats: None }),
@@ -40,7 +41,7 @@ impl Session {
                 self.is_lost = false;
                 let defined = define(self)?;
                 self.execute_reads()?;
-                Ok(Executed { defined, repeats: Some(failure) })
+                Ok(Executed { defined, repeats: was_seen.then_some(failure) })
             }
             Err(failure) => Err(failure),
         }
@@ -56,7 +57,7 @@ impl Session {
         self.has_changed
     }
 
-    /// All changes of the transaction up to now were refused.
+    /// All changes of the transaction up to now were refused: also those that were sent with a request of others.
     pub fn note_refusals(&mut self) {
         self.has_changed = false;
     }
