@@ -17,9 +17,9 @@
 //! - What follows is sent when the walk is over: the order for the next replica, or the answer to the coordinator. So
 //!   nobody learns of an end that is not complete here. If the coordinator does not act for the transaction any more,
 //!   nothing is sent (freeze rule, see `take_over`).
-//! - Orders about the transaction that come meanwhile wait until then, in the order in which they have come: one that is
-//!   repeated because a replica has failed, or to drop the marker that the completion is going to leave. Nothing of a
-//!   data node that is lost meanwhile is handled.
+//! - Orders about the transaction that come meanwhile wait until then, in the order in which they have come: one that
+//!   is repeated because a replica has failed, or to drop the marker that the completion is going to leave. Nothing of
+//!   a data node that is lost meanwhile is handled.
 //! - Operations may go by other ways, as when a wait for a lock times out. If the walk has lost its place by that, it
 //!   begins anew; what it has dealt with is passed over.
 
