@@ -100,7 +100,6 @@ pub const EXPECTED: &[&str] = &[
     "schema change is undone because its requester has gone",
     "several operations committed with their prepare",
     "marker is to be dropped before it is left",
-    "signal waits for the end of its transaction",
     "slice of a transaction's end",
     "slices of a transaction's end begin anew",
     "subscriber did not confirm a schema event in time",
@@ -163,6 +162,7 @@ pub const RARE: &[&str] = &[
     "successor chooses where the marker is left",
     "successor repeats its order without a failed replica",
     "end that was under way when its coordinator failed",
+    "signal waits for the end of its transaction",
     "order of a data node that was lost while an end was under way",
 ];
 
