@@ -15,6 +15,7 @@ mod links;
 mod reads;
 mod scans;
 mod schema;
+mod schema_lock;
 mod transactions;
 
 use crate::agenda::Time;
@@ -317,6 +318,7 @@ impl World {
         self.carry_out(api);
         self.flush(api);
         self.carry_out(api);
+        self.check_schema_lock(api);
         let node = &self.apis[api];
         let pauses = node.sessions.iter().filter_map(|slot| match slot.state {
             SlotState::Pausing(until) => Some(until),

@@ -7,6 +7,7 @@ use crate::thread::ThreadId;
 use crate::topology::{API_FIRST, FIRST_NODE};
 use crate::world::{Event, Stage, World};
 use fastrand::Rng;
+use vinga_base::NodeId;
 use vinga_dictionary::Dictionary;
 use vinga_wire::commit::{AbortBody, CommitBody, PrepareHead};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber};
@@ -337,6 +338,12 @@ impl World {
         }
     }
 
+    /// The API node that has the schema lock, as far as any dictionary knows.
+    fn lock_holder(&self) -> Option<NodeId> {
+        let live = self.threads.iter().filter(|thread| thread.is_alive);
+        live.filter_map(|thread| thread.executor.host().dictionary()).find_map(Dictionary::lock_holder)
+    }
+
     /// An API node that has fenced a table, or has the schema lock: every other time that there is one.
     fn owner_of_something(&mut self) -> Option<usize> {
         let dictionary = self.threads.iter().find_map(|thread| thread.executor.host().dictionary())?;
@@ -367,10 +374,14 @@ impl World {
 
     fn strike_node(&mut self) {
         let victims = self.victims();
-        if !victims.is_empty() {
-            let node = victims[self.nemesis.random.usize(..victims.len())];
-            self.kill_node(node);
+        if victims.is_empty() {
+            return;
         }
+        let drawn = victims[self.nemesis.random.usize(..victims.len())];
+        // Whoever leads while an API node has the schema lock, or claims it: that is rare enough.
+        let leads = |node: &u8| *node == self.president() && self.lock_holder().is_some();
+        let node = victims.iter().copied().find(leads).unwrap_or(drawn);
+        self.kill_node(node);
     }
 
     /// A data node dies at a crash point; another one may follow it later.

@@ -58,7 +58,7 @@ impl World {
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())
             // Nobody waits until they have received that a write fence is lifted, or the schema lock released.
-            && self.dictionary().lock_holder().is_none()
+            && self.dictionaries().all(|(_, dictionary)| dictionary.lock_holder().is_none())
             && self.dictionaries().all(|(_, other)| other.fences().eq(self.dictionary().fences()))
             && self.has_agreed()
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
@@ -93,8 +93,10 @@ impl World {
         if self.dictionary().is_changing() {
             text += "a schema change is under way; ";
         }
-        if let Some(api) = self.dictionary().lock_holder() {
-            text += &format!("API node {api} has the schema lock; ");
+        for (node, dictionary) in self.dictionaries() {
+            if let Some(api) = dictionary.lock_holder() {
+                text += &format!("node {node}: API node {api} has the schema lock; ");
+            }
         }
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
             if !thread.is_idle() {

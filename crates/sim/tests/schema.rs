@@ -20,6 +20,7 @@ fn broken_rules_of_schema_changes_are_noticed() {
         InjectedBug::EventNotAwaited,
         InjectedBug::FenceOutlivesOwner,
         InjectedBug::LockOutlivesOwner,
+        InjectedBug::LockDiesWithPresident,
         InjectedBug::UndoForgetsPrepared,
         InjectedBug::CopyReplacesUnfenced,
     ];

@@ -144,9 +144,10 @@ fn make(
             Task::Finish(epoch) => break epoch,
         }
     };
-    if !lock.is_some_and(|lock| lock.is_held()) {
-        return Err("the schema lock was lost with its connection: statements may have changed definitions"
-            .to_owned());
+    if !lock.is_some_and(|lock| cluster.block_on(lock.is_still_held())) {
+        return Err(
+            "the schema lock was lost with the session: statements may have changed definitions".to_owned()
+        );
     }
     let (mut files, definitions) = running.finish()?;
     let tables = definitions.tables.len();

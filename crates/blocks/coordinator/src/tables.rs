@@ -217,6 +217,7 @@ impl Coordinator {
             | RoundTask::Build { .. }
             | RoundTask::Complete { .. }
             | RoundTask::Remove { .. }
+            | RoundTask::SchemaLock { .. }
             | RoundTask::Note { .. }
             | RoundTask::Decide
             | RoundTask::End => return None,

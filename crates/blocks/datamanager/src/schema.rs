@@ -77,6 +77,7 @@ impl DataManager {
             | RoundTask::Publish { .. }
             | RoundTask::Fence { .. }
             | RoundTask::Fences { .. }
+            | RoundTask::SchemaLock { .. }
             | RoundTask::Note { .. }
             | RoundTask::Decide
             | RoundTask::End => return None,

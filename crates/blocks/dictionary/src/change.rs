@@ -195,7 +195,13 @@ impl Dictionary {
         for &VersionedTable { table, .. } in free {
             self.tables.release_id(table);
         }
-        self.send_others(cx, RoundName { step: name.step + 1, ..name }, RoundTask::End);
+        let end = RoundName { step: name.step + 1, ..name };
+        let is_fence = plan.fence.is_some() && !cx.has_bug(InjectedBug::FenceGivenTooEarly);
+        if let (Some(requester), None, true) = (requester, &refused, is_fence) {
+            self.order_others(cx, end, RoundTask::End, Some((requester, plan.before)));
+            return self.begin_queued(cx);
+        }
+        self.send_others(cx, end, RoundTask::End);
         match (requester, refused) {
             (Some(requester), Some(refused)) => self.refuse(cx, requester, refused),
             (Some(requester), None) => self.confirm(cx, requester, plan.after.or(plan.before)),
@@ -221,10 +227,10 @@ impl Dictionary {
 
     pub(crate) fn on_schema_round_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let SchemaRoundConfirm { round, epoch } = cold::read(frame)?;
-        if round == RoundName::NO_CHANGE {
-            self.on_fences_noted(cx, frame.sender());
-        } else if round.change == 0 {
+        if round.change == 0 && round != RoundName::NO_CHANGE {
             self.on_table_made(cx, frame.sender(), round.step);
+        } else {
+            self.on_order_done(cx, frame.sender(), round);
         }
         if let Some(change) = &mut self.change
             && change.is_answer(frame, round)

@@ -2,10 +2,11 @@
 //!
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
 //! carried out as a `change`, in `rounds`, one change at a time. The other data nodes' dictionaries know the same
-//! (`replication`), so that one of them can go on when the president fails (`succession`). `lock` is the schema lock,
-//! `events` notifies subscribers what has changed, `requests` answers the API nodes. On a node with a disk changes are
-//! written to it (`record`, `schema_file`, `definitions`), and read again when the node starts (`start`). The signals
-//! are described in `vinga_wire::{dictionary, schema, schema_round}`, the protocol in `docs/protocols/schema.md`.
+//! (`replication`, `orders`), so that one of them can go on when the president fails (`succession`). `lock` is the
+//! schema lock, `events` notifies subscribers what has changed, `requests` answers the API nodes. On a node with a disk
+//! changes are written to it (`record`, `schema_file`, `definitions`), and read again when the node starts (`start`).
+//! The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the protocol in
+//! `docs/protocols/schema.md`.
 //!
 //! A change is decided at one point. Until then a refusal or the death of its requester undoes it, from then on it goes
 //! to its end whoever is still there; at its end a table exists everywhere or nowhere, in one version.
@@ -26,6 +27,7 @@ pub mod definitions;
 mod events;
 mod lock;
 mod log_room;
+mod orders;
 mod partitions;
 mod plan;
 mod record;
@@ -48,6 +50,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use databases::Databases;
 use events::Subscribers;
 use lock::SchemaLock;
+use orders::Orders;
 use plan::ChangeRequest;
 use replication::Noted;
 use rounds::Change;
@@ -63,7 +66,6 @@ use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::Database;
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
-use write_fences::FenceOrders;
 
 /// What the dictionary is configured with.
 #[derive(Clone, Debug)]
@@ -130,7 +132,7 @@ pub struct Dictionary {
     /// Tables whose write fence ends, as its owner's connections were closed, at dictionaries that do not lead: the
     /// president's lifts it, or its successor does.
     ending_fences: BTreeSet<u32>,
-    fence_orders: FenceOrders,
+    orders: Orders,
     lock: SchemaLock,
     subscribers: Subscribers,
     /// Transactions of coordinators that have failed: they use tables until they have ended.
@@ -168,7 +170,7 @@ impl Dictionary {
             admitted: AdmittedNodes::default(),
             fences: BTreeMap::new(),
             ending_fences: BTreeSet::new(),
-            fence_orders: FenceOrders::default(),
+            orders: Orders::default(),
             lock: SchemaLock::default(),
             subscribers: Subscribers::default(),
             change: None,
@@ -225,7 +227,7 @@ impl Dictionary {
         if let Some(change) = &mut self.change {
             change.forget_requester(cx, api);
         }
-        self.fence_orders.forget_requester(api);
+        self.orders.forget_requester(api);
         if cx.view().president() == Some(cx.own().node()) {
             self.lift_fences_of(cx, api);
         } else {
@@ -253,9 +255,14 @@ impl Dictionary {
         self.fences.iter().map(|(&table, &api)| (table, api))
     }
 
-    /// The API node that has the schema lock.
+    /// The API node that has the schema lock, as far as is known here.
     pub fn lock_holder(&self) -> Option<NodeId> {
         self.lock.holder()
+    }
+
+    /// Whether an API node is admitted here.
+    pub fn is_admitted(&self, api: NodeId) -> bool {
+        self.admitted.has(api)
     }
 
     /// The API nodes that are notified of events.
@@ -286,6 +293,7 @@ fn refusal_elsewhere(signal: Option<SignalNumber>) -> Option<SignalNumber> {
         SignalNumber::DropTableRequest => Some(SignalNumber::DropTableRefuse),
         SignalNumber::SchemaChangeRequest => Some(SignalNumber::SchemaChangeRefuse),
         SignalNumber::SchemaLockRequest => Some(SignalNumber::SchemaLockRefuse),
+        SignalNumber::SchemaUnlockRequest => Some(SignalNumber::SchemaUnlockRefuse),
         SignalNumber::SchemaEventsRequest => Some(SignalNumber::SchemaEventsRefuse),
         _ => None,
     }
@@ -314,7 +322,7 @@ impl Block for Dictionary {
             Some(SignalNumber::DescribeDatabaseRequest) => self.on_describe_database_request(cx, frame),
             Some(SignalNumber::ListDatabasesRequest) => self.on_list_databases_request(cx, frame),
             Some(SignalNumber::SchemaLockRequest) => self.on_schema_lock_request(cx, frame),
-            Some(SignalNumber::SchemaUnlockOrder) => self.on_schema_unlock_order(cx, frame),
+            Some(SignalNumber::SchemaUnlockRequest) => self.on_schema_unlock_request(cx, frame),
             Some(SignalNumber::SchemaEventsRequest) => self.on_schema_events_request(cx, frame),
             Some(SignalNumber::SchemaEventsSeenOrder) => self.on_schema_events_seen_order(cx, frame),
             Some(SignalNumber::SchemaEventsStopOrder) => {
@@ -351,9 +359,9 @@ impl Block for Dictionary {
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.take_overs.note_lost(change);
         for member in change.lost() {
-            self.fence_orders.forget_node(member.node);
+            self.orders.forget_node(member.node);
         }
-        self.answer_lifted(cx);
+        self.answer_ordered(cx);
         if let Some(under_way) = &mut self.change {
             for member in change.lost() {
                 under_way.forget_node(cx, member.node);
@@ -393,7 +401,7 @@ impl Block for Dictionary {
             assert!(self.fences.keys().all(is_there), "a write fence is of a table that there is");
             let has_fence = |table: &u32| self.fences.contains_key(table);
             assert!(self.ending_fences.iter().all(has_fence), "only a write fence that there is can end");
-            self.fence_orders.check_invariants();
+            self.orders.check_invariants();
         }
     }
 }

@@ -62,6 +62,7 @@ impl Dictionary {
                 self.fences = owners.into_iter().map(|(table, api)| (table, NodeId(api))).collect();
                 self.ending_fences.clear();
             }
+            RoundTask::SchemaLock { holder } => self.note_lock_holder(cx, holder),
             RoundTask::Prepare { .. }
             | RoundTask::Switch { .. }
             | RoundTask::Build { .. }

@@ -14,7 +14,7 @@ use vinga_wire::dictionary::{
 use vinga_wire::handshake::Refusal;
 use vinga_wire::schema::{
     DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
-    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest,
+    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody,
 };
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
@@ -219,6 +219,14 @@ impl Dictionary {
             (SignalNumber::DropTableRefuse, _) => {
                 let body = DropTableConfirm { request };
                 cold::write(&mut cx.frame(SignalNumber::DropTableConfirm, address), &body);
+            }
+            (SignalNumber::SchemaLockRefuse, _) => {
+                let body = SchemaLockBody { request };
+                cold::write(&mut cx.frame(SignalNumber::SchemaLockConfirm, address), &body);
+            }
+            (SignalNumber::SchemaUnlockRefuse, _) => {
+                let body = SchemaLockBody { request };
+                cold::write(&mut cx.frame(SignalNumber::SchemaUnlockConfirm, address), &body);
             }
             (_, table) => {
                 let body = SchemaChangeConfirm { request, table };

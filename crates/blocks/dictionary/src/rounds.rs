@@ -20,7 +20,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::{Epoch, NodeId};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::schema_round::{RoundName, RoundTask};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame};
 
@@ -198,8 +198,17 @@ impl Change {
         let before = self.awaited.len();
         self.awaited.retain(|block| block.node() != node);
         self.touched.retain(|block| block.node() != node);
-        if self.awaited.len() < before {
-            cx.mark("schema change goes on without a failed data node");
+        if self.awaited.len() == before {
+            return;
+        }
+        cx.mark("schema change goes on without a failed data node");
+        // The primaries of partitions alone look whether there are rows, and one that has failed may have found some.
+        if self.round == Round::Build && self.plan.must_be_empty && self.refused.is_none() {
+            if cx.has_bug(InjectedBug::LostRefusalIsConsent) {
+                return;
+            }
+            cx.mark("a data node fails that looks whether a table is empty");
+            self.refused = Some(Refused { code: ErrorCode::NodeFailure, detail: String::new() });
         }
     }
 

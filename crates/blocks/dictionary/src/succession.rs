@@ -17,7 +17,8 @@
 //!
 //! Write fences are among the definitions. Those whose owners' connections were closed are lifted, and all coordinators
 //! receive which there are: the predecessor may have lifted one at some of them only, and in some dictionaries only.
-//! The other dictionaries receive it, too.
+//! The other dictionaries receive it, too. Likewise the schema lock: it stays with the claim that is noted here, or is
+//! free if that one's API node has gone, whatever the others have noted (`lock`).
 
 use crate::Dictionary;
 use crate::plan::Refused;
@@ -97,6 +98,7 @@ impl Dictionary {
             return;
         };
         self.restate_fences(cx);
+        self.restate_lock(cx);
         match self.noted.take_if(|noted| noted.number == newest) {
             Some(noted) if is_decided => self.finish_noted(cx, noted, epoch),
             Some(noted) => self.undo_noted(cx, noted),
@@ -108,6 +110,8 @@ impl Dictionary {
         }
         self.go_on(cx);
         self.begin_queued(cx);
+        // If nobody else is left the first round of a change that has waited has no participants: it is over.
+        self.go_on(cx);
     }
 
     fn finish_noted(&mut self, cx: &mut Context<'_>, noted: Noted, epoch: Epoch) {

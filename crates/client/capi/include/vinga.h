@@ -730,16 +730,25 @@ VINGA_API int vinga_database_list_cont(int *ret, vinga_cluster *cluster, int rea
 /* ---- The schema lock ---- */
 
 /** Waits at most so many milliseconds for the schema lock, which one client of the cluster has at a time. It binds only those
- * who ask for it. It is let go when it is closed and when this client's connection is lost. `purpose` is for people:
+ * who ask for it. It is given back when it is closed, and ends with this client's session; the death of data nodes does not
+ * matter to it, but each data node that leads the cluster meanwhile lets a client wait for so long. `purpose` is for people:
  * the error of those who wait too long, VINGA_ERROR_SCHEMA_LOCK_TIMEOUT, names who has it and what for. */
 VINGA_API int vinga_schema_lock_take(vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
 /** Non-blocking form of vinga_schema_lock_take(): begins. */
 VINGA_API int vinga_schema_lock_take_start(int *ret, vinga_cluster *cluster, const char *purpose, unsigned wait_ms, vinga_schema_lock **lock);
 /** Non-blocking form of vinga_schema_lock_take(): continues. */
 VINGA_API int vinga_schema_lock_take_cont(int *ret, vinga_cluster *cluster, int ready);
-/** 1 if it is still held: not when the connection was lost since. */
+/** 1 if it is known to be held: not when this client's session was closed since, nor, for the moment, when the data node that
+ * led the cluster was lost and the next one has not confirmed it. */
 VINGA_API int vinga_schema_lock_is_held(const vinga_schema_lock *lock);
-/** Lets it go. Never waits. */
+/** Whether it is still held, 1 or 0. While that is not known it waits, at most until this client is connected again to the data
+ * node that leads the cluster. */
+VINGA_API int vinga_schema_lock_check(vinga_schema_lock *lock, int *is_held);
+/** Non-blocking form of vinga_schema_lock_check(): begins. */
+VINGA_API int vinga_schema_lock_check_start(int *ret, vinga_schema_lock *lock, int *is_held);
+/** Non-blocking form of vinga_schema_lock_check(): continues. */
+VINGA_API int vinga_schema_lock_check_cont(int *ret, vinga_schema_lock *lock, int ready);
+/** Gives it back. Never waits. */
 VINGA_API int vinga_schema_lock_close(vinga_schema_lock *lock);
 
 /* ---- News of schema changes ---- */

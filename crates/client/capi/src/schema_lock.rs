@@ -32,9 +32,18 @@ fn take(
     Ok(())
 }
 
+fn check(waiting: &Waiting<'_>, lock: &mut SchemaLock, is_held: Out<c_int>) -> Outcome {
+    let is_held = is_held.required()?;
+    let connection = waiting.connection()?;
+    is_held.put(waiting.wait(&connection, lock.0.is_still_held())?.into());
+    Ok(())
+}
+
 calls! {
     fn vinga_schema_lock_take, vinga_schema_lock_take_start, vinga_schema_lock_take_cont
         (cluster: Cluster, purpose: Text, wait_ms: c_uint, lock: Out<Handle<SchemaLock>>) = take;
+    fn vinga_schema_lock_check, vinga_schema_lock_check_start, vinga_schema_lock_check_cont
+        (lock: SchemaLock, is_held: Out<c_int>) = check;
 }
 
 /// See `vinga.h`.

@@ -141,7 +141,7 @@ fn the_header_declares_what_the_library_has() {
             scan::vinga_scan_filter scan::vinga_scan_index scan::vinga_scan_limit scan::vinga_scan_batch_rows
             scan::vinga_scan_parallel scan::vinga_scan_next scan::vinga_scan_next_arrived
             scan::vinga_scan_row_range schema::vinga_table_drop schema::vinga_table_list
-            schema::vinga_fence_lift_start schema_events::vinga_schema_events_new
+            schema::vinga_fence_lift_start schema_lock::vinga_schema_lock_check schema_events::vinga_schema_events_new
             schema_events::vinga_schema_events_confirm table::vinga_table_column_name
             table::vinga_table_column_find table::vinga_table_describe table::vinga_table_index_name
             transaction::vinga_tx_begin transaction::vinga_tx_set_lenient transaction::vinga_tx_set_durable transaction::vinga_tx_set_lock_wait
@@ -177,6 +177,7 @@ fn the_header_declares_what_the_library_has() {
             schema::vinga_table_list_cont schema::vinga_table_fence schema::vinga_table_fence_cont
             schema::vinga_fence_lift_cont schema_events::vinga_schema_events_next
             schema_events::vinga_schema_events_next_cont schema_lock::vinga_schema_lock_take_cont
+            schema_lock::vinga_schema_lock_check_start schema_lock::vinga_schema_lock_check_cont
             statistics::vinga_table_statistics_cont statistics::vinga_statistics_distinct
             statistics::vinga_statistics_rows table::vinga_table_open table::vinga_table_open_cont
             table::vinga_table_column table::vinga_table_attachment table::vinga_table_index_find

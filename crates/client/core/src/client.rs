@@ -12,7 +12,7 @@ use crate::request::{BATCH_TAG, write_question};
 use crate::requests::Requests;
 use crate::scans::Scans;
 use crate::schema_events::SchemaEvents;
-use crate::sessions::{EndpointState, Greeted, Readiness, Sessions};
+use crate::sessions::{Admission, EndpointState, Greeted, Readiness, Sessions};
 use crate::settings::Settings;
 use crate::statistics::Statistics;
 use crate::transactions::Transactions;
@@ -324,6 +324,13 @@ impl Client {
         self.net.api
     }
 
+    /// Which admission of this client to the cluster it is: as long as it is the same one its connections have not all
+    /// been closed, and the data nodes have ended nothing of it for that reason.
+    pub fn admission(&self) -> Admission {
+        let (incarnation, cluster) = (self.net.incarnation, self.sessions.cluster_incarnation());
+        Admission { cluster, incarnation, number: self.sessions.admission() }
+    }
+
     /// Which incarnation of the cluster this client knows: another one after a restart in which everything was lost. 0
     /// before the first data node was connected.
     pub fn cluster_incarnation(&self) -> u64 {
@@ -430,6 +437,8 @@ impl Client {
             | SignalNumber::ListDatabasesRefuse
             | SignalNumber::SchemaLockConfirm
             | SignalNumber::SchemaLockRefuse
+            | SignalNumber::SchemaUnlockConfirm
+            | SignalNumber::SchemaUnlockRefuse
             | SignalNumber::InfoConfirm
             | SignalNumber::InfoRefuse
             | SignalNumber::ParameterSetConfirm

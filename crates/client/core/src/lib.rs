@@ -67,7 +67,7 @@ pub use reads::Urgency;
 pub use requests::{Answer, BackupBatch, Request};
 pub use scans::{Merge, RangeSpec, ScanProgress, ScanRow, ScanRows, ScanRowsIter, ScanSpec};
 pub use schema_events::{NewsId, SchemaNews};
-pub use sessions::{EndpointState, Readiness};
+pub use sessions::{Admission, EndpointState, Readiness};
 pub use settings::Settings;
 pub use sql_table::ColumnChange;
 pub use statistics::{Sample, SampledPartition};

@@ -1,8 +1,8 @@
 //! Questions to the dictionary, for information tables and about parameters: one frame there, one back.
 //!
-//! The schema lock is one of them whose token stays when it is answered: as long as it is there the lock is held, and
-//! cancelling it lets the lock go, or takes the request back. Who cancels a request for a write fence leaves none
-//! behind, either: it is lifted as soon as it is there.
+//! The schema lock is one of them whose token stays when it is answered (`schema_lock`): cancelling it gives the lock
+//! back, or withdraws the claim. Who cancels a request for a write fence leaves none behind, either: it is lifted as
+//! soon as it is there.
 //!
 //! The dictionary that answers is the president's. While that is not connected, requests wait for it, or for the next
 //! one (`succession`); so do those whose answers are lost with their connection, if they may be carried out twice. Of
@@ -10,6 +10,7 @@
 //! ([`Request::asked_node`]): whoever asks several of them gets the answers of those that are there, and an error at
 //! once for each other one.
 
+mod schema_lock;
 mod succession;
 
 use crate::error::{Error, Result};
@@ -19,6 +20,7 @@ use crate::settings::REQUESTS_MAX;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use schema_lock::Lock;
 use vinga_base::pool::{Handle, Pool};
 use vinga_base::schema::TableDefinition;
 use vinga_base::time::{Span, Tick};
@@ -36,7 +38,7 @@ use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable};
 use vinga_wire::parameter::{ParameterChange, ParameterSetConfirm, ParameterSetRequest};
 use vinga_wire::schema::{
     Database, DescribeDatabaseConfirm, DescribeDatabaseRequest, ListDatabasesConfirm, ListDatabasesRequest,
-    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody, SchemaLockRequest,
+    SchemaChange, SchemaChangeConfirm, SchemaChangeRequest, SchemaLockBody,
 };
 use vinga_wire::shutdown::{ShutdownConfirm, ShutdownRequest, ShutdownTerms};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
@@ -135,17 +137,6 @@ pub enum Answer {
     BackupOpened(Epoch),
     /// To a request for more of a backup.
     Backup(BackupBatch),
-}
-
-/// What the schema lock is to a token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lock {
-    /// None of its business.
-    None,
-    /// Wanted.
-    Wanted,
-    /// It has it.
-    Held,
 }
 
 /// What a write fence is to a token.
@@ -307,9 +298,7 @@ impl Requests {
                 cold::write(&mut net.frame(link, SignalNumber::ListDatabasesRequest, dictionary), &body);
             }
             Request::Lock { purpose, wait } => {
-                let wait_millis = u32::try_from(wait.0 / 1000).unwrap_or(u32::MAX);
-                let body = SchemaLockRequest { request: request_tag, purpose: purpose.clone(), wait_millis };
-                cold::write(&mut net.frame(link, SignalNumber::SchemaLockRequest, dictionary), &body);
+                schema_lock::send(net, handle, (node, link), waiting.lock, (purpose, *wait));
             }
             Request::Info(table, _) => {
                 let body = InfoRequest { request: request_tag, table: *table };
@@ -351,7 +340,7 @@ impl Requests {
         let answer = waiting.answer.take()?;
         if waiting.goes_on {
             waiting.is_abandoned = true;
-        } else if waiting.lock != Lock::Held {
+        } else if !waiting.lock.stays() {
             self.remove(handle);
         }
         Some(answer)
@@ -363,14 +352,9 @@ impl Requests {
         Some(waiting)
     }
 
-    /// Whether a token holds the schema lock: it does not any more when its connection is lost.
-    pub fn holds_lock(&self, handle: Handle) -> bool {
-        self.pool.get(handle).is_some_and(|waiting| waiting.lock == Lock::Held)
-    }
-
     /// Nobody waits for the answer, or wants the lock, any more.
     pub fn cancel(&mut self, net: &mut Net, handle: Handle) {
-        if self.keep_lifting(handle) {
+        if self.keep_lifting(handle) || self.return_lock(net, handle) {
             return;
         }
         if let Some(waiting) = self.pool.get_mut(handle)
@@ -386,16 +370,7 @@ impl Requests {
                 Some(Err(_)) => {}
             }
         }
-        let Some(Waiting { node, link, lock, is_sent, .. }) = self.remove(handle) else { return };
-        match lock {
-            Lock::Wanted | Lock::Held if is_sent => {
-                let dictionary = Address::new(node, BlockNumber::Dictionary, 0);
-                let body = SchemaLockBody { request: tag(handle) };
-                cold::write(&mut net.frame(link, SignalNumber::SchemaUnlockOrder, dictionary), &body);
-                net.link(link).hurry();
-            }
-            Lock::None | Lock::Wanted | Lock::Held => {}
-        }
+        self.remove(handle);
     }
 
     /// Takes an answer in; the caller has looked which signal it is.
@@ -425,7 +400,7 @@ impl Requests {
                 let confirm: ListDatabasesConfirm = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Databases(confirm)))
             }
-            SignalNumber::SchemaLockConfirm => {
+            SignalNumber::SchemaLockConfirm | SignalNumber::SchemaUnlockConfirm => {
                 let confirm: SchemaLockBody = cold::read(frame)?;
                 (confirm.request, Ok(Answer::Locked))
             }
@@ -469,6 +444,10 @@ impl Requests {
         if tag(handle) != request {
             return Some(());
         }
+        if self.pool[handle].lock != Lock::None {
+            self.on_lock_answer(net, handle, signal, answer);
+            return Some(());
+        }
         let answer = match self.pool[handle].fence {
             Fence::None => answer,
             Fence::Wanted | Fence::Sought | Fence::Lifted => match self.after_fence(net, handle, answer) {
@@ -484,11 +463,7 @@ impl Requests {
             self.end_unawaited(handle);
             return Some(());
         }
-        if waiting.answer.is_none() && waiting.lock != Lock::Held {
-            waiting.lock = match (waiting.lock, &answer) {
-                (Lock::Wanted, Ok(_)) => Lock::Held,
-                (Lock::None | Lock::Wanted | Lock::Held, _) => Lock::None,
-            };
+        if waiting.answer.is_none() {
             waiting.answer = Some(answer);
             net.notify(TokenKind::Request, handle);
         }
@@ -501,8 +476,8 @@ impl Requests {
     }
 }
 
-/// Whether it may be carried out twice: what has no effect, and write fences. (One that this client has already is
-/// refused, and lifted then; `succession`.)
+/// Whether it may be carried out twice: what has no effect, claims for the schema lock (`schema_lock`), and write fences.
+/// (One that this client has already is refused, and lifted then; `succession`.)
 fn may_be_repeated(request: &Request) -> bool {
     match request {
         Request::DescribeTable(_)
@@ -510,11 +485,11 @@ fn may_be_repeated(request: &Request) -> bool {
         | Request::DescribeDatabase(_)
         | Request::ListDatabases(_)
         | Request::Info(..)
+        | Request::Lock { .. }
         | Request::ChangeSchema(SchemaChange::FenceTable { .. } | SchemaChange::LiftFence { .. }) => true,
         Request::CreateTable(_)
         | Request::DropTable(_)
         | Request::ChangeSchema(_)
-        | Request::Lock { .. }
         | Request::SetParameter(..)
         | Request::Shutdown(..)
         | Request::BackupOpen(_)

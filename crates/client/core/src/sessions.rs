@@ -107,6 +107,17 @@ struct Session {
     is_tried: bool,
 }
 
+/// An admission of a client to a cluster ([`crate::Client::admission`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Admission {
+    /// The cluster's incarnation.
+    pub cluster: u64,
+    /// The client's incarnation.
+    pub incarnation: Incarnation,
+    /// How often this one was admitted.
+    pub number: u32,
+}
+
 /// The sessions with all data nodes, one for each endpoint.
 pub(crate) struct Sessions {
     list: Vec<Session>,
@@ -600,6 +611,11 @@ impl Sessions {
         let president = view.president()?;
         let endpoint = self.list.iter().position(|s| s.node == Some(president) && s.is_ready())?;
         Some((president, LinkId::new(endpoint as u16, 0)))
+    }
+
+    /// The newest admission of this incarnation of the client that was learned of, 0 for none.
+    pub fn admission(&self) -> u32 {
+        self.admission
     }
 
     /// Which incarnation of the cluster is known; 0 for none yet.

@@ -154,7 +154,8 @@ impl Cluster {
     }
 
     /// Waits for the schema lock, which one client of the cluster has at a time. It binds only those who ask for it. It
-    /// is let go when it is dropped and when this client's connection is lost.
+    /// is given back when it is dropped, and ends with this client's session; the death of data nodes does not matter
+    /// to it. Each data node that leads meanwhile lets a client wait for so long.
     ///
     /// # Errors
     /// `SchemaLockTimeout`, which names who has it and what for.
@@ -242,9 +243,18 @@ pub struct SchemaLock {
 }
 
 impl SchemaLock {
-    /// Whether it is still held: not when the connection was lost since.
+    /// Whether it is known to be held: not when this client's session was closed since, nor, for the moment, when the
+    /// data node that led the cluster was lost and the next one has not confirmed it ([`SchemaLock::is_still_held`]
+    /// waits for that).
     pub fn is_held(&self) -> bool {
-        self.handle.engine.look(|client| client.holds_lock(self.token))
+        self.handle.engine.look(|client| client.holds_lock(self.token)) == Some(true)
+    }
+
+    /// Whether it is still held. While that is not known it waits, at most until this client is connected again to the
+    /// data node that leads the cluster.
+    pub async fn is_still_held(&self) -> bool {
+        let (engine, token) = (&self.handle.engine, self.token);
+        poll_fn(|cx| engine.poll(token, cx.waker(), |client| client.holds_lock(token))).await
     }
 }
 

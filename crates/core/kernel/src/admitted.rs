@@ -35,6 +35,11 @@ impl AdmittedNodes {
         self.owners[usize::from(api.0)] != 0
     }
 
+    /// The owner of the transactions of an API node in the incarnation that is admitted; 0: it is not admitted.
+    pub fn owner(&self, api: NodeId) -> u32 {
+        self.owners[usize::from(api.0)]
+    }
+
     /// Whether a transaction is one of this API node, in the incarnation that is admitted.
     #[inline]
     pub fn owns(&self, api: NodeId, transaction: TransactionId) -> bool {

@@ -152,6 +152,12 @@ injected_bugs! {
     FenceOutlivesOwner = "fence-outlives-owner";
     /// The schema lock of an API node whose session has ended is not released.
     LockOutlivesOwner = "lock-outlives-owner";
+    /// A schema change that is right only for an empty table goes on without the answer of a data node that has failed.
+    LostRefusalIsConsent = "lost-refusal-is-consent";
+    /// A write fence is given before the other dictionaries know that it stands.
+    FenceGivenTooEarly = "fence-given-too-early";
+    /// A new president does not know which claim has the schema lock.
+    LockDiesWithPresident = "lock-dies-with-president";
     /// A coordinator reports an epoch as closed though transactions are going to commit in it.
     EpochClosedTooEarly = "epoch-closed-too-early";
     /// A coordinator that uses an epoch above those that it was given does not report it.

@@ -542,6 +542,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::ListTablesRefuse
         | S::SchemaChangeRefuse
         | S::SchemaLockRefuse
+        | S::SchemaUnlockRefuse
         | S::SchemaEventsRefuse
         | S::DescribeDatabaseRefuse
         | S::BackupOpenRefuse
@@ -562,7 +563,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ListDatabasesRequest => cold!(schema::ListDatabasesRequest),
         S::ListDatabasesConfirm => cold!(schema::ListDatabasesConfirm),
         S::SchemaLockRequest => cold!(schema::SchemaLockRequest),
-        S::SchemaLockConfirm | S::SchemaUnlockOrder => cold!(schema::SchemaLockBody),
+        S::SchemaLockConfirm | S::SchemaUnlockRequest | S::SchemaUnlockConfirm => {
+            cold!(schema::SchemaLockBody)
+        }
         S::SchemaEventsRequest => cold!(schema::SchemaEventsRequest),
         S::SchemaEventsConfirm => cold!(schema::SchemaEventsConfirm),
         S::SchemaEventReport => cold!(schema::SchemaEvent),

@@ -8,7 +8,8 @@
 //! | their `…Confirm`, `…Refuse` | dictionary | API node | |
 //! | `SchemaLockRequest` | API node | dictionary | request the schema lock |
 //! | `SchemaLockConfirm`, `SchemaLockRefuse` | dictionary | API node | granted / not granted in time |
-//! | `SchemaUnlockOrder` | API node | dictionary | release the lock, or withdraw the request |
+//! | `SchemaUnlockRequest` | API node | dictionary | release the lock, or withdraw the request |
+//! | `SchemaUnlockConfirm`, `SchemaUnlockRefuse` | dictionary | API node | it has neither / not asked of the president |
 //! | `SchemaEventsRequest` | API node | dictionary | subscribe to schema changes from now on |
 //! | `SchemaEventsConfirm`, `SchemaEventsRefuse` | dictionary | API node | subscribed / refused |
 //! | `SchemaEventReport` | dictionary | API node | this has changed |
@@ -154,15 +155,17 @@ pub struct ListDatabasesConfirm {
 /// `SchemaLockRequest`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaLockRequest {
-    /// The API node's tag for the request. It identifies the lock, or the waiting request, until `SchemaUnlockOrder`.
+    /// The API node's tag for the request. It identifies the lock, or the waiting request, until `SchemaUnlockRequest`.
     pub request: u32,
     /// The purpose, for people to read.
     pub purpose: String,
     /// How long to wait at most, in milliseconds.
     pub wait_millis: u32,
+    /// It had the lock of a president that has failed. If it has it no longer, it does not wait for it again.
+    pub was_granted: bool,
 }
 
-/// `SchemaLockConfirm`, `SchemaUnlockOrder`.
+/// `SchemaLockConfirm`, `SchemaUnlockRequest`, `SchemaUnlockConfirm`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaLockBody {
     /// The tag of the `SchemaLockRequest`.

@@ -81,6 +81,11 @@ pub enum RoundTask {
         /// Tables, and the API node that alone may change rows of each.
         owners: Vec<(u32, u8)>,
     },
+    /// Other dictionaries: this claim has the schema lock, or none has it.
+    SchemaLock {
+        /// The claim.
+        holder: Option<LockHolder>,
+    },
     /// Other dictionaries: this change is about to be carried out. Whoever is president next undoes it, or goes on with
     /// it if anybody knows that it is decided.
     Note {
@@ -100,6 +105,19 @@ pub enum DatabaseStep {
     Put(Database),
     /// It goes.
     Remove(String),
+}
+
+/// The claim that has the schema lock.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// The API node.
+    pub api: u8,
+    /// Owner of the transactions of its incarnation.
+    pub owner: u32,
+    /// Its tag of the claim.
+    pub request: u32,
+    /// The purpose, for people to read.
+    pub purpose: String,
 }
 
 /// A change, for dictionaries that have the same tables as the one that carries it out: what they have is only named.

@@ -224,7 +224,7 @@ signals! {
     SchemaLockRequest = 122, Api;
     SchemaLockConfirm = 123, Node;
     SchemaLockRefuse = 124, Node;
-    SchemaUnlockOrder = 125, Api;
+    SchemaUnlockRequest = 125, Api;
     SchemaEventsRequest = 126, Api;
     SchemaEventsConfirm = 127, Node;
     SchemaEventReport = 128, Node;
@@ -237,6 +237,8 @@ signals! {
     ListDatabasesRefuse = 155, Node;
     SchemaEventsRefuse = 156, Node;
     SchemaEventsStopOrder = 157, Api;
+    SchemaUnlockConfirm = 158, Node;
+    SchemaUnlockRefuse = 159, Node;
     // schema_round.rs
     SchemaRoundRequest = 160, Node;
     SchemaRoundConfirm = 161, Node;

@@ -13,6 +13,7 @@ mod last_replica;
 mod ordered_indexes;
 mod protocols;
 mod read_backup;
+mod schema_changes;
 mod serialisability;
 mod sliced_ends;
 mod take_over;

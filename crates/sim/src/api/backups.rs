@@ -4,6 +4,7 @@
 
 use crate::agenda::Time;
 use crate::api::caller::{Call, Caller, Surroundings};
+use crate::api::schema_lock::GrantedLock;
 use crate::online_backups::FinishedBackup;
 use crate::profile::BackupProfile;
 use fastrand::Rng;
@@ -67,7 +68,7 @@ pub struct OpenBackup {
     /// Whether what the steps say is to be done is under way.
     has_task: bool,
     reader: DefinitionsReader,
-    lock: Option<Token>,
+    lock: Option<GrantedLock>,
     lock_attempts: u32,
     busy: u32,
     rows: Vec<Vec<u8>>,
@@ -82,8 +83,8 @@ pub struct OpenBackup {
 }
 
 impl OpenBackup {
-    /// The token of its schema lock.
-    pub fn lock(&self) -> Option<Token> {
+    /// Its schema lock.
+    pub fn lock(&self) -> Option<GrantedLock> {
         self.lock
     }
 }
@@ -168,6 +169,7 @@ impl Caller {
         token: Token,
         answer: Result<ClientAnswer>,
     ) -> Result<()> {
+        let granted = self.granted(token);
         let open = self.sessions[call.session].backup.as_mut().expect("its calls go with it");
         match (call.asked, answer) {
             (Asked::Open(_), Ok(ClientAnswer::BackupOpened(epoch))) => {
@@ -185,7 +187,7 @@ impl Caller {
             }
             (Asked::Lock, Ok(ClientAnswer::Locked)) => {
                 open.has_task = false;
-                open.lock = Some(token);
+                open.lock = Some(granted);
                 open.steps.on_locked();
             }
             (Asked::Lock, Err(error))
@@ -262,7 +264,7 @@ impl Caller {
 
     fn finish_backup(&mut self, cx: &mut Surroundings<'_>, session: usize, epoch: Epoch) {
         let open = self.sessions[session].backup.as_ref().expect("it is being made");
-        if !open.lock.is_some_and(|lock| self.client.holds_lock(lock)) {
+        if open.lock.and_then(|lock| self.client.holds_lock(lock.token)) != Some(true) {
             return self.fail_backup(cx, session, &Error::new(ErrorCode::ConnectionLost));
         }
         let open = self.end_backup(session).expect("it is being made");
@@ -314,7 +316,7 @@ impl Caller {
         }
         opened.into_iter().for_each(|partition| self.client.close_backup(partition));
         if let Some(lock) = open.lock() {
-            self.client.cancel(lock);
+            self.client.cancel(lock.token);
         }
         Some(open)
     }

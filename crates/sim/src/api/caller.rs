@@ -11,6 +11,7 @@ use crate::api::copying::Copying;
 use crate::api::reads::{ReadCall, Search};
 use crate::api::scans::OpenScan;
 use crate::api::schema::{SchemaCall, Watching};
+use crate::api::schema_lock::GrantedLock;
 use crate::api::transactions::OpenTransaction;
 use crate::online_backups::FinishedBackup;
 use crate::pipe::Delay;
@@ -72,7 +73,7 @@ pub struct SessionState {
     pub scan: Option<OpenScan>,
     pub search: Option<Search>,
     /// Its schema lock.
-    pub lock: Option<Token>,
+    pub lock: Option<GrantedLock>,
     pub backup: Option<OpenBackup>,
 }
 
@@ -158,7 +159,7 @@ impl Caller {
             self.abandon_transaction(cx, session);
             self.end_backup(session);
             let SessionState { scan, lock, .. } = std::mem::take(&mut self.sessions[session]);
-            let tokens = scan.map(|scan| scan.token()).into_iter().chain(lock);
+            let tokens = scan.map(|scan| scan.token()).into_iter().chain(lock.map(|lock| lock.token));
             tokens.for_each(|token| self.client.cancel(token));
         }
         for token in std::mem::take(&mut self.calls).into_keys() {

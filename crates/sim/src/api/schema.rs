@@ -142,7 +142,7 @@ impl Caller {
     /// Lets the schema lock go.
     pub(super) fn unlock(&mut self, session: usize) {
         if let Some(lock) = self.sessions[session].lock.take() {
-            self.client.cancel(lock);
+            self.client.cancel(lock.token);
         }
         self.answers.push_back((session, Answer::Done));
     }
@@ -159,7 +159,7 @@ impl Caller {
             Err(error) => return self.fail(call.session, error.code()),
         };
         match (answer, call.table) {
-            (ClientAnswer::Locked, _) => self.sessions[call.session].lock = Some(token),
+            (ClientAnswer::Locked, _) => self.sessions[call.session].lock = Some(self.granted(token)),
             (ClientAnswer::Table(record) | ClientAnswer::Changed(Some(record)), Some(table)) => {
                 self.learn(cx, &call, table, record);
             }

@@ -112,7 +112,9 @@ impl Block {
                     table.fence = owners.iter().find(|one| one.0 == *id).map_or(0, |one| one.1);
                 }
             }
-            RoundTask::Note { .. } | RoundTask::Decide | RoundTask::End => panic!("that is for dictionaries"),
+            RoundTask::SchemaLock { .. } | RoundTask::Note { .. } | RoundTask::Decide | RoundTask::End => {
+                panic!("that is for dictionaries")
+            }
         }
         Ok(())
     }
@@ -120,6 +122,18 @@ impl Block {
 
 fn held(version: u64) -> Held {
     Held { accepted: [version].into(), version, fence: 0 }
+}
+
+/// A claim for the schema lock, as its API node knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Claim {
+    Waits,
+    /// It has the lock.
+    Has,
+    /// It has the lock of a president that has failed, and asks the next one.
+    Asks,
+    /// It is given back, or no longer wanted.
+    Returned,
 }
 
 struct World {
@@ -134,9 +148,11 @@ struct World {
     open: BTreeMap<u8, BTreeSet<u32>>,
     /// The newest event that was sent to each subscriber.
     received: BTreeMap<u8, u64>,
-    /// Requests for the schema lock.
-    locks: BTreeSet<(u8, u32)>,
+    /// Claims for the schema lock that wait, have it, or are to be given up, with the model's own view of each.
+    claims: BTreeMap<(u8, u32), Claim>,
     request_next: u32,
+    /// The newest incarnation of any API node.
+    incarnation: u32,
     second_node_failed: bool,
     has_failed_over: bool,
     /// Whether all transactions of its coordinator have ended.
@@ -166,8 +182,9 @@ impl World {
             blocks: COORDINATORS.into_iter().chain(DATA_MANAGERS).map(|a| (a, Block::default())).collect(),
             open: BTreeMap::new(),
             received: BTreeMap::new(),
-            locks: BTreeSet::new(),
+            claims: BTreeMap::new(),
             request_next: 0,
+            incarnation: 7,
             second_node_failed: false,
             has_failed_over: false,
             is_taken_over: true,
@@ -216,15 +233,9 @@ impl World {
     /// The president's node fails: the other one leads. Of what the first one has sent, some has arrived.
     fn fail_over(&mut self, arrives: u8) {
         let owner = self.harness.block().fences().next().map(|(_, owner)| owner.0);
+        let owner = owner.or(self.harness.block().lock_holder().map(|owner| owner.0));
         if let Some(owner) = owner.filter(|_| arrives & 16 != 0) {
-            self.open.remove(&owner);
-            self.received.remove(&owner);
-            self.tell_all(|harness| {
-                api_gone(harness, SignalNumber::ApiConnectionClosedOrder, owner);
-                api_connects(harness, owner);
-            });
-            self.open.insert(owner, BTreeSet::new());
-            self.carry();
+            self.reconnect(owner);
         }
         for _ in 0..arrives % 4 {
             self.exchange();
@@ -248,9 +259,62 @@ impl World {
         // Clients know that they have lost the node that they have asked.
         self.open.values_mut().for_each(BTreeSet::clear);
         self.received.clear();
-        self.locks.clear();
         self.is_taken_over = false;
         self.harness.lose_node(NodeId(1));
+        self.carry();
+        self.claim_again();
+    }
+
+    /// Those who wait for the schema lock, have it or want to give it back say so to the new president.
+    fn claim_again(&mut self) {
+        for ((node, request), claim) in self.claims.clone() {
+            let open = self.open.get_mut(&node).expect("claims of those who have gone are forgotten");
+            match claim {
+                Claim::Waits => lock(&mut self.harness, api(node), request, "again", 1000),
+                Claim::Has | Claim::Asks => {
+                    self.claims.insert((node, request), Claim::Asks);
+                    lock_again(&mut self.harness, api(node), request);
+                }
+                Claim::Returned => unlock(&mut self.harness, api(node), request),
+            }
+            if claim != Claim::Returned {
+                open.insert(request);
+            }
+            self.carry();
+        }
+    }
+
+    /// An answer about a claim for the schema lock.
+    fn on_lock_answer(&mut self, node: u8, request: u32, signal: SignalNumber) {
+        let others = self.claims.iter().filter(|(name, _)| **name != (node, request));
+        let is_held = others.clone().any(|(_, claim)| matches!(claim, Claim::Has | Claim::Asks));
+        let claim = self.claims.get_mut(&(node, request));
+        match (claim, signal) {
+            // It has crossed with the return.
+            (Some(Claim::Returned), SignalNumber::SchemaLockConfirm | SignalNumber::SchemaLockRefuse) => {}
+            (Some(claim @ (Claim::Waits | Claim::Asks)), SignalNumber::SchemaLockConfirm) => {
+                assert!(!is_held, "two claims have the schema lock");
+                *claim = Claim::Has;
+            }
+            (Some(Claim::Waits), SignalNumber::SchemaLockRefuse)
+            | (Some(Claim::Returned), SignalNumber::SchemaUnlockConfirm) => {
+                self.claims.remove(&(node, request));
+            }
+            (claim, signal) => panic!("{claim:?} is answered {signal:?}"),
+        }
+    }
+
+    /// The connections of an API node are closed; its next incarnation is there at once.
+    fn reconnect(&mut self, node: u8) {
+        self.incarnation += 1;
+        let incarnation = self.incarnation;
+        self.open.insert(node, BTreeSet::new());
+        self.received.remove(&node);
+        self.claims.retain(|&(owner, _), _| owner != node);
+        self.tell_all(|harness| {
+            api_gone(harness, SignalNumber::ApiConnectionClosedOrder, node);
+            api_connects_as(harness, node, incarnation);
+        });
         self.carry();
     }
 
@@ -316,8 +380,10 @@ impl World {
             if self.tasks.iter().any(|one| is_write(&one.task)) {
                 let body = cold::read::<SchemaRoundRequest>(&sent.frame()).map(|body| body.task);
                 let is_other = match sent.signal() {
-                    // A write fence of somebody else may be lifted.
-                    SignalNumber::SchemaRoundRequest => matches!(body, Some(RoundTask::Fence { .. })),
+                    // A write fence of somebody else may be lifted, and the schema lock be handed on.
+                    SignalNumber::SchemaRoundRequest => {
+                        matches!(body, Some(RoundTask::Fence { .. } | RoundTask::SchemaLock { .. }))
+                    }
                     signal => signal != SignalNumber::DurabilityRequest,
                 };
                 assert!(is_other, "the change goes on while it is being written");
@@ -349,6 +415,11 @@ impl World {
             return;
         }
         let (request, table) = answer(sent);
+        if self.claims.contains_key(&(node, request)) {
+            self.on_lock_answer(node, request, sent.signal());
+            self.open.get_mut(&node).expect("only live clients are answered").remove(&request);
+            return;
+        }
         let open = self.open.get_mut(&node).expect("only live clients are answered");
         assert!(open.remove(&request), "one answer, and only to an incarnation that asked");
         // Whoever is sent a table can use it, and nothing older is accepted by anybody.
@@ -415,7 +486,7 @@ impl World {
                 rename_copy(h, from, request, name, &new_name, fenced);
             }
             16 => {
-                self.locks.insert((node, request));
+                self.claims.insert((node, request), Claim::Waits);
                 lock(h, from, request, "model", 500);
             }
             _ => {
@@ -497,15 +568,7 @@ impl World {
             5..=7 => {
                 self.say(self.pick(a));
             }
-            8 if b < 32 => {
-                self.open.remove(&node);
-                self.received.remove(&node);
-                self.tell_all(|harness| {
-                    api_gone(harness, SignalNumber::ApiConnectionClosedOrder, node);
-                    api_connects(harness, node);
-                });
-                self.carry();
-            }
+            8 if b < 32 => self.reconnect(node),
             8 if b < 200 && self.received.contains_key(&node) => {
                 seen(&mut self.harness, api(node), u64::from(b));
                 self.carry();
@@ -529,12 +592,16 @@ impl World {
                 self.carry();
             }
             9 if self.open.contains_key(&node) => {
-                let request = u32::from(b);
-                unlock(&mut self.harness, api(node), request);
-                if self.locks.contains(&(node, request)) {
+                let own = self.claims.iter().filter(|(name, _)| name.0 == node);
+                let kept = own.filter(|(_, claim)| **claim != Claim::Returned).map(|(name, _)| name.1).next();
+                self.request_next += 1;
+                // Or one that the dictionary has never seen.
+                let request = kept.unwrap_or(self.request_next);
+                if self.claims.insert((node, request), Claim::Returned).is_some() {
                     // Who withdraws a request is not answered any more.
                     self.open.get_mut(&node).expect("it lives").remove(&request);
                 }
+                unlock(&mut self.harness, api(node), request);
                 self.carry();
             }
             _ => {}
@@ -596,7 +663,9 @@ fn answer(sent: &Sent) -> (u32, Option<TableRecord>) {
         SignalNumber::ListDatabasesConfirm => {
             (cold::read::<ListDatabasesConfirm>(&frame).expect(whole).request, None)
         }
-        SignalNumber::SchemaLockConfirm => (cold::read::<SchemaLockBody>(&frame).expect(whole).request, None),
+        SignalNumber::SchemaLockConfirm | SignalNumber::SchemaUnlockConfirm => {
+            (cold::read::<SchemaLockBody>(&frame).expect(whole).request, None)
+        }
         SignalNumber::SchemaEventsConfirm => {
             (cold::read::<SchemaEventsConfirm>(&frame).expect(whole).request, None)
         }
@@ -615,12 +684,16 @@ fn run(has_disk: bool, steps: impl IntoIterator<Item = (u8, u8, u8)>) -> World {
     world.carry();
     let dictionary = world.harness.block();
     assert!(!dictionary.is_changing());
+    let has_lock = world.claims.iter().find(|(_, claim)| **claim == Claim::Has);
+    assert_eq!(has_lock.map(|((owner, _), _)| NodeId(*owner)), dictionary.lock_holder());
+    assert!(!world.claims.values().any(|claim| matches!(claim, Claim::Asks | Claim::Returned)));
     let fences: BTreeMap<u32, NodeId> = dictionary.fences().collect();
     if let Some(other) = &world.other {
         let other = other.block();
         assert!(other.tables().eq(dictionary.tables()), "all dictionaries have the same tables");
         assert!(other.databases().eq(dictionary.databases()), "and databases");
         assert!(other.fences().eq(dictionary.fences()), "and write fences");
+        assert_eq!(other.lock_holder(), dictionary.lock_holder(), "and know who has the schema lock");
     }
     for (address, block) in &world.blocks {
         let shown: BTreeMap<u32, Held> = dictionary
@@ -685,6 +758,8 @@ fn rare_branches_are_met() {
         "the place of a fenced table is kept as the change is undone",
         "a new president finishes a schema change",
         "a new president undoes a schema change",
+        "a new president confirms a claim for the schema lock",
+        "a new president takes the schema lock back whose holder has gone",
     ]);
     for seed in 0..600 {
         let world = run(seed % 2 == 1, steps(seed));

@@ -459,7 +459,9 @@ fn events_are_awaited() {
 #[test]
 fn the_schema_lock() {
     let mut h = harness();
+    let noted = |h: &mut Harness<Dictionary>| confirm(h, OTHER_DICTIONARY, RoundName::NO_CHANGE);
     lock(&mut h, api(150), 1, "ALTER TABLE t", 1000);
+    noted(&mut h);
     h.heading("others wait, each for its time");
     lock(&mut h, api(151), 2, "DROP TABLE t", 3000);
     lock(&mut h, api(152), 3, "TRUNCATE t", 2000);
@@ -468,16 +470,21 @@ fn the_schema_lock() {
     h.advance(Span::from_millis(2000));
     h.heading("it is let go, the next gets it; who has gone is passed over");
     unlock(&mut h, api(150), 1);
+    noted(&mut h);
+    noted(&mut h);
     assert_eq!(h.block().lock_holder(), Some(NodeId(151)));
     lock(&mut h, api(150), 6, "again", 60_000);
     api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 153);
     api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 151);
+    noted(&mut h);
+    noted(&mut h);
     assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
     h.heading("nobody lets go of what is another's, or wanted by another request");
     unlock(&mut h, api(152), 6);
     unlock(&mut h, api(150), 1);
     assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
     unlock(&mut h, api(150), 6);
+    noted(&mut h);
     assert_eq!(h.block().lock_holder(), None);
     check("the_schema_lock.txt", &h);
 }

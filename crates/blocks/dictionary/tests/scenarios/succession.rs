@@ -1,12 +1,15 @@
 //! The president of three nodes fails: the second one's dictionary goes on with what it was doing.
 
 use crate::common::*;
-use vinga_base::{Epoch, NodeId, TablePartitions};
+use vinga_base::{Epoch, Incarnation, NodeId, TablePartitions};
 use vinga_dictionary::Dictionary;
 use vinga_kernel::testkit::{Harness, Sent};
 use vinga_wire::dictionary::{TableRecord, VersionedTable};
+use vinga_wire::membership::ApiNodeBody;
 use vinga_wire::schema::SchemaChange;
-use vinga_wire::schema_round::{NotedChange, RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm};
+use vinga_wire::schema_round::{
+    LockHolder, NotedChange, RoundName, RoundTask, SchemaRoundRequest, SchemaStateConfirm,
+};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
 const THIRD: Address = Address::new(NodeId(3), BlockNumber::Dictionary, 0);
@@ -97,9 +100,12 @@ fn fences(owners: &[(u32, u8)]) -> RoundTask {
     RoundTask::Fences { owners: owners.to_vec() }
 }
 
+const LOCK_IS_FREE: RoundTask = RoundTask::SchemaLock { holder: None };
+
 fn finishing() -> Vec<RoundTask> {
     vec![
         fences(&[]),
+        LOCK_IS_FREE,
         RoundTask::Decide,
         RoundTask::Publish { records: vec![record()], gone: vec![] },
         RoundTask::End,
@@ -134,7 +140,7 @@ fn a_change_that_another_dictionary_knows_as_decided_is_finished() {
     for (block, body) in round {
         confirm(&mut h, block, body.round);
     }
-    assert_eq!(carry_out(&mut h), finishing()[2..]);
+    assert_eq!(carry_out(&mut h), finishing()[3..]);
     assert_eq!(tables(&h), [NAME]);
 }
 
@@ -146,7 +152,7 @@ fn a_change_that_nobody_knows_as_decided_is_undone() {
     h.lose_node(NodeId(1));
     h.take_sent();
     state(&mut h, 5, false, 0);
-    let undoing = [fences(&[]), RoundTask::Remove { tables: vec![NAME] }, RoundTask::End];
+    let undoing = [fences(&[]), LOCK_IS_FREE, RoundTask::Remove { tables: vec![NAME] }, RoundTask::End];
     assert_eq!(carry_out(&mut h), undoing);
     assert_eq!(tables(&h), []);
     create(&mut h, api(150), 1, "test.other");
@@ -166,7 +172,7 @@ fn a_change_that_was_not_noted_here_is_ended_everywhere() {
     h.lose_node(NodeId(1));
     h.take_sent();
     state(&mut h, 6, false, 0);
-    assert_eq!(carry_out(&mut h), [fences(&[]), RoundTask::End]);
+    assert_eq!(carry_out(&mut h), [fences(&[]), LOCK_IS_FREE, RoundTask::End]);
     assert_eq!(tables(&h), [NAME], "the older one was carried out");
     create(&mut h, api(150), 1, "test.other");
     assert!(matches!(&asked(&mut h)[..], [(THIRD, body)] if body.round.change == 7));
@@ -185,6 +191,18 @@ fn requests_wait_until_it_is_known_what_goes_on() {
         &tasks[..],
         [_, RoundTask::Remove { .. }, RoundTask::Prepare { .. }, RoundTask::Publish { .. }]
     ));
+    assert_eq!(tables(&h).len(), 1);
+}
+
+/// Nothing has to be finished or undone, and there is nobody who has to note what begins.
+#[test]
+fn a_request_that_has_waited_is_carried_out_by_the_last_node() {
+    let mut h = second();
+    h.lose_node(NodeId(1));
+    create(&mut h, api(150), 1, "test.other");
+    h.lose_node(NodeId(3));
+    carry_out(&mut h);
+    assert!(!h.block().is_changing());
     assert_eq!(tables(&h).len(), 1);
 }
 
@@ -217,7 +235,7 @@ fn a_write_fence_ends_with_its_owner() {
     h.lose_node(NodeId(1));
     state(&mut h, 8, false, 0);
     assert!(h.has_met("a new president lifts a write fence whose owner has gone"));
-    assert_eq!(carry_out(&mut h), [fences(&[(2, 151)]), RoundTask::End]);
+    assert_eq!(carry_out(&mut h), [fences(&[(2, 151)]), LOCK_IS_FREE, RoundTask::End]);
     assert_eq!(h.block().fences().collect::<Vec<_>>(), [(2, NodeId(151))]);
 }
 
@@ -237,14 +255,17 @@ fn a_lifted_fence_is_answered_when_the_other_dictionaries_know_that() {
         h.lose_node(NodeId(1));
         state(&mut h, 6, false, 0);
         // It has not confirmed this one yet.
-        let restated = asked(&mut h).into_iter().find(|(block, _)| *block == THIRD).expect("it is sent");
-        assert_eq!(restated.1.task, fences(&[(1, 150)]));
+        let restated: Vec<RoundTask> =
+            asked(&mut h).into_iter().filter(|(to, _)| *to == THIRD).map(|(_, body)| body.task).collect();
+        assert_eq!(restated, [fences(&[(1, 150)]), LOCK_IS_FREE, RoundTask::End]);
         change(&mut h, api(150), 9, SchemaChange::LiftFence { table: 1 });
         let lifted = asked(&mut h).into_iter().find(|(block, _)| *block == THIRD).expect("it is sent");
         assert_eq!(lifted.1.task, RoundTask::Fence { table: 1, api: 0 });
         assert_eq!(h.block().fences().count(), 0);
-        confirm(&mut h, THIRD, restated.1.round);
-        assert!(h.take_sent().is_empty(), "another order was confirmed");
+        for _ in 0..2 {
+            confirm(&mut h, THIRD, RoundName::NO_CHANGE);
+            assert!(h.take_sent().is_empty(), "another order was confirmed");
+        }
         match then {
             Then::Confirms => confirm(&mut h, THIRD, lifted.1.round),
             Then::Fails => h.lose_node(NodeId(3)),
@@ -257,5 +278,91 @@ fn a_lifted_fence_is_answered_when_the_other_dictionaries_know_that() {
         let answers: Vec<_> = h.take_sent().iter().map(|sent| (sent.signal(), sent.receiver())).collect();
         let answer = (SignalNumber::SchemaChangeConfirm, api(150));
         assert_eq!(answers, if then == Then::OwnerGoes { vec![] } else { vec![answer] });
+    }
+}
+
+fn lock_orders(h: &mut Harness<Dictionary>) -> Vec<Option<u32>> {
+    let to_third = asked(h).into_iter().filter(|(to, _)| *to == THIRD);
+    let order = |task| match task {
+        RoundTask::SchemaLock { holder } => Some(holder.map(|holder| holder.request)),
+        _ => None,
+    };
+    to_third.filter_map(|(_, body)| order(body.task)).collect()
+}
+
+/// The president has given the lock to a claim of this API node, in its first incarnation here.
+fn holder(api: u8, request: u32) -> RoundTask {
+    let owner = ApiNodeBody::new(NodeId(api), Incarnation(7)).owner();
+    RoundTask::SchemaLock { holder: Some(LockHolder { api, owner, request, purpose: "test".into() }) }
+}
+
+/// What API nodes were answered.
+fn answers(h: &mut Harness<Dictionary>) -> Vec<(SignalNumber, Address)> {
+    let sent = h.take_sent();
+    let to_api = sent.iter().filter(|sent| sent.receiver().block() == Some(BlockNumber::Api));
+    to_api.map(|sent| (sent.signal(), sent.receiver())).collect()
+}
+
+/// Its holder asks the new president, others wait for it; it is given to nobody before the third node has noted that.
+#[test]
+fn the_schema_lock_stays_with_its_holder() {
+    let mut h = second();
+    ordered(&mut h, 0, 0, 0, holder(150, 7));
+    h.lose_node(NodeId(1));
+    lock(&mut h, api(151), 8, "another", 1000);
+    lock(&mut h, api(152), 9, "does not wait", 0);
+    lock_again(&mut h, api(150), 7);
+    assert_eq!(answers(&mut h), [], "it is not known yet what others have noted");
+    state(&mut h, 0, false, 0);
+    let sent: Vec<_> = h.take_sent();
+    let refused = sent.iter().filter(|sent| sent.signal() == SignalNumber::SchemaLockRefuse);
+    assert_eq!(refused.map(|sent| sent.receiver()).collect::<Vec<_>>(), [api(152)]);
+    assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
+    // The fences, the lock as it is, and as it is for its holder.
+    confirm(&mut h, THIRD, RoundName::NO_CHANGE);
+    confirm(&mut h, THIRD, RoundName::NO_CHANGE);
+    assert_eq!(answers(&mut h), []);
+    confirm(&mut h, THIRD, RoundName::NO_CHANGE);
+    assert_eq!(answers(&mut h), [(SignalNumber::SchemaLockConfirm, api(150))]);
+    unlock(&mut h, api(150), 7);
+    assert_eq!(lock_orders(&mut h), [None, Some(8)]);
+    confirm(&mut h, THIRD, RoundName::NO_CHANGE);
+    assert_eq!(answers(&mut h), [(SignalNumber::SchemaUnlockConfirm, api(150))]);
+    h.lose_node(NodeId(3));
+    assert_eq!(answers(&mut h), [(SignalNumber::SchemaLockConfirm, api(151))]);
+    // Whoever has lost it does not get it again.
+    lock_again(&mut h, api(150), 7);
+    assert_eq!(answers(&mut h), [(SignalNumber::SchemaLockRefuse, api(150))]);
+    assert!(h.has_met("a new president confirms a claim for the schema lock"));
+    assert!(h.has_met("claim for the schema lock waits for a new president"));
+}
+
+/// Behind the order, before it has come, or so much before that its next incarnation is there.
+#[test]
+fn the_schema_lock_ends_with_the_session_of_its_holder() {
+    for goes_at in 0..3 {
+        let mut h = second();
+        let gone = |h: &mut Harness<Dictionary>, is_now: bool| {
+            if is_now {
+                api_gone(h, SignalNumber::ApiFailedOrder, 150);
+                h.take_sent();
+            }
+        };
+        let comes = |h: &mut Harness<Dictionary>, is_now: bool| {
+            if is_now {
+                api_connects_as(h, 150, 8);
+                h.take_sent();
+            }
+        };
+        gone(&mut h, goes_at < 2);
+        comes(&mut h, goes_at == 0);
+        ordered(&mut h, 0, 0, 0, holder(150, 7));
+        gone(&mut h, goes_at == 2);
+        comes(&mut h, goes_at > 0);
+        h.lose_node(NodeId(1));
+        lock(&mut h, api(151), 8, "another", 1000);
+        h.lose_node(NodeId(3));
+        assert!(h.has_met("a new president takes the schema lock back whose holder has gone"));
+        assert!(answers(&mut h).contains(&(SignalNumber::SchemaLockConfirm, api(151))));
     }
 }

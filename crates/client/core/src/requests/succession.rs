@@ -11,7 +11,7 @@
 //! nobody wants any more: no fence is left behind as long as the session lives. While the dictionary is too busy for
 //! it, as it is while it does not know yet that its node leads the cluster, it is asked again and again.
 
-use super::{Answer, Fence, Lock, Request, Requests, lifts_fence};
+use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence};
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
 use crate::sessions::Sessions;
@@ -32,11 +32,9 @@ impl Requests {
             if !waiting.is_sent || waiting.link.endpoint() != endpoint {
                 continue;
             }
-            let lock = core::mem::replace(&mut waiting.lock, Lock::None);
-            // Whoever has taken the lock asks whether it is still there; it has no answer to come.
-            if waiting.answer.is_some() && lock != Lock::Held
-                || waiting.answer.is_none() && lock == Lock::Held
-            {
+            if waiting.lock == Lock::Held {
+                waiting.lock = Lock::Doubtful;
+            } else if waiting.answer.is_some() && !waiting.goes_on || waiting.lock == Lock::Lost {
                 continue;
             }
             if waiting.request.is_some() {
@@ -67,7 +65,8 @@ impl Requests {
         }
         for handle in self.handles() {
             let waiting = &self.pool[handle];
-            if waiting.is_sent || waiting.answer.is_some() && !waiting.goes_on {
+            let is_answered = waiting.answer.is_some() && !waiting.goes_on && waiting.lock != Lock::Doubtful;
+            if waiting.is_sent || is_answered {
                 continue;
             }
             if net.now < waiting.not_before {
@@ -91,7 +90,7 @@ impl Requests {
     /// Whoever waits for it has waited for too long.
     fn give_up(&mut self, net: &mut Net, handle: Handle) {
         let waiting = &mut self.pool[handle];
-        if waiting.is_abandoned || waiting.answer.is_some() {
+        if waiting.is_abandoned || waiting.answer.is_some() || waiting.lock == Lock::Doubtful {
             return;
         }
         let is_lifted = waiting.request.as_ref().is_some_and(lifts_fence);
@@ -102,6 +101,9 @@ impl Requests {
             (false, _) => ErrorCode::ClusterFailure,
         };
         waiting.answer = Some(Err(Error::new(code)));
+        if waiting.lock == Lock::Wanted {
+            self.give_up_lock(handle);
+        }
         net.notify(TokenKind::Request, handle);
     }
 
@@ -182,16 +184,22 @@ impl Requests {
     /// The dictionary can't lift a fence now: it does not lead the cluster yet, or has much to do. It is asked again.
     /// Whoever has waited for too long gets the error, and it goes on.
     fn ask_again(&mut self, net: &mut Net, handle: Handle, error: Error) {
+        self.postpone(net, handle);
         let waiting = &mut self.pool[handle];
-        assert!(waiting.is_sent && waiting.request.is_some(), "what may be repeated is kept");
-        waiting.is_sent = false;
-        waiting.not_before = net.now + CHECK;
-        self.unsent += 1;
         if net.now >= waiting.until && waiting.answer.is_none() && !waiting.is_abandoned {
             waiting.answer = Some(Err(error));
             waiting.goes_on = true;
             net.notify(TokenKind::Request, handle);
         }
+    }
+
+    /// It is sent again a while later.
+    pub(super) fn postpone(&mut self, net: &Net, handle: Handle) {
+        let waiting = &mut self.pool[handle];
+        assert!(waiting.is_sent && waiting.request.is_some(), "what may be repeated is kept");
+        waiting.is_sent = false;
+        waiting.not_before = net.now + CHECK;
+        self.unsent += 1;
     }
 
     /// Another request takes the place of one that was answered, and is to be sent.
@@ -215,7 +223,8 @@ impl Requests {
 
     /// Whether something goes on that nobody waits for.
     pub fn has_unawaited(&self) -> bool {
-        self.pool.iter().any(|(_, waiting)| waiting.is_abandoned || waiting.goes_on)
+        let goes_on = |one: &Waiting| one.is_abandoned || one.goes_on || one.lock == Lock::Doubtful;
+        self.pool.iter().any(|(_, waiting)| goes_on(waiting))
     }
 
     fn handles(&self) -> Vec<Handle> {

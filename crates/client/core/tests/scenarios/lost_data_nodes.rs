@@ -613,27 +613,135 @@ fn a_schema_change_has_an_unknown_outcome_and_a_question_is_asked_again() {
     rig.client.cancel(drop);
 }
 
-/// The schema lock is gone with the president that has given it: another client may have got it from the next one. Its
-/// holder can see that, and what it gives back then is not that of the other. Who waited for it gets an error.
+/// Claims for the schema lock that were sent: data node, and claim.
+fn claims_sent(rig: &mut Rig) -> Vec<(u8, SchemaLockRequest)> {
+    let read = |sent: Sent| (node_at(sent.link), cold::read(&sent.frame()).unwrap());
+    rig.sent(SignalNumber::SchemaLockRequest).into_iter().map(read).collect()
+}
+
+fn answer_lock(rig: &mut Rig, link: LinkId, signal: SignalNumber, request: u32) {
+    rig.feed(link, signal, BlockNumber::Dictionary, |w| cold::write(w, &SchemaLockBody { request }));
+}
+
+fn refuse_lock(rig: &mut Rig, link: LinkId, signal: SignalNumber, request: u32, code: ErrorCode) {
+    let body = Refusal { request, code: code as u16, detail: String::new() };
+    rig.feed(link, signal, BlockNumber::Dictionary, |w| cold::write(w, &body));
+}
+
+fn claim() -> Request {
+    Request::Lock { purpose: "test".into(), wait: Span::from_millis(60_000) }
+}
+
+/// A claim that has the lock of the first data node, and its tag.
+fn locked(rig: &mut Rig) -> (Token, u32) {
+    let held = rig.client.request(&claim()).unwrap();
+    let (_, sent) = claims_sent(rig).remove(0);
+    answer_lock(rig, FIRST, SignalNumber::SchemaLockConfirm, sent.request);
+    assert!(rig.client.take_answer(held).unwrap().is_ok());
+    assert_eq!(rig.client.holds_lock(held), Some(true));
+    (held, sent.request)
+}
+
+/// The next president knows who has the schema lock: that one is in doubt until it has said so, and whoever waited
+/// waits there.
 #[test]
-fn the_schema_lock_is_lost_with_the_president_and_its_holder_can_see_that() {
+fn the_schema_lock_is_confirmed_by_the_next_president() {
     let (mut rig, view) = pair();
-    let request = Request::Lock { purpose: "test".into(), wait: Span::from_millis(60_000) };
-    let held = rig.client.request(&request).unwrap();
-    let sent = rig.sent(SignalNumber::SchemaLockRequest).remove(0);
-    let claim: SchemaLockRequest = cold::read(&sent.frame()).unwrap();
-    let body = SchemaLockBody { request: claim.request };
-    rig.feed(FIRST, SignalNumber::SchemaLockConfirm, BlockNumber::Dictionary, |w| cold::write(w, &body));
-    assert!(rig.client.take_answer(held).unwrap().is_ok() && rig.client.holds_lock(held));
-    let waiting = rig.client.request(&request).unwrap();
+    let (held, tag) = locked(&mut rig);
+    let waiting = rig.client.request(&claim()).unwrap();
+    let (_, second) = claims_sent(&mut rig).remove(0);
     die(&mut rig);
-    assert!(!rig.client.holds_lock(held));
-    let code = rig.client.take_answer(waiting).expect("it is over").unwrap_err().code();
+    assert_eq!(rig.client.holds_lock(held), None, "the session may be closed");
+    go_on(&mut rig, &view);
+    let mut sent = claims_sent(&mut rig);
+    sent.sort_by_key(|(_, claim)| claim.was_granted);
+    let shown = |(node, claim): &(u8, SchemaLockRequest)| (*node, claim.request, claim.was_granted);
+    assert_eq!(sent.iter().map(shown).collect::<Vec<_>>(), [(2, second.request, false), (2, tag, true)]);
+    // It does not know yet that it leads the cluster.
+    for request in [tag, second.request] {
+        refuse_lock(&mut rig, SECOND, SignalNumber::SchemaLockRefuse, request, ErrorCode::SchemaBusy);
+    }
+    assert_eq!(rig.client.holds_lock(held), None);
+    rig.advance(60);
+    assert_eq!(claims_sent(&mut rig).len(), 2);
+    answer_lock(&mut rig, SECOND, SignalNumber::SchemaLockConfirm, tag);
+    assert_eq!(rig.client.holds_lock(held), Some(true));
+    assert!(rig.client.take_answer(waiting).is_none());
+    // It is given back where it is known.
+    rig.client.cancel(held);
+    assert!(!rig.sent(SignalNumber::SchemaUnlockRequest).is_empty());
+    answer_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockConfirm, tag);
+    answer_lock(&mut rig, SECOND, SignalNumber::SchemaLockConfirm, second.request);
+    assert!(rig.client.take_answer(waiting).unwrap().is_ok());
+    rig.client.cancel(waiting);
+    answer_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockConfirm, second.request);
+    assert!(rig.client.is_at_rest());
+}
+
+/// The session was closed meanwhile: another client may have it. It can be seen, and what is given back is nothing.
+#[test]
+fn a_schema_lock_that_is_lost_can_be_seen_to_be() {
+    let (mut rig, view) = pair();
+    let (held, tag) = locked(&mut rig);
+    die(&mut rig);
+    go_on(&mut rig, &view);
+    let code = ErrorCode::SchemaLockTimeout;
+    refuse_lock(&mut rig, SECOND, SignalNumber::SchemaLockRefuse, tag, code);
+    assert_eq!(rig.client.holds_lock(held), Some(false));
+    rig.client.cancel(held);
+    assert!(rig.sent(SignalNumber::SchemaUnlockRequest).is_empty());
+    assert!(rig.client.is_at_rest());
+}
+
+/// Whoever gives it back, or does not want it any more, while there is no president: else nobody would get it as long
+/// as the session lives.
+#[test]
+fn a_schema_lock_is_given_back_at_the_next_president() {
+    for has_lock in [true, false] {
+        for is_sent in [true, false] {
+            let (mut rig, view) = pair();
+            let (token, tag) = if has_lock {
+                locked(&mut rig)
+            } else {
+                let token = rig.client.request(&claim()).unwrap();
+                (token, claims_sent(&mut rig).remove(0).1.request)
+            };
+            if is_sent {
+                rig.client.cancel(token);
+                assert_eq!(rig.sent(SignalNumber::SchemaUnlockRequest).len(), 1);
+            }
+            die(&mut rig);
+            if !is_sent {
+                rig.client.cancel(token);
+            }
+            go_on(&mut rig, &view);
+            let sent = rig.sent(SignalNumber::SchemaUnlockRequest);
+            assert_eq!(sent.iter().map(|sent| node_at(sent.link)).collect::<Vec<_>>(), [2]);
+            refuse_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockRefuse, tag, ErrorCode::SchemaBusy);
+            rig.advance(60);
+            assert_eq!(rig.sent(SignalNumber::SchemaUnlockRequest).len(), 1);
+            // A confirmation of the claim that has crossed with it.
+            answer_lock(&mut rig, SECOND, SignalNumber::SchemaLockConfirm, tag);
+            assert!(!rig.client.is_at_rest());
+            answer_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockConfirm, tag);
+            assert!(rig.client.is_at_rest());
+        }
+    }
+}
+
+/// Whoever has waited for too long gets an error; a claim that the lost president may have granted is given back.
+#[test]
+fn a_claim_is_given_up_when_nobody_leads() {
+    let (mut rig, view) = pair();
+    let token = rig.client.request(&claim()).unwrap();
+    let (_, sent) = claims_sent(&mut rig).remove(0);
+    die(&mut rig);
+    stay_dead(&mut rig, 25_000);
+    let code = rig.client.take_answer(token).expect("it is over").unwrap_err().code();
     assert_eq!(code, ErrorCode::ConnectionLost);
     go_on(&mut rig, &view);
-    assert!(!rig.client.holds_lock(held));
-    rig.client.cancel(held);
-    assert!(rig.sent(SignalNumber::SchemaUnlockOrder).is_empty());
+    assert_eq!(rig.sent(SignalNumber::SchemaUnlockRequest).len(), 1);
+    answer_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockConfirm, sent.request);
     assert!(rig.client.is_at_rest());
 }
 

@@ -204,9 +204,12 @@ static void fences(void)
 static void locks(void)
 {
     vinga_schema_lock *lock, *second;
-    int error, wait;
+    int error, wait, is_held = 0;
     LOOP(vinga_schema_lock_take, cluster, "a change of the tables", 1000, &lock);
     EXPECT(vinga_schema_lock_is_held(lock), 1);
+    LOOP(vinga_schema_lock_check, lock, &is_held);
+    EXPECT(is_held, 1);
+    EXPECT(vinga_schema_lock_check(lock, NULL), VINGA_ERROR_BAD_ARGUMENT);
     EXPECT(vinga_schema_lock_take(other, "another", 20, &second), VINGA_ERROR_SCHEMA_LOCK_TIMEOUT);
     EXPECT(strstr(vinga_error(other), "a change of the tables") != NULL, 1);
     EXPECT(vinga_error_is_retryable(other), 1);

@@ -130,13 +130,19 @@ pub fn fence(h: &mut Harness<Dictionary>, from: Address, request: u32, name: &st
 }
 
 pub fn lock(h: &mut Harness<Dictionary>, from: Address, request: u32, purpose: &str, wait_millis: u32) {
-    let body = SchemaLockRequest { request, purpose: purpose.into(), wait_millis };
+    let body = SchemaLockRequest { request, purpose: purpose.into(), wait_millis, was_granted: false };
+    h.send(from, SignalNumber::SchemaLockRequest, |w| cold::write(w, &body)).expect("allowed");
+}
+
+/// Whoever was granted the lock by a president that has failed asks the next one.
+pub fn lock_again(h: &mut Harness<Dictionary>, from: Address, request: u32) {
+    let body = SchemaLockRequest { request, purpose: "again".into(), wait_millis: 1000, was_granted: true };
     h.send(from, SignalNumber::SchemaLockRequest, |w| cold::write(w, &body)).expect("allowed");
 }
 
 pub fn unlock(h: &mut Harness<Dictionary>, from: Address, request: u32) {
     let body = SchemaLockBody { request };
-    h.send(from, SignalNumber::SchemaUnlockOrder, |w| cold::write(w, &body)).expect("allowed");
+    h.send(from, SignalNumber::SchemaUnlockRequest, |w| cold::write(w, &body)).expect("allowed");
 }
 
 pub fn subscribe(h: &mut Harness<Dictionary>, from: Address, request: u32) {
@@ -165,7 +171,11 @@ pub fn refuse(h: &mut Harness<Dictionary>, from: Address, code: ErrorCode, round
 }
 
 pub fn api_connects(h: &mut Harness<Dictionary>, node: u8) {
-    let body = ApiNodeBody::new(NodeId(node), Incarnation(7));
+    api_connects_as(h, node, 7);
+}
+
+pub fn api_connects_as(h: &mut Harness<Dictionary>, node: u8, incarnation: u32) {
+    let body = ApiNodeBody::new(NodeId(node), Incarnation(incarnation));
     h.send(MEMBERSHIP, SignalNumber::ApiConnectedOrder, |w| {
         w.put(&body);
     })

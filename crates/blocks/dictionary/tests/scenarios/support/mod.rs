@@ -504,6 +504,7 @@ impl Node {
             | RoundTask::Build { .. }
             | RoundTask::Fence { .. }
             | RoundTask::Fences { .. }
+            | RoundTask::SchemaLock { .. }
             | RoundTask::Note { .. }
             | RoundTask::Decide
             | RoundTask::End => {}
@@ -521,6 +522,7 @@ fn task_name(task: &RoundTask) -> &'static str {
         RoundTask::Remove { .. } => "Remove",
         RoundTask::Fence { .. } => "Fence",
         RoundTask::Fences { .. } => "Fences",
+        RoundTask::SchemaLock { .. } => "SchemaLock",
         RoundTask::Note { .. } => "Note",
         RoundTask::Decide => "Decide",
         RoundTask::End => "End",
