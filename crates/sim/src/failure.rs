@@ -143,6 +143,24 @@ impl World {
         }
         let at = self.now();
         self.agreed.deaths.push(Death { node, at, late: None });
+        self.agenda.enter(at + self.view_wait(), Event::ViewDue(self.agreed.deaths.len()));
+    }
+
+    /// How long those that live may take to agree on a death, if nothing else happens: a dead node is silent for four
+    /// intervals before it is suspected, its lease lasts as long at most, and an arbitrator may have to be asked.
+    fn view_wait(&self) -> Time {
+        self.profile.node_heartbeat_interval * 16 + 300_000
+    }
+
+    /// Nobody has died since those that live were to agree on the last death: nothing may take longer than that until
+    /// rows have a primary, and transactions an end, again.
+    pub(crate) fn check_view_came(&mut self, deaths: usize) {
+        let is_undisturbed = STANDSTILLS.iter().all(|fault| !self.profile.faults.contains(fault))
+            && !self.profile.faults.contains(&Fault::RestartCluster);
+        if is_undisturbed && self.agreed.deaths.len() == deaths && !self.has_agreed() {
+            let waited = self.view_wait();
+            self.violations.push(format!("data nodes have not agreed on a death for {waited} µs"));
+        }
     }
 
     /// A data node stops, because the others have gone on without it, or may have. If nobody can go on, the run is

@@ -61,11 +61,13 @@ pub enum Fault {
     Management,
     /// Clocks of nodes run at different rates.
     DriftingClocks,
+    /// Data nodes die when a signal of a schema change passes between them, or of what its successor asks.
+    SchemaCrash,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -94,6 +96,7 @@ impl Fault {
         Fault::RestartCluster,
         Fault::Management,
         Fault::DriftingClocks,
+        Fault::SchemaCrash,
     ];
 
     /// The kinds that happen to disks.
@@ -131,6 +134,7 @@ impl Fault {
             Fault::RestartCluster => "restart-cluster",
             Fault::Management => "management",
             Fault::DriftingClocks => "drifting-clocks",
+            Fault::SchemaCrash => "schema-crash",
         }
     }
 

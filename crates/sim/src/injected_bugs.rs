@@ -37,6 +37,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   about it before the change arrives: one seed in thousands.
 /// - For `sliced-commit-is-not-reported` a coordinator must die while the last replica alone has begun a commit in
 ///   slices.
+/// - For `lost-refusal-is-consent` the primary of rows must die between two signals of a change that adds a unique
+///   index, and for `fence-given-too-early` the president between its answer and its last signal of the change.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::DeadlockVictimGoesOn,
@@ -61,6 +63,8 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::TakeOverAnswersBeforeComplete,
     InjectedBug::LastOfOlderViewCommits,
     InjectedBug::SlicedCommitIsNotReported,
+    InjectedBug::LostRefusalIsConsent,
+    InjectedBug::FenceGivenTooEarly,
 ];
 
 /// A broken rule, and how it was noticed.

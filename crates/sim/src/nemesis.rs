@@ -17,6 +17,8 @@ pub struct Nemesis {
     random: Rng,
     /// Whether clients learn of the death of a data node by their connections; numbers of its own.
     silence: Rng,
+    /// Who dies in a schema change; likewise.
+    schema: Rng,
     /// When it stops.
     pub until: Time,
     /// What it may still do of the kinds that can't be done often.
@@ -110,12 +112,33 @@ const CRASH_SIGNALS: [SignalNumber; 22] = [
     SignalNumber::FailCommitOrder,
 ];
 
+/// The signals of schema changes that pass between data nodes.
+const SCHEMA_SIGNALS: [SignalNumber; 5] = [
+    SignalNumber::SchemaRoundRequest,
+    SignalNumber::SchemaRoundConfirm,
+    SignalNumber::SchemaRoundRefuse,
+    SignalNumber::SchemaStateRequest,
+    SignalNumber::SchemaStateConfirm,
+];
+
+/// A data node dies of one in so many of them.
+const SCHEMA_CRASH_ONE_IN: u32 = 40;
+
 impl Nemesis {
     /// For a seed.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6e65_6d65);
         let silence = Rng::with_seed(seed ^ 0x0073_696c_656e_6365);
-        Nemesis { random, silence, until: 0, api_deaths_left: 6, crash_point: None, requester_death: None }
+        let schema = Rng::with_seed(seed ^ 0x73_6368_656d_6163);
+        Nemesis {
+            random,
+            silence,
+            schema,
+            until: 0,
+            api_deaths_left: 6,
+            crash_point: None,
+            requester_death: None,
+        }
     }
 
     /// Whether the connections of a data node that dies now are left as they are: its machine is gone, and nothing
@@ -217,8 +240,24 @@ impl World {
         self.nemesis.crash_point = self.profile.faults.contains(&Fault::CrashPoint).then_some(crash_point);
     }
 
+    /// A signal of a schema change leaves a data node for another: whether one of them dies of it.
+    fn meets_schema_crash(&mut self, frame: &Frame<'_>, from: u8, to: u8) -> Option<Crash> {
+        let is_meant = self.profile.faults.contains(&Fault::SchemaCrash)
+            && self.stage == Stage::Running
+            && frame.signal().is_some_and(|signal| SCHEMA_SIGNALS.contains(&signal));
+        if !is_meant || self.nemesis.schema.u32(..SCHEMA_CRASH_ONE_IN) > 0 {
+            return None;
+        }
+        let victim = if self.nemesis.schema.bool() { from } else { to };
+        let crash = Crash { victim, coordinator: None, aftermath: Aftermath::None };
+        self.victims().contains(&victim).then_some(crash)
+    }
+
     /// A signal leaves a data node for another: whether somebody dies of it.
     pub(crate) fn meets_crash_point(&mut self, frame: &Frame<'_>, from: u8, to: u8) -> Option<Crash> {
+        if let Some(crash) = self.meets_schema_crash(frame, from, to) {
+            return Some(crash);
+        }
         let first_may_die = self.may_die(FIRST_NODE);
         let point = self.nemesis.crash_point.as_mut()?;
         if frame.signal() != Some(point.signal) || self.stage != Stage::Running {
@@ -310,7 +349,8 @@ impl World {
             | Fault::CorruptSector
             | Fault::RestartCluster
             | Fault::Management
-            | Fault::DriftingClocks => unreachable!("these are properties of a run"),
+            | Fault::DriftingClocks
+            | Fault::SchemaCrash => unreachable!("these are properties of a run"),
         }
     }
 

@@ -318,6 +318,7 @@ impl Profile {
                 Fault::Split => Rng::with_seed(seed.wrapping_mul(67)).u8(..4) == 0,
                 Fault::Management => Rng::with_seed(seed.wrapping_mul(73)).u8(..4) == 0,
                 Fault::DriftingClocks => Rng::with_seed(seed.wrapping_mul(89)).u8(..4) == 0,
+                Fault::SchemaCrash => Rng::with_seed(seed.wrapping_mul(107)).u8(..4) == 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -363,6 +364,9 @@ impl Profile {
         }
         if Rng::with_seed(seed.wrapping_mul(71)).u8(..5) == 0 {
             loads.push(Load::ListAppend);
+        }
+        if without_nothing.contains(&Fault::SchemaCrash) && !loads.contains(&Load::SchemaChurn) {
+            loads.push(Load::SchemaChurn);
         }
         if loads.is_empty() {
             loads.push(Load::KeyValue);

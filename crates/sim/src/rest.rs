@@ -8,6 +8,7 @@
 use crate::thread::ThreadId;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
+use vinga_base::schema::IndexKind;
 use vinga_base::{PartitionId, RowId};
 use vinga_datamanager::DataManager;
 use vinga_dictionary::Dictionary;
@@ -126,6 +127,22 @@ impl World {
         text
     }
 
+    /// Each fragment has the ordered indexes that its table's definition names.
+    fn compare_ordered_indexes(&self, data_manager: &DataManager) -> Result<(), String> {
+        for ((table, partition), found) in data_manager.inspect_ordered_indexes() {
+            let record = self.dictionary().tables().find(|record| record.table == table);
+            let indexes = record.into_iter().flat_map(|record| &record.definition.indexes);
+            let ordered = indexes.filter(|index| index.kind == IndexKind::Ordered);
+            let defined: BTreeSet<u16> = ordered.map(|index| index.id).collect();
+            if found != defined {
+                return Err(format!(
+                    "table {table}, partition {partition}: ordered indexes {found:?}, {defined:?} are defined"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Compares the replicas and returns the rows of their primaries.
     ///
     /// # Errors
@@ -134,6 +151,7 @@ impl World {
         let mut replicas: BTreeMap<Partition, Vec<(u8, bool, Replica)>> = BTreeMap::new();
         for (node, view, data_manager) in self.data_managers() {
             data_manager.inspect_indexes().map_err(|what| format!("node {node}: {what}"))?;
+            self.compare_ordered_indexes(data_manager).map_err(|what| format!("node {node}: {what}"))?;
             let mut own: BTreeMap<Partition, Replica> = BTreeMap::new();
             for place in data_manager.inspect_fragments() {
                 own.insert(place, Replica::new());

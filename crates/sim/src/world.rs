@@ -81,6 +81,8 @@ pub enum Event {
     Management(ManagementEvent),
     /// Nothing passes between two sets of data nodes, those that are chosen and the others, for so long.
     Split(Vec<bool>, Time),
+    /// All data nodes that live are to have agreed on who has died so far, if so many have.
+    ViewDue(usize),
 }
 
 /// Where a pipe ends.
@@ -406,6 +408,7 @@ impl World {
             Event::Question(thread, question) => self.on_question(thread, question),
             Event::Management(event) => self.on_management_event(event),
             Event::Split(chosen, span) => self.split_sets(&chosen, span),
+            Event::ViewDue(deaths) => self.check_view_came(deaths),
         }
         true
     }

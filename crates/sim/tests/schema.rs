@@ -21,6 +21,7 @@ fn broken_rules_of_schema_changes_are_noticed() {
         InjectedBug::FenceOutlivesOwner,
         InjectedBug::LockOutlivesOwner,
         InjectedBug::LockDiesWithPresident,
+        InjectedBug::BackupBuildsNoIndex,
         InjectedBug::UndoForgetsPrepared,
         InjectedBug::CopyReplacesUnfenced,
     ];

@@ -301,8 +301,11 @@ impl Agreement {
         let lease = self.intervals(SILENT_INTERVALS);
         let Some(round) = &mut self.round else { return };
         let running = round.failed.iter().filter(|&&node| round.may_run(node));
-        let over =
+        let mut over =
             running.map(|node| round.losses.get(node).map_or(cx.now(), |loss| loss.answered) + lease).max();
+        if cx.has_bug(InjectedBug::ViewComesLate) {
+            over = Some(cx.now() + Span(lease.0 * 10));
+        }
         match over.filter(|&over| over > cx.now() && !cx.has_bug(InjectedBug::LeasesIgnored)) {
             Some(over) => {
                 cx.mark("next view waited for leases");

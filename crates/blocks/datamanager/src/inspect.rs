@@ -4,7 +4,7 @@
 use crate::DataManager;
 use crate::index_keys::{Places, RowKeys};
 use crate::operation::State;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -198,6 +198,15 @@ impl DataManager {
             shown.push(ShownRows { table: id, birth: table.birth.0, read_backup: table.read_backup, rows });
         }
         shown
+    }
+
+    /// The ordered indexes that there are, by table and partition.
+    pub fn inspect_ordered_indexes(&self) -> BTreeMap<(u32, PartitionId), BTreeSet<u16>> {
+        let fragments = self.store.tables.iter().flat_map(|(id, table)| {
+            table.fragments().map(move |(partition, fragment)| ((id, partition), fragment))
+        });
+        let ids = |fragment: &Fragment| fragment.indexes().iter().map(FragmentIndex::id).collect();
+        fragments.map(|(place, fragment)| (place, ids(fragment))).collect()
     }
 
     /// Checks that each hash index leads to exactly the rows that there are, and that each ordered index has exactly

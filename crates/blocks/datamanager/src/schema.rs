@@ -43,7 +43,12 @@ impl DataManager {
                 let prepared = self.prepare_tables(cx.view(), &record, &made);
                 self.answer_round(cx, requester, round, prepared);
             }
-            RoundTask::Build { table, ordered, must_be_empty } => {
+            RoundTask::Build { table, mut ordered, must_be_empty } => {
+                let is_primary =
+                    || cx.view().owned_by(self.settings.owner).chain.primary() == self.settings.node;
+                if cx.has_bug(InjectedBug::BackupBuildsNoIndex) && !is_primary() {
+                    ordered.clear();
+                }
                 if must_be_empty && self.has_rows(cx.view(), table) {
                     self.answer_round(cx, requester, round, Err(ErrorCode::NotSupportedYet));
                 } else {

@@ -5,8 +5,8 @@
 //! of an API node and is free when that ends, whatever the API node requested.
 //!
 //! All dictionaries note which claim has it (`orders`): a claim is granted, and a release is confirmed, when all have
-//! noted that. So the next president leaves the lock to the claim that it has noted, and makes all others note the same.
-//! Whoever was granted it asks the next president, and so does whoever waited, or wants to give it back:
+//! noted that. So the next president leaves the lock to the claim that it has noted, and makes all others note the
+//! same. Whoever was granted it asks the next president, and so does whoever waited, or wants to give it back:
 //!
 //! - the claim that is noted gets it confirmed, whether its API node knew that it has the lock or not. If it was not
 //!   granted, not all may have noted it, but all have by now;

@@ -6,8 +6,8 @@
 //!
 //! The president's dictionary orders all coordinators to let everybody change rows of the table again, and the other
 //! dictionaries to forget the fence. Coordinators receive that before anything else that it sends from now on, so they
-//! are not awaited. The dictionaries are, before whoever has lifted the fence is answered (`orders`): the next president
-//! would keep a fence that it still knows, and as long as its owner is connected nobody else would lift it.
+//! are not awaited. The dictionaries are, before whoever has lifted the fence is answered (`orders`): the next
+//! president would keep a fence that it still knows, and as long as its owner is connected nobody else would lift it.
 
 use crate::{Dictionary, Requester};
 use alloc::vec::Vec;

@@ -476,8 +476,8 @@ impl Requests {
     }
 }
 
-/// Whether it may be carried out twice: what has no effect, claims for the schema lock (`schema_lock`), and write fences.
-/// (One that this client has already is refused, and lifted then; `succession`.)
+/// Whether it may be carried out twice: what has no effect, claims for the schema lock (`schema_lock`), and write
+/// fences. (One that this client has already is refused, and lifted then; `succession`.)
 fn may_be_repeated(request: &Request) -> bool {
     match request {
         Request::DescribeTable(_)

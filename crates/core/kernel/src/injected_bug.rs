@@ -152,6 +152,10 @@ injected_bugs! {
     FenceOutlivesOwner = "fence-outlives-owner";
     /// The schema lock of an API node whose session has ended is not released.
     LockOutlivesOwner = "lock-outlives-owner";
+    /// A next view is installed only when leases have ended ten times over.
+    ViewComesLate = "view-comes-late";
+    /// A backup does not build an ordered index that is added to a table.
+    BackupBuildsNoIndex = "backup-builds-no-index";
     /// A schema change that is right only for an empty table goes on without the answer of a data node that has failed.
     LostRefusalIsConsent = "lost-refusal-is-consent";
     /// A write fence is given before the other dictionaries know that it stands.

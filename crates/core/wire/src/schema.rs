@@ -9,7 +9,7 @@
 //! | `SchemaLockRequest` | API node | dictionary | request the schema lock |
 //! | `SchemaLockConfirm`, `SchemaLockRefuse` | dictionary | API node | granted / not granted in time |
 //! | `SchemaUnlockRequest` | API node | dictionary | release the lock, or withdraw the request |
-//! | `SchemaUnlockConfirm`, `SchemaUnlockRefuse` | dictionary | API node | it has neither / not asked of the president |
+//! | `SchemaUnlockConfirm`, `SchemaUnlockRefuse` | dictionary | API node | it has neither / I do not lead |
 //! | `SchemaEventsRequest` | API node | dictionary | subscribe to schema changes from now on |
 //! | `SchemaEventsConfirm`, `SchemaEventsRefuse` | dictionary | API node | subscribed / refused |
 //! | `SchemaEventReport` | dictionary | API node | this has changed |

@@ -3,6 +3,7 @@
 
 use crate::api::caller::{Caller, Surroundings};
 use crate::api::transactions::rolled_back;
+use vinga_client_core::Admission;
 use vinga_wire::ErrorCode;
 use vinga_workloads::history::Event;
 use vinga_workloads::step::{Fate, Step, TableRef};
@@ -14,6 +15,8 @@ pub struct Copying {
     /// Its id, and the birth that names its rows.
     pub id: u32,
     pub birth: u64,
+    /// When the write fence was given: it stands as long as the session lives and it is not lifted.
+    pub fenced_in: Option<Admission>,
 }
 
 impl Caller {
@@ -50,8 +53,32 @@ impl Caller {
             return Err(ErrorCode::SchemaBusy);
         }
         let birth = cx.changes.rows_of(known.birth().0);
-        self.copying = Some(Copying { session, table, id: known.id().0, birth });
+        self.copying = Some(Copying { session, table, id: known.id().0, birth, fenced_in: None });
         Ok(())
+    }
+
+    /// A session's write fence is given.
+    pub(super) fn note_fence(&mut self, session: usize) {
+        let admission = self.client.admission();
+        if let Some(copying) = self.copying.as_mut().filter(|copying| copying.session == session) {
+            copying.fenced_in = Some(admission);
+        }
+    }
+
+    /// A session is going to lift it.
+    pub(super) fn forget_fence(&mut self, session: usize) {
+        if let Some(copying) = self.copying.as_mut().filter(|copying| copying.session == session) {
+            copying.fenced_in = None;
+        }
+    }
+
+    /// A copy can't take the place of its table as its write fence has ended: it was lifted, or the session was closed.
+    pub(super) fn check_fence_has_ended(&self, cx: &mut Surroundings<'_>, session: usize) {
+        let fenced_in = self.copying_of(session).and_then(|copying| copying.fenced_in);
+        if fenced_in == Some(self.client.admission()) {
+            let text = format!("API node {} has lost a write fence though its session lives", self.node);
+            cx.violations.push(text);
+        }
     }
 
     /// Refuses what a session is not to do while another one copies a table; says whether it has.

@@ -21,8 +21,19 @@ pub struct SchemaCall {
     /// The table; none of the schema lock.
     table: Option<TableRef>,
     sent: Time,
-    /// Whether those who watch the schema are notified of it.
+    /// Whether those who watch the schema are notified of it; of a write fence nobody is.
     has_event: bool,
+    what: Kind,
+}
+
+/// What a request is about, if that matters when it is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Other,
+    /// A write fence for a session that copies the table.
+    Fence,
+    /// A copy takes the place of its table.
+    Copy,
 }
 
 /// How long a session waits for the schema lock.
@@ -73,7 +84,10 @@ impl Caller {
                     definition.indexes.clear();
                 }
                 let column = OrderColumn { column: ColumnId(1), direction: Direction::Ascending };
-                let (name_of, kind) = (format!("i{id}"), IndexKind::Ordered);
+                // A unique one is made only if there are no rows.
+                let is_unique = id % 3 == 0;
+                let (name_of, kind) =
+                    (format!("i{id}"), if is_unique { IndexKind::Unique } else { IndexKind::Ordered });
                 definition.indexes.push(IndexDefinition { id, name: name_of, columns: vec![column], kind });
                 SchemaChange::AlterTable { name, definition, pinned }
             }
@@ -95,6 +109,7 @@ impl Caller {
                 SchemaChange::LiftFence { table: id }
             }
             TableChange::LoseFence => {
+                self.forget_fence(session);
                 let id = self.copying_of(session).map_or(id, |copying| copying.id);
                 SchemaChange::LiftFence { table: id }
             }
@@ -121,7 +136,12 @@ impl Caller {
         request: &Request,
         has_event: bool,
     ) {
-        self.send_request(request, SchemaCall { session, table: Some(table), sent: cx.now, has_event });
+        let what = match request {
+            Request::ChangeSchema(SchemaChange::FenceTable { .. }) => Kind::Fence,
+            Request::ChangeSchema(SchemaChange::RenameCopy { .. }) => Kind::Copy,
+            _ => Kind::Other,
+        };
+        self.send_request(request, SchemaCall { session, table: Some(table), sent: cx.now, has_event, what });
     }
 
     fn send_request(&mut self, request: &Request, call: SchemaCall) {
@@ -136,7 +156,8 @@ impl Caller {
     /// Waits for the schema lock.
     pub(super) fn send_lock(&mut self, cx: &Surroundings<'_>, session: usize) {
         let request = Request::Lock { purpose: "churn".into(), wait: LOCK_WAIT };
-        self.send_request(&request, SchemaCall { session, table: None, sent: cx.now, has_event: false });
+        let call = SchemaCall { session, table: None, sent: cx.now, has_event: false, what: Kind::Other };
+        self.send_request(&request, call);
     }
 
     /// Lets the schema lock go.
@@ -156,11 +177,19 @@ impl Caller {
         };
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.fail(call.session, error.code()),
+            Err(error) => {
+                if call.what == Kind::Copy && error.code() == ErrorCode::StaleTable {
+                    self.check_fence_has_ended(cx, call.session);
+                }
+                return self.fail(call.session, error.code());
+            }
         };
         match (answer, call.table) {
             (ClientAnswer::Locked, _) => self.sessions[call.session].lock = Some(self.granted(token)),
             (ClientAnswer::Table(record) | ClientAnswer::Changed(Some(record)), Some(table)) => {
+                if call.what == Kind::Fence {
+                    self.note_fence(call.session);
+                }
                 self.learn(cx, &call, table, record);
             }
             _ => {}

@@ -1,8 +1,8 @@
-//! The schema lock: one claim at a time has it, and keeps it as long as its client's session lives, whichever data nodes
-//! die.
+//! The schema lock: one claim at a time has it, and keeps it as long as its client's session lives, whichever data
+//! nodes die.
 //!
-//! A client whose connections are closed learns that later than the data nodes, and may believe meanwhile to have a lock
-//! that is somebody else's. So whoever is not admitted where the newest president looks does not count.
+//! A client whose connections are closed learns that later than the data nodes, and may believe meanwhile to have a
+//! lock that is somebody else's. So whoever is not admitted where the newest president looks does not count.
 
 use crate::api::backups::OpenBackup;
 use crate::api::caller::{Caller, SessionState};

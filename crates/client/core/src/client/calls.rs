@@ -230,8 +230,8 @@ impl Client {
         self.requests.take(token.handle)
     }
 
-    /// Whether a token of [`Request::Lock`] that was answered still has the lock. `None`: the connection to the data node
-    /// that leads was lost; the token is notified when its successor has said which of both it is.
+    /// Whether a token of [`Request::Lock`] that was answered still has the lock. `None`: the connection to the data
+    /// node that leads was lost; the token is notified when its successor has said which of both it is.
     pub fn holds_lock(&self, token: Token) -> Option<bool> {
         debug_assert_eq!(token.kind, TokenKind::Request);
         self.requests.holds_lock(token.handle)

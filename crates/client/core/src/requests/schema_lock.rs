@@ -2,9 +2,9 @@
 //! long as it is there.
 //!
 //! All dictionaries know which claim has the lock, and a claim is the same one at each president as long as the session
-//! lives (`vinga_dictionary`, `lock`). When the connection to the president is lost, whoever waits claims the lock again
-//! from the next one, and whoever has it is in doubt until the next one has confirmed it: if it was not the data node
-//! that was lost but the connection, the session was closed, and the lock may be somebody else's.
+//! lives (`vinga_dictionary`, `lock`). When the connection to the president is lost, whoever waits claims the lock
+//! again from the next one, and whoever has it is in doubt until the next one has confirmed it: if it was not the data
+//! node that was lost but the connection, the session was closed, and the lock may be somebody else's.
 //!
 //! Whoever does not want it any more gives it back until that is confirmed, at the next president if need be, though
 //! nobody waits for it: else the lock would be held as long as the session lives.
