@@ -151,14 +151,37 @@ static my_bool take_cached_name(void *element, void *names) {
   return false;
 }
 
+/* The version of a definition that is cached, if it is one of this engine. */
+static bool find_cached_version(THD *thd, const char *db, const char *table, std::string *version) {
+  TDC_element *element= tdc_lock_share(thd, db, table);
+  if (!element || element == MY_ERRPTR) return false;
+  const TABLE_SHARE *share= element->share;
+  const LEX_CUSTRING &cached= share->tabledef_version;
+  bool is_found= share->db_type() == vinga_hton &&
+                 !guarded([&] { version->assign(reinterpret_cast<const char *>(cached.str), cached.length); });
+  tdc_unlock_share(element);
+  return is_found;
+}
+
 /* Not only open tables: the server also caches definitions that it was only asked about. */
-void forget_tables() try {
+void cached_tables(vinga_row_taker take, void *context) try {
   Attached_thread attached;
   in_background([&](THD *thd) {
     Table_names names;
     tdc_iterate(thd, take_cached_name, &names);
-    for (const auto &[db, table] : names) forget_table_of(thd, db.c_str(), table.c_str());
+    for (const auto &[db, table] : names) {
+      std::string name= db + "." + table, version;
+      if (!find_cached_version(thd, db.c_str(), table.c_str(), &version)) continue;
+      vinga_text row[]= {text_of(name), text_of(version)};
+      take(context, row, 2);
+    }
   });
+} OR_NOTHING
+
+void forget_cached_table(const char *text, size_t length) try {
+  Told_name name(text, length);
+  Attached_thread attached;
+  in_background([&](THD *thd) { forget_table_of(thd, name.db.c_str(), name.table.c_str()); });
 } OR_NOTHING
 
 /* A file whose table is locked belongs to the statement that has locked it (LOCK TABLES, ALTER), so it is left for the

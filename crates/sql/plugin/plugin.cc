@@ -149,8 +149,8 @@ static int start(void *p) try {
   init_discovery(vinga_hton);
   const char *folder= my_tmpdir(&mysql_tmpdir_list);
   vinga_settings settings= {{connectstring, strlen(connectstring)}, {folder, strlen(folder)}, connection_pool, spin_us};
-  static const vinga_server server= {sizeof server, sort_key, log_line, forget_table, forget_tables, remove_definitions, drop_triggers,
-                                      make_database, remove_database, new_databases};
+  static const vinga_server server= {sizeof server, sort_key, log_line, forget_table, cached_tables, forget_cached_table, remove_definitions,
+                                      drop_triggers, make_database, remove_database, new_databases};
   remove_unfinished_database();
   mend_left_files();
   if (engine->start(&settings, &server)) return 1;

@@ -145,9 +145,12 @@ size_t sort_key(const void *collation, const uint8_t *value, size_t length, uint
 
 /* Forgets the definition of a table. Called from threads of our own. */
 void forget_table(const char *name, size_t length);
-/* Forgets the definitions of all tables, and removes the files with definitions that statements of this server have
-   left; returns whether there are none any more. Called from threads of our own. */
-void forget_tables();
+/* Lists the tables whose definitions are cached, with the versions of these; forgets one of them. Called from threads of
+   our own. */
+void cached_tables(vinga_row_taker take, void *context);
+void forget_cached_table(const char *name, size_t length);
+/* Removes the files with definitions that statements of this server have left; returns whether there are none any more.
+   Called from threads of our own. */
 uint8_t remove_definitions();
 /* Drops the triggers of a table that another SQL node drops. Called from threads of our own. */
 void drop_triggers(const char *name, size_t length);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 19
+#define VINGA_INTERFACE 20
 
 /* What a commit waits for: that all replicas have the changes in memory; that they are on disk, which fails where there
    is none; or that they are on disk where there is one. */
@@ -228,8 +228,12 @@ typedef struct vinga_server {
   void (*log)(int level, const char *text, size_t length);
   /* Forgets the definition of a table, database.table, as it has changed. From any thread. */
   void (*forget)(const char *name, size_t length);
-  /* Forgets the definitions of all tables. From any thread. */
-  void (*forget_all)(void);
+  /* Passes the names (database.table) of the engine's tables whose definitions the server has cached, and the versions
+     of these definitions. From any thread. */
+  void (*cached_tables)(vinga_row_taker take, void *context);
+  /* Forgets the cached definition of a table, but leaves its file to the statement that has locked the table. From any
+     thread. */
+  void (*forget_cached)(const char *name, size_t length);
   /* Removes the files with definitions that statements have left, which the server would trust whatever has happened to
      the tables since. Returns whether none is left: those of tables that are locked stay. From any thread. */
   uint8_t (*remove_definitions)(void);

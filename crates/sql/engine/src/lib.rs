@@ -23,6 +23,7 @@
 //! | [`waiting`] | waits that end by a kill or a time-out |
 //! | [`databases`] | databases that users create |
 //! | [`folder_watch`] | notices new and altered databases by means of the operating system |
+//! | [`cached_tables`] | which definitions that the server has cached are still right |
 //! | [`schema_watch`] | follows the schema changes of other SQL nodes |
 //! | [`failure`] | errors in the form in which the server knows them |
 //! | [`status`] | the text of `SHOW ENGINE VINGA STATUS` |
@@ -30,7 +31,8 @@
 pub mod abi;
 pub mod auto_increment;
 pub mod backoff;
-pub mod condition;
+pub mod cached_tables;
+mod condition;
 pub mod copying;
 pub mod cursor;
 pub mod databases;

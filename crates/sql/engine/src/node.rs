@@ -362,12 +362,19 @@ impl Node {
         tables.push(Arc::downgrade(table));
     }
 
-    /// Notes the incarnation of the cluster, and warns if it has changed.
-    pub fn become_incarnation(&self, incarnation: u64) {
+    /// The open tables of this name: several, if statements still use an older definition.
+    pub fn tables_named(&self, name: &str) -> Vec<Arc<OpenTable>> {
+        let tables = self.tables.lock().expect(NO_PANIC);
+        tables.iter().filter_map(Weak::upgrade).filter(|table| table.name() == name).collect()
+    }
+
+    /// Notes the incarnation of the cluster, and warns if it has changed. Returns whether it is still the same.
+    pub fn become_incarnation(&self, incarnation: u64) -> bool {
         let before = self.incarnation.swap(incarnation, Ordering::Relaxed);
         if before != 0 && before != incarnation {
             self.server.warn("the cluster was restarted: tables and rows that were not on its disk are gone");
         }
+        before == incarnation
     }
 
     /// Maximum time to wait for one answer, in ms.

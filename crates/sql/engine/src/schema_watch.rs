@@ -9,6 +9,7 @@
 //! Databases of the data nodes are created here, with their options. This thread changes nothing at the data nodes:
 //! others wait for its confirmation, so both would be delayed if it waited for a change of its own.
 
+use crate::cached_tables;
 use crate::definition::OWN_DATABASE;
 use crate::node::Node;
 use std::sync::Arc;
@@ -40,9 +41,9 @@ pub fn run(node: &Arc<Node>) {
                 let Some((id, news)) = news else { continue };
                 match news {
                     SchemaNews::Everything { incarnation } => {
-                        node.become_incarnation(incarnation);
+                        let is_same = node.become_incarnation(incarnation);
                         node.sayable.forget_all();
-                        node.server.forget_all();
+                        cached_tables::forget_stale(node, &cluster, is_same);
                         has_files = !node.server.remove_definitions();
                         for name in cluster.block_on(cluster.as_async().databases()).unwrap_or_default() {
                             make_database(node, &cluster, &name);

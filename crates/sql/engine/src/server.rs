@@ -41,8 +41,10 @@ pub struct Server {
     pub log: unsafe extern "C" fn(i32, *const u8, usize),
     /// Forgets the definition of a table.
     pub forget: unsafe extern "C" fn(*const u8, usize),
-    /// Forgets the definitions of all tables.
-    pub forget_all: unsafe extern "C" fn(),
+    /// Returns names and versions of cached definitions.
+    pub cached_tables: unsafe extern "C" fn(RowTaker, *mut c_void),
+    /// Forgets the cached definition of a table.
+    pub forget_cached: unsafe extern "C" fn(*const u8, usize),
     /// Removes files with definitions; returns whether none is left.
     pub remove_definitions: unsafe extern "C" fn() -> u8,
     /// Drops the triggers of a table.
@@ -74,6 +76,18 @@ fn with_server(work: impl FnOnce()) {
     if !*is_ending {
         work();
     }
+}
+
+/// Appends a row of two values to a list of names, each with some bytes.
+unsafe extern "C" fn take_pair(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
+    // SAFETY: callers pass such a list as the context, and the row has this many values.
+    let (found, row) = unsafe {
+        (&mut *context.cast::<Vec<(String, Vec<u8>)>>(), std::slice::from_raw_parts(row, count as usize))
+    };
+    if let [name, bytes] = row {
+        found.push((name.text(), bytes.get().to_vec()));
+    }
+    0
 }
 
 impl Server {
@@ -122,10 +136,19 @@ impl Server {
         with_server(|| unsafe { (self.forget)(table.as_ptr(), table.len()) });
     }
 
-    /// Makes the server forget the definitions of all tables.
-    pub fn forget_all(&self) {
-        // SAFETY: it has no arguments.
-        with_server(|| unsafe { (self.forget_all)() });
+    /// The tables whose definitions the server has cached, and the versions of these.
+    pub fn cached_tables(&self) -> Vec<(String, Vec<u8>)> {
+        let mut found = Vec::new();
+        // SAFETY: the list is valid during the call.
+        with_server(|| unsafe { (self.cached_tables)(RowTaker::new(take_pair), (&raw mut found).cast()) });
+        found
+    }
+
+    /// Makes the server forget the cached definition of a table, `database.table`, but not the file that it has while a
+    /// statement has locked the table.
+    pub fn forget_cached(&self, table: &str) {
+        // SAFETY: the server copies the name.
+        with_server(|| unsafe { (self.forget_cached)(table.as_ptr(), table.len()) });
     }
 
     /// Removes the files with definitions that statements of the server have left; returns whether none is left. Those
@@ -157,25 +180,12 @@ impl Server {
 
     /// Names and options of databases. Only one thread may call it.
     pub fn databases(&self, which: Databases) -> Vec<(String, Vec<u8>)> {
-        unsafe extern "C" fn take(context: *mut c_void, row: *const Slice, count: u32) -> i32 {
-            // SAFETY: the context is the list below, and the row has this many values.
-            let (found, row) = unsafe {
-                (
-                    &mut *context.cast::<Vec<(String, Vec<u8>)>>(),
-                    std::slice::from_raw_parts(row, count as usize),
-                )
-            };
-            if let [name, options] = row {
-                found.push((name.text(), options.get().to_vec()));
-            }
-            0
-        }
         let mut found = Vec::new();
         // SAFETY: the list is valid during the call.
         with_server(|| unsafe {
             (self.new_databases)(
                 u8::from(which == Databases::All),
-                RowTaker::new(take),
+                RowTaker::new(take_pair),
                 (&raw mut found).cast(),
             );
         });

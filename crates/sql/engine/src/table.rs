@@ -155,13 +155,18 @@ impl OpenTable {
             return Ok(table);
         }
         let table = session.describe(&self.name)?;
-        if (table.core().id().0, table.core().version().0) != self.identity {
+        if !self.is(&table) {
             return Err(Failure::new(
                 ha::TABLE_DEF_CHANGED,
                 format!("table {} has another definition at the data nodes", self.name),
             ));
         }
         Ok(place.get_or_init(|| table))
+    }
+
+    /// Whether a table of the data nodes is this one, with this definition.
+    pub fn is(&self, table: &Table) -> bool {
+        (table.core().id().0, table.core().version().0) == self.identity
     }
 
     /// Its number at the data nodes.

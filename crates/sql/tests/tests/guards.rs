@@ -7,7 +7,7 @@ use std::process::Command;
 use vinga_sql_tests::{run, source};
 
 /// Functions of the plugin, other than the handler's, that the server calls by a pointer, or that the Rust side calls.
-const CALLED: [&str; 24] = [
+const CALLED: [&str; 25] = [
     "start",
     "show_status",
     "log_line",
@@ -18,7 +18,8 @@ const CALLED: [&str; 24] = [
     "fill",
     "sort_key",
     "forget_table",
-    "forget_tables",
+    "cached_tables",
+    "forget_cached_table",
     "remove_definitions",
     "drop_triggers",
     "make_database",

@@ -1,8 +1,10 @@
-//! Statements that stand alone when a data node is lost: those that lose nothing with it are not reported as failed.
+//! Statements when a data node is lost: those that stand alone and lose nothing with it are not reported as failed, and
+//! none waits for a table that another has locked.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use vinga_sql_tests::data_cluster::DataCluster;
+use vinga::blocking::Cluster;
+use vinga_sql_tests::data_cluster::{DATA_NODES, DataCluster};
 use vinga_sql_tests::{Session, eventually};
 use vinga_sqlnode::ScopedSqlNode;
 
@@ -105,4 +107,32 @@ fn statements_whose_last_rows_change_nothing_are_acknowledged_when_the_others_ar
     let rows = format!("SELECT seq, 0 FROM seq_0_to_{}", 2 * SESSIONS * ROWS - 1);
     let wrong = with_a_lost_data_node(&rows, step, |_| {});
     assert_eq!(wrong, [""; 0]);
+}
+
+/// A SQL node that may have missed schema events forgets the definitions that have changed, and only these: others may
+/// be in use for long.
+#[test]
+fn a_locked_table_is_read_by_others_when_a_data_node_is_lost() {
+    // The SQL node gets schema events from one of them.
+    for lost in 1..=DATA_NODES {
+        let mut data = DataCluster::start(PROGRAM, &[], None);
+        let node = ScopedSqlNode::start(&data.local_addresses()).unwrap_or_else(|error| panic!("{error}"));
+        let connect = || Session::new(node.connect().expect("the SQL node answers"));
+        let (mut locker, mut other) = (connect(), connect());
+        locker.query("CREATE DATABASE d");
+        locker.query("CREATE TABLE d.t (id INT PRIMARY KEY) ENGINE=VINGA");
+        locker.query("INSERT INTO d.t VALUES (1)");
+        locker.query("LOCK TABLES d.t READ");
+        data.kill(lost);
+        // It gets this with what it may have missed, or after that.
+        let native = Cluster::connect(&data.addresses()).expect("the other data node answers");
+        eventually("a database is made", || native.create_database("new", b"").is_ok());
+        eventually("the SQL node follows again", || !other.lines("SHOW DATABASES LIKE 'new'").is_empty());
+        // Instead of waiting as long as the table is locked.
+        other.query("SET lock_wait_timeout = 60");
+        assert_eq!(other.lines("SELECT * FROM d.t"), ["1"]);
+        assert_eq!(locker.lines("SELECT * FROM d.t"), ["1"]);
+        locker.query("UNLOCK TABLES");
+        other.query("INSERT INTO d.t VALUES (2)");
+    }
 }
