@@ -296,6 +296,7 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
         let why = match folder.address() {
             None => "it is still starting".to_owned(),
             Some(address) => match probe(folder) {
+                Ok(Sign::Closed(why)) => return Err(closed(folder, pid, &why)),
                 Ok(_) => return Ok(Some(address)),
                 Err(why) => why,
             },
@@ -318,12 +319,36 @@ pub fn no_answer(folder: &NodeFolder, pid: i32, why: &str) -> String {
     )
 }
 
+/// A data node has a process that answers, but does not let this command in.
+pub fn closed(folder: &NodeFolder, pid: i32, why: &str) -> String {
+    format!(
+        "the data node in {} runs ({}), but can't be asked: {why}",
+        folder.path().display(),
+        name_process(pid)
+    )
+}
+
 /// A data node's answer.
 pub enum Sign {
     /// It serves clients, namely these.
     Serves(InfoRows),
     /// It answers, but admits no more clients, for this reason.
     Refuses(String),
+    /// It answers, but does not let this command in, for this reason.
+    Closed(String),
+}
+
+/// Whether a data node that answers does not let this command in: the cluster's key was not proven, for example.
+pub fn is_closed(error: &vinga::Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::KeyRequired
+            | ErrorCode::WrongKey
+            | ErrorCode::KeyForAnother
+            | ErrorCode::NotPermitted
+            | ErrorCode::BadKeyFile
+            | ErrorCode::NoFreeNodeId
+    )
 }
 
 /// Asks a data node whether it is alive.
@@ -336,6 +361,7 @@ pub fn probe(folder: &NodeFolder) -> Result<Sign, String> {
     match ask(&address, InfoTable::Nodes) {
         Ok(nodes) => Ok(Sign::Serves(nodes)),
         Err(error) if error.code() == ErrorCode::NoFreeNodeId => Ok(Sign::Refuses(error.to_string())),
+        Err(error) if is_closed(&error) => Ok(Sign::Closed(error.to_string())),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -360,7 +386,7 @@ fn ask(address: &str, table: InfoTable) -> vinga::Result<InfoRows> {
 pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
     let nodes = match probe(folder)? {
         Sign::Serves(nodes) => nodes,
-        Sign::Refuses(why) => return Err(why),
+        Sign::Refuses(why) | Sign::Closed(why) => return Err(why),
     };
     let place = |name: &str| nodes.columns.iter().position(|column| column == name);
     let (Some(state), Some(address)) = (place("state"), place("address")) else { return Ok(0) };

@@ -78,17 +78,18 @@ fn way_by_configuration(configured: &ManagementNode) -> ManagementAddresses {
 ///
 /// # Errors
 /// Why there was no answer.
-pub fn probe(cluster: &Path, node: u8) -> Result<(), String> {
+pub fn probe(cluster: &Path, node: u8) -> Result<(), NotFetched> {
     let configured = || mgm::configuration(ClusterFile::of(cluster).path(), Some(node.into()));
     let way = match way_by_folder(cluster, node) {
-        Some(way) => way?,
-        None => way_by_configuration(&configured()?.own),
+        Some(way) => way.map_err(NotFetched::NotReached)?,
+        None => way_by_configuration(&configured().map_err(NotFetched::NotReached)?.own),
     };
-    match fetch(&way, ConfigurationReader::Onlooker) {
-        Ok(fetched) if fetched.node == NodeId(node) => Ok(()),
-        Ok(fetched) => Err(format!("management node {} answers in its place", fetched.node)),
-        Err(NotFetched::Refused(why) | NotFetched::NotReached(why)) => Err(why),
+    let fetched = fetch(&way, ConfigurationReader::Onlooker)?;
+    if fetched.node != NodeId(node) {
+        let why = format!("management node {} answers in its place", fetched.node);
+        return Err(NotFetched::NotReached(why));
     }
+    Ok(())
 }
 
 /// Waits until a node that runs, or was just started, answers; returns its address. `has_ended` says why it will not.
@@ -108,7 +109,7 @@ pub fn wait(
             None => "it is still starting".to_owned(),
             Some(address) => match probe(cluster, node) {
                 Ok(()) => return Ok(address),
-                Err(why) => why,
+                Err(why) => why.to_string(),
             },
         };
         if begun.elapsed() >= PATIENCE {

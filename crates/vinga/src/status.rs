@@ -8,6 +8,7 @@ use crate::sql_nodes;
 use crate::table::{Table, grouped};
 use std::io;
 use std::path::Path;
+use vinga_mgm::NotFetched;
 use vinga_runtime::console;
 use vinga_runtime::node_folder::{LastStart, NodeFolder};
 use vinga_runtime::say;
@@ -38,6 +39,8 @@ enum State {
     Silent { pid: i32, why: String },
     /// It answers, but admits no clients.
     Refusing { pid: i32, why: String },
+    /// It answers, but does not let this command in: the cluster's key was not proven, for example.
+    Closed { pid: i32, why: String },
     /// No process: it has stopped by itself, as it could not go on, and has noted why.
     CouldNotGoOn { why: String },
     /// No process, and it was not stopped orderly: it was killed, or has crashed.
@@ -58,6 +61,7 @@ impl State {
             State::Stopping { .. } => "stopping",
             State::Silent { .. } => "not answering",
             State::Refusing { .. } => "refuses clients",
+            State::Closed { .. } => "can't be asked",
             State::CouldNotGoOn { .. } => "could not go on",
             State::CutOff => "killed or crashed",
             State::Stopped => "stopped",
@@ -70,7 +74,8 @@ impl State {
             | State::Starting { pid }
             | State::Stopping { pid }
             | State::Silent { pid, .. }
-            | State::Refusing { pid, .. } => Some(*pid),
+            | State::Refusing { pid, .. }
+            | State::Closed { pid, .. } => Some(*pid),
             State::CouldNotGoOn { .. } | State::CutOff | State::Stopped => None,
         }
     }
@@ -85,6 +90,7 @@ impl State {
         match self {
             State::Silent { why, .. } => Some(("does not answer", why)),
             State::Refusing { why, .. } => Some(("refuses clients", why)),
+            State::Closed { why, .. } => Some(("can't be asked", why)),
             State::CouldNotGoOn { why } => Some(("could not go on", why)),
             State::Running { .. }
             | State::Starting { .. }
@@ -120,16 +126,22 @@ pub fn run(arguments: &FolderArgument, json: bool) -> Result<bool, String> {
 fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
     for number in management_node::numbers(cluster)? {
-        let sign = || management_node::probe(cluster, number).map(|()| None);
+        let sign = || match management_node::probe(cluster, number) {
+            Ok(()) => Answer::Alive,
+            Err(NotFetched::Refused(why)) => Answer::Closed(why),
+            Err(NotFetched::NotReached(why)) => Answer::None(why),
+        };
         let folder = management_node::folder(cluster, number);
         nodes.push(look(management_node::name(number), &folder, Phases::of(&folder), sign)?);
     }
     let numbers = data_node::numbers(cluster)?;
     for &number in &numbers {
         let folder = NodeFolder::new(cluster, number);
-        let sign = || match data_node::probe(&folder)? {
-            Sign::Serves(_) => Ok(None),
-            Sign::Refuses(why) => Ok(Some(why)),
+        let sign = || match data_node::probe(&folder) {
+            Ok(Sign::Serves(_)) => Answer::Alive,
+            Ok(Sign::Refuses(why)) => Answer::Refuses(why),
+            Ok(Sign::Closed(why)) => Answer::Closed(why),
+            Err(why) => Answer::None(why),
         };
         let mut node = look(format!("data node {number}"), &folder, Phases::of(&folder), sign)?;
         if numbers.len() > 1 && matches!(node.state, State::Starting { .. }) {
@@ -143,9 +155,11 @@ fn nodes(cluster: &Path) -> io::Result<Vec<Node>> {
     for number in sql_nodes::numbers(cluster)? {
         let path = sql_nodes::folder(cluster, number);
         let sign = || match vinga_sqlnode::running(&path) {
-            Ok(Some(running)) => running.probe().map(|()| None).map_err(|error| error.to_string()),
-            Ok(None) => Err("it has just ended".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(Some(running)) => {
+                running.probe().map_or_else(|error| Answer::None(error.to_string()), |()| Answer::Alive)
+            }
+            Ok(None) => Answer::None("it has just ended".to_owned()),
+            Err(error) => Answer::None(error.to_string()),
         };
         nodes.push(look(format!("SQL node {number}"), &NodeFolder::at(path.clone()), Phases::None, sign)?);
     }
@@ -174,22 +188,33 @@ impl Phases {
     }
 }
 
+/// What a node says that is asked whether it is alive.
+enum Answer {
+    Alive,
+    /// It admits no clients, for this reason.
+    Refuses(String),
+    /// It does not let this command in, for this reason.
+    Closed(String),
+    /// Nothing, for this reason.
+    None(String),
+}
+
 /// Determines the state of a node; if it has a process that neither starts nor stops, it is asked whether it is alive.
-/// `Some` is why it refuses clients.
 fn look(
     name: String,
     folder: &NodeFolder,
     phases: Phases,
-    answer: impl FnOnce() -> Result<Option<String>, String>,
+    answer: impl FnOnce() -> Answer,
 ) -> io::Result<Node> {
     let state = match folder.running()? {
         Some(pid) => match phases {
             Phases::Starting => State::Starting { pid },
             Phases::Stopping => State::Stopping { pid },
             Phases::None => match answer() {
-                Ok(None) => State::Running { pid },
-                Ok(Some(why)) => State::Refusing { pid, why },
-                Err(why) => State::Silent { pid, why },
+                Answer::Alive => State::Running { pid },
+                Answer::Refuses(why) => State::Refusing { pid, why },
+                Answer::Closed(why) => State::Closed { pid, why },
+                Answer::None(why) => State::Silent { pid, why },
             },
         },
         // A stop in order removes the address. A SQL node that was stopped by other means than 'vinga down' logs that

@@ -192,6 +192,12 @@ impl Client {
         self.lose(link.endpoint(), error);
     }
 
+    /// A connection could not be opened: what listens there refuses it before the greeting, for want of the cluster's
+    /// key, for example.
+    pub fn on_refused(&mut self, link: LinkId, code: ErrorCode, detail: impl Into<String>) {
+        self.lose(link.endpoint(), Error::with_detail(code, detail));
+    }
+
     /// Bytes have arrived. Returns how many were used; the others are the beginning of a frame and must be given again,
     /// with more behind them.
     pub fn on_bytes(&mut self, link: LinkId, bytes: &[u8]) -> usize {

@@ -674,9 +674,12 @@ impl Sessions {
         match self.list.iter().find(|session| session.is_ready()) {
             Some(_) => Readiness::Ready,
             None => {
-                Readiness::Failed(self.list.iter().find_map(|session| session.error.clone()).unwrap_or_else(
-                    || Error::with_detail(ErrorCode::ClusterFailure, "no address of a data node was given"),
-                ))
+                // What one has answered says more than that others can't be reached.
+                let errors = || self.list.iter().filter_map(|session| session.error.as_ref());
+                let answered = errors().find(|error| error.code() != ErrorCode::ClusterFailure);
+                Readiness::Failed(answered.or(errors().next()).cloned().unwrap_or_else(|| {
+                    Error::with_detail(ErrorCode::ClusterFailure, "no address of a data node was given")
+                }))
             }
         }
     }

@@ -126,7 +126,8 @@ impl Cluster {
     /// `relayed-key=` in place of `key=` takes one at any address.
     ///
     /// # Errors
-    /// Why none of them could be connected.
+    /// Why none of them could be connected: what one has answered (`KeyRequired`, `WrongKey`, `NoFreeNodeId` and so
+    /// on), or `ClusterFailure` if none has.
     pub async fn connect(addresses: &str) -> Result<Self> {
         Cluster::connect_with(addresses, ConnectOptions::new()).await
     }

@@ -5,7 +5,7 @@ use super::arbitration::Arbitration;
 use super::gone;
 use super::output;
 use super::place::{Configured, ConfiguredManagement};
-use super::status::is_closed;
+use crate::data_node::is_closed;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use vinga::blocking::Cluster;

@@ -8,6 +8,7 @@ use super::gone::{self, Lost};
 use super::place::{Configured, ConfiguredData, ConfiguredManagement};
 use super::show::Node;
 use crate::arguments::nearest_address;
+use crate::data_node::is_closed;
 use crate::node_log;
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -90,27 +91,6 @@ impl State {
             state => state.why().map(|why| format!("is {}: {why}", state.name())),
         }
     }
-}
-
-/// Whether a data node that answers does not let this command in: the cluster's key was not proven, for example.
-pub fn is_closed(error: &vinga::Error) -> bool {
-    const REFUSALS: [ErrorCode; 6] = [
-        ErrorCode::KeyRequired,
-        ErrorCode::WrongKey,
-        ErrorCode::KeyForAnother,
-        ErrorCode::NotPermitted,
-        ErrorCode::BadKeyFile,
-        ErrorCode::NoFreeNodeId,
-    ];
-    let code = error.code();
-    // A connection that ends with the proof of the key has the number in its reason only.
-    let in_words = || {
-        code == ErrorCode::ClusterFailure && {
-            let why = error.to_string();
-            REFUSALS.iter().any(|refusal| why.contains(&refusal.to_string()))
-        }
-    };
-    REFUSALS.contains(&code) || in_words()
 }
 
 /// Shows all nodes, or the one with this id. `cluster`: why no data node answers, if none does.

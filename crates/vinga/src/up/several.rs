@@ -6,7 +6,7 @@
 use super::started::Started;
 use crate::cluster_file::ClusterFile;
 use crate::data::{self, DataOptions};
-use crate::data_node::{self, EarlierRun, LOOK_PAUSE};
+use crate::data_node::{self, EarlierRun, LOOK_PAUSE, Sign};
 use crate::management_node;
 use crate::mgm;
 use crate::waiting::Waiting;
@@ -185,7 +185,11 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
         let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
         let Some(pid) = running else { return Ok(Found::Ended) };
         let Some(address) = folder.address() else { return Ok(Found::Starting) };
-        let Err(why) = data_node::probe(folder) else { return Ok(Found::Ready(address)) };
+        let why = match data_node::probe(folder) {
+            Ok(Sign::Closed(why)) => return Err(data_node::closed(folder, pid, &why)),
+            Ok(Sign::Serves(_) | Sign::Refuses(_)) => return Ok(Found::Ready(address)),
+            Err(why) => why,
+        };
         if waiting.elapsed() >= PATIENCE {
             return Err(data_node::no_answer(folder, pid, &why));
         }

@@ -61,7 +61,8 @@ fn clients_prove_the_key_by_tcp() {
     let refused = Cluster::connect(&node.address).err().expect("it has no key");
     assert_eq!(refused.code(), ErrorCode::KeyRequired, "{refused}");
     let refused = with(&other).err().expect("it has another key");
-    assert!(refused.to_string().contains("20033"), "{refused}");
+    assert_eq!(refused.code(), ErrorCode::WrongKey, "{refused}");
+    assert!(refused.to_string().contains(&node.address), "{refused}");
     let refused = with(&keys.0.path().join("none")).err().expect("there is no such file");
     assert!(refused.to_string().contains("none, can't be read"), "{refused}");
     // The system knows who connects by the local socket.
@@ -105,7 +106,7 @@ fn a_client_with_a_key_does_not_take_a_node_without_one() {
     let key = keys.make("cluster.key");
     let refused = Cluster::connect(&format!("key={},{}", key.display(), node.address)).err();
     let refused = refused.expect("the node can't prove a key").to_string();
-    assert!(refused.contains("20033") && refused.contains("no cluster key at this node"), "{refused}");
+    assert!(refused.contains("error 20033") && refused.contains("no cluster key at this node"), "{refused}");
     assert!(node.log().contains("every process of this machine is admitted"), "{}", node.log());
 }
 
@@ -360,4 +361,15 @@ fn what_can_not_be_asked_is_said_to_be_so() {
     }
     let (ok, text) = folder.run("admin", &["status"]);
     assert!(ok && text.contains("data node 1 can't be asked: ") && !text.contains("no member"), "{text}");
+    let (ok, text) = folder.run("status", &[]);
+    let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert!(!ok && lines("  can't be asked  ") == 3 && !text.contains("not answer"), "{text}");
+    assert_eq!(lines(" can't be asked: "), 3, "{text}");
+    assert_eq!(
+        lines("20033 (Usage): The two ends of the connection do not have the same cluster key"),
+        3,
+        "{text}"
+    );
+    let (ok, text) = folder.up(&size);
+    assert!(!ok && text.contains("but can't be asked: ") && !text.contains("not answer"), "{text}");
 }

@@ -41,6 +41,21 @@ fn greeted(rig: &mut Rig) -> Vec<(LinkId, bool)> {
     greetings.map(|sent| (sent.link, hello(&sent).ticket != 0)).collect()
 }
 
+/// What one data node has answered says more than that another can't be reached.
+#[test]
+fn a_refusal_is_named_rather_than_that_others_are_not_reached() {
+    let mut rig = Rig::new(2);
+    rig.advance(1);
+    assert_eq!(wanted(&mut rig), [0]);
+    rig.client.on_broken(LinkId::new(0, 0), "nobody listens");
+    rig.advance(250);
+    assert_eq!(wanted(&mut rig), [1]);
+    rig.client.on_refused(LinkId::new(1, 0), ErrorCode::WrongKey, "its proof is wrong");
+    let Readiness::Failed(error) = rig.client.readiness() else { panic!("none is connected") };
+    assert_eq!(error.code(), ErrorCode::WrongKey);
+    assert!(error.message().contains("its proof is wrong"), "{error}");
+}
+
 /// The machine of the first address is gone, and the others have gone on without it: nobody waits for it.
 #[test]
 fn an_address_that_does_not_answer_holds_up_nobody() {

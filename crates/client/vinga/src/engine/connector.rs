@@ -59,7 +59,14 @@ pub fn open(engine: &Arc<Engine>, link: LinkId, address: String, opening: u64) {
         match socket {
             Ok(socket) => opened(&engine, state, link, socket),
             Err(error) => {
-                state.client.on_broken(link, format!("can't connect to {address}: {error}"));
+                match error {
+                    NotAccepted::Failed(why) => {
+                        state.client.on_broken(link, format!("can't connect to {address}: {why}"));
+                    }
+                    NotAccepted::Refused(code, detail) => {
+                        state.client.on_refused(link, code, format!("{address}: {detail}"));
+                    }
+                }
                 engine.flush(state, &mut Vec::new());
             }
         }
@@ -102,7 +109,7 @@ fn check_listener(socket: &UnixStream, path: &Path) -> io::Result<()> {
     ))
 }
 
-fn connect(address: &str, prover: Option<&Prover>) -> io::Result<(Socket, Way)> {
+fn connect(address: &str, prover: Option<&Prover>) -> Result<(Socket, Way), NotAccepted> {
     if let Some(path) = address.strip_prefix(LOCAL) {
         let mut socket = UnixStream::connect(path)?;
         check_listener(&socket, Path::new(path))?;
@@ -118,7 +125,7 @@ fn connect(address: &str, prover: Option<&Prover>) -> io::Result<(Socket, Way)> 
                 if let Some(prover) = prover {
                     socket.set_read_timeout(Some(CONNECT_TIMEOUT))?;
                     socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-                    prover.prove(&mut socket).map_err(|why| io::Error::other(why.to_string()))?;
+                    prover.prove(&mut socket)?;
                 }
                 socket.set_nonblocking(true)?;
                 return Ok((socket.into(), Way::Socket));
@@ -126,5 +133,5 @@ fn connect(address: &str, prover: Option<&Prover>) -> io::Result<(Socket, Way)> 
             Err(error) => last = error,
         }
     }
-    Err(last)
+    Err(last.into())
 }
