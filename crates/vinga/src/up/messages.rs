@@ -56,8 +56,13 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
              is cut off, is left out, and the others of its node group go on"
         );
     } else if replicas > 1 {
+        let why = if running.failures.is_empty() {
+            "there is no management node"
+        } else {
+            "no management node could be started"
+        };
         say!(
-            "there is no arbitrator, as there is no management node: when a process ends, the others of its node group go on; \
+            "there is no arbitrator, as {why}: when a process ends, the others of its node group go on; \
              when only connections are lost, a part of the data nodes goes on if the rest has none of some node group, else \
              all of them stop"
         );

@@ -401,6 +401,29 @@ fn a_node_waits_for_the_others() {
     drop(first);
 }
 
+/// Each node logs what is wrong with the file that all of them read.
+#[test]
+fn warnings_of_the_configuration_are_said_once() {
+    let folder = Folder::new();
+    let (ok, text) = up(&folder, &["--data-nodes", "2", "--replicas", "2", "--port", "0"]);
+    assert!(ok && !text.contains("warning"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+    let config = folder.0.join("config.ini");
+    let written = fs::read_to_string(&config).expect("it is there");
+    let more = format!("{written}\n[ndbd default]\nStringMemory=25\nLateAlloc=1\n");
+    fs::write(&config, more).expect("it is ours");
+    let (ok, text) = up(&folder, &[]);
+    assert!(ok, "{text}");
+    for name in ["StringMemory", "LateAlloc"] {
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(name)).collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("warning of "), "{text}");
+    }
+    // Nodes that run were started with it.
+    let (ok, text) = up(&folder, &[]);
+    assert!(ok && !text.contains("warning"), "{text}");
+}
+
 #[test]
 fn the_demo_shows_a_session_on_several_data_nodes() {
     let folder = Folder::new();

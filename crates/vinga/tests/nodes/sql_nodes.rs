@@ -265,9 +265,26 @@ fn what_can_run_is_started_beside_a_data_node_that_stays_away() {
     let (code, [said, why]) = up();
     assert!(code == Some(1) && said.contains("SQL node 2 is ready on"), "{said}{why}");
     assert!(why.contains("management node 3 has not started: ") && why.contains("is in use"), "{why}");
+    assert!(said.contains("there is no arbitrator, as no management node could be started: "), "{said}");
     drop(taken);
     let (code, [said, why]) = up();
     assert!(code == Some(4) && said.contains("management node 3 is ready on"), "{said}{why}");
+    // A SQL node whose port is taken keeps no other one from being started.
+    let first = NodeFolder::at(cluster.folder.join("sql-1"));
+    let address = first.address().expect("it is ready");
+    kill(&first);
+    kill(&NodeFolder::at(cluster.folder.join("sql-2")));
+    let taken = TcpListener::bind(&address).expect("it is gone");
+    let (code, [said, why]) = up();
+    assert!(code == Some(1) && said.contains("SQL node 2 is ready on"), "{said}{why}");
+    assert!(!said.contains("SQL node 1 is") && said.contains("--socket="), "{said}");
+    let (_, port) = address.split_once(':').expect("host:port");
+    assert!(why.contains("SQL node 1: ") && why.contains(port) && why.contains("in use"), "{why}");
+    assert!(why.contains("vinga: data node 2 stays away: "), "{why}");
+    session(2).query("INSERT INTO d.t VALUES (2)").expect("it reaches the data node that is left");
+    drop(taken);
+    let (code, [said, why]) = up();
+    assert!(code == Some(4) && said.contains("SQL node 1 is ready on"), "{said}{why}");
     // Everything runs that can run: nothing is started, and the same is said.
     let (code, [said, why]) = up();
     assert_eq!(code, Some(4), "{said}{why}");
