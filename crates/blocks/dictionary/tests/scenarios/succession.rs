@@ -316,7 +316,7 @@ fn the_schema_lock_stays_with_its_holder() {
     state(&mut h, 0, false, 0);
     let sent: Vec<_> = h.take_sent();
     let refused = sent.iter().filter(|sent| sent.signal() == SignalNumber::SchemaLockRefuse);
-    assert_eq!(refused.map(|sent| sent.receiver()).collect::<Vec<_>>(), [api(152)]);
+    assert_eq!(refused.map(Sent::receiver).collect::<Vec<_>>(), [api(152)]);
     assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
     // The fences, the lock as it is, and as it is for its holder.
     confirm(&mut h, THIRD, RoundName::NO_CHANGE);

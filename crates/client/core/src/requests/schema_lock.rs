@@ -118,7 +118,7 @@ impl Requests {
                 net.notify(TokenKind::Request, handle);
             }
             (Lock::Wanted, Some(error)) if is_busy && waiting.was_lost => {
-                self.claim_again(net, handle, error)
+                self.claim_again(net, handle, error);
             }
             (Lock::Wanted, Some(error)) => {
                 waiting.lock = Lock::None;
