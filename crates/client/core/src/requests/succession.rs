@@ -35,6 +35,8 @@ impl Requests {
             if waiting.lock == Lock::Held {
                 waiting.lock = Lock::Doubtful;
             } else if waiting.answer.is_some() && !waiting.goes_on || waiting.lock == Lock::Lost {
+                // A backup that has begun ends with the session: there is no connection to close it by.
+                waiting.opens_backup = None;
                 continue;
             }
             if waiting.request.is_some() {

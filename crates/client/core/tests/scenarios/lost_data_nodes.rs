@@ -8,6 +8,7 @@ use vinga_client_core::{
     BatchEnd, LinkId, OperationBatch, OperationSpec, ReadBatch, Request, RowBuilder, Span, Standing, Table,
     Token, Urgency, WriteBatch,
 };
+use vinga_wire::backup::{BackupOpenConfirm, BackupOpenRequest};
 use vinga_wire::dictionary::{NamedTableRequest, TableConfirm, TableRecord};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
@@ -742,6 +743,26 @@ fn a_claim_is_given_up_when_nobody_leads() {
     go_on(&mut rig, &view);
     assert_eq!(rig.sent(SignalNumber::SchemaUnlockRequest).len(), 1);
     answer_lock(&mut rig, SECOND, SignalNumber::SchemaUnlockConfirm, sent.request);
+    assert!(rig.client.is_at_rest());
+}
+
+/// A backup of a partition has begun, and its connection is lost before anybody has seen that: what is opened anew begins
+/// with a greeting, not with the order to close the backup.
+#[test]
+fn a_backup_that_is_not_wanted_is_not_closed_by_a_lost_connection() {
+    let (mut rig, view) = pair();
+    let partition = (0..2).map(PartitionId).find(|&one| view.partition(one).primary().node() == NodeId(1));
+    let token = rig.client.request(&Request::BackupOpen(partition.expect("each owns one"))).unwrap();
+    let sent = rig.sent(SignalNumber::BackupOpenRequest).remove(0);
+    let request: BackupOpenRequest = cold::read(&sent.frame()).unwrap();
+    rig.feed(sent.link, SignalNumber::BackupOpenConfirm, BlockNumber::DataManager, |w| {
+        cold::write(w, &BackupOpenConfirm { request: request.request, epoch: 1 });
+    });
+    die(&mut rig);
+    rig.client.cancel(token);
+    rig.advance(1000);
+    rig.open_links();
+    assert!(rig.sent(SignalNumber::BackupCloseOrder).is_empty());
     assert!(rig.client.is_at_rest());
 }
 

@@ -109,13 +109,18 @@ impl Rig {
         assert_eq!(self.client.on_bytes(link, &bytes), bytes.len());
     }
 
-    /// Opens what the client wants opened, and returns its greetings.
-    pub fn greetings(&mut self) -> Vec<(LinkId, HelloRequest)> {
+    /// Opens what the client wants opened.
+    pub fn open_links(&mut self) {
         while let Some(command) = self.client.next_command() {
             if let Command::Open(link) = command {
                 self.client.on_opened(link);
             }
         }
+    }
+
+    /// Opens what the client wants opened, and returns its greetings.
+    pub fn greetings(&mut self) -> Vec<(LinkId, HelloRequest)> {
+        self.open_links();
         let greetings = self.sent(SignalNumber::HelloRequest).into_iter();
         greetings.map(|sent| (sent.link, cold::read(&sent.frame()).unwrap())).collect()
     }
