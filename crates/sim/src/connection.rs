@@ -119,8 +119,8 @@ impl World {
                 return bytes.len();
             }
         };
-        let hello: Option<HelloRequest> = cold::read(&frame);
-        let hello = hello.expect("clients of ours begin with a greeting");
+        assert_eq!(frame.signal(), Some(SignalNumber::HelloRequest), "clients of ours begin with a greeting");
+        let hello: HelloRequest = cold::read(&frame).expect("a greeting of ours is whole");
         assert_eq!(
             (hello.magic, hello.version),
             (MAGIC, PROTOCOL_VERSION),

@@ -746,8 +746,8 @@ fn a_claim_is_given_up_when_nobody_leads() {
     assert!(rig.client.is_at_rest());
 }
 
-/// A backup of a partition has begun, and its connection is lost before anybody has seen that: what is opened anew begins
-/// with a greeting, not with the order to close the backup.
+/// A backup of a partition has begun, and its connection is lost before anybody has seen that: what is opened anew
+/// begins with a greeting, not with the order to close the backup.
 #[test]
 fn a_backup_that_is_not_wanted_is_not_closed_by_a_lost_connection() {
     let (mut rig, view) = pair();
