@@ -32,7 +32,7 @@ impl Requests {
             if !waiting.is_sent || waiting.link.endpoint() != endpoint {
                 continue;
             }
-            if waiting.lock == Lock::Held {
+            if matches!(waiting.lock, Lock::Held | Lock::Doubtful) {
                 waiting.lock = Lock::Doubtful;
             } else if waiting.answer.is_some() && !waiting.goes_on || waiting.lock == Lock::Lost {
                 // A backup that has begun ends with the session: there is no connection to close it by.

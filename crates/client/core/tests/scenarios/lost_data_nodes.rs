@@ -679,6 +679,23 @@ fn the_schema_lock_is_confirmed_by_the_next_president() {
     assert!(rig.client.is_at_rest());
 }
 
+/// Both data nodes are lost before anybody has seen that the lock was granted, the second one while it is asked.
+#[test]
+fn a_lock_in_doubt_is_not_given_back_by_a_lost_connection() {
+    let (mut rig, view) = pair();
+    let token = rig.client.request(&claim()).unwrap();
+    let (_, sent) = claims_sent(&mut rig).remove(0);
+    answer_lock(&mut rig, FIRST, SignalNumber::SchemaLockConfirm, sent.request);
+    die(&mut rig);
+    go_on(&mut rig, &view);
+    assert_eq!(claims_sent(&mut rig).len(), 1);
+    rig.break_link(SECOND);
+    rig.client.cancel(token);
+    rig.advance(1000);
+    rig.open_links();
+    assert!(rig.sent(SignalNumber::SchemaUnlockRequest).is_empty());
+}
+
 /// The session was closed meanwhile: another client may have it. It can be seen, and what is given back is nothing.
 #[test]
 fn a_schema_lock_that_is_lost_can_be_seen_to_be() {
