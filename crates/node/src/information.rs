@@ -175,7 +175,7 @@ impl InfoSource for Source<'_> {
             InfoTable::RedoLogs => disk_writes::LOG_COLUMNS,
             InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
             InfoTable::LostNodes => &["lost_node", "node_group", "address", "since", "why"],
-            InfoTable::Arbitration => &["arbitrator", "state", "view", "changes"],
+            InfoTable::Arbitration => &["arbitrator", "state", "view", "changes", "why"],
         }
     }
 
@@ -382,6 +382,7 @@ impl Source<'_> {
             text(found.state),
             InfoValue::Number(u64::from(found.view.0)),
             InfoValue::Number(u64::from(found.changes)),
+            text(found.why),
         ]);
     }
 

@@ -31,6 +31,12 @@ use vinga_wire::arbitration::{
 use vinga_wire::view::{ClusterView, NO_TICKET};
 use vinga_wire::{Frame, SignalNumber, cold};
 
+/// How it is called that nobody takes the next ticket.
+const NONE_LEFT: &str = "none left";
+
+/// Reasons that are logged until there is an arbitrator again.
+const REASONS_LOGGED_MAX: usize = 16;
+
 /// What this node knows of the ticket of its newest view.
 #[derive(Default)]
 pub(crate) struct Tickets {
@@ -39,6 +45,10 @@ pub(crate) struct Tickets {
     stage: Stage,
     /// What is known of the arbitrator.
     standing: Standing,
+    /// Why nobody has taken the next ticket, in their order, as far as that was logged since there was an arbitrator.
+    reasons: Vec<String>,
+    /// The newest of them, whether it was logged or not.
+    reason: String,
     /// Questions that the driver was asked, to tell their answers apart.
     requests: u32,
 }
@@ -81,8 +91,8 @@ enum Standing {
 }
 
 /// What the data node that leads has found of the arbitrator, for information tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ArbitratorFound {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArbitratorFound<'a> {
     /// The management node that held the ticket when it was asked last; `None` if nobody did.
     pub arbitrator: Option<NodeId>,
     /// In a few words.
@@ -91,6 +101,8 @@ pub struct ArbitratorFound {
     pub view: ViewNumber,
     /// How often another ticket was to be agreed in this view.
     pub changes: u32,
+    /// Why nobody has taken another one, if that is so; else empty.
+    pub why: &'a str,
 }
 
 /// Which tickets members may go on with.
@@ -125,6 +137,8 @@ impl Tickets {
             state: TicketState { change: 0, ticket: view.ticket(), prepared: None },
             stage: Stage::Idle,
             standing: before.standing,
+            reasons: before.reasons.clone(),
+            reason: before.reason.clone(),
             requests: before.requests,
         }
     }
@@ -144,6 +158,24 @@ impl Tickets {
         self.requests
     }
 
+    fn set_present(&mut self, arbitrator: NodeId) {
+        self.standing = Standing::Present(arbitrator);
+        self.reasons.clear();
+        self.reason.clear();
+    }
+
+    /// Nobody has taken the next ticket; returns whether that is to be logged. What is tried again in each interval
+    /// fails for the same few reasons.
+    fn set_none_left(&mut self, reason: String) -> bool {
+        self.standing = Standing::NoneLeft;
+        let is_new = !self.reasons.contains(&reason) && self.reasons.len() < REASONS_LOGGED_MAX;
+        if is_new {
+            self.reasons.push(reason.clone());
+        }
+        self.reason = reason;
+        is_new
+    }
+
     pub(crate) fn check_invariants(&self) {
         let TicketState { change, prepared, .. } = self.state;
         assert!(prepared.is_none_or(|(later, _)| later > change), "what counts is not prepared");
@@ -157,7 +189,7 @@ impl Agreement {
     }
 
     /// What this node has found of the arbitrator, if it leads, and if arbitrators are configured.
-    pub fn arbitrator_found(&self) -> Option<ArbitratorFound> {
+    pub fn arbitrator_found(&self) -> Option<ArbitratorFound<'_>> {
         let leads = self.view.president() == Some(self.settings.node);
         if !leads || !self.settings.has_arbitrators {
             return None;
@@ -169,9 +201,11 @@ impl Agreement {
             (_, Stage::Preparing(preparation)) => (Some(preparation.arbitrator), "is being agreed"),
             (Standing::Unknown, _) => (None, "not asked yet"),
             (Standing::Lost, _) => (None, "lost"),
-            (Standing::NoneLeft, _) => (None, "none left"),
+            (Standing::NoneLeft, _) => (None, NONE_LEFT),
         };
-        Some(ArbitratorFound { arbitrator, state, view: self.view.number(), changes: self.tickets.change() })
+        let why = if state == NONE_LEFT { self.tickets.reason.as_str() } else { "" };
+        let (view, changes) = (self.view.number(), self.tickets.change());
+        Some(ArbitratorFound { arbitrator, state, view, changes, why })
     }
 
     /// Whether all members of the view reach this node, and nobody is to be left out: as far as is known here.
@@ -219,7 +253,7 @@ impl Agreement {
                     format_args!("the arbitrator, management node {arbitrator}, answers again"),
                 );
             }
-            self.tickets.standing = Standing::Present(arbitrator);
+            self.tickets.set_present(arbitrator);
         }
         Some(())
     }
@@ -272,13 +306,15 @@ impl Agreement {
             self.tickets.stage = Stage::Idle;
             if self.tickets.standing != Standing::NoneLeft {
                 cx.mark("no arbitrator was left");
+            }
+            if self.tickets.set_none_left(reason) {
+                let reason = &self.tickets.reason;
                 cx.log(
                     LogLevel::Warning,
                     format_args!(
                         "no arbitrator is left: data nodes that lose others stop, if these may go on ({reason})"
                     ),
                 );
-                self.tickets.standing = Standing::NoneLeft;
             }
         }
         Some(())
@@ -375,7 +411,7 @@ impl Agreement {
         cx.mark("another arbitrator was chosen");
         let (ticket, arbitrator) = (preparation.ticket, preparation.arbitrator);
         cx.log(LogLevel::Info, format_args!("management node {arbitrator} arbitrates from now on"));
-        self.tickets.standing = Standing::Present(arbitrator);
+        self.tickets.set_present(arbitrator);
         self.tickets.stage = Stage::Idle;
         self.count_next(cx, ticket);
     }
@@ -443,6 +479,18 @@ mod tests {
             ticket: ticket_of(change),
             prepared: prepared.map(|change| (change, ticket_of(change))),
         }
+    }
+
+    #[test]
+    fn each_reason_is_logged_once_until_there_is_an_arbitrator() {
+        let mut tickets = Tickets::default();
+        assert!(tickets.set_none_left("not reached".into()) && !tickets.set_none_left("not reached".into()));
+        assert!(tickets.set_none_left("refused".into()) && !tickets.set_none_left("not reached".into()));
+        assert_eq!(tickets.reason, "not reached");
+        tickets.set_present(NodeId(3));
+        assert!(tickets.set_none_left("refused".into()));
+        let logged = (0..100).filter(|number| tickets.set_none_left(alloc::format!("{number}"))).count();
+        assert_eq!(logged, REASONS_LOGGED_MAX - 1);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
     // A connection that fails concerns nobody: a data node asks again by another one.
     let Ok(mut exchange) = Exchange::behind(stream, bytes) else { return };
     let result = greet(&mut exchange, &gate, shared).and_then(|greeted| match greeted {
-        Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, shared),
+        Ok(Greeting::Node(node)) => answer_requests(&mut exchange, node, from, shared),
         Ok(Greeting::Reader(request)) => hand_out(&mut exchange, &request, from, number, shared),
         Ok(Greeting::LogReader(request)) => show_log(&mut exchange, request, from, shared),
         Err(refused) => Ok(Err(refused)),
@@ -65,7 +65,7 @@ pub(crate) fn serve(connection: Proven, number: u64, shared: &Shared) {
 
 fn refuse(exchange: &mut Exchange, from: SocketAddr, shared: &Shared, (signal, code, detail): Refused) {
     let detail = shown(&detail);
-    shared.warn(format_args!("{from} is refused: {code} {detail}"));
+    shared.warn_once(from, format_args!("{from}"), &format!("is refused: {code} {detail}"));
     let refusal = Refusal { request: 0, code: code as u16, detail };
     let _ = send(exchange, shared, signal, |writer| {
         cold::write(writer, &refusal);
@@ -252,6 +252,7 @@ fn show_log(
 fn answer_requests(
     exchange: &mut Exchange,
     node: NodeId,
+    from: SocketAddr,
     shared: &Shared,
 ) -> io::Result<Result<(), Refused>> {
     loop {
@@ -272,7 +273,7 @@ fn answer_requests(
             }
             Some(SignalNumber::ArbitratorTakeRequest) => {
                 let Some(request) = cold::read(&request) else { return Ok(Err(unreadable())) };
-                take(exchange, node, &request, shared)?;
+                take(exchange, (node, from), &request, shared)?;
             }
             _ => {
                 let detail = format!("signal {} is not for an arbitrator", request.header.number.get());
@@ -328,7 +329,7 @@ fn check(exchange: &mut Exchange, request: ArbitratorCheckRequest, shared: &Shar
 /// A data node of a cluster that runs hands over another ticket.
 fn take(
     exchange: &mut Exchange,
-    node: NodeId,
+    (node, from): (NodeId, SocketAddr),
     request: &ArbitratorTakeRequest,
     shared: &Shared,
 ) -> io::Result<()> {
@@ -346,9 +347,8 @@ fn take(
             send(exchange, shared, SignalNumber::ArbitratorTakeConfirm, |w| cold::write(w, &confirm))
         }
         Err(reason) => {
-            shared.warn(format_args!(
-                "it does not arbitrate between data nodes {members}, as data node {node} wants: {reason}"
-            ));
+            let text = format!("between data nodes {members}, as data node {node} wants: {reason}");
+            shared.warn_once(from, format_args!("it does not arbitrate"), &text);
             let refuse = ArbitratorTakeRefuse { reason };
             send(exchange, shared, SignalNumber::ArbitratorTakeRefuse, |w| cold::write(w, &refuse))
         }

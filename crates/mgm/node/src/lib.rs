@@ -17,6 +17,7 @@ mod handout;
 mod log_page;
 mod log_reader;
 mod pending;
+mod repeated;
 mod report;
 mod server;
 

@@ -5,6 +5,7 @@ use crate::connection::{self, WHO};
 use crate::handout::{Given, Handout};
 use crate::log_page;
 use crate::pending::{PendingConnections, Proven};
+use crate::repeated::RepeatedLines;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -98,6 +99,7 @@ pub(crate) struct Shared {
     arbitrator: Mutex<Arbitrator>,
     connections: Mutex<Connections>,
     lines: Mutex<RateLimit>,
+    repeated: Mutex<RepeatedLines>,
 }
 
 /// Those whose other side has proven the key.
@@ -120,6 +122,19 @@ impl Shared {
     /// Warns of what another process has done, unless there are many such lines.
     pub fn warn(&self, text: std::fmt::Arguments<'_>) {
         lock(&self.lines).write(log::Level::Warn, WHO, text);
+    }
+
+    /// The same of one that tries again and again: once a minute as long as it is the same. `begin` is what may differ
+    /// each time.
+    pub fn warn_once(&self, from: SocketAddr, begin: std::fmt::Arguments<'_>, text: &str) {
+        let admitted = lock(&self.repeated).admit(from.ip(), text, Instant::now());
+        match admitted {
+            None => {}
+            Some(0) => self.warn(format_args!("{begin} {text}")),
+            Some(times) => {
+                self.warn(format_args!("{begin} {text} ({times} lines like this were left out before)"));
+            }
+        }
     }
 
     /// Proven connections at a time, at most.
@@ -189,6 +204,7 @@ impl ManagementNode {
             arbitrator: Mutex::default(),
             connections: Mutex::default(),
             lines: Mutex::new(RateLimit::new(LINES_PER_SECOND)),
+            repeated: Mutex::default(),
         });
         let listener = thread::Builder::new().name("listener".to_string()).spawn({
             let shared = shared.clone();

@@ -42,6 +42,8 @@ pub struct Found {
     view: u64,
     /// How often another ticket was to be agreed in this view.
     changes: u64,
+    /// Why no management node has taken another ticket, if that is so; else empty.
+    why: String,
 }
 
 /// States that a data node reports.
@@ -50,6 +52,11 @@ const ALONE: &str = "alone";
 const LOST: [&str; 2] = ["lost", "none left"];
 
 impl Found {
+    /// No management node has taken another ticket when it was asked last, for this reason.
+    fn refused(&self) -> Option<&str> {
+        Some(self.why.as_str()).filter(|why| !why.is_empty())
+    }
+
     fn is_lost(&self) -> bool {
         LOST.contains(&self.state.as_str())
     }
@@ -59,14 +66,16 @@ impl Found {
         let number = |column| number_in(rows, row, column);
         let arbitrator = number("arbitrator").and_then(|node| u8::try_from(node).ok());
         let (by, view, changes) = (number("node_id")?, number("view")?, number("changes")?);
-        Some(Found { by, arbitrator, state: text_in(rows, row, "state"), view, changes })
+        let text = |column| text_in(rows, row, column);
+        Some(Found { by, arbitrator, state: text("state"), view, changes, why: text("why") })
     }
 
     fn describe(&self) -> String {
-        let Found { by, arbitrator, state, view, changes } = self;
+        let Found { by, arbitrator, state, view, changes, why } = self;
         let found = match arbitrator {
             Some(node) => format!("management node {node} {state}"),
-            None => state.clone(),
+            None if why.is_empty() => state.clone(),
+            None => format!("{state} ({why})"),
         };
         format!(
             "data node {by}, which leads, has found: {found}; view {view}, changes of its ticket: {changes}"
@@ -198,10 +207,16 @@ impl Arbitration {
                      another management node takes its place, {UNTIL_THEN} ({why})"
                 )
             }
-            State::Forgotten => format!(
-                "{node} was started again, or another cluster has begun with it: until the data nodes have it decide again, \
-                 which they do soon if all of them reach each other, {UNTIL_THEN}"
-            ),
+            State::Forgotten => {
+                let when = match self.found.as_ref().and_then(Found::refused) {
+                    Some(_) => "which the data node that leads has tried in vain",
+                    None => "which they do soon if all of them reach each other",
+                };
+                format!(
+                    "{node} was started again, or another cluster has begun with it: until the data nodes have it decide again, \
+                     {when}, {UNTIL_THEN}"
+                )
+            }
             State::NotNeeded if self.is_replicated => {
                 "there is nothing to decide: one data node is left".to_owned()
             }
@@ -236,6 +251,7 @@ impl Arbitration {
                 "state": found.state,
                 "view": found.view,
                 "changes": found.changes,
+                "why": found.refused(),
             })),
         })
     }
@@ -256,7 +272,8 @@ mod tests {
 
     /// The data node that leads has found this, behind a change; management node 3 was the first.
     fn found(state: &str, arbitrator: Option<u8>) -> Known {
-        let found = Found { by: 2, arbitrator, state: state.to_owned(), view: 5, changes: 1 };
+        let found =
+            Found { by: 2, arbitrator, state: state.to_owned(), view: 5, changes: 1, why: String::new() };
         Known { first: Some(3), found: Some(found) }
     }
 
@@ -294,6 +311,21 @@ mod tests {
         assert_eq!(without(false, Some(&[])).name(), "not needed");
         let agreed = Arbitration::judge(true, first(Some(3)), 7, None);
         assert!(agreed.name() == "agreed" && agreed.describe().contains("not known here"));
+    }
+
+    /// Management node 3 was started again, and has another configuration.
+    #[test]
+    fn why_nobody_takes_another_ticket_is_shown() {
+        let mut known = found("none left", None);
+        known.found.as_mut().expect("it is there").why =
+            "management node 3: 20031 other data nodes".to_owned();
+        let arbitration = Arbitration::judge(true, known, 7, Some(&[management(3, Ok(None))]));
+        assert_eq!(arbitration.name(), "does not know the cluster");
+        let means = arbitration.describe();
+        assert!(means.contains("has tried in vain") && !means.contains("soon"), "{means}");
+        let basis = arbitration.basis().expect("it has found that");
+        assert!(basis.contains("none left (management node 3: 20031 other data nodes); view 5"), "{basis}");
+        assert_eq!(arbitration.as_json()["found"]["why"], "management node 3: 20031 other data nodes");
     }
 
     /// Management node 4 has taken the place of the first one, and nothing but addresses of data nodes is known.

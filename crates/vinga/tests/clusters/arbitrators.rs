@@ -4,6 +4,7 @@
 use crate::support::HANG_GUARD;
 use crate::support::folder::{BEATING, Folder, said, vinga};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
 use std::time::Instant;
 use vinga::blocking::Cluster;
 use vinga::{ColumnType, NewTable, Record, Value};
@@ -131,4 +132,22 @@ fn the_second_management_node_takes_the_place_of_the_first() {
     let found = "data node 1, which leads, has found: management node 4 holds the ticket; ";
     assert!(text.contains(found) && text.contains("changes of its ticket: 1"), "{text}");
     pair.goes_on_without(1, 4);
+}
+
+/// Data nodes were added to the file while the cluster runs. The management node that has it arbitrates for none of
+/// its clusters.
+#[test]
+fn it_is_said_why_a_management_node_with_another_file_does_not_arbitrate() {
+    let pair = Pair::start("1");
+    let file = pair.folder.0.join("config.ini");
+    let mut text = fs::read_to_string(&file).expect("it is there");
+    text.push_str("\n[ndbd]\nNodeId=5\nServerPort=23565\n[ndbd]\nNodeId=6\nServerPort=23566\n");
+    fs::write(&file, text).expect("it can be changed");
+    Pair::kill(&pair.management(3));
+    pair.await_line("is lost: management node 3");
+    let (_, text) = said(pair.folder.command("up").output());
+    assert!(text.contains("management node 3 is ready"), "{text}");
+    pair.await_line("if these may go on (management node 3: 20031");
+    let (ok, text) = pair.folder.run("admin", &["show"]);
+    assert!(ok && text.contains("none left (management node 3: 20031") && !text.contains("soon"), "{text}");
 }
