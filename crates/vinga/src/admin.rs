@@ -3,13 +3,13 @@
 mod absent;
 mod arbitration;
 mod cluster_log;
-mod gone;
+pub mod gone;
 mod output;
 mod parameters;
 mod place;
 pub mod redo;
 mod report;
-mod show;
+pub mod show;
 mod status;
 mod stop;
 mod tables;

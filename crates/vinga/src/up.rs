@@ -1,5 +1,6 @@
 //! `vinga up` and `vinga down`: a cluster on this machine, for development and tests.
 
+mod begun;
 mod down;
 mod first_start;
 mod messages;
@@ -9,9 +10,7 @@ mod started;
 
 pub use down::down;
 
-use crate::arguments::{
-    FolderArgument, InstallationArguments, addresses_of, name_and_value, whole, with_key,
-};
+use crate::arguments::{FolderArgument, InstallationArguments, name_and_value, whole, with_key};
 use crate::cluster_file::{ClusterFile, Size};
 use crate::data::ParameterArguments;
 use crate::data_node::{self, Found};
@@ -354,8 +353,7 @@ impl DataNodes<'_> {
         }
         let running = several::start(&wanted)?;
         say_several(self.cluster, file, &running, &self.parameters.as_written());
-        let nodes = running.nodes.iter().map(|(id, ..)| NodeFolder::new(self.cluster, *id));
-        let addresses = addresses_of(nodes).unwrap_or_default();
+        let addresses = running.addresses(self.cluster).unwrap_or_default();
         Ok(DataNodesUp { addresses, away: running.away, failures: running.failures })
     }
 

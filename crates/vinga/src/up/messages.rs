@@ -1,11 +1,11 @@
 //! What `vinga up` says of data nodes that run.
 
+use super::begun::Begun;
 use super::several;
 use crate::arguments::with_key;
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{EarlierRun, Fresh};
 use std::path::Path;
-use vinga_config::data_nodes::DataNodes;
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::say;
 
@@ -15,19 +15,29 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     for (id, address, is_fresh) in &running.management {
         let state = if *is_fresh { "is ready" } else { "is running already," };
         say!("management node {id} {state} on {address}");
-        if *is_fresh && is_any_old {
+        if *is_fresh && is_any_old && running.begun.is_of(&running.data_nodes) {
             say!("it arbitrates when the data nodes that run have chosen it");
+        } else if *is_fresh && is_any_old {
+            say!(
+                "warning: it does not arbitrate between the data nodes that run, as the file that it was started with was \
+                 changed since they have begun"
+            );
         }
     }
     for (id, address, is_fresh) in &running.nodes {
         let state = if *is_fresh { "is ready" } else { "is running already," };
         say!("data node {id} {state} on {address}");
     }
-    let nodes = &running.data_nodes;
+    let nodes = &running.begun;
     for line in running.away.iter().filter_map(|&id| away(nodes, &running.away, id)) {
         say!("{line}");
     }
-    let (all, replicas, groups) = (nodes.all().len(), nodes.replicas(), nodes.groups());
+    for id in &running.added {
+        say!(
+            "data node {id} does not run: it was added to the file, and the cluster that runs has no such data node"
+        );
+    }
+    let (all, replicas, groups) = (nodes.count(), nodes.replicas(), nodes.groups());
     let group = if groups == 1 { "group" } else { "groups" };
     if running.nodes.iter().any(|(_, _, is_fresh)| *is_fresh) {
         let after = running.after.as_secs_f64() * 1000.0;
@@ -42,6 +52,15 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
             away => format!("{} of {all}", all - away),
         };
         say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
+    }
+    let differences = nodes.differences(&running.data_nodes);
+    if !differences.is_empty() {
+        say!(
+            "warning: the file {} was changed since the data nodes have begun: {}; it holds when all nodes are started again \
+             ('vinga down', then 'vinga up', which begins with an empty database: 'vinga admin backup' saves it before)",
+            file.path().display(),
+            differences.join("; ")
+        );
     }
     if !given.is_empty() && is_any_old {
         say!(
@@ -85,10 +104,9 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
 }
 
 /// That a data node is left out, and how many its node group has left.
-fn away(nodes: &DataNodes, away: &[u8], id: u8) -> Option<String> {
-    let group = nodes.get(id)?.group;
-    let of_group = || nodes.all().iter().filter(|node| node.group == group);
-    let (all, left) = (of_group().count(), of_group().filter(|node| !away.contains(&node.node)).count());
+fn away(nodes: &Begun, away: &[u8], id: u8) -> Option<String> {
+    let (group, of_group) = nodes.group_of(id)?;
+    let (all, left) = (of_group.len(), of_group.iter().filter(|node| !away.contains(node)).count());
     let noun = if all == 1 { "data node" } else { "data nodes" };
     Some(format!(
         "data node {id} does not run, and stays away: node group {group} has {left} of {all} {noun} left"

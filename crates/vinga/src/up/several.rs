@@ -3,7 +3,9 @@
 //! Either all of them are made to run, or those that this command has started are stopped again. A data node that has
 //! ended can't come back to a cluster that runs: it is left out, and everything else is started.
 
+use super::begun::Begun;
 use super::started::Started;
+use crate::arguments::addresses_of;
 use crate::cluster_file::ClusterFile;
 use crate::data::{self, DataOptions};
 use crate::data_node::{self, EarlierRun, LOOK_PAUSE, Sign};
@@ -36,12 +38,16 @@ pub struct Wanted<'a> {
 
 /// A cluster that runs.
 pub struct Running {
-    /// All data nodes, as they are configured.
+    /// All data nodes, as the file has them, which may have been changed since they have begun.
     pub data_nodes: DataNodes,
+    /// The same, as they have begun.
+    pub begun: Begun,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
     /// The data nodes that have ended and can't come back, as others run.
     pub away: Vec<u8>,
+    /// Those of the file that the cluster which runs has never had.
+    pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
     /// Why management nodes could not be started, while data nodes run.
@@ -52,6 +58,17 @@ pub struct Running {
     pub warnings: Vec<String>,
     /// An earlier run of one of the nodes that were started, if there was one.
     pub before: Option<EarlierRun>,
+}
+
+impl Running {
+    /// The nearest addresses of the data nodes.
+    pub fn addresses(&self, cluster: &Path) -> Option<String> {
+        nearest_addresses(cluster, &self.nodes)
+    }
+}
+
+fn nearest_addresses(cluster: &Path, nodes: &[(u8, String, bool)]) -> Option<String> {
+    addresses_of(nodes.iter().map(|(id, ..)| NodeFolder::new(cluster, *id)))
 }
 
 /// The configuration of the nodes, which is the same for all but for what each has of its own.
@@ -138,12 +155,18 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let mark = |started: &Started, nodes: Vec<(u8, String)>| {
         nodes.into_iter().map(|(id, address)| (id, address, started.has(id))).collect()
     };
-    let nodes = mark(&started, addresses);
+    let nodes: Vec<(u8, String, bool)> = mark(&started, addresses);
     let management = mark(&management_started, management);
     started.keep();
     management_started.keep();
     let after = begun.elapsed();
-    Ok(Running { data_nodes, nodes, away, management, failures, after, warnings, before })
+    let asked = nodes.iter().any(|(_, _, is_fresh)| !is_fresh).then(|| {
+        let addresses = nearest_addresses(wanted.cluster, &nodes)?;
+        Begun::of_running(&addresses)
+    });
+    let begun = asked.flatten().unwrap_or_else(|| Begun::now(&data_nodes));
+    let (away, added) = away.into_iter().partition(|&id| begun.has(id));
+    Ok(Running { data_nodes, begun, nodes, away, added, management, failures, after, warnings, before })
 }
 
 /// Starts those of these management nodes that do not run; returns the addresses of all.

@@ -145,9 +145,38 @@ fn it_is_said_why_a_management_node_with_another_file_does_not_arbitrate() {
     fs::write(&file, text).expect("it can be changed");
     Pair::kill(&pair.management(3));
     pair.await_line("is lost: management node 3");
-    let (_, text) = said(pair.folder.command("up").output());
-    assert!(text.contains("management node 3 is ready"), "{text}");
+    let (ok, text) = said(pair.folder.command("up").output());
+    assert!(ok && text.contains("management node 3 is ready"), "nothing has failed: {text}");
+    assert!(text.contains("it does not arbitrate between the data nodes that run"), "{text}");
+    assert!(text.contains("\n2 data nodes, 1 node group, NoOfReplicas=2\n"), "{text}");
+    assert!(
+        text.contains("data node 5 does not run: it was added to the file") && !text.contains("away"),
+        "{text}"
+    );
+    assert!(
+        text.contains("are 1 (0), 2 (0) with NoOfReplicas=2, and those of the file 1 (0), 2 (0), 5 (1)"),
+        "{text}"
+    );
     pair.await_line("if these may go on (management node 3: 20031");
     let (ok, text) = pair.folder.run("admin", &["show"]);
     assert!(ok && text.contains("none left (management node 3: 20031") && !text.contains("soon"), "{text}");
+}
+
+/// The file was changed, and the cluster that runs has two replicas all the same, one of which has ended.
+#[test]
+fn the_cluster_that_runs_is_shown_and_not_the_changed_file() {
+    let pair = Pair::start("1");
+    let file = pair.folder.0.join("config.ini");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, text.replace("NoOfReplicas=2", "NoOfReplicas=1")).expect("it can be changed");
+    Pair::kill(&pair.data(2));
+    let output = pair.folder.command("up").output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("data node 2 does not run, and stays away: node group 0 has 1 of 2"), "{text}");
+    assert!(text.contains("\n1 of 2 data nodes, 1 node group, NoOfReplicas=2\n"), "{text}");
+    assert!(
+        text.contains("was changed since the data nodes have begun") && !text.contains("one copy"),
+        "{text}"
+    );
 }
