@@ -6,7 +6,7 @@ use crate::arguments::whole;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use vinga_base::NodeId;
 use vinga_mgm::{ClusterLogLine, ClusterLogReader, ManagementAddresses, NotFetched, read_cluster_log};
@@ -14,6 +14,9 @@ use vinga_runtime::{complain, console, say};
 use vinga_wire::configuration::{
     ClusterLogConfirm, ClusterLogFilter, ClusterLogRequest, ClusterLogSwitch, LogSeverity,
 };
+
+/// The name of the log in the folder of a management node.
+const CLUSTER_LOG: &str = "cluster.log";
 
 /// Pause between two looks for new lines.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
@@ -76,20 +79,18 @@ fn trouble(node: u8, why: &NotFetched) -> String {
 }
 
 impl Source {
-    /// The first management node that answers, or else the file of the first one that has a folder here.
+    /// The first management node that answers, or else the newest file of those that have a folder here.
     fn find(configured: Option<&Configured>) -> Result<Self, String> {
-        let management = management_nodes(configured)?;
+        let management = in_order(configured)?;
         let mut reasons = Vec::new();
-        for node in management {
+        for &node in &management {
             match Source::connect(node) {
                 Ok(reader) => return Ok(Source { node: node.node, place: Place::Network(reader) }),
                 Err(why) => reasons.push(trouble(node.node, &why)),
             }
         }
         let reasons = reasons.join("; ");
-        let with_folder = management.iter().find_map(|node| Some((node.node, node.folder.as_ref()?)));
-        let (node, folder) = with_folder.ok_or_else(|| reasons.clone())?;
-        let folder = folder.path().to_owned();
+        let (node, folder) = newest_folder(&management).ok_or_else(|| reasons.clone())?;
         complain!(
             "vinga: {reasons}; the lines are from the folder of management node {node}, {}",
             folder.display()
@@ -255,6 +256,28 @@ fn management_nodes(configured: Option<&Configured>) -> Result<&[ConfiguredManag
     Ok(&configured.management)
 }
 
+/// The management nodes of the cluster, the one that the command names before the others.
+///
+/// # Errors
+/// A text: there are none, or they are not known.
+fn in_order(configured: Option<&Configured>) -> Result<Vec<&ConfiguredManagement>, String> {
+    let mut all: Vec<&ConfiguredManagement> = management_nodes(configured)?.iter().collect();
+    let named = configured.and_then(|configured| configured.named);
+    all.sort_by_key(|node| Some(node.node) != named);
+    Ok(all)
+}
+
+/// The management node with its folder into whose log was written last, if one has a folder here: one that has ended
+/// long ago lacks what the others have.
+fn newest_folder(management: &[&ConfiguredManagement]) -> Option<(u8, PathBuf)> {
+    let written =
+        |folder: &Path| std::fs::metadata(folder.join(CLUSTER_LOG)).and_then(|file| file.modified()).ok();
+    let with_folder = management.iter().filter_map(|node| Some((node.node, node.folder.as_ref()?.path())));
+    // Of two that are the same the last one would be taken.
+    let newest = with_folder.rev().max_by_key(|(_, folder)| written(folder));
+    newest.map(|(node, folder)| (node, folder.to_owned()))
+}
+
 /// Refuses data nodes that the cluster does not have: there would never be a line of them.
 ///
 /// # Errors
@@ -359,6 +382,36 @@ mod tests {
         });
         assert_eq!(as_json(line), expected);
         assert_eq!(as_json("odd"), json!({ "text": "odd" }));
+    }
+
+    #[test]
+    fn the_named_management_node_is_asked_first() {
+        let place = tempfile::tempdir().expect("a folder");
+        let management = [3, 4, 5].map(|node| ConfiguredManagement::in_folder(node, place.path())).into();
+        let mut configured = Configured { data: Vec::new(), management, named: None };
+        let order = |configured: &Configured| {
+            let all = in_order(Some(configured)).expect("there are some");
+            all.iter().map(|node| node.node).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&configured), [3, 4, 5]);
+        configured.named = Some(4);
+        assert_eq!(order(&configured), [4, 3, 5]);
+    }
+
+    #[test]
+    fn of_folders_the_one_with_the_newest_log_is_taken() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = |node: u8| place.path().join(format!("mgm-{node}"));
+        let all = [3, 4, 5].map(|node| ConfiguredManagement::in_folder(node, &folder(node)));
+        let management: Vec<&ConfiguredManagement> = all.iter().collect();
+        assert_eq!(newest_folder(&management), Some((3, folder(3))), "none has a log");
+        for (node, age) in [(3, 60), (4, 20), (5, 40)] {
+            std::fs::create_dir(folder(node)).expect("it can be made");
+            let log = std::fs::File::create(folder(node).join(CLUSTER_LOG)).expect("it can be made");
+            log.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("it has a time");
+        }
+        assert_eq!(newest_folder(&management), Some((4, folder(4))));
+        assert_eq!(newest_folder(&[]), None);
     }
 
     /// The log of another management node has most of what was read, and more from before and from afterwards.

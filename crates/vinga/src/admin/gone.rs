@@ -126,7 +126,7 @@ mod tests {
             folder: is_here.then(|| NodeFolder::new(place.path(), node)),
         };
         let data = vec![configured(1, true), configured(2, true), configured(3, false), configured(4, true)];
-        let configured = Configured { data, management: Vec::new() };
+        let configured = Configured { data, management: Vec::new(), named: None };
         let gone = all(&[member(1)], &rows(&[(1, 2, 50, "ended"), (1, 3, 51, "silent")]), Some(&configured));
         let shown: Vec<_> = gone.iter().map(|node| (node.id, node.since, node.why.as_deref())).collect();
         assert_eq!(

@@ -31,6 +31,9 @@ struct HandedOut {
     nodes: ConfiguredNodes,
     /// The file of the cluster's key that was given with the management node's address.
     key: Option<PathBuf>,
+    /// The management node that has answered, and the address by which it has.
+    by: u8,
+    from: String,
 }
 
 /// The nodes that a cluster is configured with, as far as they are known here.
@@ -39,6 +42,8 @@ pub struct Configured {
     pub data: Vec<ConfiguredData>,
     /// The management nodes, in the order of their ids.
     pub management: Vec<ConfiguredManagement>,
+    /// The one that the command names, if it does.
+    pub named: Option<u8>,
 }
 
 /// A data node that the cluster has, whether it runs or not.
@@ -66,6 +71,13 @@ pub struct ConfiguredManagement {
 }
 
 impl ConfiguredManagement {
+    /// One that can't be asked, with this folder.
+    #[cfg(test)]
+    pub fn in_folder(node: u8, folder: &Path) -> Self {
+        let folder = Some(NodeFolder::at(folder.to_owned()));
+        ConfiguredManagement { node, address: "h:1186".to_owned(), way: Err("it is gone".to_owned()), folder }
+    }
+
     /// Where to ask it.
     ///
     /// # Errors
@@ -102,7 +114,8 @@ impl<'a> Place<'a> {
         })?;
         let file = ConfigFile::parse(&format!("configuration of {}", fetched.from), &fetched.text);
         let nodes = ConfiguredNodes::new(&file, &this_machine()).map_err(|errors| errors.to_string())?;
-        Ok(Place { connect, handed_out: Some(HandedOut { nodes, key: addresses.key }) })
+        let (by, from) = (fetched.node.0, fetched.from);
+        Ok(Place { connect, handed_out: Some(HandedOut { nodes, key: addresses.key, by, from }) })
     }
 
     /// The addresses of data nodes, with commas between them.
@@ -110,7 +123,7 @@ impl<'a> Place<'a> {
     /// # Errors
     /// A text: no cluster is named, or none of its data nodes runs in the folder.
     pub fn address(&self) -> Result<String, String> {
-        let Some(HandedOut { nodes, key }) = &self.handed_out else { return self.connect.address() };
+        let Some(HandedOut { nodes, key, .. }) = &self.handed_out else { return self.connect.address() };
         let addresses = nodes.data_nodes.all().iter().map(|node| host_and_port(&node.host, node.port));
         Ok(with_key(key.as_deref(), &addresses.collect::<Vec<_>>().join(",")))
     }
@@ -125,13 +138,16 @@ impl<'a> Place<'a> {
     /// # Errors
     /// A text: the folder's file can't be read, or has errors.
     pub fn configured(&self) -> Result<Option<Configured>, String> {
-        if let Some(HandedOut { nodes, key }) = &self.handed_out {
+        if let Some(HandedOut { nodes, key, by, from }) = &self.handed_out {
             let management = |node: &ManagementNode| {
                 let address = host_and_port(&node.host, node.port);
-                let way = ManagementAddresses { key: key.clone(), addresses: vec![address.clone()] };
+                // By the configuration's address it may not be reached from here.
+                let reached = if node.node == *by { from } else { &address };
+                let way = ManagementAddresses { key: key.clone(), addresses: vec![reached.clone()] };
                 ConfiguredManagement { node: node.node, address, way: Ok(way), folder: None }
             };
-            return Ok(Some(Configured::of(nodes, key.as_deref(), |_| None, management)));
+            let configured = Configured::of(nodes, key.as_deref(), |_| None, management);
+            return Ok(Some(Configured { named: Some(*by), ..configured }));
         }
         self.folder().as_deref().map(Configured::in_folder).transpose()
     }
@@ -146,7 +162,8 @@ impl Configured {
         let folder = |node: u8| here.contains(&node).then(|| NodeFolder::new(cluster, node));
         let Some(read) = file.read()? else {
             let only = |&node: &u8| ConfiguredData { node, group: None, address: None, folder: folder(node) };
-            return Ok(Configured { data: here.iter().map(only).collect(), management: Vec::new() });
+            let data = here.iter().map(only).collect();
+            return Ok(Configured { data, management: Vec::new(), named: None });
         };
         let nodes = ConfiguredNodes::new(&read, &this_machine()).map_err(|errors| errors.to_string())?;
         let management = |node: &ManagementNode| {
@@ -177,7 +194,7 @@ impl Configured {
         let mut management: Vec<ConfiguredManagement> =
             nodes.management_nodes.iter().map(management).collect();
         management.sort_by_key(|node| node.node);
-        Configured { data: data.collect(), management }
+        Configured { data: data.collect(), management, named: None }
     }
 }
 

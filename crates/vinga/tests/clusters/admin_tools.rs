@@ -4,7 +4,7 @@ use crate::support::HANG_GUARD;
 use crate::support::folder::{Folder, said, vinga};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
@@ -354,4 +354,20 @@ fn the_log_is_followed_at_the_next_management_node() {
     assert!(line.is_some(), "{all:?}");
     assert!(!all.iter().any(is_ready), "no line comes twice: {all:?}");
     follow.kill().and_then(|()| follow.wait()).expect("it runs");
+}
+
+/// Each of two management nodes has a log.
+#[test]
+fn the_log_of_the_named_management_node_is_shown() {
+    let folder = start(&[&PAIR[..], &["--management-nodes", "2"]].concat());
+    let second = NodeFolder::at(folder.0.join("mgm-4"));
+    let log = std::fs::OpenOptions::new().append(true).open(second.path().join("cluster.log"));
+    let line = "2026-03-01T12:00:00.000Z info node 1, test: this is the log of the second one";
+    writeln!(log.expect("it is there"), "{line}").expect("it can be written");
+    let address = second.address().expect("it runs");
+    let by_mgm = format!("key={},{address}", folder.0.join("cluster.key").display());
+    let shown = json(&["--mgm", &by_mgm], &["clusterlog", "--category", "test"]);
+    assert_eq!(all(&shown, "source"), ["test"], "{shown}");
+    let shown = json(&["--folder", path(&folder.0)], &["clusterlog", "--category", "test"]);
+    assert_eq!(shown, serde_json::json!([]), "the first one answers");
 }
