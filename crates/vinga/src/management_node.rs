@@ -93,6 +93,7 @@ pub fn probe(cluster: &Path, node: u8) -> Result<(), NotFetched> {
 }
 
 /// Waits until a node that runs, or was just started, answers; returns its address. `has_ended` says why it will not.
+/// One that refuses, because of the cluster's key, for example, does so each time.
 ///
 /// # Errors
 /// A text: it has ended, or does not answer.
@@ -109,6 +110,7 @@ pub fn wait(
             None => "it is still starting".to_owned(),
             Some(address) => match probe(cluster, node) {
                 Ok(()) => return Ok(address),
+                Err(NotFetched::Refused(why)) => return Err(format!("{} can't be asked: {why}", name(node))),
                 Err(why) => why.to_string(),
             },
         };

@@ -5,7 +5,7 @@ use super::several;
 use crate::arguments::with_key;
 use crate::cluster_file::ClusterFile;
 use crate::data_node::{EarlierRun, Fresh};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vinga_runtime::node_folder::{KeptData, NodeFolder};
 use vinga_runtime::say;
 
@@ -74,6 +74,9 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
             "when data nodes lose each other, the management node decides which of them go on: so a node that stands still, or \
              is cut off, is left out, and the others of its node group go on"
         );
+    } else if replicas > 1 && !running.unanswered.is_empty() {
+        let ids: Vec<String> = running.unanswered.iter().map(u8::to_string).collect();
+        say!("management node {} runs: what it does for the data nodes is not known here", ids.join(", "));
     } else if replicas > 1 {
         let why = if running.failures.is_empty() {
             "there is no management node"
@@ -91,6 +94,12 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     let tcp: Vec<&str> = running.nodes.iter().map(|(_, address, _)| address.as_str()).collect();
     let first = NodeFolder::new(cluster, running.nodes.first().map_or(1, |(id, ..)| *id));
     say!("clients connect to {}", with_key(&first, &tcp.join(",")));
+    if let Some(key) = unreadable_key(&first) {
+        say!(
+            "warning: the cluster's key, {}, can't be read: whoever connects by TCP has to prove it",
+            key.display()
+        );
+    }
     let local: Vec<String> =
         running.nodes.iter().filter_map(|(id, ..)| NodeFolder::new(cluster, *id).local_address()).collect();
     if local.len() == running.nodes.len() {
@@ -101,6 +110,12 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
         file.path().display(),
         cluster.join("node-*").display()
     );
+}
+
+/// The file of the cluster's key if we can't read it, so that it does not stand before addresses.
+fn unreadable_key(node: &NodeFolder) -> Option<PathBuf> {
+    let key = node.last_start()?.key?;
+    rustix::fs::access(&key, rustix::fs::Access::READ_OK).is_err().then_some(key)
 }
 
 /// That a data node is left out, and how many its node group has left.

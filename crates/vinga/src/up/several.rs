@@ -50,8 +50,10 @@ pub struct Running {
     pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
-    /// Why management nodes could not be started, while data nodes run.
+    /// Why management nodes could not be started, or do not answer, while data nodes run.
     pub failures: Vec<String>,
+    /// Those of them that run.
+    pub unanswered: Vec<u8>,
     /// How long it took until the last one was ready.
     pub after: Duration,
     /// What they have logged meanwhile as warnings, each text once.
@@ -116,7 +118,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let begun = Instant::now();
     // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
     let mut management_started = Started::default();
-    let mut failures = Vec::new();
+    let (mut failures, mut unanswered) = (Vec::new(), Vec::new());
     let management = if found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
         // Whatever can run goes on, or is started.
         let mut management = Vec::new();
@@ -126,6 +128,8 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
                 Ok(addresses) => management.extend(addresses),
                 Err(why) => {
                     failures.push(why);
+                    let runs = matches!(management_node::folder(wanted.cluster, *id).running(), Ok(Some(_)));
+                    unanswered.extend((runs && !one.has(*id)).then_some(*id));
                     continue;
                 }
             }
@@ -166,7 +170,19 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     });
     let begun = asked.flatten().unwrap_or_else(|| Begun::now(&data_nodes));
     let (away, added) = away.into_iter().partition(|&id| begun.has(id));
-    Ok(Running { data_nodes, begun, nodes, away, added, management, failures, after, warnings, before })
+    Ok(Running {
+        data_nodes,
+        begun,
+        nodes,
+        away,
+        added,
+        management,
+        failures,
+        unanswered,
+        after,
+        warnings,
+        before,
+    })
 }
 
 /// Starts those of these management nodes that do not run; returns the addresses of all.

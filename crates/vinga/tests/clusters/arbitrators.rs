@@ -180,3 +180,22 @@ fn the_cluster_that_runs_is_shown_and_not_the_changed_file() {
         "{text}"
     );
 }
+
+/// Without its key a management node can't be asked, and that does not change while one waits.
+#[test]
+fn what_the_key_prevents_is_not_waited_for() {
+    let pair = Pair::start("1");
+    let key = pair.folder.0.join("cluster.key");
+    let away = pair.folder.0.join("old.key");
+    fs::rename(&key, &away).expect("it is there");
+    let output = pair.folder.command("up").output().expect("it runs");
+    let (said, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    fs::rename(&away, &key).expect("it is there");
+    assert!(failed.contains("management node 3 can't be asked: 20079"), "{failed}");
+    assert!(!said.contains("there is no management node"), "{said}");
+    assert!(
+        said.contains("management node 3 runs: what it does for the data nodes is not known here"),
+        "{said}"
+    );
+    assert!(said.contains("cluster.key, can't be read: whoever connects by TCP"), "{said}");
+}
