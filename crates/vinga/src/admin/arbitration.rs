@@ -46,6 +46,9 @@ pub struct Found {
     why: String,
 }
 
+/// The number of the view with which a cluster begins.
+const FIRST_VIEW: u64 = 1;
+
 /// States that a data node reports.
 const HELD: &str = "holds the ticket";
 const ALONE: &str = "alone";
@@ -129,6 +132,9 @@ impl Arbitration {
             .map(|one| one.node)
             .collect();
         let Known { first, found } = known;
+        // The first one counts no more when the ticket has changed, or may have.
+        let is_replaced = |found: &Found| found.is_lost() && (found.changes > 0 || found.view > FIRST_VIEW);
+        let first = first.filter(|_| !found.as_ref().is_some_and(is_replaced));
         // What the data nodes go by is what counts.
         let present = found.as_ref().and_then(|found| found.arbitrator);
         let is_held = found.as_ref().is_some_and(|found| found.state == HELD);
@@ -138,6 +144,7 @@ impl Arbitration {
             _ if found.as_ref().is_some_and(|found| found.state == ALONE) => State::NotNeeded,
             _ if holders.len() > 1 && !is_held => State::Several(holders),
             None if !is_replicated => State::NotNeeded,
+            None if found.as_ref().is_some_and(Found::is_lost) => State::Lost,
             None => State::Nobody,
             Some(node) => match answer(node) {
                 // The data node that leads has asked it within a heartbeat interval.
@@ -197,10 +204,14 @@ impl Arbitration {
                 "{node} has decided which data nodes go on when they lose each other; whether it still does is not known here, \
                  as it can't be asked ({why})"
             ),
-            State::Lost => format!(
-                "nobody {DECIDES} at present: the data nodes do not reach {node}, and look for another management node; \
-                 {UNTIL_THEN}"
-            ),
+            State::Lost => {
+                let why = match self.arbitrator {
+                    Some(_) => format!("the data nodes do not reach {node}, and look for another management node"),
+                    None => "the management node that has decided last is lost, and the data nodes look for another one"
+                        .to_owned(),
+                };
+                format!("nobody {DECIDES} at present: {why}; {UNTIL_THEN}")
+            }
             State::Silent(why) => {
                 format!(
                     "{node} has decided which data nodes go on when they lose each other, and does not answer: until it does, or \
@@ -317,14 +328,14 @@ mod tests {
     #[test]
     fn why_nobody_takes_another_ticket_is_shown() {
         let mut known = found("none left", None);
-        known.found.as_mut().expect("it is there").why =
-            "management node 3: 20031 other data nodes".to_owned();
+        let why = "management node 3: 20031 other data nodes".to_owned();
+        known.found = known.found.map(|found| Found { why, view: 1, changes: 0, ..found });
         let arbitration = Arbitration::judge(true, known, 7, Some(&[management(3, Ok(None))]));
         assert_eq!(arbitration.name(), "does not know the cluster");
         let means = arbitration.describe();
         assert!(means.contains("has tried in vain") && !means.contains("soon"), "{means}");
         let basis = arbitration.basis().expect("it has found that");
-        assert!(basis.contains("none left (management node 3: 20031 other data nodes); view 5"), "{basis}");
+        assert!(basis.contains("none left (management node 3: 20031 other data nodes); view 1"), "{basis}");
         assert_eq!(arbitration.as_json()["found"]["why"], "management node 3: 20031 other data nodes");
     }
 
@@ -344,6 +355,21 @@ mod tests {
             let lost = by_address(found(state, None));
             assert!(lost.name() == "lost" && lost.describe().starts_with("nobody decides"), "{lost:?}");
         }
+        // Both have ended, the second one last.
+        let gone = || [3, 4].map(|node| management(node, Err("refused")));
+        for (state, view, changes) in [("lost", 1, 1), ("none left", 2, 0), ("none left", 5, 1)] {
+            let mut known = found(state, None);
+            known.found = known.found.map(|found| Found { view, changes, ..found });
+            let lost = Arbitration::judge(true, known, 7, Some(&gone()));
+            assert_eq!((lost.name(), lost.arbitrator), ("lost", None));
+            let means = lost.describe();
+            assert!(means.contains("has decided last is lost") && !means.contains('3'), "{means}");
+        }
+        // There was no other one than the first.
+        let mut known = found("none left", None);
+        known.found = known.found.map(|found| Found { view: 1, changes: 0, ..found });
+        let only = Arbitration::judge(true, known, 7, Some(&gone()));
+        assert_eq!((only.name(), only.arbitrator), ("does not answer", Some(3)));
         assert_eq!(by_address(found(ALONE, None)).name(), "not needed");
         let early = by_address(found("not asked yet", None));
         assert!(early.name() == "agreed" && early.describe().contains("as the cluster began"), "{early:?}");
