@@ -32,15 +32,12 @@ pub(crate) struct Expected<'a> {
     pub connections: u16,
 }
 
-/// The greeting at the beginning of `bytes` and how long it is; `None` if it is not all there yet.
+/// A client's greeting at the beginning of `bytes` and how long it is; `None` if it is not all there yet.
 pub(crate) fn read(
     bytes: &[u8],
     expected: &Expected<'_>,
 ) -> Result<Option<(HelloRequest, usize)>, NotAdmitted> {
     let bad = |detail: &str| NotAdmitted::new(ErrorCode::BadHandshake, detail);
-    if bytes.get(4..6) == Some(&(SignalNumber::NodeHelloRequest as u16).to_le_bytes()) {
-        return Err(NotAdmitted::new(ErrorCode::NotInTheView, ""));
-    }
     // A stray client's first bytes, read as a length, are far off: it gets the refusal before it waits for an answer.
     if let Some(length) = bytes.first_chunk::<4>() {
         let length = u32::from_le_bytes(*length);

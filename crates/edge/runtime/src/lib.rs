@@ -69,6 +69,8 @@ mod lane_progress;
 #[cfg(not(loom))]
 mod last_signals;
 #[cfg(not(loom))]
+mod late_node;
+#[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
 mod local_socket;

@@ -18,6 +18,7 @@
 
 use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
+use crate::late_node::{self, Begun};
 use crate::local_socket::{Accepted, LocalSocket};
 use crate::log::RateLimit;
 use crate::peer::Peer;
@@ -37,6 +38,7 @@ use vinga_local::{NodeLink, OFFER, Socket};
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
 /// How long a pending connection must have been silent to make room for another.
@@ -76,6 +78,8 @@ pub(crate) enum ListenerMessage {
     Confirm { confirm: ApiConnectConfirm, admission: Option<Admission> },
     /// Membership has refused it.
     Refuse(ApiConnectRefuse),
+    /// All threads have this view, or are about to.
+    View(Arc<ClusterView>),
     /// The node stops.
     Stop,
 }
@@ -87,6 +91,9 @@ pub(crate) struct Listener {
     poller: Poller,
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
+    /// The newest view, and all data nodes, as they are configured.
+    view: Arc<ClusterView>,
+    data_nodes: Vec<(NodeId, u16)>,
     socket_threads: Vec<u16>,
     /// By place; a pending connection's place is part of the name by which Membership knows it.
     pending: Vec<Option<PendingConnection>>,
@@ -139,6 +146,8 @@ impl Listener {
             poller,
             switchboard,
             socket_threads: settings.socket_threads(),
+            view: settings.view.clone(),
+            data_nodes: settings.data_nodes(),
             settings,
             pending: (0..pending_max).map(|_| None).collect(),
             greeted: 0,
@@ -163,6 +172,7 @@ impl Listener {
                 match message {
                     ListenerMessage::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
                     ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
+                    ListenerMessage::View(view) => self.view = view,
                     ListenerMessage::Stop => return self.stop(),
                 }
             }
@@ -311,7 +321,7 @@ impl Listener {
                 }
             }
             Stage::Greeting { ref mut gate, ref mut bytes } => {
-                let Ok(reading) = read_some(&pending.stream, bytes) else { return };
+                let Ok(mut reading) = read_some(&pending.stream, bytes) else { return };
                 if pending.peer.is_local() && !pending.shares {
                     match take_offer(bytes) {
                         Some(shares) => pending.shares = shares,
@@ -332,6 +342,19 @@ impl Listener {
                     }
                     Err(why) => return self.refuse(place, pending.stream, pending.peer, &why),
                 }
+                if late_node::is_greeting(bytes) {
+                    // It may be longer than what was read before that was clear.
+                    if matches!(reading, Reading::Open) {
+                        let Ok(read) = read_some(&pending.stream, bytes) else { return };
+                        reading = read;
+                    }
+                    match (self.refuse_data_node(bytes), reading) {
+                        (Some(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
+                        (None, Reading::Open) => self.pending[place] = Some(pending),
+                        (None, Reading::Ended) => {}
+                    }
+                    return;
+                }
                 let expected = Expected {
                     node: self.settings.node,
                     cluster: &self.settings.cluster,
@@ -350,6 +373,13 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// Why the data node with this greeting is not admitted; `None` if the greeting is not all there yet.
+    fn refuse_data_node(&self, bytes: &[u8]) -> Option<NotAdmitted> {
+        let ProcessSettings { node, cluster, places, .. } = &*self.settings;
+        let begun = Begun { node: *node, cluster, data_nodes: &self.data_nodes, places, view: &self.view };
+        late_node::refuse(bytes, &begun)
     }
 
     /// Has what was read of a pending connection go through its gate; returns whether it has passed.
@@ -554,7 +584,10 @@ enum Reading {
 /// Appends the bytes that have arrived, until none are left or there are more than any greeting has.
 fn read_some(stream: &Socket, bytes: &mut Vec<u8>) -> io::Result<Reading> {
     let mut buffer = [0; GREETING_BYTES_MAX];
-    while bytes.len() <= GREETING_BYTES_MAX {
+    let most = |bytes: &[u8]| {
+        if late_node::is_greeting(bytes) { late_node::GREETING_BYTES_MAX } else { GREETING_BYTES_MAX }
+    };
+    while bytes.len() <= most(bytes) {
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(Reading::Ended),
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),

@@ -17,6 +17,8 @@ pub(crate) struct Refused {
     pub detail: String,
     /// The frame that refuses it, if it has not greeted yet and expects another one than [`refusal`] makes.
     pub refusal: Option<Vec<u8>>,
+    /// The one that refuses has begun, and looks for nobody any more.
+    pub has_begun: bool,
 }
 
 impl From<(ErrorCode, String)> for Refused {
@@ -34,7 +36,7 @@ impl From<NotProven> for Refused {
 impl Refused {
     /// The detail may have something in it that the other node has sent.
     pub fn new(code: ErrorCode, detail: impl AsRef<str>) -> Self {
-        Refused { code, detail: shown(detail.as_ref()), refusal: None }
+        Refused { code, detail: shown(detail.as_ref()), refusal: None, has_begun: false }
     }
 }
 
@@ -97,7 +99,9 @@ pub(crate) fn hello(frame: &Frame<'_>, expected: SignalNumber) -> Result<NodeHel
     if matches!(frame.signal(), Some(SignalNumber::NodeHelloRefuse | SignalNumber::HelloRefuse)) {
         let refusal: Refusal = cold::read(frame).ok_or_else(|| bad("the refusal can't be read".into()))?;
         let code = ErrorCode::from_number(refusal.code).unwrap_or(ErrorCode::BadHandshake);
-        return Err(Refused::new(code, refusal.detail));
+        // Before it has begun, a data node refuses another one by the former.
+        let has_begun = frame.signal() == Some(SignalNumber::HelloRefuse);
+        return Err(Refused { has_begun, ..Refused::new(code, refusal.detail) });
     }
     if frame.signal() != Some(expected) {
         return Err(bad(format!(

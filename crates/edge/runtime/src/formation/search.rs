@@ -26,7 +26,7 @@ pub(crate) struct NotFound {
     pub why: String,
     /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
     pub is_final: bool,
-    /// The data nodes have begun without this one.
+    /// The data nodes have begun without this one, or as those of another cluster.
     pub is_too_late: bool,
     /// Another process runs as this node.
     pub is_in_use: bool,
@@ -39,19 +39,12 @@ impl From<io::Error> for NotFound {
 }
 
 impl From<Refused> for NotFound {
-    fn from(Refused { code, detail, .. }: Refused) -> Self {
+    fn from(Refused { code, detail, has_begun, .. }: Refused) -> Self {
         use ErrorCode as E;
-        let is_final = matches!(
-            code,
-            E::NotInTheView
-                | E::OtherConfiguration
-                | E::WrongCluster
-                | E::WrongProtocol
-                | E::WrongKey
-                | E::KeyRequired
-        );
+        let is_of_others = matches!(code, E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
+        let is_final = is_of_others || matches!(code, E::NotInTheView | E::WrongKey | E::KeyRequired);
         let why = format!("{code} {detail}").trim_end().to_string();
-        let is_too_late = code == E::NotInTheView;
+        let is_too_late = code == E::NotInTheView || has_begun && is_of_others;
         NotFound { why, is_final, is_too_late, is_in_use: code == E::NodeIdInUse }
     }
 }

@@ -245,6 +245,7 @@ impl<H: Host> Worker<H> {
     fn have_views_adopted(&mut self) {
         let Some(data_nodes) = &mut self.data_nodes else { return };
         while let Some(view) = data_nodes.take_adoptable() {
+            self.switchboard.listener.post(ListenerMessage::View(view.clone()));
             for inbox in &self.switchboard.threads {
                 inbox.post(Message::AdoptView(view.clone()));
             }

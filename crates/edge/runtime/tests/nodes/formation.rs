@@ -244,6 +244,48 @@ fn a_node_that_comes_too_late_is_refused() {
     first.stop();
 }
 
+/// Whatever else is the matter with it. The one with the lowest id is not looked for any more, either.
+#[test]
+fn a_node_that_does_not_fit_is_refused_as_that_by_those_that_have_begun() {
+    for late in [2, 1] {
+        let addresses = addresses(2);
+        let nodes = start_all(vec![settings(1, 1, &addresses), settings(2, 1, &addresses)]);
+        let mut nodes: BTreeMap<u8, _> = (1..).zip(nodes).collect();
+        let own = settings(late, 1, &addresses);
+        let others = addresses[usize::from(2 - late)];
+        let mut link = TcpStream::connect(others).unwrap();
+        link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        let mut again = settings(late, 1, &addresses);
+        again.view = Arc::new(ClusterView::first(vec![Member {
+            incarnation: Incarnation(900),
+            ..own.view.member(own.node).unwrap().clone()
+        }]));
+        link.write_all(&hello_frame(&again, &ProcessIdentity::default())).unwrap();
+        let mut answer = Vec::new();
+        link.read_to_end(&mut answer).expect("it is answered");
+        let answer = Frame::first(&answer).expect("a frame").expect("a whole one");
+        let refusal: Refusal = cold::read(&answer).expect("it can be read");
+        assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::NodeIdInUse), "{refusal:?}");
+
+        let (gone, _) = nodes.remove(&late).unwrap();
+        gone.stop();
+        let (other, records) = nodes.into_values().next().unwrap();
+        wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+        let refused = |change: fn(&mut ProcessSettings)| {
+            let mut settings = settings(late, 1, &addresses);
+            change(&mut settings);
+            start(settings).err().expect("it is refused")
+        };
+        let why = refused(|settings| settings.cluster = "other".to_string());
+        assert!(why.contains("20002") && why.contains("\"other\"") && why.contains("\"test\""), "{why}");
+        let why = refused(|settings| settings.places[0].port ^= 1);
+        assert!(why.contains("20031") && why.contains("data node 1 is at"), "{why}");
+        let why = refused(|_| ());
+        assert!(why.contains("20030"), "{why}");
+        other.stop();
+    }
+}
+
 /// Those with greater ids do not look for it any more.
 #[test]
 fn the_first_node_that_comes_back_is_refused_too() {
