@@ -11,10 +11,11 @@
 //! connections are ordinary streams.
 //!
 //! Everything that a peer can cause without being admitted has a bound. There are at most [`Limits::greetings_max`]
-//! pending connections, and never so many that file descriptors run out. When all places are taken, the pending
-//! connection that has been silent for longest makes room; if none has been silent for [`SILENCE_MIN`], the new
-//! connection is refused. A refused peer gets the reason (`HelloRefuse`) before its connection is closed, and the log
-//! gets a line, some of them a second.
+//! pending connections, and never so many that file descriptors run out. When all places are taken, the oldest one of
+//! which nothing has come makes room, or else the oldest one that has not proven the key: however many of them come,
+//! they keep nobody out who has it. If all have, one does whose greeting is not whole after [`SILENCE_MIN`]; if there
+//! is none, the new connection is refused. A refused peer gets the reason (`HelloRefuse`) before its connection is
+//! closed, and the log gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
@@ -26,6 +27,7 @@ use crate::poller::{Interest, Poller};
 use crate::settings::ProcessSettings;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -41,7 +43,7 @@ use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequ
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, FrameWriter, SignalNumber, cold};
 
-/// How long a pending connection must have been silent to make room for another.
+/// How long the greeting of a pending connection that has proven the key may take before it makes room for another.
 const SILENCE_MIN: Duration = Duration::from_millis(50);
 
 /// How long a refused pending connection may take to read the refusal.
@@ -114,11 +116,37 @@ struct PendingConnection {
 
 enum Stage {
     /// Its greeting is not complete.
-    Greeting { gate: Gate, bytes: Vec<u8> },
+    Greeting { gate: Gate, bytes: Vec<u8>, progress: Progress },
     /// Membership has been asked about it, under this name.
     Asked { name: u64, hello: HelloRequest, early: Vec<u8> },
     /// It was refused; it has some time to read the refusal.
     Leaving,
+}
+
+/// How far a greeting has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Progress {
+    /// Nothing has come.
+    Silent,
+    /// The key is not proven.
+    Unproven,
+    /// It is, if there is one.
+    Proven,
+}
+
+impl PendingConnection {
+    /// Whether it may make room for another one: the greatest does first.
+    fn evictable(&self, now: Instant) -> Option<(Reverse<u8>, Duration)> {
+        let age = now.duration_since(self.since);
+        let rank = match self.stage {
+            Stage::Leaving => 0,
+            Stage::Greeting { progress: Progress::Silent, .. } => 1,
+            Stage::Greeting { progress: Progress::Unproven, .. } => 2,
+            Stage::Greeting { progress: Progress::Proven, .. } if age >= SILENCE_MIN => 3,
+            Stage::Greeting { .. } | Stage::Asked { .. } => return None,
+        };
+        Some((Reverse(rank), age))
+    }
 }
 
 impl Listener {
@@ -250,7 +278,7 @@ impl Listener {
         match self.poller.add(&stream, place as u64, Interest::Read) {
             Ok(()) => {
                 let gate = if peer.is_local() { Gate::open() } else { Gate::closed(reached) };
-                let stage = Stage::Greeting { gate, bytes: Vec::new() };
+                let stage = Stage::Greeting { gate, bytes: Vec::new(), progress: Progress::Silent };
                 self.pending[place] =
                     Some(PendingConnection { stream, peer, shares: false, since: now, stage });
             }
@@ -263,19 +291,14 @@ impl Listener {
         if let Some(free) = self.pending.iter().position(Option::is_none) {
             return Some(free);
         }
-        let candidates = self.pending.iter().enumerate().filter_map(|(place, pending)| {
-            let pending = pending.as_ref()?;
-            let age = now.duration_since(pending.since);
-            match pending.stage {
-                Stage::Leaving => Some((age + LEAVING_MAX, place)),
-                Stage::Greeting { .. } if age >= SILENCE_MIN => Some((age, place)),
-                Stage::Greeting { .. } | Stage::Asked { .. } => None,
-            }
-        });
+        let candidates = self.pending.iter().enumerate();
+        let candidates =
+            candidates.filter_map(|(place, pending)| Some((pending.as_ref()?.evictable(now)?, place)));
         let (_, place) = candidates.max()?;
         let pending = self.pending[place].take().expect("the candidate is pending");
         if let Stage::Greeting { .. } = pending.stage {
-            self.turn_away(pending.stream, pending.peer, "it was silent while others wanted to be admitted");
+            let why = "others wanted to be admitted while its greeting was awaited";
+            self.turn_away(pending.stream, pending.peer, why);
         }
         Some(place)
     }
@@ -320,8 +343,11 @@ impl Listener {
                     self.pending[place] = Some(pending);
                 }
             }
-            Stage::Greeting { ref mut gate, ref mut bytes } => {
+            Stage::Greeting { ref mut gate, ref mut bytes, ref mut progress } => {
                 let Ok(mut reading) = read_some(&pending.stream, bytes) else { return };
+                if !bytes.is_empty() {
+                    *progress = (*progress).max(Progress::Unproven);
+                }
                 if pending.peer.is_local() && !pending.shares {
                     match take_offer(bytes) {
                         Some(shares) => pending.shares = shares,
@@ -333,7 +359,7 @@ impl Listener {
                     }
                 }
                 match self.pass(gate, &pending.stream, bytes) {
-                    Ok(true) => {}
+                    Ok(true) => *progress = Progress::Proven,
                     Ok(false) => {
                         if let Reading::Open = reading {
                             self.pending[place] = Some(pending);

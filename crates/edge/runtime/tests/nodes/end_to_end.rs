@@ -484,6 +484,28 @@ fn a_flood_of_connections_does_not_drown_the_node() {
     node.stop();
 }
 
+/// However fast they come: there are places for four.
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let mut settings = settings(1);
+    settings.limits.greetings_max = 4;
+    let (node, _) = start(settings);
+    for round in 0..20 {
+        let bytes = if round % 2 == 0 { &b""[..] } else { &greeting(&hello())[..3] };
+        let silent: Vec<TcpStream> = (0..8)
+            .map(|_| {
+                let mut stream = TcpStream::connect(node.address()).unwrap();
+                stream.write_all(bytes).unwrap();
+                stream
+            })
+            .collect();
+        let admitted = connect_with(node.address(), &hello());
+        assert!(admitted.is_ok(), "round {round}: {:?}", admitted.err());
+        drop(silent);
+    }
+    node.stop();
+}
+
 /// Opens this many connections; returns how many were admitted and how many were refused, once those are as many as
 /// expected.
 fn flood(address: SocketAddr, count: usize) -> (usize, usize) {
