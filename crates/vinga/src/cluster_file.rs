@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vinga_config::file::ConfigFile;
 use vinga_key::ClusterKey;
@@ -132,9 +133,22 @@ impl ClusterFile {
         let opened = made.and_then(|()| {
             File::options().create(true).truncate(false).read(true).append(true).open(&self.path)
         });
-        let file = opened.map_err(|error| self.failure("make", &error))?;
+        let file = opened.map_err(|error| self.not_opened(&error))?;
         file.lock().map_err(|error| self.failure("lock", &error))?;
         Ok(LockedFile { file, of: self })
+    }
+
+    /// Why the file can't be opened to be locked.
+    fn not_opened(&self, error: &io::Error) -> String {
+        match fs::metadata(&self.path) {
+            Ok(found) if error.kind() == io::ErrorKind::PermissionDenied => format!(
+                "the configuration file {} is there, and can't be written by this user: it belongs to user {} (by number), as \
+                 whom this command has to be run; its nodes then run as that user, too",
+                self.path.display(),
+                found.uid()
+            ),
+            _ => self.failure("make", error),
+        }
     }
 
     fn failure(&self, what: &str, error: &io::Error) -> String {

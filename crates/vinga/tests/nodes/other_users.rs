@@ -95,6 +95,22 @@ fn others_are_refused_whatever_the_mode_of_the_socket() {
 }
 
 #[test]
+fn the_cluster_of_another_user_is_called_so() {
+    let Some(place) = Place::new() else { return };
+    let cluster = place.folder.path().join("cluster");
+    fs::create_dir(&cluster).expect("it is new");
+    fs::set_permissions(&cluster, Permissions::from_mode(0o755)).expect("it is ours");
+    let file = cluster.join("config.ini");
+    let nodes = "[ndbd]\nNodeId=1\nServerPort=23801\n[ndbd]\nNodeId=2\nServerPort=23802\n";
+    fs::write(&file, format!("[ndbd default]\nDiskless=yes\nHostName=127.0.0.1\n{nodes}"))
+        .expect("it is ours");
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("it is ours");
+    let (ok, text) = said(place.vinga(NOBODY).arg("up").arg("--folder").arg(&cluster).output());
+    assert!(!ok && text.contains("is there, and can't be written by this user"), "{text}");
+    assert!(text.contains("it belongs to user 0"), "{text}");
+}
+
+#[test]
 fn a_client_does_not_take_the_socket_of_another_user() {
     let Some(place) = Place::new() else { return };
     let (_node, socket) = place.node("foreign", NOBODY, &["DataMemory=64M"]);
