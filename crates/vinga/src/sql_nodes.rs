@@ -1,11 +1,12 @@
 //! The SQL nodes of a cluster on this machine: `sql-1`, `sql-2` … in the cluster's folder.
 
+mod account;
 mod reach;
 
 use crate::data_node::keeps_another_port;
 use crate::numbered;
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vinga_runtime::node_folder::NodeFolder;
@@ -109,25 +110,11 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
             cut.extend(start(wanted, installation, node).unwrap_or_else(Some));
         }
         say_how_to_connect(wanted, installation, is_new)?;
-        if let Some(place) = beyond_loopback(wanted.variables) {
-            say!(
-                "SQL nodes that are started listen on {place}: from other machines root can't log in. Each SQL node needs an \
-                 account with a password for that: CREATE USER name@'%' IDENTIFIED BY '…'; GRANT … ON … TO name@'%'"
-            );
+        if let Some(place) = account::beyond_loopback(wanted.variables) {
+            account::provide(wanted.cluster, place)?;
         }
     }
     if cut.is_empty() { Ok(()) } else { Err(cut.join("\n")) }
-}
-
-/// Where SQL nodes listen by these variables, if other machines reach that.
-fn beyond_loopback(variables: &[(String, String)]) -> Option<&str> {
-    let is_place = |name: &str| name.trim().to_lowercase().replace('-', "_") == "bind_address";
-    let (_, places) = variables.iter().rev().find(|(name, _)| is_place(name))?;
-    let is_loopback = |place: &str| {
-        place == "localhost"
-            || place.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
-    };
-    places.split(',').any(|place| !is_loopback(place.trim())).then_some(places)
 }
 
 fn say_what_runs(wanted: &Wanted<'_>, node: u16, running: &Running) -> Result<(), String> {
@@ -286,21 +273,4 @@ pub fn numbers(cluster: &Path) -> io::Result<Vec<u16>> {
 /// The folder of a SQL node.
 pub fn folder(cluster: &Path, node: u16) -> PathBuf {
     cluster.join(format!("sql-{node}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_other_machines_reach_is_known() {
-        let place = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
-        for value in ["127.0.0.1", "localhost", "::1", "127.0.0.1, ::1"] {
-            assert_eq!(beyond_loopback(&place("bind_address", value)), None, "{value}");
-        }
-        for value in ["0.0.0.0", "*", "::", "10.0.0.1", "127.0.0.1,10.0.0.1", "db1"] {
-            assert_eq!(beyond_loopback(&place("Bind-Address", value)), Some(value));
-        }
-        assert_eq!(beyond_loopback(&place("max_connections", "0.0.0.0")), None);
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::support;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -139,6 +140,39 @@ fn variables_and_ports_are_not_ignored_silently() {
     let moved = ["up", "--sql-nodes", "1", "--sql-port", &other];
     let (ok, said) = cluster.vinga(&moved);
     assert!(!ok && said.contains("SQL node 1 keeps its port"), "{said}");
+}
+
+/// `root` can't log in from other machines. The account has a password, in a file that nobody else may read, and stays as
+/// it is when the nodes are started again.
+#[test]
+fn sql_nodes_that_listen_beyond_loopback_have_an_account_with_a_password() {
+    let cluster = Cluster::new();
+    let beyond = ["--sql-set", "bind_address=0.0.0.0"];
+    let (ok, said) = cluster.up_with("1", &beyond);
+    assert!(ok && said.contains("log in from other machines as 'vinga'"), "{said}");
+    let file = cluster.folder.join("sql.password");
+    assert_eq!(std::fs::metadata(&file).expect("it is made").permissions().mode() & 0o777, 0o600);
+    let password = std::fs::read_to_string(&file).expect("it is ours").trim().to_owned();
+    let line = said.lines().find(|line| line.contains("--socket=")).expect("the line is printed").trim();
+    let client = line.split_whitespace().next().expect("the client's path");
+    let log_in = |user: &str, password: &str| {
+        let port = format!("--port={}", cluster.sql_port);
+        let to = ["--no-defaults", "--host=127.0.0.1", &port, "-NBe", "SELECT CURRENT_USER()"];
+        let (user, password) = (format!("--user={user}"), format!("--password={password}"));
+        let output =
+            Command::new(client).args(to).args([user, password]).output().expect("there is a client");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(log_in("vinga", &password), "vinga@%");
+    assert_eq!(log_in("vinga", ""), "", "the password is asked for");
+
+    let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
+    session.query("SET PASSWORD FOR vinga@'%' = PASSWORD('of my own')").expect("root may do that");
+    let (ok, said) = cluster.vinga(&["down"]);
+    assert!(ok, "{said}");
+    let (ok, said) = cluster.up_with("1", &beyond);
+    assert!(ok, "{said}");
+    assert_eq!(log_in("vinga", "of my own"), "vinga@%");
 }
 
 #[test]
