@@ -168,6 +168,7 @@ class ha_vinga final : public handler {
   bool is_of_other_key();
   int begin_scan_for_key(const uchar *key, uint length);
   int next(uchar *record);
+  int next_of_batch(range_id_t *range);
   int next_of_keys(range_id_t *range);
   int next_of_ranges(range_id_t *range);
   int read_keys();
