@@ -142,8 +142,8 @@ fn variables_and_ports_are_not_ignored_silently() {
     assert!(!ok && said.contains("SQL node 1 keeps its port"), "{said}");
 }
 
-/// `root` can't log in from other machines. The account has a password, in a file that nobody else may read, and stays as
-/// it is when the nodes are started again.
+/// `root` can't log in from other machines. The account has a password, in a file that nobody else may read, and stays
+/// as it is when the nodes are started again.
 #[test]
 fn sql_nodes_that_listen_beyond_loopback_have_an_account_with_a_password() {
     let cluster = Cluster::new();
