@@ -472,6 +472,7 @@ impl Client {
         let endpoint = link.endpoint();
         match self.sessions.on_hello_confirm(&mut self.net, link, confirm) {
             Ok(Greeted { is_ready, is_restarted }) => {
+                self.requests.on_admitted(self.admission());
                 if is_restarted {
                     self.give_up_questions(ErrorCode::ClusterRestarted);
                     self.reads.fail_parked(&mut self.net);

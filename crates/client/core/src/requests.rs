@@ -16,7 +16,9 @@ mod succession;
 use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
+use crate::sessions::Admission;
 use crate::settings::REQUESTS_MAX;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -193,6 +195,11 @@ pub(crate) struct Requests {
     pool: Pool<Waiting>,
     /// Those that are not sent.
     unsent: u32,
+    /// Tables, by id and birth, whose write fence requesters were given in this admission and have not lifted: they end
+    /// with it.
+    given_fences: BTreeSet<(u32, u64)>,
+    /// Which admission of this client to the cluster it is.
+    admission: Option<Admission>,
 }
 
 const GENERATION_SHIFT: u32 = 16;
@@ -204,7 +211,7 @@ fn tag(handle: Handle) -> u32 {
 
 impl Requests {
     pub fn new() -> Self {
-        Requests { pool: Pool::new(REQUESTS_MAX), unsent: 0 }
+        Requests { pool: Pool::new(REQUESTS_MAX), unsent: 0, given_fences: BTreeSet::new(), admission: None }
     }
 
     /// Sends a request to a block of a node: the dictionary's, the one that is asked for what it has, or the data
@@ -233,6 +240,9 @@ impl Requests {
         let opens_backup =
             matches!(request, Request::BackupOpen(_)).then_some(way).flatten().map(|(to, _)| to);
         check_length(request)?;
+        if let Request::ChangeSchema(SchemaChange::LiftFence { table }) = request {
+            self.forget_fence(*table);
+        }
         let waiting = Waiting {
             node: NodeId(0),
             link: LinkId(0),

@@ -6,15 +6,16 @@
 //!
 //! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have
 //! been carried out before its answer was lost; then the same request is refused the second time, as this client has
-//! fenced the table already. That fence is lifted, and the requester may try again. Nobody has been given it before. A
-//! request to lift one goes on until it is carried out, whether anybody waits or not, and so does one for a fence that
-//! nobody wants any more: no fence is left behind as long as the session lives. While the dictionary is too busy for
-//! it, as it is while it does not know yet that its node leads the cluster, it is asked again and again.
+//! fenced the table already. That fence is lifted, and the requester may try again, unless another requester of this
+//! client was given it (`given_fences`). A request to lift one goes on until it is carried out, whether anybody waits
+//! or not, and so does one for a fence that nobody wants any more: no fence is left behind as long as the session
+//! lives. While the dictionary is too busy for it, as it is while it does not know yet that its node leads the
+//! cluster, it is asked again and again.
 
 use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence};
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
-use crate::sessions::Sessions;
+use crate::sessions::{Admission, Sessions};
 use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::time::{Span, Tick};
@@ -168,17 +169,36 @@ impl Requests {
                     _ => waiting.failure.take().map(Err),
                 }
             }
-            (Fence::Sought, Ok(Answer::Table(record))) => {
+            (Fence::Sought, Ok(Answer::Table(record)))
+                if !self.given_fences.contains(&(record.table, record.birth)) =>
+            {
                 self.lift(handle, record.table);
                 None
+            }
+            (Fence::Wanted, Ok(Answer::Changed(Some(record)))) => {
+                self.given_fences.insert((record.table, record.birth));
+                Some(Ok(Answer::Changed(Some(record))))
             }
             (Fence::Sought | Fence::Lifted, answer) => Some(waiting.failure.take().map_or(answer, Err)),
             (Fence::None | Fence::Wanted, answer) => Some(answer),
         }
     }
 
+    /// This client is admitted to the cluster. The write fences of another admission have ended with it.
+    pub fn on_admitted(&mut self, admission: Admission) {
+        if self.admission.replace(admission) != Some(admission) {
+            self.given_fences.clear();
+        }
+    }
+
+    /// Whoever was given the write fence of a table has it lifted.
+    pub(super) fn forget_fence(&mut self, table: u32) {
+        self.given_fences.retain(|fence| fence.0 != table);
+    }
+
     /// The write fence of a table is lifted, if this client has it.
     fn lift(&mut self, handle: Handle, table: u32) {
+        self.forget_fence(table);
         self.pool[handle].fence = Fence::Lifted;
         self.ask_instead(handle, Request::ChangeSchema(SchemaChange::LiftFence { table }));
     }

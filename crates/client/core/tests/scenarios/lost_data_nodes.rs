@@ -561,6 +561,46 @@ fn a_write_fence_is_asked_for_again_at_the_next_president() {
     }
 }
 
+/// Two requesters of one client want the same fence while the president dies: the one that is refused must not lift
+/// what the other one was given, but for one that has ended with the session.
+#[test]
+fn a_write_fence_that_another_requester_was_given_is_not_lifted() {
+    for session_has_ended in [false, true] {
+        let (mut rig, view) = pair();
+        let tokens = [(), ()].map(|()| rig.client.request(&fence()).unwrap());
+        changes_sent(&mut rig);
+        die(&mut rig);
+        go_on(&mut rig, &view);
+        let sent = changes_sent(&mut rig);
+        assert_eq!(sent.len(), 2);
+        confirm_change(&mut rig, SECOND, sent[0].1.request, Some(record()));
+        if session_has_ended {
+            rig.break_link(SECOND);
+            rig.admission += 1;
+            rig.advance(1000);
+            rig.admit_all(&view.without(&[NodeId(1)]));
+            changes_sent(&mut rig);
+        }
+        refuse_change(&mut rig, SECOND, sent[1].1.request, ErrorCode::SchemaBusy);
+        let described: NamedTableRequest =
+            cold::read(&rig.sent(SignalNumber::DescribeTableRequest).remove(0).frame()).unwrap();
+        let body = TableConfirm { request: described.request, table: record() };
+        rig.feed(SECOND, SignalNumber::DescribeTableConfirm, BlockNumber::Dictionary, |w| {
+            cold::write(w, &body);
+        });
+        let lifted = changes_sent(&mut rig);
+        assert_eq!(lifted.len(), usize::from(session_has_ended));
+        for (_, request) in lifted {
+            assert_eq!(request.change, lift());
+            confirm_change(&mut rig, SECOND, request.request, None);
+        }
+        let answers = tokens.map(|token| rig.client.take_answer(token).expect("it is over").map(drop));
+        assert!(answers[0].is_ok());
+        assert_eq!(answers[1].as_ref().unwrap_err().code(), ErrorCode::SchemaBusy);
+        assert!(rig.client.is_at_rest());
+    }
+}
+
 /// A write fence that was got, and is not wanted when its president is dead.
 #[test]
 fn a_write_fence_that_was_not_taken_is_lifted_at_the_next_president() {
