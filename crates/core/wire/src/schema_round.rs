@@ -195,7 +195,7 @@ pub struct RoundName {
 }
 
 impl RoundName {
-    /// Of a task that belongs to no change, and whose confirmation nobody waits for.
+    /// Of a task that belongs to no change.
     pub const NO_CHANGE: RoundName = RoundName { change: 0, step: 0 };
 }
 
