@@ -171,14 +171,14 @@ int ha_vinga::next_of_batch(range_id_t *range) try {
 
 /* A join that batches keys takes every error for the end of the rows and reports none: JOIN_TAB_SCAN_MRR::next of MariaDB
    10.11 makes -1 of it. Its statement would succeed with fewer rows, or with NULL in place of rows that there are. */
-int ha_vinga::multi_range_read_next(range_id_t *range) {
+int ha_vinga::multi_range_read_next(range_id_t *range) try {
   int error= next_of_batch(range);
   if (unlikely(error) && error != HA_ERR_END_OF_FILE) {
     const JOIN_TAB *join= table->reginfo.join_tab;
     if (join && join->cache && !ha_thd()->is_error()) print_error(error, MYF(0));
   }
   return error;
-}
+} OR_ERROR
 
 int ha_vinga::multi_range_read_explain_info(uint mode, char *text, size_t size) try {
   if (mode & HA_MRR_USE_DEFAULT_IMPL) return handler::multi_range_read_explain_info(mode, text, size);
