@@ -418,7 +418,7 @@ impl World {
             return;
         }
         let drawn = victims[self.nemesis.random.usize(..victims.len())];
-        // Whoever leads while an API node has the schema lock, or claims it: that is rare enough.
+        // Rather whoever leads, if an API node has the schema lock: that is rare enough.
         let leads = |node: &u8| *node == self.president() && self.lock_holder().is_some();
         let node = victims.iter().copied().find(leads).unwrap_or(drawn);
         self.kill_node(node);

@@ -111,7 +111,8 @@ pub fn up(wanted: &Wanted<'_>) -> Result<(), String> {
         }
         say_how_to_connect(wanted, installation, is_new)?;
         if let Some(place) = account::beyond_loopback(wanted.variables) {
-            account::provide(wanted.cluster, place)?;
+            let before: Vec<u16> = before.iter().map(|(node, _)| *node).collect();
+            account::provide(wanted.cluster, place, &before)?;
         }
     }
     if cut.is_empty() { Ok(()) } else { Err(cut.join("\n")) }

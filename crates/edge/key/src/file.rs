@@ -67,18 +67,27 @@ impl ClusterKey {
     /// # Errors
     /// The system's: there is such a file, or its folder can't be written.
     pub fn make(path: &Path) -> io::Result<Self> {
-        let key = ClusterKey(random()?);
-        // Several processes may make it at the same time: the first one's counts.
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(format!(".{}.new", std::process::id()));
-        let unfinished = Path::new(&unfinished);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(unfinished)?;
-        let text: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let written = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all());
-        let made = written.and_then(|()| fs::hard_link(unfinished, path));
-        fs::remove_file(unfinished)?;
-        made.map(|()| key)
+        make_secret(path).map(|(bytes, _)| ClusterKey(bytes))
     }
+}
+
+/// Makes 32 bytes that nobody can foretell, and a file of mode 0600 that holds them, as the text of hexadecimal digits
+/// that is returned beside them: one that is complete whenever it is there.
+///
+/// # Errors
+/// The system's: there is such a file, or its folder can't be written.
+pub fn make_secret(path: &Path) -> io::Result<([u8; KEY_BYTES], String)> {
+    let bytes: [u8; KEY_BYTES] = random()?;
+    // Several processes may make it at the same time: the first one's counts.
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.new", std::process::id()));
+    let unfinished = Path::new(&unfinished);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(unfinished)?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let written = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all());
+    let made = written.and_then(|()| fs::hard_link(unfinished, path));
+    fs::remove_file(unfinished)?;
+    made.map(|()| (bytes, text))
 }
 
 fn read(path: &Path, of_anybody: bool) -> Result<ClusterKey, BadKeyFile> {

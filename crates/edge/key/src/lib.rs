@@ -15,7 +15,7 @@ mod open_port;
 mod proof;
 mod prove;
 
-pub use file::{BadKeyFile, ClusterKey};
+pub use file::{BadKeyFile, ClusterKey, make_secret};
 pub use gate::{Gate, Listening, NotProven, Step};
 pub use open_port::key_of_node;
 pub use prove::{NotAccepted, prove};

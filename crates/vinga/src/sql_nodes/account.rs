@@ -5,20 +5,19 @@
 //! all of its SQL nodes. An account that is there stays as it is: its password may have been changed.
 
 use super::{log_in, running};
-use rustix::rand::{GetRandomFlags, getrandom};
-use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use vinga_key::make_secret;
 use vinga_runtime::say;
+use vinga_sqlnode::{Connection, SqlError};
 
 /// The account.
 const USER: &str = "vinga";
 
-/// Random bytes of a password.
-const PASSWORD_BYTES: usize = 16;
+/// Hexadecimal digits of a password.
+const PASSWORD_CHARS: usize = 64;
 
 /// Where SQL nodes listen by these variables, if other machines reach that.
 pub fn beyond_loopback(variables: &[(String, String)]) -> Option<&str> {
@@ -39,55 +38,55 @@ fn file(cluster: &Path) -> PathBuf {
 /// The password of a cluster's SQL nodes, which is made if there is none.
 fn password(cluster: &Path) -> io::Result<String> {
     let path = file(cluster);
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    match made {
-        Ok(mut opened) => {
-            let mut bytes = [0; PASSWORD_BYTES];
-            let mut filled = 0;
-            while filled < bytes.len() {
-                filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-            }
-            let text = bytes.iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            });
-            opened.write_all(text.as_bytes())?;
-            opened.write_all(b"\n")?;
-            Ok(text)
-        }
+    match make_secret(&path) {
+        Ok((_, text)) => Ok(text),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let text = fs::read_to_string(&path)?.trim().to_owned();
-            let is_whole =
-                text.len() == PASSWORD_BYTES * 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-            if is_whole { Ok(text) } else { Err(io::Error::other("it is not what 'vinga up' has made")) }
+            let is_ours = text.len() == PASSWORD_CHARS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if is_ours { Ok(text) } else { Err(io::Error::other("it is not what 'vinga up' has made")) }
         }
         Err(error) => Err(error),
     }
 }
 
-/// Gives the SQL nodes that run and listen at this place the account, and says how to log in from other machines.
-pub fn provide(cluster: &Path, place: &str) -> Result<(), String> {
+/// Gives the SQL nodes that run, but for those that ran `before` they were to listen at this place, the account, and
+/// says how to log in from other machines.
+///
+/// # Errors
+/// A text: the password's file can't be made or read.
+pub fn provide(cluster: &Path, place: &str, before: &[u16]) -> Result<(), String> {
     let path = file(cluster);
     let password =
         password(cluster).map_err(|error| format!("the password in {}: {error}", path.display()))?;
-    for (node, running) in running(cluster)? {
-        let made = log_in(node, &running).and_then(|mut session| {
-            let statements = [
-                format!("CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{password}'"),
-                format!("GRANT ALL PRIVILEGES ON *.* TO {USER}@'%' WITH GRANT OPTION"),
-            ];
-            let result = statements.iter().try_for_each(|statement| session.query(statement).map(drop));
+    let started: Vec<_> = running(cluster)?.into_iter().filter(|(node, _)| !before.contains(node)).collect();
+    for (node, running) in &started {
+        let made = log_in(*node, running).and_then(|mut session| {
+            let made = make(&mut session, &password).map_err(|error| format!("SQL node {node}: {error}"));
             session.quit();
-            result.map_err(|error| format!("SQL node {node}: {error}"))
+            made
         });
         if let Err(why) = made {
             say!("no account for other machines was made: {why}");
         }
     }
-    say!(
-        "SQL nodes that are started now listen on {place}: log in from other machines as '{USER}', with the password in {}",
-        path.display()
-    );
+    if !started.is_empty() {
+        say!(
+            "SQL nodes that are started now listen on {place}: log in from other machines as '{USER}', with the password in {}",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Makes the account with its privileges, by one statement, if there is none.
+fn make(session: &mut Connection, password: &str) -> Result<(), SqlError> {
+    let present =
+        session.rows(format!("SELECT 1 FROM mysql.global_priv WHERE User = '{USER}' AND Host = '%'"))?;
+    if present.is_empty() {
+        session.query(format!(
+            "GRANT ALL PRIVILEGES ON *.* TO {USER}@'%' IDENTIFIED BY '{password}' WITH GRANT OPTION"
+        ))?;
+    }
     Ok(())
 }
 
@@ -112,7 +111,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("vinga-account-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let made = password(&folder).unwrap();
-        assert_eq!((made.len(), password(&folder).unwrap()), (32, made));
+        assert_eq!((made.len(), password(&folder).unwrap()), (PASSWORD_CHARS, made));
         fs::write(file(&folder), "short").unwrap();
         assert!(password(&folder).is_err());
         fs::remove_dir_all(&folder).unwrap();

@@ -168,11 +168,15 @@ fn sql_nodes_that_listen_beyond_loopback_have_an_account_with_a_password() {
 
     let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
     session.query("SET PASSWORD FOR vinga@'%' = PASSWORD('of my own')").expect("root may do that");
+    session.query("REVOKE ALL PRIVILEGES, GRANT OPTION FROM vinga@'%'").expect("root may do that");
     let (ok, said) = cluster.vinga(&["down"]);
     assert!(ok, "{said}");
     let (ok, said) = cluster.up_with("1", &beyond);
     assert!(ok, "{said}");
     assert_eq!(log_in("vinga", "of my own"), "vinga@%");
+    let mut session = Connection::open_socket(&cluster.socket(1)).expect("it answers");
+    let grants = session.rows("SHOW GRANTS FOR vinga@'%'").expect("it is there");
+    assert!(grants.len() == 1 && grants[0][0].contains("GRANT USAGE"), "{grants:?}");
 }
 
 #[test]
