@@ -58,11 +58,9 @@ impl World {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.insert(transaction, Decided::Perhaps(epoch));
                 }
-                // The last replica of a chain may commit, and whoever it says so to may have died. It commits in this
-                // epoch or a later one.
-                Some(SignalNumber::PrepareRequest)
-                    if Address(header.sender.get()).block() == Some(BlockNumber::DataManager) =>
-                {
+                // The last replica of a chain may commit, and whoever it says so to may have died: it commits in this
+                // epoch or a later one. The only replica is the last one, too, so it matters not who has asked.
+                Some(SignalNumber::PrepareRequest) => {
                     let epoch = epoch().expect("a whole body");
                     self.history.epochs.entry(transaction).or_insert(Decided::Perhaps(epoch));
                 }

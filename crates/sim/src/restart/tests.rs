@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::profile::{Fault, Load, Profile};
+use vinga_wire::{Header, SignalNumber};
 use vinga_workloads::step::Fate;
+use zerocopy::FromBytes;
 
 /// Worlds without faults whose node has a disk. Their tables are made but not filled, and clients begin to work.
 fn worlds() -> impl Iterator<Item = World> {
@@ -69,4 +71,23 @@ fn epochs_of_commits_that_nobody_was_answered_about_are_used() {
         assert!(world.step() && world.now() < 60_000_000, "the start is not checked");
     }
     assert!(world.violations[0].contains("was used before"), "{:?}", world.violations);
+}
+
+#[test]
+fn what_the_only_replica_has_prepared_may_be_committed_before_its_coordinator_knows() {
+    let confirmed = |world: &World, id: u64| {
+        let traces = world.threads.iter().map(|thread| thread.executor.trace());
+        traces.flat_map(|trace| trace.iter()).any(|entry| {
+            let (header, body) = Header::ref_from_prefix(&entry.bytes).expect("an entry holds a header");
+            let is_confirm = header.number.get() == SignalNumber::PrepareConfirm as u16;
+            is_confirm && body.starts_with(&id.to_le_bytes())
+        })
+    };
+    let of_first = |mut world: World| {
+        step_until(&mut world, |world| !world.history.epochs.is_empty());
+        let (&id, &decided) = world.history.epochs.first_key_value()?;
+        (!confirmed(&world, id)).then_some(decided)
+    };
+    let decided = worlds().take(50).find_map(of_first).expect("in some world the confirmation is on its way");
+    assert!(matches!(decided, Decided::Perhaps(_)), "{decided:?}");
 }
