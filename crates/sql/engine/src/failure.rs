@@ -138,6 +138,23 @@ impl Failure {
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
+    /// No data node could be reached so far, for this reason. A key that is refused keeps its number and is not temporary:
+    /// trying again does not help before somebody has given this SQL node the right one.
+    pub fn never_connected(connectstring: &str, why: &Error) -> Self {
+        let needs_the_operator = matches!(
+            why.code(),
+            ErrorCode::KeyRequired
+                | ErrorCode::WrongKey
+                | ErrorCode::KeyForAnother
+                | ErrorCode::BadKeyFile
+                | ErrorCode::NotPermitted
+        );
+        if !needs_the_operator {
+            return Failure::outage(connectstring, &why.message());
+        }
+        Failure::new(why.code() as i32, with_addresses(&why.message(), connectstring))
+    }
+
     /// No answer came in time, either from data nodes that can't be reached, or from connected ones: then the request
     /// may be waiting for a lock; the data nodes end such waits by one of their own settings.
     pub fn timed_out(connectstring: &str, milliseconds: u64, is_connected: bool) -> Self {
@@ -234,6 +251,15 @@ mod tests {
             assert!(failure.text.len() < MESSAGE_MAX - 20, "{}", failure.text);
         }
         assert!(Failure::outage(&address, "No data node answers.").text.contains(&address));
+    }
+
+    #[test]
+    fn a_refused_key_is_no_outage() {
+        let wrong = Failure::never_connected("a:1", &Error::new(ErrorCode::WrongKey));
+        assert_eq!((wrong.number, wrong.is_temporary), (ErrorCode::WrongKey as i32, false));
+        assert!(wrong.text.ends_with("Data nodes: a:1."), "{}", wrong.text);
+        let lost = Failure::never_connected("a:1", &Error::new(ErrorCode::ConnectionLost));
+        assert_eq!((lost.number, lost.is_temporary), (ErrorCode::ClusterFailure as i32, true));
     }
 
     #[test]

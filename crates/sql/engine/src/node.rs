@@ -77,7 +77,7 @@ pub struct Node {
     clusters: Vec<OnceLock<Cluster>>,
     connected: Mutex<usize>,
     on_connected: Condvar,
-    last_error: Mutex<String>,
+    last_error: Mutex<Option<vinga::Error>>,
     last_failure: Mutex<Option<(String, Instant)>>,
     waiters: Mutex<Vec<Weak<Waiter>>>,
     presences: Mutex<Vec<Weak<Presence>>>,
@@ -124,7 +124,7 @@ pub fn start(connectstring: String, connections: usize, spin: Duration, server: 
         clusters: (0..connections.max(1)).map(|_| OnceLock::new()).collect(),
         connected: Mutex::new(0),
         on_connected: Condvar::new(),
-        last_error: Mutex::new(String::new()),
+        last_error: Mutex::new(None),
         last_failure: Mutex::new(None),
         waiters: Mutex::new(Vec::new()),
         presences: Mutex::new(Vec::new()),
@@ -192,10 +192,10 @@ fn connect(node: &Arc<Node>, spin: Duration) {
                 Err(error) => {
                     let text = error.message();
                     let mut last = node.last_error.lock().expect(NO_PANIC);
-                    if *last != text {
+                    if last.as_ref().map(vinga::Error::message) != Some(text.clone()) {
                         node.server.warn(&format!("no connection to {}: {text}", node.connectstring));
-                        *last = text;
                     }
+                    *last = Some(error);
                 }
             }
             thread::sleep(CONNECT_PAUSE);
@@ -260,9 +260,11 @@ impl Node {
             }
             let last = self.last_error.lock().expect(NO_PANIC);
             // After a failed attempt it does not wait any longer: the next attempt may take as long as the outage.
-            if !last.is_empty() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
-                let cause = if last.is_empty() { "No data node answers." } else { &last };
-                return Err(Failure::outage(&self.connectstring, cause));
+            if last.is_some() || Instant::now() >= until || self.is_stopping.load(Ordering::Relaxed) {
+                return Err(match &*last {
+                    Some(error) => Failure::never_connected(&self.connectstring, error),
+                    None => Failure::outage(&self.connectstring, "No data node answers."),
+                });
             }
             drop(last);
             connected = self.on_connected.wait_timeout(connected, WATCH_PAUSE).expect(NO_PANIC).0;
