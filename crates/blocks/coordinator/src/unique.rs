@@ -13,7 +13,9 @@
 //! # Failures
 //! A sub-operation that fails is a failure of its operation: of the whole transaction, unless the operation was marked
 //! `FLAG_ERROR_IS_LOCAL`. Then that operation alone is undone, with all its sub-operations, once these are all answered
-//! (`ABORT_ONE`, along the chains); locks stay. Nothing later has touched the same rows by then: of the base row
+//! (`ABORT_ONE`, along the chains); locks stay. If several of its sub-operations fail, the answer names the index that
+//! stands first in the table's definition, however their answers are ordered: SQL nodes count on it (REPLACE and ON
+//! DUPLICATE KEY UPDATE change the row that is in the way in the first key). Nothing later has touched the same rows by then: of the base row
 //! because the rest of the batch waits (`stages`), of hidden rows because sub-operations of later operations wait for
 //! those of an operation that may be undone alone, if they are for the same hidden row.
 
@@ -71,8 +73,8 @@ struct Step {
     subs: Vec<Sub>,
     /// Sub-operations that have not answered; when it is being undone, chains that have not.
     outstanding: u32,
-    /// Why it has to be undone alone.
-    failure: Option<Failure>,
+    /// Why it has to be undone alone: the failure of the sub-operation with the lowest number.
+    failure: Option<(u8, Failure)>,
 }
 
 /// A sub-operation.
@@ -232,7 +234,10 @@ impl Coordinator {
                     return Some(Cause::failure(failure));
                 }
                 if !is_ignored {
-                    step.failure.get_or_insert(failure);
+                    let is_first = step.failure.is_none_or(|(sub, _)| answer.sub < sub);
+                    if is_first {
+                        step.failure = Some((answer.sub, failure));
+                    }
                 }
                 if step.outstanding == 0 {
                     self.step_ended(cx, handle, operation);
@@ -291,7 +296,7 @@ impl Coordinator {
         let Some(step) = work.find(number) else { return };
         step.outstanding -= 1;
         if step.outstanding == 0 {
-            let failure = step.failure.expect("only what has failed is undone");
+            let (_, failure) = step.failure.expect("only what has failed is undone");
             work.end(number);
             transaction.special_mut().errors.push(failure);
         }

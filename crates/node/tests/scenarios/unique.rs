@@ -219,6 +219,23 @@ fn what_fails_alone_is_undone_alone() {
     }
 }
 
+/// SQL nodes count on it: REPLACE and ON DUPLICATE KEY UPDATE change the row that is in the way in the first index.
+#[test]
+fn of_two_duplicates_of_an_operation_the_first_index_is_named() {
+    for nodes in 1..=3 {
+        let mut c = cluster(nodes);
+        let places: Vec<i64> = (1..=nodes.min(2)).flat_map(|node| numbers::<6>(&c, node)).collect();
+        for (n, key) in places.into_iter().zip((0..).step_by(3)) {
+            let s = format!("text {n}");
+            c.at_once(&[Op::Insert(bare(key, n)), Op::Insert(text(key + 1, -n, &s))]);
+            let id = c.begin();
+            c.batch(id, ALL, 1, &alone(&[Op::Insert(text(key + 2, n, &s))]));
+            assert_eq!(c.received(), [confirmed(1, 1, &[(1, DuplicateKey)])]);
+            assert_eq!(c.blamed(), [0, ON_NUMBER], "{nodes} nodes, number {n}");
+        }
+    }
+}
+
 /// Who comes behind an operation that may fail alone, on the same row, sees what is left of it.
 #[test]
 fn operations_behind_one_that_fails_alone_see_that_it_was_undone() {
