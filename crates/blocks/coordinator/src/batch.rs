@@ -60,6 +60,9 @@ impl Coordinator {
         self.statistics.operations += u64::from(head.count.get());
         self.confirm_outcomes(cx, id.owner(), head.outcomes_seen.get());
         let flags = head.flags.get();
+        if flags & FLAG_START == 0 && self.joins_rollback(cx, id, head.request.get()) {
+            return Some(());
+        }
         if flags & FLAG_ROLLBACK != 0 && self.give_up_batch(cx, id) {
             return Some(());
         }
@@ -131,10 +134,24 @@ impl Coordinator {
         Some(())
     }
 
+    /// Whether a request meets the rollback of its transaction, perhaps of one that waits for the view without a data
+    /// node: then that rollback answers it at its end, with its cause. An answer now would be too early, as the rows are
+    /// locked until then, and whoever begins anew would meet locks of its own.
+    fn joins_rollback(&mut self, cx: &mut Context<'_>, id: TransactionId, request: u32) -> bool {
+        let Some(handle) = self.transactions.find(id) else { return false };
+        let transaction = &mut self.transactions[handle];
+        if !matches!(transaction.state, State::RollingBack { .. }) {
+            return false;
+        }
+        cx.mark("request is answered by the rollback that it meets");
+        transaction.request = request;
+        true
+    }
+
     /// Handles a request to roll back while a batch of the transaction is under way: the batch is given up. The API
     /// node learns the outcome from the answer to that batch. If the commit is decided, it is too late. If a data
     /// manager may have decided it, its answer says so; it is sent immediately, even if operations wait for locks.
-    /// Returns false if no batch is under way, or the transaction rolls back already.
+    /// Returns false if no batch is under way.
     fn give_up_batch(&mut self, cx: &mut Context<'_>, id: TransactionId) -> bool {
         let Some(handle) = self.transactions.find(id) else { return false };
         match self.transactions[handle].state {
@@ -172,12 +189,8 @@ impl Coordinator {
                 | State::InDoubt { .. }
                 | State::Committing { .. }
                 | State::Completing { .. }
-                | State::AwaitingDisk => Err(ErrorCode::MalformedSignal),
-                // The answer to the batch before comes behind this one, and is passed over then.
-                State::RollingBack { .. } => {
-                    let cause = self.transactions[handle].special().and_then(|special| special.cause);
-                    Err(cause.map_or(ErrorCode::TransactionAborted, |cause| cause.code))
-                }
+                | State::AwaitingDisk
+                | State::RollingBack { .. } => Err(ErrorCode::MalformedSignal),
             };
         }
         if known.is_some() {

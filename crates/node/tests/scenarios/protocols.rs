@@ -352,8 +352,8 @@ fn a_batch_that_waits_is_given_up() {
     }
 }
 
-/// A rollback waits for the data nodes that are left. A batch that comes meanwhile is refused with what the transaction
-/// is rolled back for.
+/// A rollback waits for the data nodes that are left. A batch that comes meanwhile is refused at its end, with what the
+/// transaction is rolled back for.
 #[test]
 fn a_batch_of_a_transaction_that_is_being_rolled_back_is_refused_with_the_cause() {
     let mut c = Cluster::new(3);
@@ -370,9 +370,9 @@ fn a_batch_of_a_transaction_that_is_being_rolled_back_is_refused_with_the_cause(
     c.kill(2);
     assert_eq!(c.received(), [], "it is still being rolled back");
     c.batch(id, 0, 2, &strict(&[Op::Add(lost, 1)]));
-    assert_eq!(c.received(), [refused(2, ErrorCode::NodeFailure, 0)]);
+    assert_eq!(c.received(), []);
     pairs.into_iter().for_each(|(from, to)| c.release(from, to));
-    assert_eq!(c.received(), [refused(1, ErrorCode::NodeFailure, 0)]);
+    assert_eq!(c.received(), [refused(2, ErrorCode::NodeFailure, 0)]);
     assert_eq!(c.read(&[lost], None), [Some(row(lost, 1))]);
     c.ends_well();
 }
@@ -538,5 +538,30 @@ fn what_is_forwarded_twice_is_prepared_once() {
         assert_eq!(c.read(&[key], None), [Some(row(key, 12))]);
         c.forget_all_outcomes();
         assert!(c.is_at_rest());
+    }
+}
+
+/// An answer before that would have the client begin anew, and meet locks of its own.
+#[test]
+fn a_request_that_meets_a_rollback_is_answered_when_that_is_done() {
+    for flags in [FLAG_ROLLBACK, 0, FLAG_COMMIT] {
+        let mut c = Cluster::new(2);
+        let (here, there) = (c.keys_at(1).next(), c.keys_at(2).next());
+        let (here, there) = (here.expect("there are some"), there.expect("there are some"));
+        c.at_once(&[Op::Insert(row(here, 1))]);
+        let id = c.begin();
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(row(there, 2))]));
+        assert_eq!(c.received(), [open(1)]);
+        let owner = dm(2, 1);
+        c.hold(TC, owner);
+        c.batch(id, 0, 2, &strict(&[Op::Insert(row(here, 3))]));
+        assert_eq!((c.received(), c.held(TC, owner)), (vec![], 1), "the rollback is on its way");
+        c.batch(id, flags, 3, &[]);
+        assert_eq!(c.received(), []);
+        c.release(TC, owner);
+        assert_eq!(c.received(), [refused(3, ErrorCode::DuplicateKey, 2)]);
+        let id = c.begin();
+        c.batch(id, ALL, 1, &strict(&[Op::Insert(row(there, 4))]));
+        assert_eq!(c.received(), [committed(1)]);
     }
 }
