@@ -167,7 +167,11 @@ impl Dictionary {
         if let Some(api) = plan.fence {
             let table = plan.before.as_ref().expect("a table is fenced").table;
             self.fences.insert(table, api);
-            self.ending_fences.remove(&table);
+            // Its connections may have been closed here before this has come.
+            match self.admitted.has(api) {
+                true => self.ending_fences.remove(&table),
+                false => self.ending_fences.insert(table),
+            };
             return;
         }
         for record in plan.before.iter().chain(&plan.replaced) {

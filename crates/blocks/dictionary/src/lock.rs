@@ -198,10 +198,11 @@ impl Dictionary {
         self.lock.queue.retain(|claim| !claim.is(api, request));
         if self.lock.holder.take_if(|holder| holder.is(api, request)).is_some() {
             self.lock.is_ending = false;
-            self.order_lock(cx, Some(requester));
+        }
+        // Also if it is not known here: others may know of it, if the predecessor's order has reached no more of them.
+        self.order_lock(cx, Some(requester));
+        if self.lock.holder.is_none() {
             self.grant(cx);
-        } else {
-            self.confirm(cx, requester, None);
         }
         Some(())
     }

@@ -70,10 +70,12 @@ impl Dictionary {
         };
         let requester = Requester { address: frame.sender(), request, refusal };
         if let SchemaChange::LiftFence { table } = change {
-            if self.fences.get(&table) == Some(&requester.address.node()) {
-                self.lift_fence(cx, table, Some(requester));
-            } else {
-                self.confirm(cx, requester, None);
+            match self.fences.get(&table) {
+                Some(&owner) if owner == requester.address.node() => {
+                    self.lift_fence(cx, table, Some(requester))
+                }
+                Some(_) => self.confirm(cx, requester, None),
+                None => self.lift_unknown_fence(cx, table, requester),
             }
         } else {
             self.begin_or_queue(cx, requester, ChangeRequest::Change(change));

@@ -20,7 +20,16 @@ impl Dictionary {
     /// Everybody may change rows of a table again; `requester` is answered when all dictionaries know that.
     pub(crate) fn lift_fence(&mut self, cx: &mut Context<'_>, table: u32, requester: Option<Requester>) {
         self.fences.remove(&table);
+        self.ending_fences.remove(&table);
         self.order_fences(cx, RoundTask::Fence { table, api: 0 }, requester);
+    }
+
+    /// A fence that is not known here may be known to other dictionaries: the predecessor's order to lift it may not have
+    /// reached them. (Coordinators are not concerned: they know of all that this president knows, and perhaps of a fence
+    /// that is being made.)
+    pub(crate) fn lift_unknown_fence(&mut self, cx: &mut Context<'_>, table: u32, requester: Requester) {
+        let task = RoundTask::Fence { table, api: 0 };
+        self.order_others(cx, RoundName::NO_CHANGE, task, Some((requester, None)));
     }
 
     /// Has all coordinators and other dictionaries do something about write fences.

@@ -481,7 +481,9 @@ fn the_schema_lock() {
     assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
     h.heading("nobody lets go of what is another's, or wanted by another request");
     unlock(&mut h, api(152), 6);
+    noted(&mut h);
     unlock(&mut h, api(150), 1);
+    noted(&mut h);
     assert_eq!(h.block().lock_holder(), Some(NodeId(150)));
     unlock(&mut h, api(150), 6);
     noted(&mut h);

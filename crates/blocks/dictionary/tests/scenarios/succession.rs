@@ -366,3 +366,98 @@ fn the_schema_lock_ends_with_the_session_of_its_holder() {
         assert!(answers(&mut h).contains(&(SignalNumber::SchemaLockConfirm, api(151))));
     }
 }
+
+/// The third dictionary, which leads when both others have failed: what it knows of then is what counts.
+fn third() -> Harness<Dictionary> {
+    let mut h = harness_among(3, THIRD, TABLES_MAX, None);
+    (API_FIRST..=API_LAST).for_each(|node| api_connects(&mut h, node));
+    h.take_sent();
+    h
+}
+
+/// What the new president has ordered the third dictionary to note, unless an API node was answered already.
+fn orders_before_an_answer(h: &mut Harness<Dictionary>) -> Vec<SchemaRoundRequest> {
+    let sent = h.take_sent();
+    let to_api = sent.iter().filter(|sent| sent.receiver().block() == Some(BlockNumber::Api));
+    assert_eq!(to_api.count(), 0, "it is answered before the third dictionary has confirmed anything");
+    let orders = sent
+        .iter()
+        .filter(|sent| sent.receiver() == THIRD && sent.signal() == SignalNumber::SchemaRoundRequest);
+    let orders = orders.map(|sent| cold::read(&sent.frame()).expect("a whole body"));
+    orders.filter(|order: &SchemaRoundRequest| order.round == RoundName::NO_CHANGE).collect()
+}
+
+/// The third dictionary does what it was ordered, and confirms it.
+fn pass_on(h: &mut Harness<Dictionary>, third: &mut Harness<Dictionary>, orders: &[SchemaRoundRequest]) {
+    for order in orders {
+        third
+            .send(OTHER_DICTIONARY, SignalNumber::SchemaRoundRequest, |w| cold::write(w, order))
+            .expect("allowed");
+        third.take_sent();
+        confirm(h, THIRD, order.round);
+    }
+}
+
+/// The president's order to lift a fence has reached the second dictionary and not the third one: whoever asks for it
+/// again is answered when that knows of it, too.
+#[test]
+fn a_fence_is_lifted_everywhere_before_its_owner_is_answered() {
+    for is_concluded in [false, true] {
+        let (mut h, mut last) = (second(), third());
+        for one in [&mut h, &mut last] {
+            carried_out(one, 5, creation(record()));
+            fenced(one, 6, 1, 150);
+        }
+        ordered(&mut h, 0, 0, 0, RoundTask::Fence { table: 1, api: 0 });
+        h.lose_node(NodeId(1));
+        last.lose_node(NodeId(1));
+        last.take_sent();
+        if is_concluded {
+            state(&mut h, 6, false, 0);
+        }
+        let mut orders = orders_before_an_answer(&mut h);
+        change(&mut h, api(150), 9, SchemaChange::LiftFence { table: 1 });
+        orders.extend(orders_before_an_answer(&mut h));
+        pass_on(&mut h, &mut last, &orders);
+        assert_eq!(answers(&mut h), [(SignalNumber::SchemaChangeConfirm, api(150))]);
+        assert_eq!(last.block().fences().count(), 0);
+    }
+}
+
+/// The president's grant of the lock has reached the third dictionary and not the second one, and is given up there.
+#[test]
+fn the_schema_lock_is_free_everywhere_before_whoever_gives_it_up_is_answered() {
+    for is_concluded in [false, true] {
+        let (mut h, mut last) = (second(), third());
+        ordered(&mut last, 0, 0, 0, holder(150, 7));
+        h.lose_node(NodeId(1));
+        last.lose_node(NodeId(1));
+        last.take_sent();
+        if is_concluded {
+            state(&mut h, 0, false, 0);
+        }
+        let mut orders = orders_before_an_answer(&mut h);
+        unlock(&mut h, api(150), 7);
+        orders.extend(orders_before_an_answer(&mut h));
+        pass_on(&mut h, &mut last, &orders);
+        assert_eq!(answers(&mut h), [(SignalNumber::SchemaUnlockConfirm, api(150))]);
+        assert_eq!(last.block().lock_holder(), None);
+    }
+}
+
+/// The owner goes when its fence is noted here and before it is decided; the president fails before it lifts the fence.
+#[test]
+fn a_fence_does_not_outlive_an_owner_that_goes_before_it_stands() {
+    let mut h = second();
+    carried_out(&mut h, 5, creation(record()));
+    let fence =
+        NotedChange { before: Some(NAME.table), after: None, made: vec![], fence: 150, ..creation(record()) };
+    ordered(&mut h, 6, 1, 0, RoundTask::Note { change: fence });
+    api_gone(&mut h, SignalNumber::ApiConnectionClosedOrder, 150);
+    h.take_sent();
+    ordered(&mut h, 6, 6, 44, RoundTask::Decide);
+    ordered(&mut h, 6, 11, 0, RoundTask::End);
+    h.lose_node(NodeId(1));
+    state(&mut h, 6, false, 0);
+    assert_eq!(h.block().fences().count(), 0);
+}
