@@ -227,7 +227,9 @@ int ha_vinga::reset() try {
 } OR_ERROR
 
 int ha_vinga::failed(int error) {
-  if (likely(error == 0 || error == HA_ERR_KEY_NOT_FOUND || error == HA_ERR_END_OF_FILE)) return error;
+  /* That a row is not there is no failure. */
+  if (likely(error == 0 || error == HA_ERR_KEY_NOT_FOUND || error == HA_ERR_END_OF_FILE || error == HA_ERR_RECORD_DELETED))
+    return error;
   if (error == HA_ERR_FOUND_DUPP_KEY) {
     uint32_t key;
     duplicate_key= engine->duplicate(session, share->table, nullptr, &key) ? table->s->primary_key : key;

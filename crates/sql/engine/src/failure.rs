@@ -138,8 +138,8 @@ impl Failure {
         Failure { is_temporary: true, ..Failure::new(ErrorCode::ClusterFailure as i32, text) }
     }
 
-    /// No data node could be reached so far, for this reason. A key that is refused keeps its number and is not temporary:
-    /// trying again does not help before somebody has given this SQL node the right one.
+    /// No data node could be reached so far, for this reason. A key that is refused keeps its number and is not
+    /// temporary: trying again does not help before somebody has given this SQL node the right one.
     pub fn never_connected(connectstring: &str, why: &Error) -> Self {
         let needs_the_operator = matches!(
             why.code(),

@@ -285,6 +285,9 @@ impl Session {
         self.keeps_locks = keeps_locks;
         // The state of a statement that has ended does not concern this one.
         self.is_lost &= !stands_alone;
+        // An earlier failure has been reported, with what it has cost. The server also asks what an error of its own has
+        // cost, which is nothing.
+        self.failure.is_doomed = false;
         self.is_portioned = false;
         self.is_at_once = false;
         self.duplicate = None;

@@ -1,7 +1,11 @@
 //! Duplicate keys: statements that find one have the same results and effects as with InnoDB.
 
-use vinga_sql_tests::TestCluster;
+use vinga_sql_tests::data_cluster::DataCluster;
 use vinga_sql_tests::oracle::Oracle;
+use vinga_sql_tests::{Session, TestCluster};
+use vinga_sqlnode::ScopedSqlNode;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_data_node_of_test");
 
 const DUPLICATE: u16 = 1062;
 
@@ -201,4 +205,59 @@ fn a_call_counts_no_rows_of_a_statement_that_has_failed() {
         }
         oracle.good("COMMIT");
     }
+}
+
+/// The server replaces a row in its place if it is in the way in the last unique key, and takes whatever key is named
+/// for the first one that is violated: the data nodes' answers may come in any order.
+#[test]
+fn of_two_rows_in_the_way_the_first_key_decides_with_several_data_nodes() {
+    let data = DataCluster::start(PROGRAM, &[], None);
+    let node = ScopedSqlNode::start(&data.local_addresses()).unwrap_or_else(|error| panic!("{error}"));
+    let mut session = Session::new(node.connect().expect("the SQL node answers"));
+    session.query("CREATE DATABASE d");
+    session.query(
+        "CREATE TABLE d.t (id INT PRIMARY KEY, b INT, c INT, n INT, UNIQUE (b), UNIQUE (c)) ENGINE=VINGA",
+    );
+    session.query("INSERT INTO d.t SELECT seq, seq, seq, 0 FROM d.seq_1_to_400");
+    for id in (1..200).step_by(2) {
+        let new = format!("({}, {id}, {}, 0)", 1000 + id, id + 1);
+        session.query(&format!("INSERT INTO d.t VALUES {new} ON DUPLICATE KEY UPDATE n = n + 1"));
+        session.query(&format!("INSERT IGNORE INTO d.t VALUES {new}"));
+        let said = session.lines("SHOW WARNINGS").join(" ");
+        assert!(said.contains("for key 'b'"), "{new}: {said}");
+    }
+    let counted = session
+        .lines("SELECT n, id % 2, COUNT(*) FROM d.t WHERE id <= 200 GROUP BY n, id % 2 ORDER BY n, id % 2");
+    assert_eq!(counted, ["0 0 100", "1 1 100"]);
+    for id in (1..400).step_by(2) {
+        session.query(&format!("REPLACE INTO d.t VALUES ({}, {id}, {}, 7)", 1000 + id, id + 1));
+    }
+    assert_eq!(session.lines("SELECT COUNT(*), MIN(n), MIN(id), MAX(c - b) FROM d.t"), ["200 7 1001 1"]);
+}
+
+/// The server asks for the state of the session also when it has an error of its own, or none at all: that the last
+/// failure had cost a transaction, long ago, is not to be taken for the loss of this one.
+#[test]
+fn an_earlier_failure_costs_a_later_transaction_nothing() {
+    let cluster = TestCluster::start(1);
+    let mut session = cluster.connect(0);
+    session.query("CREATE TABLE t (id INT PRIMARY KEY, n INT, KEY (n)) ENGINE=VINGA");
+    session.query("CREATE TABLE numbers (id TINYINT AUTO_INCREMENT PRIMARY KEY, n INT) ENGINE=VINGA");
+    session.query("INSERT INTO t VALUES (1, 7), (2, 7)");
+    session.query("INSERT INTO numbers VALUES (127, 0)");
+    assert_eq!(session.error("INSERT INTO t VALUES (1, 7)").0, DUPLICATE);
+    session.query("BEGIN");
+    session.query("INSERT INTO t VALUES (3, NULL)");
+    // It meets rows again that it has deleted.
+    session.query("DELETE x, y FROM t x JOIN t y ON x.n = y.n");
+    assert_eq!(session.lines("SELECT @@in_transaction"), ["1"]);
+    session.query("COMMIT");
+    assert_eq!(session.lines("SELECT id FROM t"), ["3"]);
+    assert_eq!(session.error("INSERT INTO t VALUES (3, 1)").0, DUPLICATE);
+    session.query("BEGIN");
+    session.query("INSERT INTO t VALUES (5, 5)");
+    session.error("INSERT INTO numbers (n) VALUES (1)");
+    session.query("INSERT INTO t VALUES (6, 6)");
+    session.query("ROLLBACK");
+    assert_eq!(session.lines("SELECT id FROM t"), ["3"]);
 }
