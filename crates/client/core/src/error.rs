@@ -1,10 +1,11 @@
 //! What a caller gets when something could not be done.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
-use vinga_base::OperationNumber;
+use vinga_base::{NodeId, OperationNumber};
 use vinga_wire::{ErrorClass, ErrorCode};
 
 /// A code with its class, what exactly was wrong if that is known, and the operation that caused it.
@@ -14,19 +15,26 @@ pub struct Error {
     detail: Option<Box<str>>,
     operation: Option<OperationNumber>,
     index: u16,
+    /// The data node that is not connected, if that is it.
+    unconnected: Option<NodeId>,
 }
 
 impl Error {
     /// An error that its code describes sufficiently.
     pub fn new(code: ErrorCode) -> Self {
-        Error { code, detail: None, operation: None, index: 0 }
+        Error { code, detail: None, operation: None, index: 0, unconnected: None }
     }
 
     /// An error with a sentence or half a sentence that says what exactly was wrong.
     pub fn with_detail(code: ErrorCode, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let detail = (!detail.is_empty()).then(|| detail.into_boxed_str());
-        Error { code, detail, operation: None, index: 0 }
+        Error { code, detail, operation: None, index: 0, unconnected: None }
+    }
+
+    /// That a data node is not connected, while others may be: `cause` says where it is, and why it is not.
+    pub(crate) fn not_connected(node: NodeId, cause: impl Into<String>) -> Self {
+        Error { unconnected: Some(node), ..Error::with_detail(ErrorCode::ClusterFailure, cause) }
     }
 
     /// The same error, caused by this operation of a transaction.
@@ -59,6 +67,25 @@ impl Error {
     /// What may be done about it.
     pub fn class(&self) -> ErrorClass {
         self.code.class()
+    }
+
+    /// What exactly was wrong, if that is known.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
+    /// Whether a data node that has answered a client so will do so each time, until somebody has changed a setting or
+    /// a file.
+    pub(crate) fn is_refusal_for_good(&self) -> bool {
+        matches!(
+            self.code,
+            ErrorCode::WrongCluster
+                | ErrorCode::OtherConfiguration
+                | ErrorCode::KeyRequired
+                | ErrorCode::WrongKey
+                | ErrorCode::KeyForAnother
+                | ErrorCode::BadKeyFile
+        )
     }
 
     /// Whether the whole transaction may simply be tried again: nothing was changed.
@@ -95,7 +122,10 @@ impl Error {
                 )
             }
             // The detail is the cause.
-            (Some(cause), ErrorCode::ClusterFailure) => format!("No data node is connected: {cause}."),
+            (Some(cause), ErrorCode::ClusterFailure) => match self.unconnected {
+                Some(node) => format!("Data node {node} is not connected: {cause}. Retry when it is."),
+                None => format!("No data node is connected: {cause}."),
+            },
             (Some(detail), code) => format!("{} ({detail})", code.sentence()),
         }
     }
@@ -127,6 +157,30 @@ impl core::error::Error for Error {}
 
 /// What a call returns.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// The errors of parts of a batch that have a detail, by the index of the part: most have none, and take no room here.
+#[derive(Default, Debug)]
+pub(crate) struct Detailed(BTreeMap<u32, Error>);
+
+impl Detailed {
+    /// Keeps the error of a part if its code does not say all of it; returns the code.
+    pub fn keep(&mut self, index: u32, error: &Error) -> ErrorCode {
+        if error.detail.is_some() {
+            self.0.insert(index, error.clone());
+        }
+        error.code
+    }
+
+    /// The error of a part that has failed with this code.
+    pub fn error(&self, index: usize, code: ErrorCode) -> Error {
+        let kept = u32::try_from(index).ok().and_then(|index| self.0.get(&index));
+        kept.filter(|error| error.code == code).cloned().unwrap_or_else(|| Error::new(code))
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //! Locks that reads have taken can be let go of ([`OperationBatch::unlock`]), also while the results of the batch are
 //! still looked at: what lets go of them is put in front of the operations that are appended next.
 
-use crate::error::{Error, Result};
+use crate::error::{Detailed, Error, Result};
 use crate::operation::{BATCH_BYTES_MAX, OperationSpec, TakenLock};
 use alloc::format;
 use alloc::vec::Vec;
@@ -78,6 +78,7 @@ pub struct OperationBatch {
     hint: Option<PartitionId>,
     rollback_from: Option<OperationNumber>,
     rows: Vec<u8>,
+    detailed: Detailed,
     standing: Option<Result<Standing>>,
     /// Locks that reads of the transaction have asked for, by ascending number.
     locks: Vec<TakenLock>,
@@ -95,6 +96,7 @@ impl Default for OperationBatch {
             hint: None,
             rollback_from: None,
             rows: Vec::new(),
+            detailed: Detailed::default(),
             standing: None,
             locks: Vec::new(),
             unlocks: Vec::new(),
@@ -110,6 +112,7 @@ impl OperationBatch {
         self.operations.clear();
         self.rollback_from = None;
         self.rows.clear();
+        self.detailed.clear();
         self.standing = None;
     }
 
@@ -259,15 +262,15 @@ impl OperationBatch {
     ///
     /// # Errors
     /// Why it failed, if it failed alone; or why its row was not received.
-    pub fn result(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
+    pub fn result(&self, number: OperationNumber) -> Result<Option<&[u8]>> {
         let at = number.0.checked_sub(self.first).map(|at| at as usize);
         match at.and_then(|at| self.operations.get(at)).map(|operation| operation.answer) {
             Some(Answer::Row(place)) => Ok(Some(self.bytes_at(place))),
             Some(Answer::NoRow) => Ok(None),
-            Some(Answer::Failed(code)) => Err(code),
-            Some(Answer::Locked(_)) => Err(ErrorCode::RowLocked),
+            Some(Answer::Failed(code)) => Err(self.detailed.error(at.unwrap_or(usize::MAX), code)),
+            Some(Answer::Locked(_)) => Err(ErrorCode::RowLocked.into()),
             // It belongs to another batch, or was never sent.
-            Some(Answer::Waiting) | None => Err(ErrorCode::NoSuchTransaction),
+            Some(Answer::Waiting) | None => Err(ErrorCode::NoSuchTransaction.into()),
         }
     }
 
@@ -382,12 +385,16 @@ impl OperationBatch {
         self.rows.clear();
     }
 
-    /// It is over. Operations that were not answered are done, if they change something and nothing failed.
-    pub(crate) fn finish(&mut self, standing: Result<Standing>) {
-        for operation in &mut self.operations {
+    /// It is over. Operations that were not answered are done, if they change something and nothing failed; if they
+    /// read, `why_lost` says of a partition why its rows have not come.
+    pub(crate) fn finish(&mut self, standing: Result<Standing>, why_lost: impl Fn(PartitionId) -> Error) {
+        for (index, operation) in (0..).zip(&mut self.operations) {
             if operation.answer == Answer::Waiting {
                 operation.answer = match &standing {
-                    Ok(_) if operation.kind.is_read() => Answer::Failed(ErrorCode::ConnectionLost),
+                    Ok(_) if operation.kind.is_read() => {
+                        let error = why_lost(operation.partition);
+                        Answer::Failed(self.detailed.keep(index, &error))
+                    }
                     Ok(_) => Answer::NoRow,
                     Err(error) => Answer::Failed(error.code()),
                 };

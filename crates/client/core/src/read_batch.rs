@@ -3,7 +3,7 @@
 //! Keys lie one behind the other, each with its hash; rows are appended as they arrive, and for each key stands where
 //! its row lies.
 
-use crate::error::{Error, Result};
+use crate::error::{Detailed, Error, Result};
 use alloc::vec::Vec;
 use core::ops::Range;
 use vinga_base::NodeId;
@@ -46,6 +46,7 @@ pub struct ReadBatch {
     answers: Vec<Answer>,
     rows: Vec<u8>,
     waiting: u32,
+    detailed: Detailed,
     /// When one of its keys was refused for want of room for the first time.
     refused_since: Option<Tick>,
     /// When there was no way to the row of one of its keys for the first time.
@@ -62,6 +63,7 @@ impl ReadBatch {
             answers: Vec::new(),
             rows: Vec::new(),
             waiting: 0,
+            detailed: Detailed::default(),
             refused_since: None,
             parked_since: None,
         }
@@ -144,15 +146,15 @@ impl ReadBatch {
     /// # Errors
     /// Why that key was not read.
     #[inline]
-    pub fn row(&self, index: usize) -> Result<Option<&[u8]>, ErrorCode> {
+    pub fn row(&self, index: usize) -> Result<Option<&[u8]>> {
         match self.answers.get(index).copied().unwrap_or(Answer::Waiting) {
             Answer::Row { offset, length, .. } => {
                 Ok(Some(&self.rows[offset as usize..offset as usize + usize::from(length)]))
             }
             Answer::NoRow { .. } => Ok(None),
-            Answer::Failed(code) => Err(code),
+            Answer::Failed(code) => Err(self.detailed.error(index, code)),
             // It was never sent.
-            Answer::Waiting => Err(ErrorCode::InternalError),
+            Answer::Waiting => Err(ErrorCode::InternalError.into()),
         }
     }
 
@@ -168,7 +170,7 @@ impl ReadBatch {
     }
 
     /// The rows of all keys in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = Result<Option<&[u8]>, ErrorCode>> {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Result<Option<&[u8]>>> {
         (0..self.len()).map(|index| self.row(index))
     }
 
@@ -177,6 +179,7 @@ impl ReadBatch {
         self.answers.clear();
         self.answers.resize(self.hashes.len(), Answer::Waiting);
         self.rows.clear();
+        self.detailed.clear();
         self.waiting = self.hashes.len() as u32;
         self.refused_since = None;
         self.parked_since = None;
@@ -218,7 +221,8 @@ impl ReadBatch {
 
     /// One key has no row, or could not be read.
     #[inline]
-    pub(crate) fn fail(&mut self, index: u32, code: ErrorCode) {
+    pub(crate) fn fail(&mut self, index: u32, error: &Error) {
+        let code = self.detailed.keep(index, error);
         self.answer(index, Answer::Failed(code));
     }
 

@@ -20,7 +20,7 @@
 //!
 //! A key's tag on the wire is the place of its frame and its position in the frame.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::link::LinkId;
 use crate::net::{Net, TokenKind};
 use crate::read_batch::{ReadBatch, ShapeId};
@@ -266,7 +266,7 @@ impl Reads {
         for (index, key) in batch.wire_keys().enumerate() {
             let partition = partitions.of(batch.hash(index));
             let Some(way) = net.routes.read_way(partition, backups_answer) else {
-                unreachable.push(index as u32);
+                unreachable.push((index as u32, partition));
                 continue;
             };
             let partition = usize::from(partition.0);
@@ -292,11 +292,14 @@ impl Reads {
                 self.sent.send(net, shape, group, within);
             }
         }
-        let entries = unreachable.into_iter().map(|index| Entry { batch: handle, index });
+        let unreachable = unreachable.into_iter().map(|(index, at)| (Entry { batch: handle, index }, at));
         if within.is_none() {
-            self.park(net, entries, ErrorCode::ClusterFailure);
+            self.park(net, unreachable.map(|(entry, _)| entry), ErrorCode::ClusterFailure);
         } else {
-            self.fail_entries(net, &entries.collect::<Vec<_>>(), ErrorCode::ClusterFailure);
+            for (entry, partition) in unreachable {
+                let why = net.routes.why_no_way(partition, false);
+                self.fail_entries(net, &[entry], why);
+            }
         }
         // One without keys.
         if count == 0 {
@@ -452,7 +455,11 @@ impl Reads {
             if net.now < until.min(net.routes.awaited_until(partition)) {
                 self.parked.push(Parked { entry, code });
             } else {
-                self.fail_entries(net, &[entry], code);
+                let why = match code {
+                    ErrorCode::ClusterFailure => net.routes.why_no_way(partition, *backups_answer),
+                    code => code.into(),
+                };
+                self.fail_entries(net, &[entry], why);
             }
             return;
         };
@@ -509,11 +516,12 @@ impl Reads {
         self.parked.extend(lost.into_iter().map(parked));
     }
 
-    fn fail_entries(&mut self, net: &mut Net, entries: &[Entry], code: ErrorCode) {
+    fn fail_entries(&mut self, net: &mut Net, entries: &[Entry], why: impl Into<Error>) {
+        let why = why.into();
         self.keys_under_way -= entries.len() as u32;
         for entry in entries {
             if let Some(batch) = self.batches.get_mut(entry.batch) {
-                batch.fail(entry.index, code);
+                batch.fail(entry.index, &why);
                 if batch.is_complete() {
                     net.notify(TokenKind::Read, entry.batch);
                 }
@@ -563,7 +571,7 @@ fn take_rows(
                 rest = after;
             }
             None => {
-                batch.fail(entry.index, ErrorCode::MalformedSignal);
+                batch.fail(entry.index, &ErrorCode::MalformedSignal.into());
                 well_formed = None;
             }
         }
@@ -598,7 +606,7 @@ fn take_mixed(
                 let place = row.map(|row| (batch.take_bytes(row).start, row.len()));
                 batch.found(entry.index, place, backup);
             }
-            None => batch.fail(entry.index, ErrorCode::MalformedSignal),
+            None => batch.fail(entry.index, &ErrorCode::MalformedSignal.into()),
         }
         if batch.is_complete() {
             net.notify(TokenKind::Read, entry.batch);

@@ -229,7 +229,7 @@ impl Requests {
         let changes =
             matches!(request, Request::CreateTable(_) | Request::DropTable(_) | Request::ChangeSchema(_));
         if way.is_none() && net.now >= awaited_until && !lifts_fence(request) {
-            return Err(ErrorCode::ClusterFailure.into());
+            return Err(why_no_way(net, request));
         }
         let lock = if let Request::Lock { .. } = request { Lock::Wanted } else { Lock::None };
         let fence = match request {
@@ -504,6 +504,17 @@ fn may_be_repeated(request: &Request) -> bool {
         | Request::Shutdown(..)
         | Request::BackupOpen(_)
         | Request::BackupNext { .. } => false,
+    }
+}
+
+/// Why the data node that is to answer is not connected.
+fn why_no_way(net: &Net, request: &Request) -> Error {
+    let routes = &net.routes;
+    match request {
+        Request::BackupOpen(partition) | Request::BackupNext { partition, .. } => {
+            routes.why_no_way(*partition, false)
+        }
+        _ => routes.why_not_connected(request.asked_node().or(routes.view().president())),
     }
 }
 

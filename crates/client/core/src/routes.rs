@@ -5,13 +5,14 @@
 //! one that shares memory with the client, else one by the client's id, the same as long as the connections and the
 //! view are the same. So clients spread over the replicas, and what one of them reads does not go back in time.
 
+use crate::error::Error;
 use crate::link::LinkId;
 use alloc::vec::Vec;
 use vinga_base::time::Tick;
 use vinga_base::{NodeId, PartitionId};
 use vinga_wire::take_over::CoordinatorName;
-use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, BlockNumber};
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// Index of a coordinator in the client's list ([`crate::outcomes`]), which only grows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,6 +59,8 @@ pub struct PartitionRoutes {
     is_whole: bool,
     reachable: Vec<CoordinatorIndex>,
     next: usize,
+    /// The members of the view that are not connected, and why.
+    unconnected: Vec<(NodeId, Error)>,
 }
 
 impl PartitionRoutes {
@@ -71,6 +74,48 @@ impl PartitionRoutes {
     /// The cluster has been restarted: the view that is known is not one of it.
     pub fn forget(&mut self) {
         self.view = ClusterView::default();
+    }
+
+    /// The members of the view are connected, or why they are not.
+    pub fn note_unconnected(&mut self, why: impl Fn(&Member) -> Option<Error>) {
+        let members = self.view.members().iter();
+        self.unconnected = members.filter_map(|member| Some((member.node, why(member)?))).collect();
+    }
+
+    /// Why there is no connection to any of these data nodes, though one of them is enough. If all of them refuse this
+    /// client for good, that is it; else a connection may come back, so the error is retryable.
+    pub fn why_not_connected(&self, nodes: impl IntoIterator<Item = NodeId>) -> Error {
+        let why = |node| self.unconnected.iter().find(|(one, _)| *one == node).map(|(_, why)| why);
+        let mut refusal = None;
+        for node in nodes {
+            match why(node) {
+                Some(why) if why.is_refusal_for_good() => refusal = refusal.or(Some(why)),
+                Some(why) => return why.clone(),
+                None => return Error::new(ErrorCode::ClusterFailure),
+            }
+        }
+        refusal.cloned().unwrap_or_else(|| Error::new(ErrorCode::ClusterFailure))
+    }
+
+    /// Why there is no way to the rows of a partition: to their owner, or to any replica if backups answer.
+    pub fn why_no_way(&self, partition: PartitionId, backups_answer: bool) -> Error {
+        let chain = self.view.partitions().get(usize::from(partition.0)).map(|partition| partition.chain);
+        match chain {
+            Some(chain) if backups_answer => self.why_not_connected(chain.nodes()),
+            chain => self.why_not_connected(chain.map(|chain| chain.primary())),
+        }
+    }
+
+    /// Why there is no way to any coordinator.
+    pub fn why_no_coordinator(&self) -> Error {
+        self.why_not_connected(self.view.members().iter().map(|member| member.node))
+    }
+
+    /// Why the row of a partition has not come that its owner was to send: with a connection that was lost, unless it
+    /// refuses this client for good.
+    pub fn why_row_is_lost(&self, partition: PartitionId) -> Error {
+        let why = self.why_no_way(partition, false);
+        if why.is_refusal_for_good() { why } else { Error::new(ErrorCode::ConnectionLost) }
     }
 
     /// Finds all ways again, for the client with the id `own`. `link` says which connection leads to a thread of a

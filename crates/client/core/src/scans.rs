@@ -386,7 +386,11 @@ impl Scans {
             part.state = PartState::Lost(code);
             self.lost.push((handle, at));
         } else {
-            self.end(net, handle, Err(Error::new(code)));
+            let why = match code {
+                ErrorCode::ClusterFailure => net.routes.why_no_way(part.partition, false),
+                code => code.into(),
+            };
+            self.end(net, handle, Err(why));
         }
     }
 

@@ -561,6 +561,42 @@ impl Sessions {
         let outcomes = &mut net.outcomes;
         routes.rebuild(net.api, link, is_near, awaited, |name, link| outcomes.coordinator(name, link));
         net.routes = routes;
+        net.routes.note_unconnected(|member| self.why_not_connected(member));
+    }
+
+    /// Why a member of the view is not connected; `None` if it is. It has refused the client for good if it has done so
+    /// at all addresses that are known to lead there: where nobody answers now, somebody may later.
+    fn why_not_connected(&self, member: &Member) -> Option<Error> {
+        let leads_there = |session: &&Session| match session.node {
+            Some(node) => node == member.node,
+            None => session.address == member.address,
+        };
+        let sessions = || self.list.iter().filter(leads_there);
+        if sessions().any(Session::is_ready) {
+            return None;
+        }
+        let passing = sessions().find(|s| s.error.as_ref().is_none_or(|error| !error.is_refusal_for_good()));
+        let Some(session) = passing.or_else(|| sessions().next()) else {
+            let cause = if member.address.is_empty() { "it has no address" } else { &member.address };
+            return Some(Error::not_connected(member.node, cause));
+        };
+        let Some(error) = &session.error else {
+            return Some(Error::not_connected(member.node, session.address.as_str()));
+        };
+        let address = session.address.as_str();
+        // Much of what the driver says names the address already.
+        let at_address = |said: &str| match said.contains(address) {
+            true => String::from(said),
+            false => format!("{address}: {said}"),
+        };
+        let detail = error.detail().filter(|detail| *detail != address);
+        Some(if error.is_refusal_for_good() {
+            let place = detail.map_or_else(|| String::from(address), at_address);
+            Error::with_detail(error.code(), format!("data node {}, {place}", member.node))
+        } else {
+            let sentence = error.code().sentence().trim_end_matches('.');
+            Error::not_connected(member.node, at_address(detail.unwrap_or(sentence)))
+        })
     }
 
     /// Finds the successors of coordinators that have failed; all endpoints that are lost in this view were given up

@@ -79,8 +79,13 @@ impl Statistics {
         let partitions = table.partitions().len();
         let asked: Vec<PartitionId> =
             table.partitions().iter().step_by(partitions.div_ceil(SAMPLED_MAX).max(1)).collect();
-        let ways: Option<Vec<_>> = asked.iter().map(|&partition| net.routes.way(partition)).collect();
-        let ways = ways.filter(|ways| !ways.is_empty()).ok_or(ErrorCode::ClusterFailure)?;
+        let way = |&partition: &PartitionId| {
+            net.routes.way(partition).ok_or_else(|| net.routes.why_no_way(partition, false))
+        };
+        let ways: Vec<_> = asked.iter().map(way).collect::<Result<_>>()?;
+        if ways.is_empty() {
+            return Err(ErrorCode::ClusterFailure.into());
+        }
         let waiting = Waiting {
             sample: Sample { partitions, sampled: Vec::new() },
             endpoints: ways.iter().map(|(link, _)| link.endpoint()).collect(),

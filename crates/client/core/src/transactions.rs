@@ -215,7 +215,7 @@ impl Transactions {
             }
             // Whether there is a disk, the coordinator says.
             BatchEnd::Open if does_nothing && (is_fresh || !transaction.is_durable) => {
-                busy.batch.finish(Ok(Standing::Open));
+                busy.batch.finish(Ok(Standing::Open), |_| unreachable!("it has no operations"));
                 transaction.finished = Some(busy.batch);
                 return net.notify(TokenKind::Transaction, handle);
             }
@@ -255,7 +255,11 @@ impl Transactions {
         };
         self.held -= 1;
         let Some(coordinator) = coordinator else {
-            return self.finish(net, handle, batch, Err(Error::new(code)));
+            let why = match code {
+                ErrorCode::ClusterFailure => net.routes.why_no_coordinator(),
+                code => code.into(),
+            };
+            return self.finish(net, handle, batch, Err(why));
         };
         transaction.id = net.next_transaction();
         transaction.coordinator = coordinator;
@@ -490,7 +494,7 @@ impl Transactions {
             }
             return;
         }
-        batch.finish(standing);
+        batch.finish(standing, |partition| net.routes.why_row_is_lost(partition));
         transaction.finished = Some(batch);
         net.notify(TokenKind::Transaction, handle);
     }

@@ -1,6 +1,6 @@
 //! Operations that commit each by itself, and how each ended: memory that its owner uses again and again.
 
-use crate::error::Result;
+use crate::error::{Detailed, Error, Result};
 use crate::operation::OperationSpec;
 use alloc::vec::Vec;
 use vinga_base::{OperationNumber, PartitionId};
@@ -26,6 +26,7 @@ pub struct WriteBatch {
     bytes: Vec<u8>,
     operations: Vec<Operation>,
     endings: Vec<Ending>,
+    detailed: Detailed,
     waiting: u32,
 }
 
@@ -65,22 +66,23 @@ impl WriteBatch {
     ///
     /// # Errors
     /// Why it was not committed, or that this is unknown.
-    pub fn ending(&self, index: usize) -> Result<(), ErrorCode> {
+    pub fn ending(&self, index: usize) -> Result<()> {
         match self.endings.get(index).copied().unwrap_or(Ending::Waiting) {
             Ending::Committed => Ok(()),
-            Ending::Failed(code) => Err(code),
+            Ending::Failed(code) => Err(self.detailed.error(index, code)),
             // It was never sent.
-            Ending::Waiting => Err(ErrorCode::InternalError),
+            Ending::Waiting => Err(ErrorCode::InternalError.into()),
         }
     }
 
     /// How all operations ended, in order.
-    pub fn endings(&self) -> impl ExactSizeIterator<Item = Result<(), ErrorCode>> {
+    pub fn endings(&self) -> impl ExactSizeIterator<Item = Result<()>> {
         (0..self.len()).map(|index| self.ending(index))
     }
 
     pub(crate) fn become_waiting(&mut self) {
         self.endings.clear();
+        self.detailed.clear();
         self.endings.resize(self.operations.len(), Ending::Waiting);
         self.waiting = self.operations.len() as u32;
     }
@@ -96,6 +98,12 @@ impl WriteBatch {
         let begin = index.checked_sub(1).map_or(0, |before| self.operations[before].end);
         let Operation { end, partition } = self.operations[index];
         (&self.bytes[begin..end], partition)
+    }
+
+    /// An operation was not begun.
+    pub(crate) fn fail(&mut self, index: u32, error: &Error) {
+        let code = self.detailed.keep(index, error);
+        self.end(index, Ending::Failed(code));
     }
 
     #[inline]

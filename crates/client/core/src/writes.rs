@@ -122,12 +122,17 @@ impl Writes {
     fn end_held(&mut self, net: &mut Net, handle: Handle, code: ErrorCode) {
         let single = self.singles.remove(handle).expect("the caller has found it");
         self.held -= 1;
-        self.end_in_batch(net, &single, Ending::Failed(code));
+        let why = match code {
+            ErrorCode::ClusterFailure => net.routes.why_no_coordinator(),
+            code => code.into(),
+        };
+        self.end_in_batch(net, &single, |batch| batch.fail(single.index, &why));
     }
 
-    fn end_in_batch(&mut self, net: &mut Net, single: &Single, ending: Ending) {
+    #[inline]
+    fn end_in_batch(&mut self, net: &mut Net, single: &Single, end: impl FnOnce(&mut WriteBatch)) {
         if let Some(batch) = self.batches.get_mut(single.batch) {
-            batch.end(single.index, ending);
+            end(batch);
             if batch.is_complete() {
                 net.notify(TokenKind::Write, single.batch);
             }
@@ -224,7 +229,7 @@ impl Writes {
             return;
         }
         let single = self.singles.remove(handle).expect("the caller has found it");
-        self.end_in_batch(net, &single, ending);
+        self.end_in_batch(net, &single, |batch| batch.end(single.index, ending));
     }
 
     /// All connections to an endpoint are gone, but its coordinators are still listed with them.

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use vinga_base::NodeId;
 use vinga_client_core::value::Key;
-use vinga_client_core::{self as machine, Error, OperationSpec, Result, RowRef, Token, Urgency};
+use vinga_client_core::{self as machine, OperationSpec, Result, RowRef, Token, Urgency};
 use vinga_wire::operation::OperationKind;
 
 /// Keys of one table to be read, and their rows: memory that its owner uses again and again.
@@ -115,7 +115,7 @@ impl<R> ReadBatch<R> {
     /// Why it was not read.
     #[inline]
     pub fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
-        self.batch.row(index).map_err(Error::new)
+        self.batch.row(index)
     }
 
     /// The data node that has answered for a key, if it was a backup ([`crate::NewTable::read_backup`]) when it was
@@ -245,7 +245,7 @@ impl WriteBatch {
     /// Why it was not committed, or that this is unknown.
     #[inline]
     pub fn ending(&self, index: usize) -> Result<()> {
-        self.batch.ending(index).map_err(Error::new)
+        self.batch.ending(index)
     }
 
     /// How all ended, in order.

@@ -323,7 +323,7 @@ impl Cluster {
         batch.push_with(|out| table.write_key(&key, out))?;
         let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Gather))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
-        let row = batch.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
+        let row = batch.row(0)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(batch);
         row
     }
@@ -343,10 +343,7 @@ impl Cluster {
         }
         let token = table.handle().engine.submit(|client| client.read(batch, Urgency::Now))?;
         let batch = Pending::new(table.handle(), token, take_read).await;
-        let rows = batch
-            .rows()
-            .map(|row| row.map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose())
-            .collect();
+        let rows = batch.rows().map(|row| row?.map(|bytes| table.read(bytes)).transpose()).collect();
         spare::keep_read(batch);
         rows
     }
@@ -498,13 +495,12 @@ impl Cluster {
             let token = self.handle.engine.submit(|client| client.write(batch, Urgency::Gather))?;
             batch = Pending::new(&self.handle, token, take_write).await;
             match batch.ending(0) {
-                Err(ErrorCode::SchemaBusy) => {
-                    let error = Error::new(ErrorCode::SchemaBusy);
+                Err(error) if error.code() == ErrorCode::SchemaBusy => {
                     retry::pause_once_more(&mut pauses, &self.handle.engine, error).await?;
                 }
                 ending => {
                     spare::keep_write(batch);
-                    return ending.map_err(Error::new);
+                    return ending;
                 }
             }
         }

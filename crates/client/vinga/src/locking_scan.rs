@@ -295,15 +295,18 @@ impl<R> LockingScan<R> {
             let (bytes, is_locked) = match transaction.bytes(number) {
                 Ok(Some(bytes)) => (bytes, true),
                 // It is gone, or the filter rejects it.
-                Ok(None) | Err(ErrorCode::ConditionFailed) => continue,
-                Err(ErrorCode::RowLocked) if self.wait.skips() => match transaction.committed(number) {
-                    Some(bytes) => (bytes, false),
-                    None => continue,
+                Ok(None) => continue,
+                Err(error) => match (error.code(), transaction.committed(number)) {
+                    (ErrorCode::ConditionFailed, _) => continue,
+                    (ErrorCode::RowLocked, committed) if self.wait.skips() => match committed {
+                        Some(bytes) => (bytes, false),
+                        None => continue,
+                    },
+                    _ => {
+                        self.failure = Some(error.at_operation(Some(number)));
+                        continue;
+                    }
                 },
-                Err(code) => {
-                    self.failure = Some(Error::new(code).at_operation(Some(number)));
-                    continue;
-                }
             };
             let row = RowRef::new(core, self.rows.selection.as_deref(), bytes)?;
             let fits = match &self.check {

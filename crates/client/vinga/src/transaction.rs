@@ -271,7 +271,7 @@ impl Transaction {
     }
 
     /// What a read gave that has just been executed.
-    pub(crate) fn bytes(&self, number: OperationNumber) -> Result<Option<&[u8]>, ErrorCode> {
+    pub(crate) fn bytes(&self, number: OperationNumber) -> Result<Option<&[u8]>> {
         self.batch.as_ref().ok_or(ErrorCode::TransactionAborted)?.result(number)
     }
 
@@ -305,11 +305,11 @@ impl Transaction {
         let read = |number| match batch.result(number) {
             Ok(Some(bytes)) => Ok(LockedRead::Row(bytes.to_vec(), number)),
             Ok(None) => Ok(LockedRead::NoRow),
-            Err(ErrorCode::RowLocked) if wait.skips() => {
+            Err(error) if error.code() == ErrorCode::RowLocked && wait.skips() => {
                 let committed = batch.committed(number).unwrap_or(None);
                 Ok(LockedRead::NotLocked(committed.map(<[u8]>::to_vec)))
             }
-            Err(code) => Err(Error::new(code).at_operation(Some(number))),
+            Err(error) => Err(error.at_operation(Some(number))),
         };
         numbers.into_iter().map(read).collect()
     }
@@ -391,7 +391,7 @@ impl Transaction {
         let token = self.token;
         let read = self.handle.engine.submit(|client| client.read_within(token, number, keys))?;
         let rows = Pending::new(&self.handle, read, take_read).await;
-        let row = rows.row(0).map_err(Error::new)?.map(|bytes| table.read(bytes)).transpose();
+        let row = rows.row(0)?.map(|bytes| table.read(bytes)).transpose();
         spare::keep_read(rows);
         row
     }

@@ -364,7 +364,7 @@ async fn read(
             Pending::new(&unique.handle, token, crate::batch::take_read).await
         }
     };
-    let rows = batch.rows().map(|row| Ok(row.map_err(Error::new)?.map(<[u8]>::to_vec))).collect();
+    let rows = batch.rows().map(|row| Ok(row?.map(<[u8]>::to_vec))).collect();
     crate::spare::keep_read(batch);
     rows
 }

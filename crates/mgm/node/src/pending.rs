@@ -6,6 +6,7 @@
 //! has been silent for longest, else of the one that was challenged longest ago. It is closed without a word, which
 //! whoever has the key takes for a failed connection, and tries again: a refusal would count.
 
+use crate::repeated::RepeatedLines;
 use rustix::event::{PollFd, PollFlags};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -38,6 +39,7 @@ const WHO: &str = "listener";
 pub(crate) struct PendingConnections {
     open: Vec<Pending>,
     lines: RateLimit,
+    repeated: RepeatedLines,
 }
 
 struct Pending {
@@ -88,7 +90,11 @@ enum Outcome {
 
 impl PendingConnections {
     pub fn new() -> Self {
-        PendingConnections { open: Vec::with_capacity(PENDING_MAX), lines: RateLimit::new(LINES_PER_SECOND) }
+        PendingConnections {
+            open: Vec::with_capacity(PENDING_MAX),
+            lines: RateLimit::new(LINES_PER_SECOND),
+            repeated: RepeatedLines::default(),
+        }
     }
 
     /// What has to be watched: one for each connection, in their order.
@@ -191,7 +197,9 @@ impl PendingConnections {
     fn refuse(&mut self, stream: &TcpStream, from: SocketAddr, node: NodeId, why: NotProven) -> Outcome {
         let NotProven { code, detail, refusal } = why;
         let detail = shown(&detail);
-        self.lines.write(log::Level::Warn, WHO, format_args!("{from} is refused: {code} {detail}"));
+        // A data node tries again several times a second.
+        let text = format!("is refused: {code} {detail}");
+        self.repeated.warn(&mut self.lines, WHO, from, format_args!("{from}"), &text);
         let refusal = refusal.unwrap_or_else(|| {
             let body = Refusal { request: 0, code: code as u16, detail };
             frame(SignalNumber::ArbitratorHelloRefuse, node, |writer| cold::write(writer, &body))
@@ -228,6 +236,63 @@ fn write_at_once(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{Timespec, poll};
+    use std::net::TcpListener;
+    use std::sync::Mutex;
+    use vinga_key::ClusterKey;
+    use vinga_wire::key::NodeKind;
+    use vinga_wire::{Address, BlockNumber};
+
+    /// What was logged.
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Kept;
+
+    impl log::Log for Kept {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            LOGGED.lock().unwrap().push(record.args().to_string());
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// A data node without the key tries again several times a second, each time from another port.
+    #[test]
+    fn one_that_is_refused_again_and_again_is_a_line_a_minute() {
+        log::set_logger(&Kept).expect("nobody else has set one");
+        log::set_max_level(log::LevelFilter::Warn);
+        let folder = tempfile::tempdir().unwrap();
+        let key = ClusterKey::make(&folder.path().join("cluster.key")).unwrap();
+        let own = Listening {
+            key: Some(&key),
+            kind: NodeKind::Management,
+            driver: Address::new(NodeId(7), BlockNumber::Driver, 0),
+            cluster: "test",
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let greeting = frame(SignalNumber::ConfigurationRequest, NodeId(1), |_| ());
+        let mut pending = PendingConnections::new();
+        let mut clients = Vec::new();
+        for refused in 1..=8 {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.write_all(&greeting).unwrap();
+            clients.push(client);
+            let (stream, from) = listener.accept().unwrap();
+            pending.add(stream, from, Instant::now());
+            let long = Timespec { tv_sec: 60, tv_nsec: 0 };
+            poll(&mut pending.watched().collect::<Vec<_>>(), Some(&long)).unwrap();
+            pending.read(&vec![true; refused], &own, Instant::now());
+            let is_over = |pending: &Pending| matches!(pending.stage, Stage::Leaving { .. });
+            assert!(pending.open.iter().all(is_over) && !pending.open.is_empty());
+        }
+        let logged = LOGGED.lock().unwrap();
+        let lines = logged.iter().filter(|line| line.contains("is refused: 20032")).count();
+        assert_eq!(lines, 1, "{logged:?}");
+    }
 
     #[test]
     fn what_is_said_of_a_connection_that_is_closed_is_so() {

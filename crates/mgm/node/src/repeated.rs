@@ -1,8 +1,10 @@
 //! Lines of the log that would come again and again: a data node that is refused tries again several times a second.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
+use vinga_runtime::log::RateLimit;
 
 /// How often the same line is written, at most.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -22,8 +24,29 @@ struct Written {
 }
 
 impl RepeatedLines {
+    /// Warns of what a peer has done that tries again and again: once a minute as long as it is the same, and `lines`
+    /// has room. `begin` is what may differ each time.
+    pub fn warn(
+        &mut self,
+        lines: &mut RateLimit,
+        who: &str,
+        from: SocketAddr,
+        begin: fmt::Arguments<'_>,
+        text: &str,
+    ) {
+        let warn = log::Level::Warn;
+        match self.admit(from.ip(), text, Instant::now()) {
+            None => {}
+            Some(0) => lines.write(warn, who, format_args!("{begin} {text}")),
+            Some(times) => {
+                let more = format_args!("({times} lines like this were left out before)");
+                lines.write(warn, who, format_args!("{begin} {text} {more}"));
+            }
+        }
+    }
+
     /// Whether a line is to be written; and before it, how often it was left out since it was written last.
-    pub fn admit(&mut self, peer: IpAddr, text: &str, now: Instant) -> Option<u64> {
+    fn admit(&mut self, peer: IpAddr, text: &str, now: Instant) -> Option<u64> {
         let key = (peer, text.to_owned());
         let is_recent = |written: &Written| now.duration_since(written.at) < PAUSE;
         if let Some(written) = self.written.get_mut(&key)

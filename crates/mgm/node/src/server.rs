@@ -127,14 +127,7 @@ impl Shared {
     /// The same of one that tries again and again: once a minute as long as it is the same. `begin` is what may differ
     /// each time.
     pub fn warn_once(&self, from: SocketAddr, begin: std::fmt::Arguments<'_>, text: &str) {
-        let admitted = lock(&self.repeated).admit(from.ip(), text, Instant::now());
-        match admitted {
-            None => {}
-            Some(0) => self.warn(format_args!("{begin} {text}")),
-            Some(times) => {
-                self.warn(format_args!("{begin} {text} ({times} lines like this were left out before)"));
-            }
-        }
+        lock(&self.repeated).warn(&mut lock(&self.lines), WHO, from, begin, text);
     }
 
     /// Proven connections at a time, at most.

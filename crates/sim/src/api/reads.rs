@@ -115,7 +115,7 @@ impl Caller {
         batch: &ReadBatch,
     ) -> Result<Vec<Option<Value>>, ErrorCode> {
         let read = &call.read;
-        let found = batch.rows().collect::<Result<Vec<_>, _>>()?;
+        let found = batch.rows().collect::<Result<Vec<_>, _>>().map_err(|error| error.code())?;
         cx.violations.extend(cx.changes.check(read.table, call.version, call.sent).err());
         let mut rows = Vec::new();
         for (at, (&key, row)) in read.keys.iter().zip(found).enumerate() {

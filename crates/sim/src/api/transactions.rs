@@ -317,7 +317,7 @@ fn outcome_of(
             None
         })
     };
-    let outcome = match batch.result(sent.own) {
+    let outcome = match batch.result(sent.own).map_err(|error| error.code()) {
         Ok(row) if operation.kind.is_read() => Outcome::Row(look(row)),
         Ok(_) => Outcome::Done,
         Err(ErrorCode::RowLocked) if operation.gives_committed() => match batch.committed(sent.own) {

@@ -137,7 +137,7 @@ fn data_nodes_with_different_generations_do_not_begin_together() {
     place.configure("MaxNoOfTables=100");
     let _management = place.management();
     let mut two = place.data("b", &["--node", "2"]);
-    place.wait_for_log(&mut two, "b", "the configuration has changed: generation");
+    place.wait_for_log(&mut two, "b", "start data node 1 again while a management node runs");
     drop(one);
     let mut one = place.data("a", &[]);
     place.wait_for_log(&mut one, "a", "data node 1: generation 2 of the configuration");

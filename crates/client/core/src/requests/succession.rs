@@ -12,7 +12,7 @@
 //! lives. While the dictionary is too busy for it, as it is while it does not know yet that its node leads the
 //! cluster, it is asked again and again.
 
-use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence};
+use super::{Answer, Fence, Lock, Request, Requests, Waiting, lifts_fence, why_no_way};
 use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
 use crate::sessions::{Admission, Sessions};
@@ -98,12 +98,13 @@ impl Requests {
         }
         let is_lifted = waiting.request.as_ref().is_some_and(lifts_fence);
         waiting.goes_on = is_lifted || waiting.fence != Fence::None && waiting.was_lost;
-        let code = match (waiting.was_lost, waiting.changes) {
-            (true, true) => ErrorCode::UnknownOutcome,
-            (true, false) => ErrorCode::ConnectionLost,
-            (false, _) => ErrorCode::ClusterFailure,
+        let why = match (waiting.was_lost, waiting.changes, &waiting.request) {
+            (true, true, _) => ErrorCode::UnknownOutcome.into(),
+            (true, false, _) => ErrorCode::ConnectionLost.into(),
+            (false, _, Some(request)) => why_no_way(net, request),
+            (false, _, None) => ErrorCode::ClusterFailure.into(),
         };
-        waiting.answer = Some(Err(Error::new(code)));
+        waiting.answer = Some(Err(why));
         if waiting.lock == Lock::Wanted {
             self.give_up_lock(handle);
         }

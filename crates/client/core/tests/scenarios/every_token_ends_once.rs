@@ -178,10 +178,10 @@ impl Run {
             match batch.row(index) {
                 Ok(Some(row)) => assert_eq!(row, image(&self.table, *key, &text_of(*key))),
                 Ok(None) => {}
-                Err(code) => {
+                Err(error) => {
                     assert!(
-                        matches!(code, ErrorCode::ConnectionLost | ErrorCode::ClusterFailure),
-                        "{code:?}"
+                        matches!(error.code(), ErrorCode::ConnectionLost | ErrorCode::ClusterFailure),
+                        "{error}"
                     );
                 }
             }
@@ -193,7 +193,7 @@ impl Run {
         assert!(self.world.client.take_write(token).is_none());
         self.ended += 1;
         for (key, ending) in keys.iter().zip(batch.endings()) {
-            self.fates.insert(*key, ending.map_or_else(fate_of, |()| Fate::Committed));
+            self.fates.insert(*key, ending.map_or_else(|error| fate_of(error.code()), |()| Fate::Committed));
         }
     }
 
@@ -206,7 +206,7 @@ impl Run {
                 match batch.result(*number) {
                     Ok(row) => assert_eq!(row.unwrap(), image(&self.table, *key, &text_of(*key))),
                     // It was committed, but its rows are lost.
-                    Err(code) => assert!(code == ErrorCode::ConnectionLost && self.is_disturbed),
+                    Err(error) => assert!(error.code() == ErrorCode::ConnectionLost && self.is_disturbed),
                 }
             }
         }

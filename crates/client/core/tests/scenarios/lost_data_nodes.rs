@@ -4,17 +4,18 @@
 use crate::rig::{Rig, Sent, first_view, node_at, table};
 use vinga_base::{ColumnId, NodeId, OperationNumber, PartitionId};
 use vinga_client_core::{
-    BatchEnd, LinkId, OperationBatch, OperationSpec, ReadBatch, Request, RowBuilder, Standing, Table, Token,
-    Urgency, WriteBatch,
+    BatchEnd, Error, LinkId, OperationBatch, OperationSpec, RangeSpec, ReadBatch, Request, RowBuilder,
+    ScanProgress, ScanSpec, Standing, Table, Token, Urgency, WriteBatch,
 };
 use vinga_wire::backup::{BackupOpenConfirm, BackupOpenRequest};
 use vinga_wire::dictionary::NamedTableRequest;
+use vinga_wire::info::InfoTable;
 use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::take_over::InheritedOutcomeRequest;
 use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
-use vinga_wire::view::ClusterView;
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
 pub const FIRST: LinkId = LinkId(0);
@@ -88,7 +89,7 @@ pub fn answer_reads(rig: &mut Rig, (node, tag): (u8, u32), count: u16) {
 }
 
 fn result(rig: &mut Rig, token: Token) -> Option<Result<bool, ErrorCode>> {
-    Some(rig.client.take_read(token)?.row(0).map(|row| row.is_some()))
+    Some(rig.client.take_read(token)?.row(0).map(|row| row.is_some()).map_err(|error| error.code()))
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn a_single_change_is_done_if_a_successor_knows_of_its_commit() {
         rig.answer(SECOND, (transaction, question.request.get()), Some(0));
         let batch = rig.client.take_operations(token).expect("it is over");
         assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
-        let expected = if changes == 1 { Ok(None) } else { Err(ErrorCode::UnknownOutcome) };
+        let expected = if changes == 1 { Ok(None) } else { Err(ErrorCode::UnknownOutcome.into()) };
         assert_eq!(batch.result(OperationNumber(1)), expected);
     }
 }
@@ -448,6 +449,140 @@ fn a_backup_that_is_not_wanted_is_not_closed_by_a_lost_connection() {
     rig.open_links();
     assert!(rig.sent(SignalNumber::BackupCloseOrder).is_empty());
     assert!(rig.client.is_at_rest());
+}
+
+/// Two data nodes, of which the second one does not admit the client, and says so with this code.
+fn pair_of_which_one_refuses(code: ErrorCode) -> (Rig, ClusterView) {
+    let view = first_view(&[0, 0]);
+    let with_address = |member: &Member| Member { address: format!("node{}", member.node), ..member.clone() };
+    let view = ClusterView::first(view.members().iter().map(with_address).collect());
+    let mut rig = Rig::new(2);
+    for _ in 0..2 {
+        rig.advance(11);
+        greet(&mut rig, &view, code);
+    }
+    assert_eq!(rig.client.endpoints().iter().map(|one| one.is_connected).collect::<Vec<_>>(), [true, false]);
+    (rig, view)
+}
+
+/// The first admits the client where it greets now, the second refuses it.
+fn greet(rig: &mut Rig, view: &ClusterView, code: ErrorCode) {
+    for (link, _) in rig.greetings() {
+        match node_at(link) {
+            1 => rig.admit(link, view),
+            _ => rig.client.on_refused(link, code, "node2"),
+        }
+    }
+}
+
+/// How a read, a scan, a read of a transaction, a question for statistics and one for an information table end whose
+/// rows the second data node has.
+fn ends_at_the_second(rig: &mut Rig, view: &ClusterView) -> Vec<Error> {
+    let table = table(2);
+    let key = key_at(&table, view, 2);
+    let token = read(rig, &table, key);
+    let mut errors = vec![rig.client.take_read(token).expect("it is over").row(0).unwrap_err()];
+    let token = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+    match rig.client.next_rows(token) {
+        ScanProgress::Ended(Err(error)) => errors.push(error),
+        other => panic!("{other:?}"),
+    }
+    let mut batch = OperationBatch::default();
+    let bytes = key.to_le_bytes();
+    let locking = OperationSpec::new(&table, OperationKind::ReadExclusive, &bytes, &[]);
+    let number = batch.push(&locking).unwrap();
+    let token = rig.client.begin().unwrap();
+    rig.client.send(token, batch, BatchEnd::Open);
+    let (node, transaction, request) = batches_sent(rig).remove(0);
+    assert_eq!(node, 1, "any coordinator does");
+    rig.feed(FIRST, SignalNumber::TransactionConfirm, BlockNumber::Coordinator, |w| {
+        w.put(&TransactionAnswer {
+            transaction: U64::new(transaction),
+            epoch: U64::new(5),
+            request: U32::new(request),
+            outcome_number: U32::ZERO,
+            failed_operation: U32::ZERO,
+            error: U16::ZERO,
+            errors: U16::ZERO,
+            rows: U16::new(1),
+            outcome: Outcome::Open as u8,
+            view: 1,
+            failed_index: U16::ZERO,
+        });
+    });
+    errors.push(rig.client.take_operations(token).expect("its row can't come").result(number).unwrap_err());
+    errors.push(rig.client.statistics(&table, &RangeSpec::new(0)).unwrap_err());
+    errors.push(rig.client.request(&Request::Info(InfoTable::Pools, NodeId(2))).unwrap_err());
+    errors
+}
+
+/// A data node wants a key that the client does not have. To try again is of no use: that is what each of its requests
+/// says, with the address, while the rows of the other one can be had.
+#[test]
+fn a_data_node_that_refuses_a_client_for_good_is_no_outage() {
+    for code in [ErrorCode::KeyRequired, ErrorCode::WrongKey, ErrorCode::KeyForAnother] {
+        let (mut rig, view) = pair_of_which_one_refuses(code);
+        let errors = ends_at_the_second(&mut rig, &view);
+        assert_eq!(errors.len(), 5);
+        for error in errors {
+            assert_eq!((error.code(), error.is_retryable()), (code, false), "{error}");
+            assert!(error.message().ends_with("(data node 2, node2)"), "{error}");
+        }
+        let table = table(2);
+        let key = key_at(&table, &view, 1);
+        read(&mut rig, &table, key);
+        assert_eq!(reads_sent(&mut rig)[0].0, 1);
+    }
+}
+
+/// One that starts is another matter, and so is one of which nobody answers: it is named, and one may try again.
+#[test]
+fn a_data_node_that_is_not_there_yet_may_be_later() {
+    let (mut rig, view) = pair_of_which_one_refuses(ErrorCode::NodeStarting);
+    let errors = ends_at_the_second(&mut rig, &view);
+    for (at, error) in errors.iter().enumerate() {
+        // The row of the transaction may have been on its way.
+        let code = if at == 2 { ErrorCode::ConnectionLost } else { ErrorCode::ClusterFailure };
+        assert_eq!((error.code(), error.is_retryable()), (code, true), "{error}");
+        assert!(at == 2 || error.message().starts_with("Data node 2 is not connected: node2"), "{error}");
+    }
+    let (mut rig, view) = pair_of_which_one_refuses(ErrorCode::KeyRequired);
+    rig.advance(1000);
+    rig.open_links();
+    rig.break_link(SECOND);
+    let errors = ends_at_the_second(&mut rig, &view);
+    assert_eq!(errors[0].code(), ErrorCode::ClusterFailure);
+    assert_eq!(errors[0].message(), "Data node 2 is not connected: node2: broken. Retry when it is.");
+}
+
+/// The only data node that admits the client dies. What any of them could do may be done when it is back.
+#[test]
+fn one_that_refuses_for_good_does_not_hide_that_the_other_may_come_back() {
+    let (mut rig, view) = pair_of_which_one_refuses(ErrorCode::KeyRequired);
+    let key = key_at(&table(2), &view, 2);
+    let change = |rig: &mut Rig| {
+        let mut batch = WriteBatch::default();
+        batch.push(&insert(&table(2), &mut Vec::new(), key)).unwrap();
+        let write = rig.client.write(batch, Urgency::Now).unwrap();
+        let commit = rig.commit_insert(&table(2), key);
+        (write, commit)
+    };
+    rig.break_link(FIRST);
+    let ended = |rig: &mut Rig, (write, commit)| {
+        let write = rig.client.take_write(write).expect("it is over").ending(0).unwrap_err();
+        (write.code(), rig.standing(commit).unwrap_err().code())
+    };
+    let both = change(&mut rig);
+    assert_eq!(ended(&mut rig, both), (ErrorCode::ClusterFailure, ErrorCode::ClusterFailure));
+    // Now it refuses, too.
+    for _ in 0..20 {
+        rig.advance(200);
+        for (link, _) in rig.greetings() {
+            rig.client.on_refused(link, ErrorCode::KeyRequired, "");
+        }
+    }
+    let both = change(&mut rig);
+    assert_eq!(ended(&mut rig, both), (ErrorCode::KeyRequired, ErrorCode::KeyRequired));
 }
 
 #[test]

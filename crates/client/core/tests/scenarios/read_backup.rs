@@ -13,10 +13,11 @@ use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32};
 /// A read that is over: the backup that has answered, if it was one.
 fn answered_by(rig: &mut Rig, token: Token) -> Option<Result<Option<NodeId>, ErrorCode>> {
     let batch = rig.client.take_read(token)?;
-    Some(batch.row(0).map(|row| {
+    let answered = batch.row(0).map(|row| {
         assert_eq!(row, None, "there are no rows");
         batch.backup(0)
-    }))
+    });
+    Some(answered.map_err(|error| error.code()))
 }
 
 /// A read that may wait for others.

@@ -74,7 +74,7 @@ fn refused_reads_are_sent_again_for_some_seconds() {
     world.client.cancel(abandoned);
     (0..3).for_each(|_| world.run_until_idle());
     let batch = world.client.take_read(token).expect("it has given up");
-    assert!(batch.rows().all(|row| row == Err(ErrorCode::Overloaded)));
+    assert!(batch.rows().all(|row| row == Err(ErrorCode::Overloaded.into())));
     assert!(world.client.is_at_rest());
     world.client.release_shape(shape);
 }
@@ -142,7 +142,7 @@ fn a_transaction_reads_writes_and_undoes() {
     assert_eq!(batch.standing().unwrap(), Standing::Open);
     assert_eq!(batch.result(read).unwrap().unwrap(), image(&table, 3, &text_of(3)));
     assert_eq!(batch.result(none), Ok(None));
-    assert_eq!(batch.result(fails), Err(ErrorCode::NoSuchRow));
+    assert_eq!(batch.result(fails), Err(ErrorCode::NoSuchRow.into()));
     // A direct read sees its own change, another's does not.
     let shape = world.client.add_shape(&table, None, &[]).unwrap();
     let read_50 = |world: &mut World, within: Option<OperationNumber>| {
@@ -397,7 +397,7 @@ fn the_dictionary_answers() {
     push_insert(&mut batch, &tables[3], 1);
     let token = world.client.write(batch, Urgency::Now).unwrap();
     world.run_until_idle();
-    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::NoSuchTable));
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::NoSuchTable.into()));
     assert!(world.client.is_at_rest());
 }
 
@@ -413,7 +413,7 @@ fn a_restart_makes_open_commits_unknown() {
     let before = world.client.node();
     world.restart_node();
     world.run_until_idle();
-    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome.into()));
     // What would not have been committed is begun again.
     let batch = world.client.take_operations(transaction).unwrap();
     assert_eq!(batch.standing().unwrap(), Standing::Open);
@@ -436,11 +436,14 @@ fn an_outcome_is_asked_for_and_unknown_only_after_long() {
     world.advance(20_000_000);
     assert!(world.client.take_write(token).is_none(), "it still hopes");
     world.advance(11_000_000);
-    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome.into()));
     let mut batch = WriteBatch::default();
     push_insert(&mut batch, &table, 2);
     let token = world.client.write(batch, Urgency::Now).unwrap();
-    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::ClusterFailure));
+    assert_eq!(
+        world.client.take_write(token).unwrap().ending(0).map_err(|error| error.code()),
+        Err(ErrorCode::ClusterFailure)
+    );
     world.is_cut = false;
     world.run_until_idle();
     world.load(&table, [3]);
@@ -466,7 +469,7 @@ fn a_silent_node_is_given_up() {
     for _ in 0..130 {
         world.advance(100_000);
     }
-    assert_eq!(world.client.take_read(token).unwrap().row(0), Err(ErrorCode::ConnectionLost));
+    assert_eq!(world.client.take_read(token).unwrap().row(0), Err(ErrorCode::ConnectionLost.into()));
     world.run_until_idle();
     world.load(&table, [1]);
 }
@@ -498,7 +501,7 @@ fn a_silent_node_is_given_up_by_a_client_that_runs_now_and_then() {
         world.advance(1_100_000);
     }
     let read = world.client.take_read(token).expect("it does not wait for ever");
-    assert_eq!(read.row(0), Err(ErrorCode::ConnectionLost));
+    assert_eq!(read.row(0), Err(ErrorCode::ConnectionLost.into()));
     world.run_until_idle();
     world.load(&table, [1]);
 }
@@ -651,7 +654,7 @@ fn an_outcome_that_nobody_waits_for_any_more_is_confirmed_all_the_same() {
     world.advance(20_000_000);
     world.client.cancel(transaction);
     world.advance(11_000_000);
-    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome));
+    assert_eq!(world.client.take_write(token).unwrap().ending(0), Err(ErrorCode::UnknownOutcome.into()));
     world.is_cut = false;
     world.run_until_idle();
     assert_eq!(world.node.unconfirmed(), 0);
@@ -677,7 +680,7 @@ fn what_has_failed_alone_is_not_known_when_the_answer_is_lost() {
     let batch = world.client.take_operations(transaction).expect("it is over");
     assert!(matches!(batch.standing(), Ok(Standing::Committed(_))));
     assert_eq!(batch.result(OperationNumber(1)), Ok(None), "it is done, or nothing would be committed");
-    assert_eq!(batch.result(OperationNumber(2)), Err(ErrorCode::UnknownOutcome));
+    assert_eq!(batch.result(OperationNumber(2)), Err(ErrorCode::UnknownOutcome.into()));
     world.client.cancel(transaction);
     assert!(world.client.is_at_rest());
 }

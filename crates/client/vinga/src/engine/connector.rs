@@ -64,7 +64,8 @@ pub fn open(engine: &Arc<Engine>, link: LinkId, address: String, opening: u64) {
                         state.client.on_broken(link, format!("can't connect to {address}: {why}"));
                     }
                     NotAccepted::Refused(code, detail) => {
-                        state.client.on_refused(link, code, format!("{address}: {detail}"));
+                        let detail = if detail.is_empty() { address } else { format!("{address}: {detail}") };
+                        state.client.on_refused(link, code, detail);
                     }
                 }
                 engine.flush(state, &mut Vec::new());

@@ -67,14 +67,14 @@ pub(super) fn row_of<R: ReadRow>(batch: Option<&OperationBatch>, reading: &Readi
 
 pub(super) fn bytes_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<Option<&[u8]>> {
     let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
-    batch.result(operation).map_err(|code| Error::new(code).at_operation(Some(operation)))
+    batch.result(operation).map_err(|error| error.at_operation(Some(operation)))
 }
 
 pub(super) fn result_of(batch: Option<&OperationBatch>, operation: OperationNumber) -> Result<()> {
     let batch = batch.ok_or(ErrorCode::TransactionAborted)?;
-    let failed = |code| {
+    let failed = |error: Error| {
         let index = batch.failed_index(operation).unwrap_or(0);
-        Error::new(code).at_operation(Some(operation)).at_index(index)
+        error.at_operation(Some(operation)).at_index(index)
     };
     batch.result(operation).map(|_| ()).map_err(failed)
 }

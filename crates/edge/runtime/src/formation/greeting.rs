@@ -63,11 +63,7 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
     let (ours, theirs) = (own.configuration, hello.configuration);
     // One that has read a file of its own is compared by what follows only.
     if ours.generation != 0 && theirs.generation != 0 && ours.digest != theirs.digest {
-        let (here, there) = (ours.generation, theirs.generation);
-        let detail = format!(
-            "the configuration has changed: generation {here} here, {there} at data node {node}; the one that was started \
-             earlier has to be started again"
-        );
+        let detail = other_configuration((own.member.node, ours.generation), (node, theirs.generation));
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     if hello.heartbeat_interval != own.heartbeat_interval {
@@ -88,6 +84,23 @@ pub(crate) fn check(hello: &NodeHello, own: &NodeHello) -> Result<(), Refused> {
         return Err(Refused::new(ErrorCode::OtherConfiguration, detail));
     }
     Ok(())
+}
+
+/// Which of two data nodes that were handed different configurations has to be started again. It starts with its copy
+/// of the older one if no management node answers then.
+fn other_configuration(one: (NodeId, u64), other: (NodeId, u64)) -> String {
+    let ((older, old), (newer, new)) = if one.1 <= other.1 { (one, other) } else { (other, one) };
+    if old == new {
+        // Management nodes count for themselves.
+        return format!(
+            "data nodes {older} and {newer} have different configurations, generation {old} each, of management nodes \
+             with different files: give these the same file, and start both again"
+        );
+    }
+    format!(
+        "the configuration has changed: data node {older} has generation {old}, data node {newer} generation {new}; start \
+         data node {older} again while a management node runs that hands out generation {new}"
+    )
 }
 
 /// A greeting or its confirm.
@@ -136,5 +149,23 @@ pub(crate) fn read_some(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Progress
         if bytes.len() > FRAME_BYTES_MAX {
             return Progress::Open;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_node_with_the_older_configuration_has_to_be_started_again() {
+        let text = "the configuration has changed: data node 5 has generation 3, data node 2 generation 12; start data \
+                    node 5 again while a management node runs that hands out generation 12";
+        assert_eq!(other_configuration((NodeId(5), 3), (NodeId(2), 12)), text);
+        assert_eq!(other_configuration((NodeId(2), 12), (NodeId(5), 3)), text, "whichever refuses the other");
+        let same = other_configuration((NodeId(5), 3), (NodeId(2), 3));
+        assert!(
+            same.contains("data nodes 5 and 2 have different configurations, generation 3 each"),
+            "{same}"
+        );
     }
 }
