@@ -84,6 +84,10 @@ impl Configuration {
         let data_nodes = DataNodes::read(file, &parameters, &doubtful, &mut errors);
         let read_management = |file| management::read(file, data_nodes.as_ref(), &mut errors);
         let management_nodes = file.map_or_else(Vec::new, read_management);
+        // What the command line says of this node's key the file does not say of the others.
+        if let Some(file) = file.filter(|_| *parameters.origin(Parameter::ClusterKeyFile) != Origin::Flag) {
+            management::check_keys(file, &mut errors);
+        }
         let links = match (file, &data_nodes) {
             (Some(file), Some(data_nodes)) => links::read(file, data_nodes, &mut errors, &mut warnings),
             _ => Vec::new(),

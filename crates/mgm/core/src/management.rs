@@ -181,11 +181,45 @@ pub(crate) fn read(
     nodes
 }
 
+/// Data nodes and management nodes with the cluster's key refuse those without, and the other way round: nobody would
+/// arbitrate. An error goes to `errors`.
+pub(crate) fn check_keys(file: &ConfigFile, errors: &mut Vec<ConfigError>) {
+    // A key's name that can't be read has been reported.
+    if !file.errors().is_empty() {
+        return;
+    }
+    let data = file.nodes().iter().map(|section| {
+        let key = file.entry_for(section, Parameter::ClusterKeyFile).map(|entry| entry.line);
+        (format!("data node {}", section.id), section.line, &section.header, key)
+    });
+    let management = file.management_nodes().iter().map(|section| {
+        let key = entry_for(file, section, ManagementParameter::ClusterKeyFile).map(|entry| entry.line);
+        (format!("management node {}", section.id), section.line, &section.header, key)
+    });
+    let all: Vec<_> = data.chain(management).collect();
+    let with = all.iter().find_map(|(name, _, _, key)| Some((name, (*key)?)));
+    let without = all.iter().find(|(_, _, _, key)| key.is_none());
+    if let (Some((other, key)), Some((name, line, header, _))) = (with, without) {
+        let problem = format!(
+            "{name} has no ClusterKeyFile, and {other} has one (line {key}); all data nodes and management nodes need it, or \
+             none has it"
+        );
+        errors.push(ConfigError::new(file.origin(*line), header, problem));
+    }
+}
+
+/// The entry that counts for a parameter at a management node.
+fn entry_for<'a>(
+    file: &'a ConfigFile,
+    section: &'a ManagementSection,
+    parameter: ManagementParameter,
+) -> Option<&'a Entry<ManagementParameter>> {
+    let of_all = || file.management_default().iter().find(|entry| entry.parameter == parameter);
+    section.entry(parameter).or_else(of_all)
+}
+
 fn node(file: &ConfigFile, section: &ManagementSection) -> ManagementNode {
-    let value = |parameter| {
-        let of_all = || file.management_default().iter().find(|entry| entry.parameter == parameter);
-        section.entry(parameter).or_else(of_all).map(|entry| &entry.value)
-    };
+    let value = |parameter| entry_for(file, section, parameter).map(|entry| &entry.value);
     let integer = |parameter, otherwise: u64| match value(parameter) {
         Some(Value::Integer(number)) => *number,
         _ => otherwise,
@@ -255,6 +289,7 @@ impl ConfiguredNodes {
         }
         let data_nodes = DataNodes::read(Some(file), &parameters, file.doubtful(), errors);
         let management_nodes = read(file, data_nodes.as_ref(), errors);
+        check_keys(file, errors);
         let text = |parameter| parameters.text(parameter).map(ToOwned::to_owned);
         Some(ConfiguredNodes {
             cluster: text(Parameter::Name).unwrap_or_default(),
@@ -410,6 +445,50 @@ mod tests {
             let why = configuration(text, node).expect_err("two nodes have one number");
             assert!(why.lines().count() == 1 && why.contains("'NodeId=2': the node in line"), "{why}");
         }
+    }
+
+    #[test]
+    fn all_nodes_have_the_key_or_none_has() {
+        let file = |default: &str, data: &str, of_all: &str, own: &str| {
+            format!(
+                "[ndbd default]\n{default}\n[ndbd]\nServerPort=1\n{data}\n[ndbd]\nServerPort=2\n[mgm default]\n{of_all}\n\
+                 [mgm]\n{own}\n"
+            )
+        };
+        let key = "ClusterKeyFile=/k";
+        let machine =
+            Machine { memory_bytes: 8 << 30, cpus: [Cpu(0)].into_iter().collect(), cpus_granted: None };
+        let of_data = |text: &str, flags: &[(&str, &str)]| {
+            let flags = [&[("NodeId", "1")], flags].concat();
+            let found = crate::Configuration::new(Some(&ConfigFile::parse("f", text)), &flags, &machine);
+            found.map(drop).map_err(|errors| errors.to_string())
+        };
+        for good in [file("", "", "", ""), file(key, "", "", key), file(key, "", key, "")] {
+            assert_eq!((configuration(&good, None).map(drop), of_data(&good, &[])), (Ok(()), Ok(())));
+        }
+        let [of_management, of_all, of_one] =
+            [file("", "", "", key), file(key, "", "", ""), file("", key, key, "")];
+        for (bad, why) in [
+            (
+                &of_management,
+                "f line 3: '[ndbd]': data node 1 has no ClusterKeyFile, and management node 3 has one (line 11)",
+            ),
+            (
+                &of_all,
+                "f line 10: '[mgm]': management node 3 has no ClusterKeyFile, and data node 1 has one (line 2)",
+            ),
+            (
+                &of_one,
+                "f line 6: '[ndbd]': data node 2 has no ClusterKeyFile, and data node 1 has one (line 5)",
+            ),
+        ] {
+            for found in [configuration(bad, None).map(drop), of_data(bad, &[])] {
+                let found = found.expect_err("nobody arbitrates");
+                assert!(found.starts_with(why) && found.lines().count() == 1, "{found}");
+            }
+        }
+        // The command line has it for this node, and may have it for the others.
+        assert_eq!(of_data(&of_management, &[("ClusterKeyFile", "/k")]), Ok(()));
     }
 
     #[test]
