@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config_error::{ConfigError, ConfigErrors, Origin, enumerate, suggestion};
+use crate::configuration::Draft;
 use crate::data_nodes::DataNodes;
 use crate::file::{ConfigFile, Entry};
 use crate::machine::Machine;
@@ -319,14 +320,17 @@ impl ManagementConfiguration {
     /// That of the management node with this number; `None` means the only one of the file.
     ///
     /// # Errors
-    /// All errors of the file, as far as they do not depend on the machine of a data node; or there is no such node.
+    /// All errors of the file, those of each data node among them, as far as they do not depend on its machine; or
+    /// there is no such node.
     pub fn new(
         file: &ConfigFile,
         node: Option<u64>,
         machine: &Machine,
     ) -> Result<ManagementConfiguration, ConfigErrors> {
         let mut errors = file.errors().to_vec();
-        let Some(all) = ConfiguredNodes::read(file, machine, &mut errors) else {
+        let all = ConfiguredNodes::read(file, machine, &mut errors);
+        check_data_nodes(file, machine, &mut errors);
+        let Some(all) = all else {
             let chosen = choose(file, &read(file, None, &mut Vec::new()), node);
             errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
             return Err(ConfigErrors::new(errors));
@@ -348,6 +352,26 @@ impl ManagementConfiguration {
                 // Numbers that are there twice are reported already.
                 errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
                 Err(ConfigErrors::new(errors))
+            }
+        }
+    }
+}
+
+/// What is handed out is what data nodes can start with: each error of theirs goes to `errors`, unless it is there.
+fn check_data_nodes(file: &ConfigFile, machine: &Machine, errors: &mut Vec<ConfigError>) {
+    if file.nodes().is_empty() {
+        let problem = format!("{} has no data node: add a section [data] (or [ndbd])", file.name());
+        errors.push(ConfigError::new(Origin::Flag, "[data]", problem));
+    }
+    // Numbers that are no data nodes' are reported already.
+    if file.numbers_clash() || file.doubtful().contains(&Parameter::NodeId) {
+        return;
+    }
+    for section in file.nodes() {
+        let flags = [(Parameter::NodeId.name(), &*section.id.to_string())];
+        for error in Draft::new(Some(file), &flags, machine).errors {
+            if !errors.contains(&error) {
+                errors.push(error);
             }
         }
     }
@@ -445,6 +469,32 @@ mod tests {
             let why = configuration(text, node).expect_err("two nodes have one number");
             assert!(why.lines().count() == 1 && why.contains("'NodeId=2': the node in line"), "{why}");
         }
+    }
+
+    /// They would be handed out, and no data node would start.
+    #[test]
+    fn what_no_data_node_accepts_is_refused() {
+        let machine =
+            Machine { memory_bytes: 8 << 30, cpus: [Cpu(0)].into_iter().collect(), cpus_granted: None };
+        for (of_all, of_second, links) in [
+            ("Diskless=0", "", ""),
+            ("TimeBetweenEpochs=5000", "", ""),
+            ("", "ThreadConfig=ldm={count=4,cpubnd=1-3}", ""),
+            ("", "ThreadConfig=ldm={count=4},tcc={count=2}", ""),
+            ("", "", "[tcp]\nNodeId1=1\n"),
+            ("", "", "[tcp]\nNodeId1=1\nNodeId2=1\n"),
+            ("", "", "[tcp]\nNodeId1=1\nNodeId2=2\n[tcp]\nNodeId1=2\nNodeId2=1\n"),
+        ] {
+            let text = format!(
+                "[ndbd default]\n{of_all}\n[ndbd]\nServerPort=1\n[ndbd]\nServerPort=2\n{of_second}\n[ndb_mgmd]\n{links}"
+            );
+            let flags = [("NodeId", "2")];
+            let of_data = crate::Configuration::new(Some(&ConfigFile::parse("f", &text)), &flags, &machine);
+            let of_data = of_data.expect_err(&text).to_string();
+            assert_eq!(configuration(&text, None).expect_err(&text), of_data);
+        }
+        let why = configuration("[ndb_mgmd]\n", None).expect_err("it has no data node");
+        assert_eq!(why, "command line: '[data]': f has no data node: add a section [data] (or [ndbd])");
     }
 
     #[test]
