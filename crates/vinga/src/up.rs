@@ -304,7 +304,8 @@ impl DataNodes<'_> {
         }
         let size = self.size();
         let _until_they_are_taken = PortChoice::begin();
-        locked.describe(size, self.port, this_machine().memory_bytes)?;
+        let described = locked.describe(size, self.port, this_machine().memory_bytes);
+        described.map_err(|why| locked.withdraw(why))?;
         let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
         let (data, management) = all.split_at(usize::from(size.data_nodes));
         let first = FirstStart::of(self.cluster, data, management);

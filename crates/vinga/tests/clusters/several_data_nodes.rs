@@ -190,6 +190,7 @@ fn up_says_what_can_not_be_asked_of_several_data_nodes() {
     ] {
         let (ok, text) = folder.up(arguments);
         assert!(!ok && text.contains(reason), "{arguments:?}: {text}");
+        assert!(!folder.0.join("config.ini").exists(), "{arguments:?}");
     }
     let elsewhere = Folder::new();
     let config = two_nodes(&elsewhere, [7001, 7002], "");
