@@ -376,6 +376,14 @@ impl DataNodes<'_> {
         if given.iter().any(|(name, _)| Parameter::named(name) == Ok(Parameter::NodeId)) {
             return Err("NodeId belongs to one data node, and 'vinga up' starts all of them".to_owned());
         }
+        let replicas = |(name, _): &&(String, String)| Parameter::named(name) == Ok(Parameter::NoOfReplicas);
+        if let (Some(asked), Some((_, set))) = (self.replicas, given.iter().find(replicas))
+            && set.trim() != asked.to_string()
+        {
+            return Err(format!(
+                "--replicas {asked} and --set NoOfReplicas={set} contradict each other: leave one of them out"
+            ));
+        }
         if file.read()?.is_some() {
             return Ok(());
         }
