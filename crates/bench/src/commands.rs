@@ -26,6 +26,7 @@ use crate::start::{self, StartOptions};
 use crate::tpcb::{self, TpcbOptions};
 use crate::vinga_target::VingaTarget;
 use bench::Bench;
+use clap::Arg;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vinga_runtime::node_folder::NodeFolder;
@@ -48,28 +49,37 @@ pub enum BenchCommand {
     /// Ordered indexes: scans of ranges, and building one
     Ranges(With<RangesOptions>),
     /// Bytes of memory for a row
+    #[command(mut_args(without_running_node))]
     Memory(With<MemoryOptions>),
     /// Cold start of a data node
+    #[command(mut_args(without_running_node))]
     Start(With<StartOptions>),
     /// The C interface: co-routines, and fetching rows without blocking
     Nonblocking(With<NonblockingOptions>),
     /// What a second replica of each row costs: two data nodes beside one, and beside Redis with a replica
+    #[command(mut_args(without_running_node))]
     Replicas(With<ReplicasOptions>),
     /// How long a cluster does not answer when a data node is killed or stands still, and which statements of SQL fail
+    #[command(mut_args(without_running_node))]
     Failover(With<FailoverOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
+    #[command(mut_args(without_running_node))]
     Durable(With<DurableOptions>),
     /// A well-behaved client beside hostile ones: garbage, greed and broken rules
+    #[command(mut_args(without_running_node))]
     Hostile(With<HostileOptions>),
     /// The building blocks alone
     Spike(With<SpikeOptions>),
     /// Redis, the peer
     Redis(With<RedisOptions>),
     /// SQL: sysbench on tables of Vinga and of InnoDB in the same server
+    #[command(mut_args(without_running_node))]
     Sql(With<SqlOptions>),
     /// TPC-B with an auto-increment history, with several settings of the SQL node
+    #[command(mut_args(without_running_node))]
     Tpcb(With<TpcbOptions>),
     /// Everything, in turn with Redis and InnoDB; writes summary.json
+    #[command(mut_args(without_running_node))]
     All(With<AllOptions>),
     /// Deviations of two result files in percent
     Compare(CompareOptions),
@@ -80,6 +90,13 @@ pub enum BenchCommand {
         /// The file: of one benchmark, or a summary
         file: PathBuf,
     },
+}
+
+/// Leaves the options of a running data node out of the help of benchmarks that start nodes of their own, and so refuse
+/// them.
+fn without_running_node(argument: Arg) -> Arg {
+    let is_of_running = ["connect", "node_pid", "folder"].contains(&argument.get_id().as_str());
+    if is_of_running { argument.hide(true) } else { argument }
 }
 
 /// A benchmark's options, and the data node to measure.
@@ -306,6 +323,25 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
                 console::print(format_args!("{}", goals::markdown(&figures)));
             }
             Ok(true)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Subcommand;
+
+    #[test]
+    fn help_has_the_options_of_a_running_data_node_where_they_are_taken() {
+        let mut all = BenchCommand::augment_subcommands(clap::Command::new("bench"));
+        for (name, takes) in [("lookup", true), ("flexasynch", true), ("failover", false), ("sql", false)] {
+            let command = all.find_subcommand_mut(name).expect("there is such a benchmark");
+            let help = command.render_long_help().to_string();
+            for option in ["--connect", "--folder", "--node-pid"] {
+                assert_eq!(help.contains(&format!("{option} <")), takes, "{name}: {help}");
+            }
+            assert!(help.contains("--program"), "{name}: {help}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `vinga admin`: information about a running cluster, and its tables.
 
 mod absent;
-mod arbitration;
+pub mod arbitration;
 mod cluster_log;
 pub mod gone;
 mod output;

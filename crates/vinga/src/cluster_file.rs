@@ -129,13 +129,28 @@ impl ClusterFile {
     /// # Errors
     /// A text: the file can't be made, or not be locked.
     pub fn lock(&self) -> Result<LockedFile<'_>, String> {
-        let made = self.path.parent().map_or(Ok(()), fs::create_dir_all);
-        let opened = made.and_then(|()| {
-            File::options().create(true).truncate(false).read(true).append(true).open(&self.path)
-        });
-        let file = opened.map_err(|error| self.not_opened(&error))?;
-        file.lock().map_err(|error| self.failure("lock", &error))?;
-        Ok(LockedFile { file, of: self })
+        loop {
+            let made = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+            let opened = made.and_then(|()| {
+                File::options().create(true).truncate(false).read(true).append(true).open(&self.path)
+            });
+            let file = opened.map_err(|error| self.not_opened(&error))?;
+            file.lock().map_err(|error| self.failure("lock", &error))?;
+            // The one that had the lock may have removed the file.
+            if self.is_at_path(&file).map_err(|error| self.failure("look at", &error))? {
+                return Ok(LockedFile { file, of: self });
+            }
+        }
+    }
+
+    /// Whether this open file is the one that has the path.
+    fn is_at_path(&self, file: &File) -> io::Result<bool> {
+        let own = file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Why the file can't be opened to be locked.
@@ -177,13 +192,13 @@ impl LockedFile<'_> {
         written.map_err(|error| self.of.failure("write", &error))
     }
 
-    /// Describes no cluster any more, as nothing of that which it has described was ever started.
-    ///
-    /// # Errors
-    /// A text: the file can't be written.
-    pub fn withdraw(&self) -> Result<(), String> {
-        // Others may wait for the lock of this very file.
-        self.file.set_len(0).map_err(|error| self.of.failure("empty", &error))
+    /// Removes the file, as nothing of what it has described was ever started; returns the text about that, and whether
+    /// it could be removed.
+    pub fn withdraw(&self, why: String) -> String {
+        match fs::remove_file(&self.of.path) {
+            Ok(()) => why,
+            Err(error) => format!("{why}\n{}", self.of.failure("remove", &error)),
+        }
     }
 }
 
@@ -316,6 +331,20 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert!(ports.len() == 5 && !ports.contains(&0), "{ports:?}");
+    }
+
+    /// One that waits for the lock of the file has opened the one that is removed.
+    #[test]
+    fn a_file_that_is_withdrawn_is_gone_and_may_be_made_again() {
+        let place = tempfile::tempdir().expect("a folder");
+        let file = ClusterFile::of(place.path());
+        let first = file.lock().expect("it can be made");
+        let waiting = File::open(file.path()).expect("it is there");
+        assert_eq!(first.withdraw("why".to_owned()), "why");
+        assert!(!file.path().exists() && !file.is_at_path(&waiting).expect("it can be looked at"));
+        let second = file.lock().expect("it can be made again");
+        let is_there = |one| file.is_at_path(one).expect("it can be looked at");
+        assert!(is_there(&second.file) && !is_there(&waiting));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use vinga::blocking::Cluster;
 use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
 use vinga_config::config_error::Origin;
-use vinga_config::parameters::Parameter;
+use vinga_config::parameters::{Parameter, Parameters};
 use vinga_datanode::{DatabaseFiles, Removed, why_refused};
 use vinga_runtime::node_folder::{self, KeptData, LastStart, NodeFolder};
 use vinga_runtime::say;
@@ -99,6 +99,11 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let folder = NodeFolder::new(&wanted.cluster, 1);
     let fail =
         |what: &str, error: io::Error| format!("{what} {}: {}", folder.path().display(), why_refused(&error));
+    let note = DatabaseNote::of(&folder);
+    // One that runs, or keeps a database under its id, was started by an earlier version.
+    if (wanted.is_initial || !note.exists()?) && process(&folder)?.is_none() {
+        check_id(&configuration.parameters, &folder)?;
+    }
     folder.create().map_err(|e| fail("cannot make the folder", e))?;
     if let Some(address) = find_running(&folder)? {
         return already(wanted, address);
@@ -107,7 +112,6 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let before = EarlierRun::of(&folder);
     // Removes the address of a node that was killed: an address that appears later is the new node's.
     let lock = folder.lock().map_err(|e| fail("cannot use the folder", e))?;
-    let note = DatabaseNote::of(&folder);
     let removed = match (&lock, wanted.is_initial) {
         (_, false) => None,
         (Some(_), true) => {
@@ -152,6 +156,20 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         .sum();
     let fresh = Fresh { address, after, warnings, data, loss_max, removed, before };
     Ok(Found::Fresh(Box::new(fresh)))
+}
+
+/// The id of the only data node is the number of its folder, by which all commands know it.
+fn check_id(parameters: &Parameters, folder: &NodeFolder) -> Result<(), String> {
+    if parameters.integer(Parameter::NodeId) == 1 {
+        return Ok(());
+    }
+    let problem = format!(
+        "the only data node of a cluster that 'vinga up' makes has the id 1, as its folder, {}, has; allowed: 1 ('vinga data' \
+         runs a data node with any id)",
+        folder.path().display()
+    );
+    let origin = parameters.origin(Parameter::NodeId).clone();
+    Err(parameters.refuse(Parameter::NodeId, problem).at(origin).to_string())
 }
 
 /// A node runs already.

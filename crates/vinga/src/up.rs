@@ -304,7 +304,8 @@ impl DataNodes<'_> {
         }
         let size = self.size();
         let _until_they_are_taken = PortChoice::begin();
-        locked.describe(size, self.port, this_machine().memory_bytes)?;
+        let described = locked.describe(size, self.port, this_machine().memory_bytes);
+        described.map_err(|why| locked.withdraw(why))?;
         let all: Vec<u8> = (1..=size.data_nodes + size.management_nodes).collect();
         let (data, management) = all.split_at(usize::from(size.data_nodes));
         let first = FirstStart::of(self.cluster, data, management);
@@ -374,6 +375,14 @@ impl DataNodes<'_> {
         }
         if given.iter().any(|(name, _)| Parameter::named(name) == Ok(Parameter::NodeId)) {
             return Err("NodeId belongs to one data node, and 'vinga up' starts all of them".to_owned());
+        }
+        let replicas = |(name, _): &&(String, String)| Parameter::named(name) == Ok(Parameter::NoOfReplicas);
+        if let (Some(asked), Some((_, set))) = (self.replicas, given.iter().find(replicas))
+            && set.trim() != asked.to_string()
+        {
+            return Err(format!(
+                "--replicas {asked} and --set NoOfReplicas={set} contradict each other: leave one of them out"
+            ));
         }
         if file.read()?.is_some() {
             return Ok(());

@@ -34,18 +34,22 @@ pub struct Configuration {
     pub warnings: Vec<String>,
 }
 
-impl Configuration {
-    /// Builds a configuration: defaults, then the file's `[cluster]`, `[data default]` and `[data]`, then flags, each
-    /// overriding the former. `flags` are (name, value) as the user wrote them, without leading dashes. A `NodeId`
-    /// among the flags chooses the file's `[data]`; without one there must be only one.
-    ///
-    /// # Errors
-    /// All errors. Rules that depend on a value that is itself wrong are not checked.
-    pub fn new(
-        file: Option<&ConfigFile>,
-        flags: &[(&str, &str)],
-        machine: &Machine,
-    ) -> Result<Configuration, ConfigErrors> {
+/// A configuration of which everything was checked that does not depend on the data node's machine.
+pub(crate) struct Draft {
+    parameters: Parameters,
+    data_nodes: Option<DataNodes>,
+    management_nodes: Vec<ManagementNode>,
+    links: Vec<Link>,
+    /// The threads, which are not placed yet.
+    groups: Option<Vec<ThreadGroup>>,
+    warnings: Vec<String>,
+    notes: Vec<ParameterError>,
+    pub(crate) errors: Vec<ConfigError>,
+}
+
+impl Draft {
+    /// That of [`Configuration::new`].
+    pub(crate) fn new(file: Option<&ConfigFile>, flags: &[(&str, &str)], machine: &Machine) -> Draft {
         let mut errors: Vec<ConfigError> = file.map_or_else(Vec::new, |file| file.errors().to_vec());
         let mut doubtful: Vec<Parameter> = file.map_or_else(Vec::new, |file| file.doubtful().to_vec());
         let mut warnings = Vec::new();
@@ -84,6 +88,10 @@ impl Configuration {
         let data_nodes = DataNodes::read(file, &parameters, &doubtful, &mut errors);
         let read_management = |file| management::read(file, data_nodes.as_ref(), &mut errors);
         let management_nodes = file.map_or_else(Vec::new, read_management);
+        // What the command line says of this node's key the file does not say of the others.
+        if let Some(file) = file.filter(|_| *parameters.origin(Parameter::ClusterKeyFile) != Origin::Flag) {
+            management::check_keys(file, &mut errors);
+        }
         let links = match (file, &data_nodes) {
             (Some(file), Some(data_nodes)) => links::read(file, data_nodes, &mut errors, &mut warnings),
             _ => Vec::new(),
@@ -102,19 +110,46 @@ impl Configuration {
                 None
             }
         };
+        errors.extend(wrong_values.into_iter().map(|wrong| located(wrong, &parameters)));
+        Draft { parameters, data_nodes, management_nodes, links, groups, warnings, notes, errors }
+    }
+}
+
+/// The error with the place where the value was written.
+fn located(wrong: ParameterError, parameters: &Parameters) -> ConfigError {
+    let origin = parameters.origin(wrong.parameter).clone();
+    wrong.at(origin)
+}
+
+impl Configuration {
+    /// Builds a configuration: defaults, then the file's `[cluster]`, `[data default]` and `[data]`, then flags, each
+    /// overriding the former. `flags` are (name, value) as the user wrote them, without leading dashes. A `NodeId`
+    /// among the flags chooses the file's `[data]`; without one there must be only one.
+    ///
+    /// # Errors
+    /// All errors. Rules that depend on a value that is itself wrong are not checked.
+    pub fn new(
+        file: Option<&ConfigFile>,
+        flags: &[(&str, &str)],
+        machine: &Machine,
+    ) -> Result<Configuration, ConfigErrors> {
+        let Draft {
+            parameters,
+            data_nodes,
+            management_nodes,
+            links,
+            groups,
+            mut warnings,
+            mut notes,
+            mut errors,
+        } = Draft::new(file, flags, machine);
         // Threads are placed by many parameters together: only when all of them are good is it clear which one is
         // wrong.
-        let is_good = errors.is_empty() && wrong_values.is_empty();
-        let placement = groups.filter(|_| is_good).and_then(|groups| {
+        let placement = groups.filter(|_| errors.is_empty()).and_then(|groups| {
             let placement = Placement::new(groups, &parameters, machine, &mut notes);
-            placement.map_err(|wrong| wrong_values.push(wrong)).ok()
+            placement.map_err(|wrong| errors.push(located(wrong, &parameters))).ok()
         });
-        let located = |wrong: ParameterError| {
-            let origin = parameters.origin(wrong.parameter).clone();
-            wrong.at(origin)
-        };
-        errors.extend(wrong_values.into_iter().map(located));
-        warnings.extend(notes.into_iter().map(|note| located(note).to_string()));
+        warnings.extend(notes.into_iter().map(|note| located(note, &parameters).to_string()));
         match (placement, data_nodes) {
             (Some(placement), Some(data_nodes)) => {
                 Ok(Configuration { parameters, placement, data_nodes, management_nodes, links, warnings })

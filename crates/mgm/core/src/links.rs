@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config_error::{ConfigError, suggestion};
+use crate::config_error::{ConfigError, enumerate, suggestion};
 use crate::data_nodes::DataNodes;
 use crate::file::{ConfigFile, Entry};
 use crate::management::NODE_ID_MAX;
@@ -96,8 +96,13 @@ impl LinkParameter {
                         this line"
                 .to_owned());
         }
-        let meant = suggestion(name, TABLE.iter().map(|(known, ..)| *known));
-        Err(format!("no parameter of a link has this name{meant}"))
+        let known = TABLE.iter().map(|(known, ..)| *known);
+        let meant = suggestion(name, known.clone().chain(WITHOUT_EFFECT));
+        let allowed: Vec<&str> = known.collect();
+        Err(format!(
+            "no parameter of a link has this name; allowed are {}{meant}",
+            enumerate(&allowed, "and")
+        ))
     }
 
     fn row(self) -> &'static (&'static str, LinkParameter, Kind, bool) {
@@ -240,6 +245,10 @@ mod tests {
                 "give each the HostName that it has in the network that is meant",
             ),
             ("[tcp]\nNodeId1=1\nNodeId2=2\nTCP_SND_BUFSIZ=1\n", "did you mean TCP_SND_BUF_SIZE"),
+            (
+                "[tcp]\nNodeId1=1\nNodeId2=2\nSendBufferMem=2M\n",
+                "allowed are NodeId1, NodeId2, TCP_SND_BUF_SIZE and TCP_RCV_BUF_SIZE; did you mean SendBufferMemory?",
+            ),
         ] {
             let found = read(text).expect_err(text);
             assert!(found.contains(why) && found.lines().count() == 1, "{found}");

@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config_error::{ConfigError, ConfigErrors, Origin, enumerate, suggestion};
+use crate::configuration::Draft;
 use crate::data_nodes::DataNodes;
 use crate::file::{ConfigFile, Entry};
 use crate::machine::Machine;
@@ -181,11 +182,45 @@ pub(crate) fn read(
     nodes
 }
 
+/// Data nodes and management nodes with the cluster's key refuse those without, and the other way round: nobody would
+/// arbitrate. An error goes to `errors`.
+pub(crate) fn check_keys(file: &ConfigFile, errors: &mut Vec<ConfigError>) {
+    // A key's name that can't be read has been reported.
+    if !file.errors().is_empty() {
+        return;
+    }
+    let data = file.nodes().iter().map(|section| {
+        let key = file.entry_for(section, Parameter::ClusterKeyFile).map(|entry| entry.line);
+        (format!("data node {}", section.id), section.line, &section.header, key)
+    });
+    let management = file.management_nodes().iter().map(|section| {
+        let key = entry_for(file, section, ManagementParameter::ClusterKeyFile).map(|entry| entry.line);
+        (format!("management node {}", section.id), section.line, &section.header, key)
+    });
+    let all: Vec<_> = data.chain(management).collect();
+    let with = all.iter().find_map(|(name, _, _, key)| Some((name, (*key)?)));
+    let without = all.iter().find(|(_, _, _, key)| key.is_none());
+    if let (Some((other, key)), Some((name, line, header, _))) = (with, without) {
+        let problem = format!(
+            "{name} has no ClusterKeyFile, and {other} has one (line {key}); all data nodes and management nodes need it, or \
+             none has it"
+        );
+        errors.push(ConfigError::new(file.origin(*line), header, problem));
+    }
+}
+
+/// The entry that counts for a parameter at a management node.
+fn entry_for<'a>(
+    file: &'a ConfigFile,
+    section: &'a ManagementSection,
+    parameter: ManagementParameter,
+) -> Option<&'a Entry<ManagementParameter>> {
+    let of_all = || file.management_default().iter().find(|entry| entry.parameter == parameter);
+    section.entry(parameter).or_else(of_all)
+}
+
 fn node(file: &ConfigFile, section: &ManagementSection) -> ManagementNode {
-    let value = |parameter| {
-        let of_all = || file.management_default().iter().find(|entry| entry.parameter == parameter);
-        section.entry(parameter).or_else(of_all).map(|entry| &entry.value)
-    };
+    let value = |parameter| entry_for(file, section, parameter).map(|entry| &entry.value);
     let integer = |parameter, otherwise: u64| match value(parameter) {
         Some(Value::Integer(number)) => *number,
         _ => otherwise,
@@ -255,6 +290,7 @@ impl ConfiguredNodes {
         }
         let data_nodes = DataNodes::read(Some(file), &parameters, file.doubtful(), errors);
         let management_nodes = read(file, data_nodes.as_ref(), errors);
+        check_keys(file, errors);
         let text = |parameter| parameters.text(parameter).map(ToOwned::to_owned);
         Some(ConfiguredNodes {
             cluster: text(Parameter::Name).unwrap_or_default(),
@@ -284,14 +320,17 @@ impl ManagementConfiguration {
     /// That of the management node with this number; `None` means the only one of the file.
     ///
     /// # Errors
-    /// All errors of the file, as far as they do not depend on the machine of a data node; or there is no such node.
+    /// All errors of the file, those of each data node among them, as far as they do not depend on its machine; or
+    /// there is no such node.
     pub fn new(
         file: &ConfigFile,
         node: Option<u64>,
         machine: &Machine,
     ) -> Result<ManagementConfiguration, ConfigErrors> {
         let mut errors = file.errors().to_vec();
-        let Some(all) = ConfiguredNodes::read(file, machine, &mut errors) else {
+        let all = ConfiguredNodes::read(file, machine, &mut errors);
+        check_data_nodes(file, machine, &mut errors);
+        let Some(all) = all else {
             let chosen = choose(file, &read(file, None, &mut Vec::new()), node);
             errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
             return Err(ConfigErrors::new(errors));
@@ -313,6 +352,26 @@ impl ManagementConfiguration {
                 // Numbers that are there twice are reported already.
                 errors.extend(chosen.err().filter(|_| !file.numbers_clash()));
                 Err(ConfigErrors::new(errors))
+            }
+        }
+    }
+}
+
+/// What is handed out is what data nodes can start with: each error of theirs goes to `errors`, unless it is there.
+fn check_data_nodes(file: &ConfigFile, machine: &Machine, errors: &mut Vec<ConfigError>) {
+    if file.nodes().is_empty() {
+        let problem = format!("{} has no data node: add a section [data] (or [ndbd])", file.name());
+        errors.push(ConfigError::new(Origin::Flag, "[data]", problem));
+    }
+    // Numbers that are no data nodes' are reported already.
+    if file.numbers_clash() || file.doubtful().contains(&Parameter::NodeId) {
+        return;
+    }
+    for section in file.nodes() {
+        let flags = [(Parameter::NodeId.name(), &*section.id.to_string())];
+        for error in Draft::new(Some(file), &flags, machine).errors {
+            if !errors.contains(&error) {
+                errors.push(error);
             }
         }
     }
@@ -410,6 +469,76 @@ mod tests {
             let why = configuration(text, node).expect_err("two nodes have one number");
             assert!(why.lines().count() == 1 && why.contains("'NodeId=2': the node in line"), "{why}");
         }
+    }
+
+    /// They would be handed out, and no data node would start.
+    #[test]
+    fn what_no_data_node_accepts_is_refused() {
+        let machine =
+            Machine { memory_bytes: 8 << 30, cpus: [Cpu(0)].into_iter().collect(), cpus_granted: None };
+        for (of_all, of_second, links) in [
+            ("Diskless=0", "", ""),
+            ("TimeBetweenEpochs=5000", "", ""),
+            ("", "ThreadConfig=ldm={count=4,cpubnd=1-3}", ""),
+            ("", "ThreadConfig=ldm={count=4},tcc={count=2}", ""),
+            ("", "", "[tcp]\nNodeId1=1\n"),
+            ("", "", "[tcp]\nNodeId1=1\nNodeId2=1\n"),
+            ("", "", "[tcp]\nNodeId1=1\nNodeId2=2\n[tcp]\nNodeId1=2\nNodeId2=1\n"),
+        ] {
+            let text = format!(
+                "[ndbd default]\n{of_all}\n[ndbd]\nServerPort=1\n[ndbd]\nServerPort=2\n{of_second}\n[ndb_mgmd]\n{links}"
+            );
+            let flags = [("NodeId", "2")];
+            let of_data = crate::Configuration::new(Some(&ConfigFile::parse("f", &text)), &flags, &machine);
+            let of_data = of_data.expect_err(&text).to_string();
+            assert_eq!(configuration(&text, None).expect_err(&text), of_data);
+        }
+        let why = configuration("[ndb_mgmd]\n", None).expect_err("it has no data node");
+        assert_eq!(why, "command line: '[data]': f has no data node: add a section [data] (or [ndbd])");
+    }
+
+    #[test]
+    fn all_nodes_have_the_key_or_none_has() {
+        let file = |default: &str, data: &str, of_all: &str, own: &str| {
+            format!(
+                "[ndbd default]\n{default}\n[ndbd]\nServerPort=1\n{data}\n[ndbd]\nServerPort=2\n[mgm default]\n{of_all}\n\
+                 [mgm]\n{own}\n"
+            )
+        };
+        let key = "ClusterKeyFile=/k";
+        let machine =
+            Machine { memory_bytes: 8 << 30, cpus: [Cpu(0)].into_iter().collect(), cpus_granted: None };
+        let of_data = |text: &str, flags: &[(&str, &str)]| {
+            let flags = [&[("NodeId", "1")], flags].concat();
+            let found = crate::Configuration::new(Some(&ConfigFile::parse("f", text)), &flags, &machine);
+            found.map(drop).map_err(|errors| errors.to_string())
+        };
+        for good in [file("", "", "", ""), file(key, "", "", key), file(key, "", key, "")] {
+            assert_eq!((configuration(&good, None).map(drop), of_data(&good, &[])), (Ok(()), Ok(())));
+        }
+        let [of_management, of_all, of_one] =
+            [file("", "", "", key), file(key, "", "", ""), file("", key, key, "")];
+        for (bad, why) in [
+            (
+                &of_management,
+                "f line 3: '[ndbd]': data node 1 has no ClusterKeyFile, and management node 3 has one (line 11)",
+            ),
+            (
+                &of_all,
+                "f line 10: '[mgm]': management node 3 has no ClusterKeyFile, and data node 1 has one (line 2)",
+            ),
+            (
+                &of_one,
+                "f line 6: '[ndbd]': data node 2 has no ClusterKeyFile, and data node 1 has one (line 5)",
+            ),
+        ] {
+            for found in [configuration(bad, None).map(drop), of_data(bad, &[])] {
+                let found = found.expect_err("nobody arbitrates");
+                assert!(found.starts_with(why) && found.lines().count() == 1, "{found}");
+            }
+        }
+        // The command line has it for this node, and may have it for the others.
+        assert_eq!(of_data(&of_management, &[("ClusterKeyFile", "/k")]), Ok(()));
     }
 
     #[test]

@@ -132,9 +132,11 @@ impl Arbitration {
             .map(|one| one.node)
             .collect();
         let Known { first, found } = known;
-        // The first one counts no more when the ticket has changed, or may have.
+        // The first one counts no more when the ticket has changed, or may have. Else, without a first one, there has
+        // been none.
         let is_replaced = |found: &Found| found.is_lost() && (found.changes > 0 || found.view > FIRST_VIEW);
-        let first = first.filter(|_| !found.as_ref().is_some_and(is_replaced));
+        let is_replaced = found.as_ref().is_some_and(is_replaced);
+        let first = first.filter(|_| !is_replaced);
         // What the data nodes go by is what counts.
         let present = found.as_ref().and_then(|found| found.arbitrator);
         let is_held = found.as_ref().is_some_and(|found| found.state == HELD);
@@ -144,7 +146,7 @@ impl Arbitration {
             _ if found.as_ref().is_some_and(|found| found.state == ALONE) => State::NotNeeded,
             _ if holders.len() > 1 && !is_held => State::Several(holders),
             None if !is_replicated => State::NotNeeded,
-            None if found.as_ref().is_some_and(Found::is_lost) => State::Lost,
+            None if is_replaced => State::Lost,
             None => State::Nobody,
             Some(node) => match answer(node) {
                 // The data node that leads has asked it within a heartbeat interval.
@@ -236,6 +238,9 @@ impl Arbitration {
             }
             State::Nobody => {
                 let why = match self.has_management {
+                    _ if self.found.as_ref().is_some_and(Found::is_lost) => {
+                        "no management node has arbitrated so far, and the data nodes look for one again and again"
+                    }
                     Some(false) => "there is no management node",
                     Some(true) => {
                         "the data nodes have not reached a management node; they try again and again"
@@ -247,6 +252,11 @@ impl Arbitration {
                 )
             }
         }
+    }
+
+    /// That nobody decides, in a sentence, if that is so.
+    pub fn gap(&self) -> Option<String> {
+        matches!(self.state, State::Lost | State::Nobody).then(|| self.describe())
     }
 
     /// For programs.
@@ -337,6 +347,20 @@ mod tests {
         let basis = arbitration.basis().expect("it has found that");
         assert!(basis.contains("none left (management node 3: 20031 other data nodes); view 1"), "{basis}");
         assert_eq!(arbitration.as_json()["found"]["why"], "management node 3: 20031 other data nodes");
+    }
+
+    /// The cluster has begun without an arbitrator: nothing was lost.
+    #[test]
+    fn one_that_there_has_never_been_is_not_lost() {
+        for state in LOST {
+            let Known { found, .. } = found(state, None);
+            let found = found.map(|found| Found { view: 1, changes: 0, ..found });
+            let never = Arbitration::judge(true, Known { first: None, found }, 7, None);
+            let means = never.gap().expect("nobody decides");
+            assert!(never.name() == "nobody" && means.contains("has arbitrated so far"), "{means}");
+            assert!(!means.contains("lost, and"), "{means}");
+        }
+        assert_eq!(Arbitration::judge(true, first(Some(3)), 7, None).gap(), None);
     }
 
     /// Management node 4 has taken the place of the first one, and nothing but addresses of data nodes is known.

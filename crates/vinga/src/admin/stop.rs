@@ -36,10 +36,21 @@ pub fn run(
         (Ok(cluster), local) if cluster.data_nodes().contains(&NodeId(node)) => {
             stop_member(&cluster, node, force, local.as_ref())?;
         }
-        // One that is no member holds nothing of which the cluster knows.
-        (Ok(_), Some(local)) if is_running(&local)? => stop_process(node, &local)?,
-        (Ok(cluster), _) => return Err(absent::describe(node, &cluster, configured().as_ref())),
+        (Ok(cluster), local) => {
+            let configured = configured();
+            let local = local.filter(|_| is_configured(node, configured.as_ref()));
+            // One that is no member holds nothing of which the cluster knows.
+            match local {
+                Some(local) if is_running(&local)? => stop_newcomer(&cluster, node, &local)?,
+                _ => return Err(absent::describe(node, &cluster, configured.as_ref())),
+            }
+        }
         (Err(why), Some(local)) => {
+            if !is_configured(node, configured().as_ref()) {
+                return Err(format!(
+                    "there is no data node {node} in the configuration; none can be asked: {why}"
+                ));
+            }
             // One that has not said where it listens has not come into any cluster yet.
             if !force && is_running(&local)? && local.folder.address().is_some() {
                 return Err(format!(
@@ -70,6 +81,26 @@ fn local(cluster: &Path, node: u8) -> Result<Option<Local>, String> {
         .map_err(|error| format!("cannot look into {}: {error}", cluster.display()))?;
     let of = || Local { folder: NodeFolder::new(cluster, node) };
     Ok(here.contains(&node).then(of))
+}
+
+/// Whether there is such a data node, as far as that is known: the number of a folder need not be the id of the process
+/// that runs there.
+fn is_configured(node: u8, configured: Option<&Configured>) -> bool {
+    configured.is_none_or(|configured| configured.data.iter().any(|one| one.node == node))
+}
+
+/// Stops a data node of this machine that is no member of the cluster.
+fn stop_newcomer(cluster: &Cluster, node: u8, local: &Local) -> Result<(), String> {
+    let own = [local.folder.address(), local.folder.local_address()];
+    let found =
+        cluster.endpoints().into_iter().find(|one| own.iter().flatten().any(|own| *own == one.address));
+    match found.and_then(|one| one.node).filter(|other| *other != NodeId(node)) {
+        Some(other) => Err(format!(
+            "there is no data node {node}: data node {other} runs in {}",
+            local.folder.path().display()
+        )),
+        None => stop_process(node, local),
+    }
 }
 
 /// Stops a member of the cluster, and waits until it has stopped.

@@ -48,13 +48,24 @@ pub fn check_empty(cluster: &Cluster) -> Result<(), String> {
     let others: Vec<&String> = tables.iter().filter(|name| !is_own(name)).collect();
     match &others[..] {
         [] => Ok(()),
-        [first, ..] => Err(format!(
-            "the cluster is not empty: it has {}, {first} among them (was this backup restored before?). A \
-             backup is restored into a cluster without tables: drop these, or begin anew ('vinga up --initial', which removes \
-             the database)",
-            counted(others.len() as u64, "table")
-        )),
+        [first, ..] => {
+            let are_several = cluster.is_replicated() || cluster.data_nodes().len() > 1;
+            Err(not_empty(others.len() as u64, first, are_several))
+        }
     }
+}
+
+fn not_empty(tables: u64, first: &str, are_several: bool) -> String {
+    let anew = if are_several {
+        "'vinga down', then 'vinga up': several data nodes keep nothing on disk"
+    } else {
+        "'vinga up --initial', which removes the database"
+    };
+    format!(
+        "the cluster is not empty: it has {}, {first} among them (was this backup restored before?). A backup is restored \
+         into a cluster without tables: drop these, or begin anew ({anew})",
+        counted(tables, "table")
+    )
 }
 
 /// What to do with tables whose commits wait for the disk (`DURABILITY=disk`) where the cluster has none.
@@ -160,4 +171,21 @@ pub fn create(cluster: &Cluster, definitions: &[BackupDefinition]) -> Result<Tab
         restored.kind = Kind::Counters { layout: Box::new(layout), births: births.clone() };
     }
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 'vinga up --initial' is refused where there are several data nodes.
+    #[test]
+    fn how_to_begin_anew_is_what_can_be_done() {
+        assert!(not_empty(1, "a.t", false).ends_with("('vinga up --initial', which removes the database)"));
+        let several = not_empty(2, "a.t", true);
+        assert!(
+            several.contains("2 tables, a.t among them") && several.contains("'vinga down'"),
+            "{several}"
+        );
+        assert!(!several.contains("--initial"), "{several}");
+    }
 }

@@ -34,13 +34,12 @@ impl Begun {
         }
     }
 
-    /// Those of the cluster at these addresses; `None` if it does not say that.
-    pub fn of_running(addresses: &str) -> Option<Self> {
-        let cluster = Cluster::connect(addresses).ok()?;
+    /// Those of a cluster; `None` if it does not say that.
+    pub fn of_running(cluster: &Cluster) -> Option<Self> {
         let rows = cluster.info(InfoTable::Nodes).ok()?;
         let members = Node::all(&rows).filter(|node| node.kind == "data");
         let members = members.map(|node| (node.id, node.group, node.address));
-        let lost = gone::lost(&cluster).into_iter().map(|(node, lost)| (node, lost.group, lost.address));
+        let lost = gone::lost(cluster).into_iter().map(|(node, lost)| (node, lost.group, lost.address));
         let mut nodes = BTreeMap::new();
         for (node, group, address) in members.chain(lost) {
             let group = u16::try_from(group?).ok()?;

@@ -37,10 +37,7 @@ impl FirstStart {
             // An empty folder that stays is one of a node that has not run: the next start says so.
             let _ = fs::remove_dir_all(folder.path());
         }
-        match file.withdraw() {
-            Ok(()) => why,
-            Err(error) => format!("{why}\n{error}"),
-        }
+        file.withdraw(why)
     }
 }
 

@@ -70,10 +70,13 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     }
     say!("data is kept in memory only: it is gone when all data nodes of a node group have stopped");
     if replicas > 1 && !running.management.is_empty() {
-        say!(
-            "when data nodes lose each other, the management node decides which of them go on: so a node that stands still, or \
-             is cut off, is left out, and the others of its node group go on"
-        );
+        match &running.undecided {
+            Some(undecided) => say!("{undecided}"),
+            None => say!(
+                "when data nodes lose each other, the management node decides which of them go on: so a node that stands still, \
+                 or is cut off, is left out, and the others of its node group go on"
+            ),
+        }
     } else if replicas > 1 && !running.unanswered.is_empty() {
         let ids: Vec<String> = running.unanswered.iter().map(u8::to_string).collect();
         say!("management node {} runs: what it does for the data nodes is not known here", ids.join(", "));

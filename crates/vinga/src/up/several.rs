@@ -5,6 +5,7 @@
 
 use super::begun::Begun;
 use super::started::Started;
+use crate::admin::arbitration::Arbitration;
 use crate::arguments::addresses_of;
 use crate::cluster_file::ClusterFile;
 use crate::data::{self, DataOptions};
@@ -15,6 +16,7 @@ use crate::waiting::Waiting;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
 use vinga_config::data_nodes::DataNodes;
 use vinga_config::parameters::Parameter;
 use vinga_runtime::node_folder::NodeFolder;
@@ -50,6 +52,8 @@ pub struct Running {
     pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
+    /// That no management node decides between the data nodes, in a sentence, if they say so.
+    pub undecided: Option<String>,
     /// Why management nodes could not be started, or do not answer, while data nodes run.
     pub failures: Vec<String>,
     /// Those of them that run.
@@ -164,11 +168,12 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     started.keep();
     management_started.keep();
     let after = begun.elapsed();
-    let asked = nodes.iter().any(|(_, _, is_fresh)| !is_fresh).then(|| {
-        let addresses = nearest_addresses(wanted.cluster, &nodes)?;
-        Begun::of_running(&addresses)
-    });
-    let begun = asked.flatten().unwrap_or_else(|| Begun::now(&data_nodes));
+    let cluster =
+        nearest_addresses(wanted.cluster, &nodes).and_then(|addresses| Cluster::connect(&addresses).ok());
+    let is_any_old = nodes.iter().any(|(_, _, is_fresh)| !is_fresh);
+    let asked = cluster.as_ref().filter(|_| is_any_old).and_then(Begun::of_running);
+    let begun = asked.unwrap_or_else(|| Begun::now(&data_nodes));
+    let undecided = cluster.and_then(|cluster| Arbitration::of(&cluster, None).gap());
     let (away, added) = away.into_iter().partition(|&id| begun.has(id));
     Ok(Running {
         data_nodes,
@@ -177,6 +182,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
         away,
         added,
         management,
+        undecided,
         failures,
         unanswered,
         after,

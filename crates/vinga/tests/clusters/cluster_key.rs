@@ -213,6 +213,31 @@ fn a_folder_that_was_moved_names_the_key_that_is_meant() {
     assert!(ok, "{text}");
 }
 
+/// Data nodes and management nodes of which some have the key refuse each other.
+#[test]
+fn a_key_of_some_nodes_is_refused_and_that_nobody_arbitrates_is_said() {
+    let folder = Folder::new();
+    let up = |more: &[&str]| folder.up(&[&["--data-nodes", "2", "--replicas", "2"], more].concat());
+    let (ok, text) = up(&["--port", "0"]);
+    assert!(ok && text.contains("the management node decides"), "{text}");
+    assert!(folder.run("down", &[]).0);
+    let file = folder.0.join("config.ini");
+    let written = fs::read_to_string(&file).expect("it is there");
+    let is_key = |line: &&str| line.starts_with("ClusterKeyFile=");
+    let key = written.lines().find(is_key).expect("it has one");
+    fs::write(&file, written.replacen(&format!("{key}\n"), "", 1)).expect("it is ours");
+    let (ok, text) = up(&[]);
+    assert!(
+        !ok && text.contains("data node 1 has no ClusterKeyFile, and management node 3 has one"),
+        "{text}"
+    );
+    // By the command line it is a key of data nodes only.
+    fs::write(&file, written.replace(&format!("{key}\n"), "")).expect("it is ours");
+    let (ok, text) = up(&["--set", key]);
+    assert!(ok && text.contains("nobody decides which data nodes go on"), "{text}");
+    assert!(!text.contains("the management node decides"), "{text}");
+}
+
 #[test]
 fn a_key_that_the_configuration_names_is_taken() {
     let keys = Keys::new();

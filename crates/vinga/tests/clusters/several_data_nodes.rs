@@ -183,6 +183,10 @@ fn up_says_what_can_not_be_asked_of_several_data_nodes() {
         (&["--data-nodes", "2", "--initial"], "--initial removes a database from the disk"),
         (&["--data-nodes", "2", "--set", "NodeId=1"], "'vinga up' starts all of them"),
         (&["--data-nodes", "2", "--port", "65535"], "there are none behind 65535"),
+        (
+            &["--data-nodes", "2", "--replicas", "2", "--set", "NoOfReplicas=1"],
+            "--replicas 2 and --set NoOfReplicas=1 contradict each other",
+        ),
         (&["--data-nodes", "145"], "145"),
         (&["--data-nodes", "2", "--replicas", "5"], "5"),
         (&["--data-nodes", "2", "--management-nodes", "3"], "3"),
@@ -190,6 +194,7 @@ fn up_says_what_can_not_be_asked_of_several_data_nodes() {
     ] {
         let (ok, text) = folder.up(arguments);
         assert!(!ok && text.contains(reason), "{arguments:?}: {text}");
+        assert!(!folder.0.join("config.ini").exists(), "{arguments:?}");
     }
     let elsewhere = Folder::new();
     let config = two_nodes(&elsewhere, [7001, 7002], "");

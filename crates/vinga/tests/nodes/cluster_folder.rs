@@ -1,9 +1,10 @@
 //! A cluster in a folder: what commands find there, before and after its nodes have ended in any way.
 
-use crate::support::folder::{Folder, Suspended, said, unread, vinga};
+use crate::support::folder::{Folder, SMALL, Suspended, said, unread, vinga};
 use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
+use vinga_rig::process::NodeProcess;
 use vinga_runtime::node_folder::NodeFolder;
 
 /// The state of the data node according to `vinga status`, and the exit code.
@@ -114,6 +115,42 @@ fn the_folder_of_a_node_is_no_cluster() {
     );
     assert!(text.contains(&format!("as --folder {}", folder.0.display())), "{text}");
     assert!(!place.join("node-1").exists());
+}
+
+/// Its folder has another number than it, by which commands would take it for the data node with that one.
+#[test]
+fn the_only_data_node_has_the_id_of_its_folder() {
+    let folder = Folder::new();
+    let file = folder.0.join("config.ini");
+    let refused = |more: &[&str], origin: &str| {
+        let (ok, text) = folder.up(&[&["--port", "0"], more].concat());
+        let why = format!(
+            "{origin}: 'NodeId=7': the only data node of a cluster that 'vinga up' makes has the id 1"
+        );
+        assert!(!ok && text.contains(&why) && text.contains("allowed: 1"), "{text}");
+        assert!(!folder.0.join("node-1").exists());
+    };
+    refused(&["--set", "NodeId=7"], "command line");
+    fs::create_dir_all(&folder.0).expect("it can be made");
+    fs::write(&file, "[ndbd]\nNodeId=7\n").expect("it can be written");
+    refused(&[], &format!("{} line 2", file.display()));
+    // Somebody starts it in another way.
+    let own = folder.0.join("node-1");
+    let mut command = vinga();
+    command.args(["data", "--port", "0", "--set", "NodeId=7"]).args(SMALL).arg("--folder").arg(&own);
+    let mut process = NodeProcess::start(command.stdout(Stdio::null()).stderr(Stdio::null()), None);
+    let node = NodeFolder::new(&folder.0, 1);
+    process.wait_for(|| node.address()).expect("it starts");
+    let not_stopped = |why: &str| {
+        for force in [&[][..], &["--force"]] {
+            let (ok, text) = folder.run("admin", &[&["stop", "1"], force].concat());
+            assert!(!ok && text.contains("there is no data node 1") && text.contains(why), "{text}");
+        }
+    };
+    not_stopped("the configuration has 7");
+    fs::remove_file(&file).expect("it was written");
+    not_stopped("data node 7 runs in");
+    assert!(matches!(node.running(), Ok(Some(_))));
 }
 
 #[test]
