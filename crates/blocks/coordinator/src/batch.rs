@@ -135,8 +135,8 @@ impl Coordinator {
     }
 
     /// Whether a request meets the rollback of its transaction, perhaps of one that waits for the view without a data
-    /// node: then that rollback answers it at its end, with its cause. An answer now would be too early, as the rows are
-    /// locked until then, and whoever begins anew would meet locks of its own.
+    /// node: then that rollback answers it at its end, with its cause. An answer now would be too early, as the rows
+    /// are locked until then, and whoever begins anew would meet locks of its own.
     fn joins_rollback(&mut self, cx: &mut Context<'_>, id: TransactionId, request: u32) -> bool {
         let Some(handle) = self.transactions.find(id) else { return false };
         let transaction = &mut self.transactions[handle];

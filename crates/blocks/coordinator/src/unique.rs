@@ -13,11 +13,13 @@
 //! # Failures
 //! A sub-operation that fails is a failure of its operation: of the whole transaction, unless the operation was marked
 //! `FLAG_ERROR_IS_LOCAL`. Then that operation alone is undone, with all its sub-operations, once these are all answered
-//! (`ABORT_ONE`, along the chains); locks stay. If several of its sub-operations fail, the answer names the index that
-//! stands first in the table's definition, however their answers are ordered: SQL nodes count on it (REPLACE and ON
-//! DUPLICATE KEY UPDATE change the row that is in the way in the first key). Nothing later has touched the same rows by then: of the base row
+//! (`ABORT_ONE`, along the chains); locks stay. Nothing later has touched the same rows by then: of the base row
 //! because the rest of the batch waits (`stages`), of hidden rows because sub-operations of later operations wait for
 //! those of an operation that may be undone alone, if they are for the same hidden row.
+//!
+//! If several sub-operations of such an operation fail, the answer names the index that stands first in the table's
+//! definition, in whatever order they answer: SQL nodes count on it (REPLACE and ON DUPLICATE KEY UPDATE change the row
+//! that is in the way in the first key).
 
 use crate::Coordinator;
 use crate::ending::Cause;

@@ -72,7 +72,7 @@ impl Dictionary {
         if let SchemaChange::LiftFence { table } = change {
             match self.fences.get(&table) {
                 Some(&owner) if owner == requester.address.node() => {
-                    self.lift_fence(cx, table, Some(requester))
+                    self.lift_fence(cx, table, Some(requester));
                 }
                 Some(_) => self.confirm(cx, requester, None),
                 None => self.lift_unknown_fence(cx, table, requester),

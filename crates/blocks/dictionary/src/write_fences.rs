@@ -24,9 +24,9 @@ impl Dictionary {
         self.order_fences(cx, RoundTask::Fence { table, api: 0 }, requester);
     }
 
-    /// A fence that is not known here may be known to other dictionaries: the predecessor's order to lift it may not have
-    /// reached them. (Coordinators are not concerned: they know of all that this president knows, and perhaps of a fence
-    /// that is being made.)
+    /// A fence that is not known here may be known to other dictionaries: the predecessor's order to lift it may not
+    /// have reached them. (Coordinators are not concerned: they have the fences of this president, and perhaps one that
+    /// is being made.)
     pub(crate) fn lift_unknown_fence(&mut self, cx: &mut Context<'_>, table: u32, requester: Requester) {
         let task = RoundTask::Fence { table, api: 0 };
         self.order_others(cx, RoundName::NO_CHANGE, task, Some((requester, None)));

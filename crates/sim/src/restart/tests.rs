@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::profile::{Fault, Load, Profile};
+use vinga_kernel::trace_ring::TraceEntry;
 use vinga_wire::{Header, SignalNumber};
 use vinga_workloads::step::Fate;
 use zerocopy::FromBytes;
@@ -75,13 +76,13 @@ fn epochs_of_commits_that_nobody_was_answered_about_are_used() {
 
 #[test]
 fn what_the_only_replica_has_prepared_may_be_committed_before_its_coordinator_knows() {
+    let confirms = |entry: &TraceEntry, id: u64| {
+        let (header, body) = Header::ref_from_prefix(&entry.bytes).expect("an entry holds a header");
+        let is_confirm = header.number.get() == SignalNumber::PrepareConfirm as u16;
+        is_confirm && body.starts_with(&id.to_le_bytes())
+    };
     let confirmed = |world: &World, id: u64| {
-        let traces = world.threads.iter().map(|thread| thread.executor.trace());
-        traces.flat_map(|trace| trace.iter()).any(|entry| {
-            let (header, body) = Header::ref_from_prefix(&entry.bytes).expect("an entry holds a header");
-            let is_confirm = header.number.get() == SignalNumber::PrepareConfirm as u16;
-            is_confirm && body.starts_with(&id.to_le_bytes())
-        })
+        world.threads.iter().any(|thread| thread.executor.trace().iter().any(|entry| confirms(entry, id)))
     };
     let of_first = |mut world: World| {
         step_until(&mut world, |world| !world.history.epochs.is_empty());

@@ -285,8 +285,7 @@ impl Session {
         self.keeps_locks = keeps_locks;
         // The state of a statement that has ended does not concern this one.
         self.is_lost &= !stands_alone;
-        // An earlier failure has been reported, with what it has cost. The server also asks what an error of its own has
-        // cost, which is nothing.
+        // An earlier failure was reported, with what it has cost. The server asks the same after errors of its own.
         self.failure.is_doomed = false;
         self.is_portioned = false;
         self.is_at_once = false;
