@@ -146,6 +146,7 @@ pub const RARE: &[&str] = &[
     "refusal of a greeting that a report has covered",
     "disconnect notice of an API node that is being closed",
     "batch given up before its data manager has answered",
+    "request is answered by the rollback that it meets",
     "checkpoints begin because the log is short of room",
     "global checkpoint is asked for because the log is short of room",
     "credit is returned because the log is nearly full",
