@@ -318,7 +318,10 @@ fn nodes_that_are_configured_differently_refuse_each_other() {
     let why = refused(|settings| settings.others.truncate(1));
     assert!(why.contains("20031") && why.contains("1 (0), 2 (0), 3 (0)"), "{why}");
     let why = refused(|settings| settings.configuration = ConfigurationStamp { generation: 4, digest: 9 });
-    assert!(why.contains("generation 3 here, 4 at data node"), "{why}");
+    assert!(
+        why.contains("data node 1 has generation 3, data node 2 generation 4; start data node 1"),
+        "{why}"
+    );
     let why = refused(|settings| settings.heartbeat_interval *= 2);
     assert!(
         why.contains("20031") && why.contains("HeartbeatIntervalDbDb is 250 ms here, 500 ms at data node 2"),
