@@ -60,9 +60,6 @@ impl Coordinator {
         self.statistics.operations += u64::from(head.count.get());
         self.confirm_outcomes(cx, id.owner(), head.outcomes_seen.get());
         let flags = head.flags.get();
-        if flags & FLAG_START == 0 && self.joins_rollback(cx, id, head.request.get()) {
-            return Some(());
-        }
         if flags & FLAG_ROLLBACK != 0 && self.give_up_batch(cx, id) {
             return Some(());
         }
@@ -75,6 +72,12 @@ impl Coordinator {
         };
         let transaction = &mut self.transactions[handle];
         transaction.request = head.request.get();
+        if matches!(transaction.state, State::RollingBack { .. }) {
+            // Perhaps it waits for the view without a data node. At its end it answers this request, with its cause: an
+            // answer now would be too early, as the rows are locked until then.
+            cx.mark("request is answered by the rollback that it meets");
+            return Some(());
+        }
         if !is_epoch_known {
             cx.mark("batch refused because its API node has seen an epoch that is not known here");
             self.roll_back(cx, handle, Cause::error(ErrorCode::EpochNotKnown));
@@ -134,20 +137,6 @@ impl Coordinator {
         Some(())
     }
 
-    /// Whether a request meets the rollback of its transaction, perhaps of one that waits for the view without a data
-    /// node: then that rollback answers it at its end, with its cause. An answer now would be too early, as the rows
-    /// are locked until then, and whoever begins anew would meet locks of its own.
-    fn joins_rollback(&mut self, cx: &mut Context<'_>, id: TransactionId, request: u32) -> bool {
-        let Some(handle) = self.transactions.find(id) else { return false };
-        let transaction = &mut self.transactions[handle];
-        if !matches!(transaction.state, State::RollingBack { .. }) {
-            return false;
-        }
-        cx.mark("request is answered by the rollback that it meets");
-        transaction.request = request;
-        true
-    }
-
     /// Handles a request to roll back while a batch of the transaction is under way: the batch is given up. The API
     /// node learns the outcome from the answer to that batch. If the commit is decided, it is too late. If a data
     /// manager may have decided it, its answer says so; it is sent immediately, even if operations wait for locks.
@@ -172,7 +161,7 @@ impl Coordinator {
         }
     }
 
-    /// The record of the batch's transaction: a new one, or the one that is open.
+    /// The record of the batch's transaction: a new one, or the one that is open or being rolled back.
     fn open(
         &mut self,
         cx: &mut Context<'_>,
@@ -184,13 +173,12 @@ impl Coordinator {
         if head.flags.get() & FLAG_START == 0 {
             let handle = known.ok_or(ErrorCode::TransactionAborted)?;
             return match self.transactions[handle].state {
-                State::Open { .. } => Ok(handle),
+                State::Open { .. } | State::RollingBack { .. } => Ok(handle),
                 State::Preparing { .. }
                 | State::InDoubt { .. }
                 | State::Committing { .. }
                 | State::Completing { .. }
-                | State::AwaitingDisk
-                | State::RollingBack { .. } => Err(ErrorCode::MalformedSignal),
+                | State::AwaitingDisk => Err(ErrorCode::MalformedSignal),
             };
         }
         if known.is_some() {
