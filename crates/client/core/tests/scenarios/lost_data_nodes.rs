@@ -348,7 +348,12 @@ fn only_a_first_batch_is_done_again() {
     }
 }
 
-pub fn answer_open(rig: &mut Rig, (node, transaction, request): (u8, u64, u32)) {
+pub fn answer_open(rig: &mut Rig, sent: (u8, u64, u32)) {
+    answer_open_with(rig, sent, 0);
+}
+
+/// The coordinator has done a batch: so many rows come from elsewhere.
+fn answer_open_with(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), rows: u16) {
     let body = TransactionAnswer {
         transaction: U64::new(transaction),
         epoch: U64::new(5),
@@ -357,7 +362,7 @@ pub fn answer_open(rig: &mut Rig, (node, transaction, request): (u8, u64, u32)) 
         failed_operation: U32::ZERO,
         error: U16::ZERO,
         errors: U16::ZERO,
-        rows: U16::ZERO,
+        rows: U16::new(rows),
         outcome: Outcome::Open as u8,
         view: 1,
         failed_index: U16::ZERO,
@@ -493,23 +498,9 @@ fn ends_at_the_second(rig: &mut Rig, view: &ClusterView) -> Vec<Error> {
     let number = batch.push(&locking).unwrap();
     let token = rig.client.begin().unwrap();
     rig.client.send(token, batch, BatchEnd::Open);
-    let (node, transaction, request) = batches_sent(rig).remove(0);
-    assert_eq!(node, 1, "any coordinator does");
-    rig.feed(FIRST, SignalNumber::TransactionConfirm, BlockNumber::Coordinator, |w| {
-        w.put(&TransactionAnswer {
-            transaction: U64::new(transaction),
-            epoch: U64::new(5),
-            request: U32::new(request),
-            outcome_number: U32::ZERO,
-            failed_operation: U32::ZERO,
-            error: U16::ZERO,
-            errors: U16::ZERO,
-            rows: U16::new(1),
-            outcome: Outcome::Open as u8,
-            view: 1,
-            failed_index: U16::ZERO,
-        });
-    });
+    let sent = batches_sent(rig).remove(0);
+    assert_eq!(sent.0, 1, "any coordinator does");
+    answer_open_with(rig, sent, 1);
     errors.push(rig.client.take_operations(token).expect("its row can't come").result(number).unwrap_err());
     errors.push(rig.client.statistics(&table, &RangeSpec::new(0)).unwrap_err());
     errors.push(rig.client.request(&Request::Info(InfoTable::Pools, NodeId(2))).unwrap_err());
