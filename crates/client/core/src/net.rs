@@ -100,6 +100,7 @@ pub struct Net {
     pub incarnation: Incarnation,
     /// What it asks for when it begins a session: more each time.
     pub requested: Incarnation,
+    /// The newest view of which data nodes have spoken; the one that `routes` have may be older.
     pub view: u32,
     pub epoch_seen: u64,
     pub links: Vec<Link>,

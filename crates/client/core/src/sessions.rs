@@ -242,7 +242,9 @@ impl Sessions {
                 continue;
             }
             *heartbeat_at = net.now + net.settings.heartbeat_interval;
-            let body = HeartbeatBody { epoch: net.epoch_seen.into(), view: net.view.into() };
+            // The view that it has: headers of other signals may have named a newer one (`Net::view`).
+            let view = net.routes.view().number().0;
+            let body = HeartbeatBody { epoch: net.epoch_seen.into(), view: view.into() };
             let node = session.node.expect("it was greeted");
             let membership = Address::new(node, BlockNumber::Membership, 0);
             let link = LinkId::new(endpoint as u16, 0);
@@ -491,6 +493,9 @@ impl Sessions {
                 wanted - 1
             }
             (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
+                // The view may have changed since the first greeting.
+                net.view = net.view.max(confirm.view.number().0);
+                net.routes.adopt(confirm.view);
                 session.state = State::Further { since, missing: missing - 1 };
                 missing - 1
             }

@@ -270,6 +270,29 @@ fn an_epoch_that_was_seen_counts_in_its_incarnation_of_the_cluster() {
     }
 }
 
+/// The views that heartbeats of the next second name.
+fn views_named(rig: &mut Rig) -> Vec<u32> {
+    rig.advance(1000);
+    let read = |sent: Sent| sent.frame().head::<HeartbeatBody>().unwrap().0.view.get();
+    rig.sent(SignalNumber::HeartbeatRequest).into_iter().map(read).collect()
+}
+
+/// A view that was sent when a connection was on the way to its thread is lost. It is sent again to clients whose
+/// heartbeats name an older one; that others speak of the newer view must not hide it.
+#[test]
+fn a_heartbeat_names_the_view_that_the_client_has() {
+    let (first, link) = (first_view(&[0, 0]), LinkId::new(0, 0));
+    let mut rig = Rig::connected(2, &first);
+    let second = first.without(&[NodeId(2)]);
+    assert_eq!(second.number().0, 2);
+    rig.feed_in_view(2, link, SignalNumber::HeartbeatConfirm, BlockNumber::Membership, |w| {
+        w.put(&HeartbeatBody { epoch: U64::new(1), view: U32::new(2) });
+    });
+    assert_eq!(views_named(&mut rig), [1, 1]);
+    rig.feed(link, SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| cold::write(w, &second));
+    assert_eq!(views_named(&mut rig), [2]);
+}
+
 /// The partitions of scans that were opened, and where.
 fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
     let read = |sent: Sent| {

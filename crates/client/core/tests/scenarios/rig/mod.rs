@@ -102,10 +102,22 @@ impl Rig {
         from: BlockNumber,
         body: impl FnOnce(&mut FrameWriter<'_>),
     ) {
+        self.feed_in_view(1, link, signal, from, body);
+    }
+
+    /// As [`Rig::feed`], from a data node that has this view.
+    pub fn feed_in_view(
+        &mut self,
+        view: u8,
+        link: LinkId,
+        signal: SignalNumber,
+        from: BlockNumber,
+        body: impl FnOnce(&mut FrameWriter<'_>),
+    ) {
         let mut bytes = vec![];
         let (to, from) =
             (Address::new(NodeId(145), BlockNumber::Api, 0), Address::new(NodeId(node_at(link)), from, 0));
-        body(&mut FrameWriter::begin(&mut bytes, signal, 1, to, from, 0));
+        body(&mut FrameWriter::begin(&mut bytes, signal, view, to, from, 0));
         assert_eq!(self.client.on_bytes(link, &bytes), bytes.len());
     }
 
