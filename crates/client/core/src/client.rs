@@ -541,8 +541,7 @@ impl Client {
 
     /// The cluster has another view.
     fn on_view_changed(&mut self, view: ClusterView) {
-        self.net.view = self.net.view.max(view.number().0);
-        self.net.routes.adopt(view);
+        self.net.adopt(view);
         self.go_on_in_view();
     }
 

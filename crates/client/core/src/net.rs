@@ -11,6 +11,7 @@ use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
 use vinga_base::{Incarnation, NodeId, PartitionId, TransactionId, ViewNumber};
 use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// What something under way is.
@@ -171,6 +172,12 @@ impl Net {
     #[inline]
     pub fn note_epoch(&mut self, epoch: u64) {
         self.epoch_seen = self.epoch_seen.max(epoch.min(vinga_base::Epoch::MAX.0));
+    }
+
+    /// Takes a view over that a data node has sent, unless a newer one is there.
+    pub fn adopt(&mut self, view: ClusterView) {
+        self.view = self.view.max(view.number().0);
+        self.routes.adopt(view);
     }
 
     /// Takes the low byte of a view over: views only grow, and not by half their byte's range at once.

@@ -480,8 +480,7 @@ impl Sessions {
                     net.view = 0;
                     net.routes.forget();
                 }
-                net.view = net.view.max(confirm.view.number().0);
-                net.routes.adopt(confirm.view);
+                net.adopt(confirm.view);
                 let wanted = net.routes.connections_wanted(node);
                 session.state = State::Further { since, missing: wanted - 1 };
                 for connection in 1..wanted {
@@ -494,8 +493,7 @@ impl Sessions {
             }
             (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
                 // The view may have changed since the first greeting.
-                net.view = net.view.max(confirm.view.number().0);
-                net.routes.adopt(confirm.view);
+                net.adopt(confirm.view);
                 session.state = State::Further { since, missing: missing - 1 };
                 missing - 1
             }
