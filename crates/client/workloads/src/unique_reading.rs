@@ -176,6 +176,12 @@ impl Session for Finder {
                 None if tries + 1 < TRIES => self.read_place(count, tries + 1),
                 None => self.lock_place(count),
             },
+            // What was read got lost with a connection: nothing is known.
+            (State::LockingPlace { .. }, Answer::Executed(BatchAnswer { fate: Fate::Open, errors, .. }))
+                if !errors.is_empty() =>
+            {
+                self.end(End::Rollback)
+            }
             (State::LockingPlace { count }, Answer::Executed(BatchAnswer { fate: Fate::Open, rows, .. })) => {
                 match rows.first().and_then(|(_, row)| *row) {
                     Some(place) => {
