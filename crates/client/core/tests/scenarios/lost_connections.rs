@@ -1,7 +1,7 @@
 //! What a client does when connections and data nodes are lost, with frames written by hand: a scripted node does not
 //! send what these scenarios need, answers in another order than the questions, or views of other data nodes.
 
-use crate::rig::{Rig, Sent, first_view, node_at, table};
+use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table};
 use vinga_base::NodeId;
 use vinga_client_core::{Command, LinkId, Readiness, ScanProgress, ScanSpec, Standing};
 use vinga_wire::handshake::{HelloRequest, Refusal};
@@ -291,6 +291,25 @@ fn a_heartbeat_names_the_view_that_the_client_has() {
     assert_eq!(views_named(&mut rig), [1, 1]);
     rig.feed(link, SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| cold::write(w, &second));
     assert_eq!(views_named(&mut rig), [2]);
+}
+
+/// A data node is lost while a client greets another one: the answer to its first greeting has the view before, that to
+/// its second the view after.
+#[test]
+fn further_greetings_bring_their_view() {
+    let first = first_view_with(2, &[0, 0]);
+    let second = first.without(&[NodeId(2)]);
+    let mut rig = Rig::new(1);
+    rig.advance(11);
+    rig.admit_all(&first);
+    let further = rig.greetings();
+    assert_eq!(further.iter().map(|(link, _)| *link).collect::<Vec<_>>(), [LinkId::new(0, 1)]);
+    rig.admit(LinkId::new(0, 1), &second);
+    assert_eq!(views_named(&mut rig), [2]);
+    for key in 1..=8 {
+        rig.commit_insert(&table(2), key);
+    }
+    assert_eq!(rig.transactions_sent().len(), 8, "the owner of every partition is connected");
 }
 
 /// The partitions of scans that were opened, and where.

@@ -17,9 +17,16 @@ use zerocopy::IntoBytes;
 
 /// View 1 of data nodes 1, 2 … in these node groups.
 pub fn first_view(groups: &[u16]) -> ClusterView {
-    let hosts = || vec![ConnectionHosts { data_managers: vec![0, 1], coordinators: vec![0] }];
-    let member =
-        |(id, &group)| Member::started(NodeId(id), Incarnation(1), group, 2, 1).with_connections(hosts());
+    first_view_with(1, groups)
+}
+
+/// As [`first_view`], of data nodes that want so many connections each.
+pub fn first_view_with(connections: usize, groups: &[u16]) -> ClusterView {
+    let hosts = ConnectionHosts { data_managers: vec![0, 1], coordinators: vec![0] };
+    let member = |(id, &group)| {
+        let hosts = vec![hosts.clone(); connections];
+        Member::started(NodeId(id), Incarnation(1), group, 2, 1).with_connections(hosts)
+    };
     ClusterView::first((1..).zip(groups).map(member).collect())
 }
 
