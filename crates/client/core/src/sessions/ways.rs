@@ -2,7 +2,7 @@
 //! dictionaries; and why there is none.
 
 use super::Sessions;
-use super::one::Session;
+use super::one::{Session, State};
 use crate::error::Error;
 use crate::link::LinkId;
 use crate::net::Net;
@@ -139,11 +139,13 @@ impl Sessions {
         Some((president, LinkId::new(endpoint as u16, 0)))
     }
 
-    /// Those whose data node is no member of a view, at least not in the incarnation that has answered.
+    /// Those whose data node is no member of a view, at least not in the incarnation that has answered. Not those
+    /// that are being greeted: what is known of their addresses is of earlier connections.
     pub fn without_member(&self, view: &ClusterView) -> Vec<u16> {
         let is_lost = |session: &Session| {
             let is_it = |m: &Member| Some(m.node) == session.node && m.incarnation == session.incarnation;
-            session.node.is_some() && !view.members().iter().any(is_it)
+            let has_answered = session.node.is_some() && !matches!(session.state, State::First { .. });
+            has_answered && !view.members().iter().any(is_it)
         };
         (0..).zip(&self.list).filter(|(_, session)| is_lost(session)).map(|(endpoint, _)| endpoint).collect()
     }

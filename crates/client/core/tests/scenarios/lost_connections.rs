@@ -4,7 +4,7 @@
 use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table};
 use vinga_base::NodeId;
 use vinga_client_core::{Command, LinkId, Readiness, ScanProgress, ScanSpec, Standing};
-use vinga_wire::handshake::{HelloRequest, Refusal};
+use vinga_wire::handshake::HelloRequest;
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
 use vinga_wire::view::{ClusterView, Member};
@@ -188,6 +188,76 @@ fn questions_of_nobody_are_open_until_they_are_answered() {
     assert_eq!(rig.transactions_sent()[0].1, 2);
 }
 
+/// What the client has closed: numbers of addresses.
+fn closed(rig: &mut Rig) -> Vec<u16> {
+    let commands = std::iter::from_fn(|| rig.client.next_command());
+    let closed = commands.filter_map(|command| match command {
+        Command::Close(link) => Some(link.endpoint()),
+        Command::Open(_) => None,
+    });
+    closed.collect()
+}
+
+/// Two addresses lead to the first data node; the second one is greeted when nobody answers at the first. That the
+/// other data node answers meanwhile does not end that greeting: no view says which data node will answer.
+#[test]
+fn a_greeting_by_a_second_address_is_not_ended_by_a_view() {
+    let view = first_view(&[0, 0]);
+    let (first, other, second) = (LinkId::new(0, 0), LinkId::new(1, 0), LinkId::new(2, 0));
+    let mut rig = Rig::new(3);
+    for _ in 0..3 {
+        rig.advance(11);
+        for (link, _) in rig.greetings() {
+            match link == second {
+                true => rig.refuse(second, ErrorCode::SameDataNode, 1),
+                false => rig.admit(link, &view),
+            }
+        }
+    }
+    let connected: Vec<bool> = rig.client.endpoints().iter().map(|one| one.is_connected).collect();
+    assert_eq!(connected, [true, true, false]);
+    rig.break_link(first);
+    rig.break_link(other);
+    let mut greeted = Vec::new();
+    for _ in 0..200 {
+        rig.advance(10);
+        while let Some(command) = rig.client.next_command() {
+            match command {
+                Command::Open(link) if link == first => rig.client.on_broken(link, "nobody listens"),
+                Command::Open(link) => rig.client.on_opened(link),
+                Command::Close(_) => {}
+            }
+        }
+        greeted.extend(rig.sent(SignalNumber::HelloRequest).into_iter().map(|sent| sent.link));
+        if greeted.contains(&second) && greeted.contains(&other) {
+            break;
+        }
+    }
+    assert!(greeted.contains(&second), "{greeted:?}");
+    rig.admit(other, &view);
+    assert_eq!(closed(&mut rig), []);
+}
+
+/// A data node that was lost is there again, and is greeted: it may answer when it is a member, or refuse the client.
+/// The others send the view without it meanwhile, as they do to each client whose heartbeat names an older one.
+#[test]
+fn a_greeting_of_a_data_node_that_comes_back_is_not_ended_by_a_view() {
+    let (first, view) = (LinkId::new(0, 0), first_view(&[0, 0]));
+    let mut rig = Rig::connected(2, &view);
+    rig.break_link(first);
+    let view_comes = |rig: &mut Rig| {
+        let next = view.without(&[NodeId(1)]);
+        rig.feed(LinkId::new(1, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+            cold::write(w, &next);
+        });
+    };
+    view_comes(&mut rig);
+    rig.advance(50);
+    assert_eq!(rig.greetings().iter().map(|(link, _)| *link).collect::<Vec<_>>(), [first]);
+    view_comes(&mut rig);
+    assert_eq!(closed(&mut rig), []);
+}
+
 /// A greeting says which data nodes may not know that the session's connections to them are lost.
 #[test]
 fn a_greeting_names_the_data_nodes_whose_connections_were_lost() {
@@ -230,22 +300,17 @@ fn who_asks_for_a_session_once_more_asks_for_a_newer_one() {
         assert_eq!((greetings.len(), greetings[0].1.ticket), (1, 0));
         greetings[0].1.incarnation
     };
-    let refuse = |rig: &mut Rig, code: ErrorCode| {
-        let refusal = Refusal { request: 0, code: code as u16, detail: String::new() };
-        rig.feed(link, SignalNumber::HelloRefuse, BlockNumber::Driver, |w| cold::write(w, &refusal));
-        while rig.client.next_command().is_some() {}
-    };
     assert_eq!(requested(&mut rig), 1);
     rig.break_link(link);
     assert_eq!(requested(&mut rig), 2);
-    refuse(&mut rig, ErrorCode::NodeIdInUse);
+    rig.refuse(link, ErrorCode::NodeIdInUse, 0);
     assert_eq!(requested(&mut rig), 2);
     // It is admitted as incarnation 1, and later declared failed.
     rig.admit(link, &view);
     rig.break_link(link);
     rig.advance(2000);
     assert_eq!(rig.greetings()[0].1.incarnation, 1);
-    refuse(&mut rig, ErrorCode::UnknownOutcome);
+    rig.refuse(link, ErrorCode::UnknownOutcome, 0);
     assert_eq!(requested(&mut rig), 3);
 }
 

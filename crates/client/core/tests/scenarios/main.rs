@@ -11,4 +11,5 @@ mod lost_data_nodes;
 mod ranges;
 mod read_backup;
 mod refused_scans;
+mod restarted_clusters;
 mod scenarios;

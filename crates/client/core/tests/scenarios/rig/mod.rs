@@ -8,24 +8,29 @@ use vinga_client_core::{
 };
 use vinga_wire::dictionary::TableRecord;
 use vinga_wire::frame::Frames;
-use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
+use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION, Refusal};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::transaction::{Outcome, OutcomeConfirm, OutcomeRequest, TransactionHead};
 use vinga_wire::view::{ClusterView, ConnectionHosts, Member};
-use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, U32, U64, cold};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, U32, U64, cold};
 use zerocopy::IntoBytes;
 
-/// View 1 of data nodes 1, 2 … in these node groups.
+/// View 1 of data nodes 1, 2 … in these node groups, started for the first time.
 pub fn first_view(groups: &[u16]) -> ClusterView {
     first_view_with(1, groups)
 }
 
 /// As [`first_view`], of data nodes that want so many connections each.
 pub fn first_view_with(connections: usize, groups: &[u16]) -> ClusterView {
+    view_of_start(1, connections, groups)
+}
+
+/// View 1 of the cluster when each data node was started so many times.
+pub fn view_of_start(start: u32, connections: usize, groups: &[u16]) -> ClusterView {
     let hosts = ConnectionHosts { data_managers: vec![0, 1], coordinators: vec![0] };
     let member = |(id, &group)| {
         let hosts = vec![hosts.clone(); connections];
-        Member::started(NodeId(id), Incarnation(1), group, 2, 1).with_connections(hosts)
+        Member::started(NodeId(id), Incarnation(start), group, 2, 1).with_connections(hosts)
     };
     ClusterView::first((1..).zip(groups).map(member).collect())
 }
@@ -63,6 +68,8 @@ pub struct Rig {
     pub admission: u32,
     /// The incarnation of the cluster.
     pub cluster: u64,
+    /// Which start of each data node it is that admits the client.
+    pub start: u32,
 }
 
 /// A frame that the client has sent, and by which connection.
@@ -81,7 +88,7 @@ impl Rig {
     pub fn new(endpoints: u16) -> Self {
         let addresses = (1..=endpoints).map(|node| format!("node{node}")).collect();
         let client = Client::new(Settings { addresses, ..Settings::default() });
-        Rig { client, now: Tick(0), admission: 1, cluster: 7 }
+        Rig { client, now: Tick(0), admission: 1, cluster: 7, start: 1 }
     }
 
     pub fn advance(&mut self, millis: u64) {
@@ -149,7 +156,7 @@ impl Rig {
         let confirm = HelloConfirm {
             version: PROTOCOL_VERSION,
             node: node_at(link),
-            incarnation: 1,
+            incarnation: self.start,
             cluster_incarnation: self.cluster,
             database: 7,
             api: 145,
@@ -159,6 +166,13 @@ impl Rig {
             admission: self.admission,
         };
         self.feed(link, SignalNumber::HelloConfirm, BlockNumber::Driver, |w| cold::write(w, &confirm));
+    }
+
+    /// The data node at the other end refuses the greeting, and has no more to say; the client closes the connection.
+    pub fn refuse(&mut self, link: LinkId, code: ErrorCode, request: u32) {
+        let refusal = Refusal { request, code: code as u16, detail: String::new() };
+        self.feed(link, SignalNumber::HelloRefuse, BlockNumber::Driver, |w| cold::write(w, &refusal));
+        while self.client.next_command().is_some() {}
     }
 
     /// The client is admitted wherever it greets now.
