@@ -491,7 +491,6 @@ impl Client {
             self.sessions.send_disconnect(&mut self.net, endpoint);
             return;
         }
-        self.net.turnovers.note(endpoint);
         self.rebuild_routes();
         self.ask(|coordinator| coordinator.is_reached_by(endpoint));
         self.go_on_with_requests();

@@ -420,14 +420,16 @@ impl Sessions {
             _ => return Err(Error::with_detail(ErrorCode::BadHandshake, "a greeting was answered twice")),
         };
         if missing == 0 {
-            self.become_ready(endpoint, net.now);
+            self.become_ready(net, endpoint);
         }
         Ok(Greeted { is_ready: missing == 0, is_restarted })
     }
 
-    fn become_ready(&mut self, endpoint: u16, heartbeat_at: Tick) {
+    fn become_ready(&mut self, net: &mut Net, endpoint: u16) {
+        // Before anything is sent there: else it would count as sent before the connection was lost.
+        net.turnovers.note(endpoint);
         let session = self.get_mut(endpoint);
-        session.state = State::Ready { heartbeat_at };
+        session.state = State::Ready { heartbeat_at: net.now };
         session.failures = 0;
         session.connects += 1;
         session.is_tried = true;

@@ -14,7 +14,7 @@ use vinga_wire::key_read::{KeyReadAnswer, KeyReadHead, KeyReadRefusal, NO_ROW};
 use vinga_wire::operation::OperationKind;
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::take_over::InheritedOutcomeRequest;
-use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead};
+use vinga_wire::transaction::{Outcome, TransactionAnswer, TransactionHead, TransactionRow};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
@@ -186,7 +186,18 @@ pub fn batches_sent(rig: &mut Rig) -> Vec<(u8, u64, u32)> {
 }
 
 /// A coordinator's answer: committed, or rolled back because of an error.
-fn answer_batch(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), error: Option<ErrorCode>) {
+fn answer_batch(rig: &mut Rig, sent: (u8, u64, u32), error: Option<ErrorCode>) {
+    answer(rig, sent, error.map_or(Outcome::Committed, |_| Outcome::RolledBack), error, 0);
+}
+
+/// A coordinator's answer to a batch: what became of it, and how many rows come from elsewhere.
+fn answer(
+    rig: &mut Rig,
+    (node, transaction, request): (u8, u64, u32),
+    outcome: Outcome,
+    error: Option<ErrorCode>,
+    rows: u16,
+) {
     let body = TransactionAnswer {
         transaction: U64::new(transaction),
         epoch: U64::new(5),
@@ -195,8 +206,8 @@ fn answer_batch(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), err
         failed_operation: U32::ZERO,
         error: U16::new(error.map_or(0, |code| code as u16)),
         errors: U16::ZERO,
-        rows: U16::ZERO,
-        outcome: error.map_or(Outcome::Committed, |_| Outcome::RolledBack) as u8,
+        rows: U16::new(rows),
+        outcome: outcome as u8,
         view: 1,
         failed_index: U16::ZERO,
     };
@@ -349,28 +360,52 @@ fn only_a_first_batch_is_done_again() {
 }
 
 pub fn answer_open(rig: &mut Rig, sent: (u8, u64, u32)) {
-    answer_open_with(rig, sent, 0);
+    answer(rig, sent, Outcome::Open, None, 0);
 }
 
-/// The coordinator has done a batch: so many rows come from elsewhere.
-fn answer_open_with(rig: &mut Rig, (node, transaction, request): (u8, u64, u32), rows: u16) {
-    let body = TransactionAnswer {
-        transaction: U64::new(transaction),
-        epoch: U64::new(5),
-        request: U32::new(request),
-        outcome_number: U32::ZERO,
-        failed_operation: U32::ZERO,
-        error: U16::ZERO,
-        errors: U16::ZERO,
-        rows: U16::new(rows),
-        outcome: Outcome::Open as u8,
-        view: 1,
-        failed_index: U16::ZERO,
-    };
-    let link = LinkId::new(u16::from(node) - 1, 0);
-    rig.feed(link, SignalNumber::TransactionConfirm, BlockNumber::Coordinator, |w| {
-        w.put(&body);
-    });
+fn locking_read(table: &Table, key: u64) -> OperationBatch {
+    let mut batch = OperationBatch::default();
+    batch.push(&OperationSpec::new(table, OperationKind::ReadExclusive, &key.to_le_bytes(), &[])).unwrap();
+    batch
+}
+
+/// A batch with a read is sent when a connection is back, as its owner has begun it while there was none, or is begun
+/// then. Its confirm comes before its row, which comes by the connection that is there: it is waited for.
+#[test]
+fn the_row_of_a_batch_that_has_waited_is_awaited() {
+    let (view, table) = (first_view(&[0]), table(2));
+    let cases = [(false, BatchEnd::Open), (true, BatchEnd::Open), (true, BatchEnd::Commit)];
+    for (has_waited, end) in cases {
+        let mut rig = Rig::connected(1, &view);
+        let token = rig.client.begin().unwrap();
+        let send = |rig: &mut Rig| rig.client.send(token, locking_read(&table, 1), end);
+        rig.break_link(FIRST);
+        if has_waited {
+            send(&mut rig);
+        }
+        rig.advance(50);
+        rig.admit_all(&view);
+        if !has_waited {
+            send(&mut rig);
+        }
+        let sent = batches_sent(&mut rig);
+        assert_eq!(sent.len(), 1);
+        let outcome = if end == BatchEnd::Commit { Outcome::Committed } else { Outcome::Open };
+        answer(&mut rig, sent[0], outcome, None, 1);
+        assert!(rig.client.take_operations(token).is_none(), "its row comes ({has_waited}, {end:?})");
+        rig.feed(FIRST, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
+            w.put(&TransactionRow {
+                transaction: U64::new(sent[0].1),
+                epoch: U64::new(5),
+                operation: U32::new(1),
+                row_bytes: U16::new(NO_ROW),
+                unused: U16::ZERO,
+            });
+        });
+        let batch = rig.client.take_operations(token).expect("it is over");
+        assert!(batch.standing().is_ok());
+        assert_eq!(batch.result(OperationNumber(1)), Ok(None));
+    }
 }
 
 /// While nobody is connected, what is begun waits; one who does not want it any more takes it back.
@@ -492,16 +527,18 @@ fn ends_at_the_second(rig: &mut Rig, view: &ClusterView) -> Vec<Error> {
         ScanProgress::Ended(Err(error)) => errors.push(error),
         other => panic!("{other:?}"),
     }
-    let mut batch = OperationBatch::default();
-    let bytes = key.to_le_bytes();
-    let locking = OperationSpec::new(&table, OperationKind::ReadExclusive, &bytes, &[]);
-    let number = batch.push(&locking).unwrap();
     let token = rig.client.begin().unwrap();
-    rig.client.send(token, batch, BatchEnd::Open);
+    rig.client.send(token, locking_read(&table, key), BatchEnd::Open);
     let sent = batches_sent(rig).remove(0);
     assert_eq!(sent.0, 1, "any coordinator does");
-    answer_open_with(rig, sent, 1);
-    errors.push(rig.client.take_operations(token).expect("its row can't come").result(number).unwrap_err());
+    answer(rig, sent, Outcome::Open, None, 1);
+    errors.push(
+        rig.client
+            .take_operations(token)
+            .expect("its row can't come")
+            .result(OperationNumber(1))
+            .unwrap_err(),
+    );
     errors.push(rig.client.statistics(&table, &RangeSpec::new(0)).unwrap_err());
     errors.push(rig.client.request(&Request::Info(InfoTable::Pools, NodeId(2))).unwrap_err());
     errors
