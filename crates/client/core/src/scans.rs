@@ -14,7 +14,7 @@
 //! are kept back until it has ended, and it begins anew.
 //!
 //! So does a part go on whose connection is lost, as soon as there is a way to its partition, if one may be hoped for:
-//! rows have the same numbers at all replicas.
+//! rows have the same numbers at all replicas. They do not in another incarnation of the cluster, so scans end with it.
 //!
 //! Rows that a scan of a transaction gives are worth what the transaction is: one that data nodes have rolled back,
 //! because it was idle for too long, say, has lost its changes, and word of that may come after the last rows. The end
@@ -417,6 +417,14 @@ impl Scans {
     pub fn end_within(&mut self, net: &mut Net, transaction: TransactionId, code: ErrorCode) {
         let of_it = self.pool.iter().filter(|(_, scan)| scan.transaction == transaction);
         for handle in of_it.map(|(handle, _)| handle).collect::<Vec<_>>() {
+            self.end(net, handle, Err(Error::new(code)));
+        }
+    }
+
+    /// The cluster was restarted: rows may have other numbers now, and be older than what has come.
+    pub fn end_all(&mut self, net: &mut Net, code: ErrorCode) {
+        let handles: Vec<Handle> = self.pool.iter().map(|(handle, _)| handle).collect();
+        for handle in handles {
             self.end(net, handle, Err(Error::new(code)));
         }
     }

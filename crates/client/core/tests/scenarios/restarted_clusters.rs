@@ -1,9 +1,11 @@
 //! What becomes of a client when all data nodes were started again: another incarnation of the cluster, with frames
 //! written by hand.
 
-use crate::rig::{Rig, first_view, view_of_start};
-use vinga_client_core::{Command, LinkId};
-use vinga_wire::ErrorCode;
+use crate::lost_data_nodes::{FIRST, read};
+use crate::rig::{Rig, first_view, table, view_of_start};
+use vinga_client_core::{Command, LinkId, ScanProgress, ScanSpec};
+use vinga_wire::scan::{SCAN_BATCH_END, ScanAnswer, ScanOpenHead};
+use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64};
 
 /// All data nodes are started again, and do not know the client's ticket any more: it is to ask for a session anew.
 /// Returns whom it greets then.
@@ -37,4 +39,38 @@ fn one_greeting_does_not_end_another() {
         assert_eq!(closed, []);
     }
     assert!(rig.client.endpoints().iter().all(|endpoint| endpoint.is_connected));
+}
+
+/// What has come of a scan, and the number of the row behind which it would go on, are of the cluster before. Nor does
+/// one begin there of which nothing has come, as no read does that waits.
+#[test]
+fn scans_and_reads_do_not_go_on_in_another_cluster() {
+    let table = table(1);
+    let mut rig = Rig::connected(1, &first_view(&[0]));
+    let scans = [(); 2].map(|()| rig.client.scan(&table, ScanSpec::default(), None).unwrap());
+    let opened = rig.sent(SignalNumber::ScanOpenRequest);
+    assert_eq!(opened.len(), 2);
+    let name = opened[0].frame().head::<ScanOpenHead>().unwrap().0.scan;
+    rig.feed(FIRST, SignalNumber::ScanConfirm, BlockNumber::DataManager, |w| {
+        w.put(&ScanAnswer {
+            epoch: U64::new(1),
+            scan: name,
+            next_row: U32::new(4711),
+            count: U16::ZERO,
+            flags: SCAN_BATCH_END.into(),
+        });
+    });
+    let token = read(&mut rig, &table, 1);
+    let greeted = restart(&mut rig, 1);
+    rig.admit(greeted, &view_of_start(2, 1, &[0]));
+    assert_eq!(rig.sent(SignalNumber::ScanOpenRequest).len(), 0);
+    for scan in scans {
+        match rig.client.next_rows(scan) {
+            ScanProgress::Ended(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),
+            other => panic!("{other:?}"),
+        }
+    }
+    let error = rig.client.take_read(token).expect("it is over").row(0).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ConnectionLost);
+    assert!(rig.client.is_at_rest());
 }
