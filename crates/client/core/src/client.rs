@@ -149,12 +149,13 @@ impl Client {
         self.transactions.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
     }
 
-    /// The client leaves for good. Data nodes are notified, so that its node id is free at once; what is under way does
-    /// not end any more. The driver goes on until [`Client::has_left`], then it closes all connections.
+    /// The client leaves for good. Data nodes are notified, so that its node id is free at once; what waits for a
+    /// connection ends with an error, as nothing is sent any more, and what is under way does not end. The driver goes
+    /// on until [`Client::has_left`], then it closes all connections.
     pub fn leave(&mut self) {
         self.sessions.leave(&mut self.net);
-        self.sessions.rebuild_routes(&mut self.net);
-        self.reads.fail_parked(&mut self.net);
+        self.rebuild_routes();
+        self.go_on_with_requests();
     }
 
     /// Whether the client has left: the disconnect notice was sent, and given to the driver, wherever it can be sent.
@@ -471,6 +472,12 @@ impl Client {
     fn on_hello_confirm(&mut self, link: LinkId, confirm: HelloConfirm) {
         let endpoint = link.endpoint();
         match self.sessions.on_hello_confirm(&mut self.net, link, confirm) {
+            // Nothing that waits for a connection goes before the notice, nor behind it.
+            Ok(Greeted { is_ready, .. }) if self.sessions.is_leaving() => {
+                if is_ready {
+                    self.sessions.send_disconnect(&mut self.net, endpoint);
+                }
+            }
             Ok(Greeted { is_ready, is_restarted }) => {
                 self.requests.on_admitted(self.admission());
                 if is_restarted {
@@ -488,10 +495,6 @@ impl Client {
     }
 
     fn become_ready(&mut self, endpoint: u16) {
-        if self.sessions.is_leaving() {
-            self.sessions.send_disconnect(&mut self.net, endpoint);
-            return;
-        }
         self.rebuild_routes();
         self.ask(|coordinator| coordinator.is_reached_by(endpoint));
         self.go_on_with_requests();

@@ -113,9 +113,10 @@ impl Sessions {
     }
 
     /// Until when another way to the partitions of a data node that is not connected may be hoped for: it was connected
-    /// before, and it comes back, or the others go on without it. Not if nobody has answered lately.
+    /// before, and it comes back, or the others go on without it. Not if nobody has answered lately, or the client
+    /// leaves.
     fn awaited_until(&self, node: NodeId, patience: Span) -> Tick {
-        let is_hopeless = self.list.iter().all(|session| session.is_mute);
+        let is_hopeless = self.is_leaving || self.list.iter().all(|session| session.is_mute);
         let lost = self.list.iter().filter(|session| session.node == Some(node) && !is_hopeless);
         lost.filter_map(|session| session.lost_at).max().map_or(Tick(0), |at| at + patience)
     }

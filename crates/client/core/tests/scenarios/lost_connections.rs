@@ -1,12 +1,14 @@
 //! What a client does when connections and data nodes are lost, with frames written by hand: a scripted node does not
 //! send what these scenarios need, answers in another order than the questions, or views of other data nodes.
 
+use crate::lost_data_nodes::read;
 use crate::rig::{Rig, Sent, first_view, first_view_with, node_at, table};
 use vinga_base::NodeId;
-use vinga_client_core::{Command, LinkId, Readiness, ScanProgress, ScanSpec, Standing};
+use vinga_client_core::{Command, LinkId, Readiness, Request, ScanProgress, ScanSpec, Standing};
 use vinga_wire::handshake::HelloRequest;
 use vinga_wire::membership::HeartbeatBody;
 use vinga_wire::scan::{SCAN_END, ScanAnswer, ScanOpenHead};
+use vinga_wire::schema::SchemaChange;
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32, U64, cold};
 
@@ -375,6 +377,51 @@ fn further_greetings_bring_their_view() {
         rig.commit_insert(&table(2), key);
     }
     assert_eq!(rig.transactions_sent().len(), 8, "the owner of every partition is connected");
+}
+
+/// A client leaves while it is greeting a data node, having lost all its connections. The data node gets nothing but
+/// the disconnect notice when it has answered: nobody would know what has become of the rest. What waits ends.
+#[test]
+fn a_client_that_leaves_begins_nothing() {
+    let (view, table, link) = (first_view_with(2, &[0]), table(2), LinkId::new(0, 0));
+    let mut rig = Rig::new(1);
+    rig.advance(11);
+    (0..2).for_each(|_| rig.admit_all(&view));
+    assert_eq!(rig.client.readiness(), Readiness::Ready);
+    rig.break_link(link);
+    rig.client.watch_schema().unwrap();
+    let commit = rig.commit_insert(&table, 1);
+    let key = read(&mut rig, &table, 1);
+    let scan = rig.client.scan(&table, ScanSpec::default(), None).unwrap();
+    let drop = rig.client.request(&Request::DropTable("test.t".into())).unwrap();
+    let lift = rig.client.request(&Request::ChangeSchema(SchemaChange::LiftFence { table: 1 })).unwrap();
+    rig.advance(50);
+    assert_eq!(rig.greetings().len(), 1);
+    assert!(rig.client.take_operations(commit).is_none(), "it waits");
+    rig.client.leave();
+    let late = rig.commit_insert(&table, 2);
+    let mut codes = [commit, late].map(|token| rig.standing(token).unwrap_err().code()).to_vec();
+    codes.push(rig.client.take_read(key).expect("it is over").row(0).unwrap_err().code());
+    codes.extend([drop, lift].map(|token| rig.client.take_answer(token).unwrap().unwrap_err().code()));
+    match rig.client.next_rows(scan) {
+        ScanProgress::Ended(Err(error)) => codes.push(error.code()),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(codes, [ErrorCode::ClusterFailure; 6]);
+    let signals = |rig: &mut Rig| -> Vec<SignalNumber> {
+        rig.all_sent().iter().map(|sent| sent.frame().signal().unwrap()).collect()
+    };
+    rig.admit(link, &view);
+    rig.open_links();
+    assert_eq!(signals(&mut rig), [SignalNumber::HelloRequest]);
+    rig.advance(100);
+    rig.admit(LinkId::new(0, 1), &view);
+    assert_eq!(signals(&mut rig), [SignalNumber::DisconnectOrder; 2]);
+    assert!(rig.client.has_left());
+    for _ in 0..50 {
+        rig.advance(100);
+        assert_eq!(signals(&mut rig), []);
+    }
 }
 
 /// The partitions of scans that were opened, and where.

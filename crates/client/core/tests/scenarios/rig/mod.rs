@@ -98,6 +98,13 @@ impl Rig {
 
     /// Takes what the client has sent, of this kind.
     pub fn sent(&mut self, signal: SignalNumber) -> Vec<Sent> {
+        let mut all = self.all_sent();
+        all.retain(|sent| sent.frame().signal() == Some(signal));
+        all
+    }
+
+    /// Takes everything that the client has sent.
+    pub fn all_sent(&mut self) -> Vec<Sent> {
         let (mut all, mut buffer) = (vec![], vec![]);
         while let Some(link) = self.client.next_output(&mut buffer) {
             for frame in Frames(&buffer) {
@@ -105,7 +112,6 @@ impl Rig {
             }
             buffer.clear();
         }
-        all.retain(|sent| sent.frame().signal() == Some(signal));
         all
     }
 
