@@ -496,7 +496,8 @@ impl Client {
 
     fn become_ready(&mut self, endpoint: u16) {
         self.rebuild_routes();
-        self.ask(|coordinator| coordinator.is_reached_by(endpoint));
+        // Successors have been asked when the ways were found.
+        self.ask(|coordinator| !coordinator.is_dead() && coordinator.is_reached_by(endpoint));
         self.go_on_with_requests();
     }
 
@@ -568,7 +569,8 @@ impl Client {
         self.schema_events.subscribe(&mut self.net, president);
     }
 
-    /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once.
+    /// Finds all ways again. Coordinators that have failed have successors then, which are asked at once, if they are
+    /// connected, or as soon as they are.
     fn rebuild_routes(&mut self) {
         self.sessions.rebuild_routes(&mut self.net);
         self.sessions.add_members(&mut self.net);

@@ -111,7 +111,8 @@ impl Outcomes {
     }
 
     /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator, `link`
-    /// how that one is reached. Returns those who have another successor than before, which can be reached.
+    /// how that one is reached. Returns those whose successor can be reached now, and was another one before, or not
+    /// connected: it has been asked nothing by this connection.
     pub fn find_successors(
         &mut self,
         acts_for: impl Fn(CoordinatorName) -> Option<Address>,
@@ -128,8 +129,8 @@ impl Outcomes {
                 continue;
             }
             let was_acting = core::mem::replace(&mut coordinator.acting, acting);
-            coordinator.link = link(acting);
-            if acting != was_acting && coordinator.link.is_some() {
+            let was_linked = core::mem::replace(&mut coordinator.link, link(acting)).is_some();
+            if coordinator.link.is_some() && (acting != was_acting || !was_linked) {
                 changed.push(index);
             }
         }
@@ -284,6 +285,13 @@ mod tests {
         assert_eq!(nobody, [], "the successor is not connected");
         assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [index]);
         assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [], "it is the same");
+        outcomes.unlink(0);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| None), []);
+        assert_eq!(
+            outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))),
+            [index],
+            "it is back"
+        );
         assert_eq!((outcomes.take_released(), outcomes.idle_at(START)), (Vec::new(), None));
         assert!(outcomes.take_unanswered(TransactionId(77), 0));
         assert_eq!(outcomes.idle_at(START), Some(START));

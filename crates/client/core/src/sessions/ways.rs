@@ -95,7 +95,7 @@ impl Sessions {
     }
 
     /// Finds the successors of coordinators that have failed; all endpoints that are lost in this view were given up
-    /// before. Returns the coordinators that have another successor than before, which is connected.
+    /// before. Returns the coordinators whose successors are to be asked: each once by each connection.
     pub fn find_successors(&self, net: &mut Net) -> Vec<CoordinatorIndex> {
         let (view, routes) = (net.routes.view(), &net.routes);
         if view.number() == ViewNumber(0) {

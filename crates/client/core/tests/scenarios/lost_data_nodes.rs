@@ -324,6 +324,31 @@ fn a_single_change_is_done_if_a_successor_knows_of_its_commit() {
     }
 }
 
+/// The coordinator of a commit dies, and the connection to its successor is lost as well. The successor is asked once
+/// each time that it is connected, also if its greeting brings the view that makes it the successor.
+#[test]
+fn a_successor_is_asked_once_by_each_connection() {
+    let (mut rig, view) = pair();
+    let table = table(2);
+    let commit = rig.commit_insert(&table, key_at(&table, &view, 1));
+    let (node, transaction, _) = batches_sent(&mut rig)[0];
+    assert_eq!(node, 1);
+    die(&mut rig);
+    let next = view.without(&[NodeId(1)]);
+    let mut question = 0;
+    for _ in 0..2 {
+        rig.break_link(SECOND);
+        rig.advance(200);
+        rig.open_links();
+        rig.admit(SECOND, &next);
+        let asked = rig.sent(SignalNumber::InheritedOutcomeRequest);
+        assert_eq!(asked.len(), 1);
+        question = asked[0].frame().head::<InheritedOutcomeRequest>().unwrap().0.request.get();
+    }
+    rig.answer(SECOND, (transaction, question), Some(0));
+    assert!(matches!(rig.standing(commit), Ok(Standing::Committed(_))));
+}
+
 /// A later batch of a transaction can't be repeated: its owner has seen what the earlier ones gave. Nor can it if its
 /// owner has given it up, or if it failed by itself.
 #[test]
