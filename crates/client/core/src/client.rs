@@ -214,7 +214,6 @@ impl Client {
             match Frame::first(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.length();
-                    self.net.note_view(frame.header.view);
                     if self.on_frame(link, &frame).is_none() {
                         let detail = format!("the data node sent a bad signal {}", frame.header.number.get());
                         self.lose(link.endpoint(), Error::with_detail(ErrorCode::MalformedSignal, detail));
@@ -376,7 +375,6 @@ impl Client {
             SignalNumber::TransactionConfirm | SignalNumber::TransactionRefuse => {
                 let (answer, errors) = frame.head::<TransactionAnswer>()?;
                 net.note_epoch(answer.epoch.get());
-                net.note_view(answer.view);
                 if answer.request.get() & BATCH_TAG != 0 {
                     self.transactions.on_answer(net, answer, errors)?;
                     while let Some((transaction, code)) = self.transactions.take_rolled_back() {
@@ -545,7 +543,7 @@ impl Client {
 
     /// The cluster has another view.
     fn on_view_changed(&mut self, view: ClusterView) {
-        self.net.adopt(view);
+        self.net.routes.adopt(view);
         self.go_on_in_view();
     }
 

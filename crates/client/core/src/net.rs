@@ -11,7 +11,6 @@ use vinga_base::pool::Handle;
 use vinga_base::time::Tick;
 use vinga_base::{Incarnation, NodeId, PartitionId, TransactionId, ViewNumber};
 use vinga_wire::handshake::CONNECTIONS_MAX;
-use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
 
 /// What something under way is.
@@ -101,8 +100,6 @@ pub struct Net {
     pub incarnation: Incarnation,
     /// What it asks for when it begins a session: more each time.
     pub requested: Incarnation,
-    /// The newest view of which data nodes have spoken; the one that `routes` have may be older.
-    pub view: u32,
     pub epoch_seen: u64,
     pub links: Vec<Link>,
     pub routes: PartitionRoutes,
@@ -124,7 +121,6 @@ impl Net {
             api: NodeId(settings.node),
             incarnation: settings.incarnation,
             requested: settings.incarnation,
-            view: 0,
             epoch_seen: 0,
             links: (0..links).map(|_| Link::default()).collect(),
             routes: PartitionRoutes::default(),
@@ -164,7 +160,7 @@ impl Net {
     #[inline]
     pub fn frame(&mut self, link: LinkId, signal: SignalNumber, receiver: Address) -> FrameWriter<'_> {
         self.trace = self.trace.wrapping_add(1).max(1);
-        let (view, own) = (self.view as u8, self.own());
+        let (view, own) = (self.routes.view().number().0 as u8, self.own());
         FrameWriter::begin(&mut self.links[link.index()].out, signal, view, receiver, own, self.trace)
     }
 
@@ -172,21 +168,6 @@ impl Net {
     #[inline]
     pub fn note_epoch(&mut self, epoch: u64) {
         self.epoch_seen = self.epoch_seen.max(epoch.min(vinga_base::Epoch::MAX.0));
-    }
-
-    /// Takes a view over that a data node has sent, unless a newer one is there.
-    pub fn adopt(&mut self, view: ClusterView) {
-        self.view = self.view.max(view.number().0);
-        self.routes.adopt(view);
-    }
-
-    /// Takes the low byte of a view over: views only grow, and not by half their byte's range at once.
-    #[inline]
-    pub fn note_view(&mut self, low: u8) {
-        let ahead = low.wrapping_sub(self.view as u8);
-        if ahead < 128 {
-            self.view += u32::from(ahead);
-        }
     }
 
     /// The id of the next transaction.

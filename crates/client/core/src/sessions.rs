@@ -162,7 +162,6 @@ impl Sessions {
                 continue;
             }
             *heartbeat_at = net.now + net.settings.heartbeat_interval;
-            // The view that it has: headers of other signals may have named a newer one (`Net::view`).
             let view = net.routes.view().number().0;
             let body = HeartbeatBody { epoch: net.epoch_seen.into(), view: view.into() };
             let node = session.node.expect("it was greeted");
@@ -397,10 +396,9 @@ impl Sessions {
                 is_restarted = known.is_some_and(|known| known != confirm.cluster_incarnation);
                 if is_restarted {
                     net.epoch_seen = 0;
-                    net.view = 0;
                     net.routes.forget();
                 }
-                net.adopt(confirm.view);
+                net.routes.adopt(confirm.view);
                 let wanted = net.routes.connections_wanted(node);
                 session.state = State::Further { since, missing: wanted - 1 };
                 for connection in 1..wanted {
@@ -413,7 +411,7 @@ impl Sessions {
             }
             (State::Further { since, missing }, 1..) if session.node == Some(node) && missing > 0 => {
                 // The view may have changed since the first greeting.
-                net.adopt(confirm.view);
+                net.routes.adopt(confirm.view);
                 session.state = State::Further { since, missing: missing - 1 };
                 missing - 1
             }

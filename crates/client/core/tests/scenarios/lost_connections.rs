@@ -337,10 +337,15 @@ fn an_epoch_that_was_seen_counts_in_its_incarnation_of_the_cluster() {
     }
 }
 
-/// The views that heartbeats of the next second name.
+/// The views that heartbeats of the next second name, as their headers do.
 fn views_named(rig: &mut Rig) -> Vec<u32> {
     rig.advance(1000);
-    let read = |sent: Sent| sent.frame().head::<HeartbeatBody>().unwrap().0.view.get();
+    let read = |sent: Sent| {
+        let frame = sent.frame();
+        let view = frame.head::<HeartbeatBody>().unwrap().0.view.get();
+        assert_eq!(u32::from(frame.header.view), view);
+        view
+    };
     rig.sent(SignalNumber::HeartbeatRequest).into_iter().map(read).collect()
 }
 
