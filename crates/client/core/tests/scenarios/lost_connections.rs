@@ -429,6 +429,24 @@ fn a_client_that_leaves_begins_nothing() {
     }
 }
 
+/// A view that comes late, with the answer to a greeting or by an order, changes nothing.
+#[test]
+fn an_older_view_is_not_taken_over() {
+    let first = first_view_with(2, &[0, 0]);
+    let second = first.without(&[NodeId(2)]);
+    let mut rig = Rig::new(1);
+    rig.advance(11);
+    rig.admit_all(&second);
+    rig.open_links();
+    rig.admit(LinkId::new(0, 1), &first);
+    assert_eq!(rig.client.view().number(), second.number());
+    rig.feed(LinkId::new(0, 0), SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| {
+        cold::write(w, &first);
+    });
+    assert_eq!(rig.client.view().number(), second.number());
+    assert_eq!(views_named(&mut rig), [2]);
+}
+
 /// The partitions of scans that were opened, and where.
 fn opened(rig: &mut Rig) -> Vec<(LinkId, u32, u16)> {
     let read = |sent: Sent| {
