@@ -10,6 +10,7 @@ use vinga_wire::membership::{
     ApiAdmissionRequest, ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest, ApiSessionConfirm,
     ApiSessionRequest, HeartbeatBody, SessionStage,
 };
+use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, U32, U64, cold};
 
 fn check(name: &str, harness: &Harness<Membership>) {
@@ -38,10 +39,15 @@ fn refused(harness: &mut Harness<Membership>) -> ErrorCode {
 }
 
 fn heartbeat(harness: &mut Harness<Membership>, api: u8) {
+    heartbeat_in_view(harness, api, 1);
+}
+
+/// An API node that has this view says that it is alive.
+fn heartbeat_in_view(harness: &mut Harness<Membership>, api: u8, view: u32) {
     let sender = Address::new(NodeId(api), BlockNumber::Api, 0);
     harness
         .send(sender, SignalNumber::HeartbeatRequest, |writer| {
-            writer.put(&HeartbeatBody { epoch: U64::new(7), view: U32::new(1) });
+            writer.put(&HeartbeatBody { epoch: U64::new(7), view: U32::new(view) });
         })
         .expect("an API node may send this");
 }
@@ -333,6 +339,29 @@ fn data_node_failure() {
     confirm(&mut h, BLOCKS[1], SessionStage::Admitted, 146, 8);
     h.advance(GRACE);
     check("data_node_failure.txt", &h);
+}
+
+/// The view may have changed when an API node's connection was on the way to its thread: it has missed it then, and
+/// says so. Those that have it, or a newer one of another data node, are not sent it again.
+#[test]
+fn an_api_node_that_has_missed_a_view_is_sent_it() {
+    let mut h = harness();
+    connect(&mut h, 0, &request(1, 0, 7, 0, 0));
+    all_admit(&mut h, 145, 7);
+    h.lose_node(NodeId(2));
+    h.take_sent();
+    for (view, is_sent) in [(2, false), (1, true), (2, false), (3, false)] {
+        heartbeat_in_view(&mut h, 145, view);
+        let sent = h.take_sent();
+        let views = sent.iter().filter(|sent| sent.signal() == SignalNumber::ViewChangedOrder);
+        let read = |sent: &vinga_kernel::testkit::Sent| -> ClusterView {
+            cold::read(&sent.frame()).expect("a whole body")
+        };
+        let numbers: Vec<_> = views.map(|sent| (sent.receiver().node().0, read(sent).number().0)).collect();
+        let expected: &[(u8, u32)] = if is_sent { &[(145, 2)] } else { &[] };
+        assert_eq!(numbers, expected, "in view {view}");
+        assert!(sent.iter().any(|sent| sent.signal() == SignalNumber::HeartbeatConfirm));
+    }
 }
 
 /// What an API node may get wrong in a signal to membership.
