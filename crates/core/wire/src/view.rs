@@ -17,6 +17,7 @@
 //! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the primary's
 //! decision, because a replica that is still being copied has some rows and not others.
 
+mod changes;
 mod layout;
 
 use crate::address::{Address, BlockNumber};
@@ -175,13 +176,16 @@ impl Partition {
         self.owner.at(self.chain.primary())
     }
 
-    /// All nodes that may hold a row of it, primary first.
+    /// All nodes that may hold a row of it, primary first. Those that are being sent its rows come behind the primary:
+    /// what it sends them of a row, by a copy and by a transaction, arrives in one order.
     #[inline]
     pub fn replicas(&self) -> Chain {
         if self.copying.is_empty() {
             return self.chain;
         }
-        self.copying.nodes().fold(self.chain, |all, node| all.with(node))
+        let backups = self.chain.nodes().skip(1);
+        let primary = Chain::new(&[self.chain.primary()]);
+        self.copying.nodes().chain(backups).fold(primary, |all, node| all.with(node))
     }
 }
 
@@ -367,54 +371,6 @@ impl ClusterView {
     /// Who acts for the coordinators of which nodes that have failed.
     pub fn successions(&self) -> &[Succession] {
         &self.successions
-    }
-
-    /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
-    /// and the next member in the order of ids acts for their coordinators, and for those they acted for.
-    ///
-    /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So
-    /// two of them, the second of which did not know what the first had agreed, never make different views of one
-    /// number.
-    ///
-    /// The caller has made sure that those that are left lack nothing ([`lack_of`](Self::lack_of)): each partition
-    /// keeps a replica with all its rows.
-    #[must_use]
-    pub fn without(&self, failed: &[NodeId]) -> Self {
-        let lost = |node: NodeId| failed.contains(&node);
-        let mut next = self.clone();
-        next.members.retain(|member| !lost(member.node));
-        let leads = next.president().expect("a started member is left");
-        let before = self.members.iter().take_while(|member| member.node != leads).count();
-        next.number.0 += 1 + before as u32;
-        for partition in &mut next.partitions {
-            partition.chain = failed.iter().fold(partition.chain, |chain, &node| chain.without(node));
-            partition.copying = failed.iter().fold(partition.copying, |chain, &node| chain.without(node));
-            assert!(!partition.chain.is_empty(), "the cluster stops before a partition has no replica");
-        }
-        let dead = self.members.iter().filter(|member| lost(member.node));
-        next.successions.extend(dead.filter(|member| member.coordinators > 0).map(|member| Succession {
-            failed: member.node,
-            incarnation: member.incarnation,
-            coordinators: member.coordinators,
-            successor: member.node,
-            successors: 0,
-        }));
-        for at in 0..next.successions.len() {
-            if lost(next.successions[at].successor) {
-                let (successor, successors) = next.follower(next.successions[at].successor);
-                next.successions[at] = Succession { successor, successors, ..next.successions[at] };
-            }
-        }
-        next
-    }
-
-    /// The started member with coordinators that has the next higher id, or the lowest if there is none, and how many
-    /// coordinators it has.
-    fn follower(&self, node: NodeId) -> (NodeId, u16) {
-        let may_follow = |m: &&Member| m.state == MemberState::Started && m.coordinators > 0;
-        let started = || self.members.iter().filter(may_follow).map(|m| (m.node, m.coordinators));
-        let next = started().filter(|&(other, _)| other > node).min();
-        next.or_else(|| started().min()).expect("a view has a started member with coordinators")
     }
 }
 

@@ -1,0 +1,189 @@
+//! How one view follows from another.
+//!
+//! A data node that fails is left out, with all that it owned. One that comes back, or comes for the first time, goes
+//! through three views: it *joins* and owns nothing; it is *copied to* and takes part in changes of its partitions, but
+//! answers nobody; it has *started*. Then primaries are handed over to it, a view each time.
+
+use super::{ClusterView, Member, MemberState, Succession};
+use crate::commit::Chain;
+use alloc::vec::Vec;
+use vinga_base::{NodeId, PartitionId};
+
+impl ClusterView {
+    /// The next view, without members that have failed: the next replica of each of their partitions becomes primary,
+    /// and the next member in the order of ids acts for their coordinators, and for those they acted for.
+    ///
+    /// Each member that may lead gives the next view a number of its own: one more for each that joined before it. So
+    /// two of them, the second of which did not know what the first had agreed, never make different views of one
+    /// number.
+    ///
+    /// The caller has made sure that those that are left lack nothing ([`lack_of`](Self::lack_of)): each partition
+    /// keeps a replica with all its rows.
+    #[must_use]
+    pub fn without(&self, failed: &[NodeId]) -> Self {
+        let lost = |node: NodeId| failed.contains(&node);
+        let mut next = self.clone();
+        next.members.retain(|member| !lost(member.node));
+        let leads = next.president().expect("a started member is left");
+        let before = self.members.iter().take_while(|member| member.node != leads).count();
+        next.number.0 += 1 + before as u32;
+        for partition in &mut next.partitions {
+            partition.chain = failed.iter().fold(partition.chain, |chain, &node| chain.without(node));
+            partition.copying = failed.iter().fold(partition.copying, |chain, &node| chain.without(node));
+            assert!(!partition.chain.is_empty(), "the cluster stops before a partition has no replica");
+        }
+        let dead = self.members.iter().filter(|member| lost(member.node));
+        next.successions.extend(dead.filter(|member| member.coordinators > 0).map(|member| Succession {
+            failed: member.node,
+            incarnation: member.incarnation,
+            coordinators: member.coordinators,
+            successor: member.node,
+            successors: 0,
+        }));
+        for at in 0..next.successions.len() {
+            if lost(next.successions[at].successor) {
+                let (successor, successors) = next.follower(next.successions[at].successor);
+                next.successions[at] = Succession { successor, successors, ..next.successions[at] };
+            }
+        }
+        next
+    }
+
+    /// The started member with coordinators that has the next higher id, or the lowest if there is none, and how many
+    /// coordinators it has.
+    fn follower(&self, node: NodeId) -> (NodeId, u16) {
+        let may_follow = |m: &&Member| m.state == MemberState::Started && m.coordinators > 0;
+        let started = || self.members.iter().filter(may_follow).map(|m| (m.node, m.coordinators));
+        let next = started().filter(|&(other, _)| other > node).min();
+        next.or_else(|| started().min()).expect("a view has a started member with coordinators")
+    }
+
+    /// The next view, with a member that has just joined: it owns nothing, and acts for nobody. There is no member with
+    /// its id; its node group is one of the view's.
+    #[must_use]
+    pub fn with_joined(&self, member: Member) -> Self {
+        assert!(!self.has(member.node), "a member that is there does not join");
+        assert!(member.group < self.groups, "a member joins a node group that there is");
+        let mut next = self.next();
+        next.members.push(Member { state: MemberState::Starting, since: next.number, ..member });
+        next
+    }
+
+    /// The next view, in which a member that has joined is being sent the rows of its partitions.
+    #[must_use]
+    pub fn with_copying(&self, node: NodeId) -> Self {
+        let mut next = self.next();
+        let group = next.come_to(node, MemberState::Starting, MemberState::Copying);
+        for partition in next.partitions.iter_mut().filter(|partition| partition.owner.group() == group) {
+            partition.copying = partition.copying.with(node);
+        }
+        next
+    }
+
+    /// The next view, in which a member that has all rows of its partitions is a backup of them like any other.
+    #[must_use]
+    pub fn with_started(&self, node: NodeId) -> Self {
+        let mut next = self.next();
+        let group = next.come_to(node, MemberState::Copying, MemberState::Started);
+        for partition in next.partitions.iter_mut().filter(|partition| partition.owner.group() == group) {
+            // In the order in which all those that take part in changes of it stand now: none sees them in another one.
+            let stays = |&other: &NodeId| other == node || partition.chain.contains(other);
+            let chain: Vec<NodeId> = partition.replicas().nodes().filter(stays).collect();
+            partition.chain = Chain::new(&chain);
+            partition.copying = partition.copying.without(node);
+        }
+        next
+    }
+
+    /// The next view, in which another replica is the primary of a partition; the others follow as they did.
+    #[must_use]
+    pub fn with_primary(&self, partition: PartitionId, node: NodeId) -> Self {
+        let mut next = self.next();
+        let partition = &mut next.partitions[usize::from(partition.0)];
+        assert!(partition.chain.contains(node), "a primary has all rows");
+        let others = partition.chain.nodes().filter(|&other| other != node);
+        partition.chain = others.fold(Chain::new(&[node]), |chain, other| chain.with(other));
+        next
+    }
+
+    /// What the president makes of this view: the number is the next one.
+    fn next(&self) -> Self {
+        let mut next = self.clone();
+        next.number.0 += 1;
+        next
+    }
+
+    /// A member goes on to another state; returns its node group.
+    fn come_to(&mut self, node: NodeId, from: MemberState, to: MemberState) -> u16 {
+        let member = self.members.iter_mut().find(|member| member.node == node).expect("it is a member");
+        assert_eq!(member.state, from, "data node {node} goes through its states in order");
+        member.state = to;
+        member.group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::ReplicaGroup;
+    use alloc::vec;
+    use vinga_base::{Incarnation, ViewNumber};
+
+    fn member(node: u8, group: u16) -> Member {
+        Member::started(NodeId(node), Incarnation(7), group, 2, 1)
+    }
+
+    fn chain(nodes: &[u8]) -> Chain {
+        Chain::new(&nodes.iter().map(|&node| NodeId(node)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_node_comes_back_in_three_views() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0), member(4, 1)]);
+        let without = first.without(&[NodeId(2)]);
+        let back = Member { incarnation: Incarnation(8), ..member(2, 0) };
+        let joined = without.with_joined(back);
+        let newest = joined.member(NodeId(2)).unwrap();
+        assert_eq!((newest.state, newest.since), (MemberState::Starting, joined.number()));
+        assert_eq!(joined.number(), ViewNumber(without.number().0 + 1));
+        assert_eq!(joined.partitions(), without.partitions());
+        // It counts for nothing yet.
+        assert!(joined.lack_of(|node| node == NodeId(2) || node == NodeId(4)).is_some());
+
+        let copying = joined.with_copying(NodeId(2));
+        let owner = ReplicaGroup::new(0, 0);
+        assert_eq!(
+            (copying.owned_by(owner).chain, copying.owned_by(owner).copying),
+            (chain(&[1, 3]), chain(&[2]))
+        );
+        assert_eq!(copying.owned_by(owner).replicas(), chain(&[1, 2, 3]));
+        assert!(copying.owned_by(ReplicaGroup::new(1, 0)).copying.is_empty());
+        // If the primary fails, a replica with all rows takes its place.
+        assert_eq!(copying.without(&[NodeId(1)]).owned_by(owner).replicas(), chain(&[3, 2]));
+
+        let started = copying.with_started(NodeId(2));
+        assert_eq!(
+            (started.owned_by(owner).chain, started.owned_by(owner).copying),
+            (chain(&[1, 2, 3]), Chain::default())
+        );
+        assert_eq!(started.lack_of(|node| node == NodeId(2) || node == NodeId(4)), None);
+        let handed_over = started.with_primary(PartitionId(0), NodeId(3));
+        assert_eq!(handed_over.owned_by(owner).chain, chain(&[3, 1, 2]));
+    }
+
+    #[test]
+    fn one_of_two_that_are_copied_to_starts_before_the_other() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0)]);
+        let alone = first.without(&[NodeId(2), NodeId(3)]);
+        let two = [2, 3]
+            .into_iter()
+            .fold(alone, |view, node| view.with_joined(member(node, 0)).with_copying(NodeId(node)));
+        let owner = ReplicaGroup::new(0, 1);
+        assert_eq!(two.owned_by(owner).replicas(), chain(&[1, 2, 3]));
+        let started = two.with_started(NodeId(3));
+        assert_eq!(
+            (started.owned_by(owner).chain, started.owned_by(owner).copying),
+            (chain(&[1, 3]), chain(&[2]))
+        );
+    }
+}
