@@ -76,6 +76,7 @@ impl Blocks {
                     inactive_timeout: settings.inactive_timeout,
                     backup_buffer: settings.backup_buffer,
                     backup_piece: settings.backup_piece,
+                    copy_piece: settings.copy_piece,
                     ending_slice: settings.ending_slice,
                 };
                 DataManager::new(own, pages(instance))

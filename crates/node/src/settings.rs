@@ -66,6 +66,8 @@ pub struct NodeSettings {
     pub backup_buffer: usize,
     /// Bytes of rows after which a piece of a backup ends: [`crate::BACKUP_PIECE`], less in tests.
     pub backup_piece: usize,
+    /// Bytes of rows after which a batch of a copy ends: [`crate::COPY_PIECE`], less in tests.
+    pub copy_piece: usize,
     /// Operations of a transaction's end that a data manager deals with in one turn: [`crate::ENDING_SLICE`], less in
     /// tests.
     pub ending_slice: u32,

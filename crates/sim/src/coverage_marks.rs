@@ -172,6 +172,46 @@ pub const RARE: &[&str] = &[
 /// Branches that seeds don't meet, each with the reason.
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
+        "copied row drops an earlier prepare",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copied row shows an earlier commit",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copied rows of a table that is not there",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copied rows of an earlier view",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copy of a partition begins",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copy of a partition is complete",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "copy removes a row that the primary has not",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "order to drop a marker is passed on to a copy",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "rollback goes on to a copy that its coordinator did not know",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
+        "row that a copy has awaited is sent",
+        "no simulated data node comes back; copying_model.rs of the data node's tests",
+    ),
+    (
         "a data node fails that looks whether a table is empty",
         "it must die between two signals of one round, before others have answered; schema_changes.rs of the data \
          node's tests",

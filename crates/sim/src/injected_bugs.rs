@@ -41,6 +41,12 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   index, and for `fence-given-too-early` the president between its answer and its last signal of the change.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
+    InjectedBug::CopyGetsAllChanges,
+    InjectedBug::CopyForgetsOpenRows,
+    InjectedBug::CopyKeepsOldRows,
+    InjectedBug::CopyForgetsMarkers,
+    InjectedBug::LastReplicaForgetsCopy,
+    InjectedBug::AbortForgetsCopy,
     InjectedBug::DeadlockVictimGoesOn,
     InjectedBug::ResolveShowsPrepared,
     InjectedBug::ReconnectDoesNotWait,

@@ -31,6 +31,7 @@ impl DataManager {
 
     /// What was to be undone is undone here: has the next replica undo it, or answers.
     pub(crate) fn send_aborted(&mut self, cx: &mut Context<'_>, body: &AbortBody) {
+        let body = &AbortBody { replicas: self.with_copy(cx, body.replicas), ..*body };
         match body.replicas.next(self.settings.node) {
             Some(node) => {
                 cx.frame(SignalNumber::AbortRequest, self.settings.owner.at(node)).put(body);
@@ -119,5 +120,6 @@ impl DataManager {
             Change::Delete => {}
             Change::None => unreachable!("the caller has checked"),
         }
+        self.send_awaited(cx, place);
     }
 }

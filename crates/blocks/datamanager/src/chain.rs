@@ -210,7 +210,12 @@ impl DataManager {
             .flatten();
         self.resolve_earlier(cx, place, id);
         if let Some(row) = same_key {
-            self.resolve_earlier(cx, RowPlace { row, ..place }, id);
+            let other = RowPlace { row, ..place };
+            self.resolve_earlier(cx, other, id);
+            if row != place.row && self.is_copied_to(cx) {
+                // It is left of an earlier copy: the primary would have refused the insert.
+                self.remove_stale(cx, other);
+            }
         }
     }
 

@@ -175,7 +175,9 @@ impl DataManager {
     /// Puts the newest version of a row into its slot. All changes of the row belong to one transaction, which is
     /// committed; they let go of the row. Their records stay.
     pub(crate) fn install(&mut self, cx: &mut Context<'_>, state: Handle, epoch: Epoch) {
+        let place = self.versions.rows[state].place;
         let (newest, vanishes) = self.store.install(&mut self.versions, state, epoch, cx.bug());
+        self.send_awaited(cx, place);
         if vanishes {
             self.rerun_waiters(cx, state);
         }
@@ -291,7 +293,11 @@ impl DataManager {
             cx.mark("marker is to be dropped before it is left");
             return;
         }
-        self.markers.remove_if(id, |marker| acts_for(cx, sender, marker.coordinator));
+        let Some(marker) = self.markers.remove_if(id, |marker| acts_for(cx, sender, marker.coordinator))
+        else {
+            return;
+        };
+        self.pass_on_marker_drop(cx, id, &marker);
     }
 }
 

@@ -23,6 +23,7 @@ impl DataManager {
         assert!(self.locks.ready.is_empty(), "what could run has run");
         if scrutiny == Scrutiny::Full {
             self.markers.check();
+            self.check_copy();
             self.check_transactions();
             self.check_rows();
             self.check_locks();

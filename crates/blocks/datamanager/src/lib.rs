@@ -46,6 +46,7 @@ mod chain;
 mod checkpoint;
 mod clients;
 mod commit;
+mod copying;
 mod deadlock;
 mod ending;
 mod failure;
@@ -80,6 +81,7 @@ mod waiting;
 
 pub use apply::{RowEvent, RowListener, Rows};
 pub use checkpoint::CheckpointStatistics;
+pub use copying::{COPY_PIECE, CopyProgress};
 pub use ending::ENDING_SLICE;
 pub use versions::RowPlace;
 
@@ -87,6 +89,7 @@ use alloc::vec::Vec;
 pub use backup::BACKUP_PIECE;
 use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
+use copying::Copying;
 use ending::Endings;
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
@@ -135,6 +138,8 @@ pub struct Settings {
     pub backup_buffer: usize,
     /// Bytes of rows after which a piece of a backup ends. Tests use another number than [`BACKUP_PIECE`].
     pub backup_piece: usize,
+    /// Bytes of rows after which a batch of a copy ends. Tests use another number than [`COPY_PIECE`].
+    pub copy_piece: usize,
     /// Operations of a transaction's end that are dealt with in one turn, at least 1. Tests and the simulator use other
     /// numbers than [`ENDING_SLICE`].
     pub ending_slice: u32,
@@ -175,6 +180,8 @@ pub struct DataManager {
     checkpoints: Option<Checkpoints>,
     /// What an API node makes of this data manager.
     backup: Option<Backup>,
+    /// Rows that are sent to a data node that comes back, or that this one is sent.
+    copying: Copying,
     /// The start from files.
     restore: Restore,
     /// The start is over; before, tables get their ordered indexes at its end.
@@ -275,6 +282,7 @@ impl DataManager {
             schema: Schema::default(),
             checkpoints,
             backup: None,
+            copying: Copying::default(),
             restore: Restore::default(),
             has_begun: settings.disk.is_none(),
             index_statistics: StatisticsRequests::default(),
@@ -324,6 +332,10 @@ impl DataManager {
             Some(SignalNumber::BackupOpenRequest) => self.on_backup_open_request(cx, frame),
             Some(SignalNumber::BackupNextRequest) => self.on_backup_next_request(cx, frame),
             Some(SignalNumber::BackupCloseOrder) => self.on_backup_close_order(cx, frame),
+            Some(SignalNumber::CopyRowsRequest) => self.on_copy_rows_request(cx, frame),
+            Some(SignalNumber::CopyMarkersRequest) => self.on_copy_markers_request(cx, frame),
+            Some(SignalNumber::CopyConfirm) => self.on_copy_confirm(frame),
+            Some(SignalNumber::CopiedMarkerDropOrder) => self.on_copied_marker_drop_order(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
@@ -495,6 +507,7 @@ impl Block for DataManager {
         self.note_lost_nodes(change);
         self.forget_builds(change);
         self.take_over_partitions(cx);
+        self.update_copy(cx);
     }
 
     /// Long work is looked for in every turn: what is not under way costs one comparison, and no call.
@@ -505,6 +518,7 @@ impl Block for DataManager {
         let endings = !self.endings.is_empty() && self.ending_slice(cx);
         let checkpoint = self.is_writing_checkpoint() && self.checkpoint_slice(cx);
         let backup = self.backup.is_some() && self.backup_slice(cx);
+        let copy = self.copying.source.is_some() && self.copy_slice(cx);
         let scans = !self.scans.is_empty() && self.run_scans(cx);
         let removals = !self.store.tables.removals.is_empty() && self.remove_table_slice(cx);
         let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
@@ -514,7 +528,7 @@ impl Block for DataManager {
         } else if self.schema.building.is_some() {
             self.report_builds(cx);
         }
-        endings || checkpoint || backup || scans || removals || statistics || indexes
+        endings || checkpoint || backup || copy || scans || removals || statistics || indexes
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

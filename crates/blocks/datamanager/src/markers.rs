@@ -63,11 +63,15 @@ impl Markers {
         }
     }
 
-    /// Takes a transaction's marker away, if it has one that fulfils a condition.
-    pub fn remove_if(&mut self, id: TransactionId, condition: impl FnOnce(&Marker) -> bool) {
-        if self.get(id).is_some_and(|marker| condition(&marker)) {
-            self.remove(id);
-        }
+    /// Takes a transaction's marker away, if it has one that fulfils a condition; returns it.
+    pub fn remove_if(
+        &mut self,
+        id: TransactionId,
+        condition: impl FnOnce(&Marker) -> bool,
+    ) -> Option<Marker> {
+        let found = self.get(id).filter(condition)?;
+        self.remove(id);
+        Some(found)
     }
 
     /// Starts to load the place of a transaction's marker into the caches.

@@ -159,7 +159,7 @@ impl DataManager {
         }
         if may_commit && !waits && answers.refused.is_empty() && answers.changes.is_empty() {
             self.commit_in_one_phase(cx, head, &mut answers);
-        } else if is_left_to_last && answers.are_all_done() {
+        } else if is_left_to_last && !self.is_source(cx) && answers.are_all_done() {
             answers.confirmed.clear();
             self.commit_as_last(cx, head, Chain::new(&[self.settings.node]));
         }
@@ -202,7 +202,7 @@ impl DataManager {
         match self.execute(cx, handle, operation, raw) {
             Executed::Done(flags) => {
                 if self.is_forwarded(handle) {
-                    if is_left_to_last {
+                    if is_left_to_last && !self.leaves_out_copy(cx, handle) {
                         self.forward_last(cx, handle, operation.key, Epoch(head.epoch.get()));
                         if cx.has_bug(InjectedBug::LastCommitsAtPrimary) {
                             self.commit_as_last(cx, head, Chain::new(&[self.settings.node]));
@@ -307,7 +307,10 @@ impl DataManager {
         raw: &[u8],
     ) -> Executed {
         match self.try_execute(cx, handle, operation, raw) {
-            Ok(executed) => executed,
+            Ok(executed) => {
+                self.choose_replicas(cx, handle);
+                executed
+            }
             Err(code) => Executed::Failed(code),
         }
     }
@@ -329,7 +332,7 @@ impl DataManager {
             // Its coordinator was in an older view and rolls the transaction back when it adopts this one.
             return Err(ErrorCode::NodeFailure);
         }
-        self.versions.operations[handle].chain = cx.view().partition(partition).replicas();
+        self.versions.operations[handle].chain = cx.view().partition(partition).chain;
         if kind.is_read()
             && cx.is_congested(self.versions.transactions[self.versions.operations[handle].transaction].api)
         {

@@ -104,8 +104,8 @@ impl DataManager {
         let rows = if self.has_begun { RowsOfTable::None } else { RowsOfTable::ToBeRestored };
         let all = core::iter::once(record).chain(&hidden);
         for made in all.filter(|table| made.contains(&table.table)) {
-            let own = (self.settings.owner, self.settings.node);
-            let is_here = view.partitions().iter().map(|p| p.owner == own.0 && p.replicas().contains(own.1));
+            // Whether this node has all rows of it, or none yet.
+            let is_here = view.partitions().iter().map(|partition| partition.owner == self.settings.owner);
             self.store.tables.add(made.table, Table::new(made, is_here, rows));
         }
         if !made.contains(&record.table) {

@@ -225,6 +225,18 @@ injected_bugs! {
     SlicedEndIsOvertaken = "sliced-end-is-overtaken";
     /// A commit that is under way in slices is not reported to a successor.
     SlicedCommitIsNotReported = "sliced-commit-is-not-reported";
+    /// A copy gets changes of rows that were not sent yet.
+    CopyGetsAllChanges = "copy-gets-all-changes";
+    /// Rows with open changes are left out of a copy for good.
+    CopyForgetsOpenRows = "copy-forgets-open-rows";
+    /// A copy keeps what it had, where the primary has no rows.
+    CopyKeepsOldRows = "copy-keeps-old-rows";
+    /// Markers are left out of a copy.
+    CopyForgetsMarkers = "copy-forgets-markers";
+    /// A rollback that was ordered before a copy began does not go on to it.
+    AbortForgetsCopy = "abort-forgets-copy";
+    /// The last replica of a change commits its transaction, of which a copy has another change.
+    LastReplicaForgetsCopy = "last-replica-forgets-copy";
     /// A data manager reports the end of a backup's epoch before that is closed.
     BackupEpochNotAwaited = "backup-epoch-not-awaited";
     /// A restore applies changes of later epochs than the backup's, too.

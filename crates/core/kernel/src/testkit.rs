@@ -25,14 +25,14 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use std::path::Path;
 use vinga_base::time::{Span, Tick};
-use vinga_base::{LiveParameter, NodeId};
+use vinga_base::{LiveParameter, NodeId, TransactionId};
 use vinga_wire::frame::Frames;
 use vinga_wire::parameter::ParameterChange;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
-    configuration, dictionary, epoch, file, formation, handshake, info, key, membership, parameter, redo,
-    schema, schema_round, shutdown, start,
+    configuration, copying, dictionary, epoch, file, formation, handshake, info, key, membership, parameter,
+    redo, schema, schema_round, shutdown, start,
 };
 use zerocopy::IntoBytes;
 
@@ -469,6 +469,28 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             Some(format!(
                 "{{ request: {request}, flags: {flags}, epoch: {epoch}, rows: {row_bytes} bytes, changes: {change_bytes} bytes }}"
             ))
+        }
+        S::CopyRowsRequest => {
+            let (body, _) = frame.head::<copying::CopyRowsHead>()?;
+            let copying::CopyRowsHead { batch, birth, table, first, end, count, .. } = body;
+            let copying::CopyBatch { copy, batch } = batch;
+            Some(format!(
+                "{{ copy: {copy}, batch: {batch}, table: {table}, birth: {birth}, rows: {count} of {first}..{end} }}"
+            ))
+        }
+        S::CopyMarkersRequest => {
+            let (body, _) = frame.head::<copying::CopyMarkersHead>()?;
+            let copying::CopyMarkersHead { batch: copying::CopyBatch { copy, batch }, count, flags } = body;
+            Some(format!("{{ copy: {copy}, batch: {batch}, markers: {count}, flags: {flags} }}"))
+        }
+        S::CopyConfirm => {
+            let (copying::CopyBatch { copy, batch }, _) = frame.head()?;
+            Some(format!("{{ copy: {copy}, batch: {batch} }}"))
+        }
+        S::CopiedMarkerDropOrder => {
+            let (body, _) = frame.head::<copying::CopiedMarkerDrop>()?;
+            let transaction = TransactionId(body.marker.transaction.get());
+            Some(format!("{{ target: {}, transaction: {transaction:?} }}", body.target))
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {
             let (body, _) = frame.head::<redo::BatchHead>()?;

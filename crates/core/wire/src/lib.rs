@@ -18,6 +18,7 @@ pub mod checkpoint;
 pub mod cold;
 pub mod commit;
 pub mod configuration;
+pub mod copying;
 pub mod deadlock;
 pub mod dictionary;
 pub mod epoch;

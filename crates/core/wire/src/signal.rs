@@ -303,6 +303,11 @@ signals! {
     BackupCloseOrder = 216, Api;
     EpochClosedRequest = 217, Node;
     EpochClosedConfirm = 218, Node;
+    // copying.rs
+    CopyRowsRequest = 320, Node;
+    CopyMarkersRequest = 321, Node;
+    CopyConfirm = 322, Node;
+    CopiedMarkerDropOrder = 323, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

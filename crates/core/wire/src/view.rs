@@ -14,8 +14,8 @@
 //!
 //! **Owners.** A *node group* is a set of data nodes that hold the same partitions. The data managers with the same
 //! instance number on all nodes of a group form a *replica group* ([`ReplicaGroup`]); each owns one partition of the
-//! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the primary's
-//! decision, because a replica that is still being copied has some rows and not others.
+//! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the
+//! primary's decision, because a replica that is still being copied has some rows and not others.
 
 mod changes;
 mod layout;
@@ -176,16 +176,11 @@ impl Partition {
         self.owner.at(self.chain.primary())
     }
 
-    /// All nodes that may hold a row of it, primary first. Those that are being sent its rows come behind the primary:
-    /// what it sends them of a row, by a copy and by a transaction, arrives in one order.
+    /// All nodes that may hold a row of it, primary first. Those that are being sent its rows come last: so the ways
+    /// between the others stay what they are when one comes, and what follows on one way keeps its order.
     #[inline]
     pub fn replicas(&self) -> Chain {
-        if self.copying.is_empty() {
-            return self.chain;
-        }
-        let backups = self.chain.nodes().skip(1);
-        let primary = Chain::new(&[self.chain.primary()]);
-        self.copying.nodes().chain(backups).fold(primary, |all, node| all.with(node))
+        self.copying.nodes().fold(self.chain, |all, node| all.with(node))
     }
 }
 

@@ -81,6 +81,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         backup_buffer: integer(Parameter::BackupLogBufferSize) as usize
             / usize::from(placement.partitions_per_node.max(1)),
         backup_piece: vinga_node::BACKUP_PIECE,
+        copy_piece: vinga_node::COPY_PIECE,
         ending_slice: vinga_node::ENDING_SLICE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         commits_at_last_replica: true,

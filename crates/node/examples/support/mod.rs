@@ -55,6 +55,7 @@ pub fn settings() -> NodeSettings {
         inactive_timeout: None,
         backup_buffer: 1 << 20,
         backup_piece: vinga_node::BACKUP_PIECE,
+        copy_piece: vinga_node::COPY_PIECE,
         ending_slice: vinga_node::ENDING_SLICE,
         operations_together: vinga_node::OPERATIONS_TOGETHER,
         commits_at_last_replica: true,

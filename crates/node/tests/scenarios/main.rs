@@ -6,6 +6,8 @@
 mod support;
 
 mod api_nodes;
+mod copying;
+mod copying_model;
 mod cut_log;
 mod full_log;
 mod hazards;

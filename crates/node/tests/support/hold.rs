@@ -35,6 +35,11 @@ impl Held {
         }
     }
 
+    /// From now on what `from` sends to `to` is held back, and never delivered.
+    pub fn never(&mut self, from: Address, to: Address) {
+        self.pairs.push((from, to));
+    }
+
     /// A node is gone.
     pub fn forget(&mut self, node: NodeId) {
         self.frames.retain(|(_, (from, to), _)| from.node() != node && to.node() != node);

@@ -39,6 +39,7 @@ mod hold;
 pub mod ranges;
 mod reads;
 mod received;
+mod returning;
 mod scenario;
 pub mod unique;
 
@@ -63,7 +64,7 @@ use vinga_base::schema::{
 use vinga_base::{ColumnId, Epoch, Incarnation, NodeId, PartitionId, RowId, TablePartitions, TransactionId};
 use vinga_kernel::{Executor, InjectedBug, LaneId, Origin, Outbox, Routes, Scrutiny, Span, Tick};
 use vinga_node::{Blocks, NoFacts, NodeSettings, ThreadHosting};
-use vinga_wire::dictionary::{CreateTableRequest, TableConfirm};
+use vinga_wire::dictionary::{CreateTableRequest, TableConfirm, TableRecord};
 use vinga_wire::frame::Frames;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
@@ -123,6 +124,8 @@ pub struct Setup {
     pub commits_at_last_replica: bool,
     /// Operations of a transaction's end that a data manager deals with in one turn.
     pub ending_slice: u32,
+    /// Bytes of rows after which a batch of a copy ends.
+    pub copy_piece: usize,
     /// A rule that is broken on purpose; only with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
 }
@@ -142,6 +145,7 @@ impl Default for Setup {
             log: None,
             commits_at_last_replica: false,
             ending_slice: vinga_node::ENDING_SLICE,
+            copy_piece: vinga_node::COPY_PIECE,
             bug: None,
         }
     }
@@ -182,6 +186,7 @@ fn node_settings(node: u8, coordinators: u16) -> NodeSettings {
         inactive_timeout: Some(Span::from_millis(5000)),
         backup_buffer: 1 << 20,
         backup_piece: vinga_node::BACKUP_PIECE,
+        copy_piece: vinga_node::COPY_PIECE,
         ending_slice: vinga_node::ENDING_SLICE,
         operations_together: 2,
         commits_at_last_replica: false,
@@ -221,6 +226,9 @@ pub struct Cluster {
     /// The unique indexes that the newest answer blames: of the cause first, then of operations that failed alone.
     indexes_received: Vec<u16>,
     settings: BTreeMap<u8, NodeSettings>,
+    bug: Option<InjectedBug>,
+    /// What nodes that came back were given.
+    tables: Vec<TableRecord>,
     held: Held,
     /// Nodes whose long work stands still.
     held_slices: BTreeSet<u8>,
@@ -307,11 +315,19 @@ impl Cluster {
         let settings = |node| {
             let plain = node_settings(node, coordinators(node));
             let heartbeat_interval = setup.heartbeat_interval;
-            let Setup { commits_at_last_replica, ending_slice, .. } = *setup;
+            let Setup { commits_at_last_replica, ending_slice, copy_piece, .. } = *setup;
             let disk = setup.log.map(|log| MemoryDisk::default().settings(NodeId(node), log));
             let mut threads = plain.threads.clone();
             threads[0].streams = 0..u16::from(disk.is_some());
-            NodeSettings { heartbeat_interval, commits_at_last_replica, ending_slice, threads, disk, ..plain }
+            NodeSettings {
+                heartbeat_interval,
+                commits_at_last_replica,
+                ending_slice,
+                copy_piece,
+                threads,
+                disk,
+                ..plain
+            }
         };
         let view = Arc::new(ClusterView::first((1..=nodes).map(|node| settings(node).member()).collect()));
         let mut executors = BTreeMap::new();
@@ -343,6 +359,8 @@ impl Cluster {
             indexes_received: vec![],
             view,
             settings: all_settings,
+            bug: setup.bug,
+            tables: vec![],
             held: Held::default(),
             held_slices: BTreeSet::new(),
             info: vec![],
@@ -502,19 +520,10 @@ impl Cluster {
     pub fn kill(&mut self, node: u8) {
         self.executors.remove(&node);
         self.held.forget(NodeId(node));
-        self.view = Arc::new(self.view.without(&[NodeId(node)]));
-        let mut bytes = vec![];
-        for (&survivor, executor) in &mut self.executors {
-            bytes.clear();
-            let to = Address::new(NodeId(survivor), BlockNumber::Membership, 0);
-            let view = self.view.number().0 as u8;
-            let mut writer = FrameWriter::begin(&mut bytes, SignalNumber::ViewChangedOrder, view, to, to, 0);
-            cold::write(&mut writer, &*self.view);
-            drop(writer);
+        for executor in self.executors.values_mut() {
             executor.outbox().routes.set_node(NodeId(node), None);
-            executor.feed(&bytes, Origin::Node).expect("our own");
         }
-        self.run();
+        self.adopt(self.view.without(&[NodeId(node)]));
     }
 
     /// The rows of an information table of node 1.
@@ -574,11 +583,9 @@ impl Cluster {
 
     /// The API node has nothing to ask of a coordinator that has failed.
     pub fn release_coordinator(&mut self, successor: Address, failed: Address) {
-        let coordinator = self.name_of(failed);
-        let owner = U64::new(TransactionId::new(API.node(), self.incarnation, 1).0);
-        self.send(SignalNumber::OutcomesReleasedOrder, successor, |w| {
-            w.put(&OutcomesReleasedOrder { owner, coordinator });
-        });
+        let name = self.name_of(failed).name();
+        assert_eq!(self.view.acts_for(name), Some(successor));
+        self.release_inherited(name);
     }
 
     fn name_of(&self, coordinator: Address) -> CoordinatorBody {
@@ -710,11 +717,32 @@ impl Cluster {
     /// At the end everything must be finished, and the replicas equal.
     pub fn ends_well(mut self) {
         self.forget_all_outcomes();
-        assert!(self.is_at_rest(), "something is left");
+        assert!(self.is_at_rest(), "something is left: {}", self.left());
         let replicas: Vec<_> = self.live_nodes().into_iter().map(|node| self.contents(node)).collect();
         for pair in replicas.windows(2) {
             assert_eq!(pair[0], pair[1], "replicas differ");
         }
+    }
+
+    /// What is left of transactions, for people.
+    fn left(&self) -> String {
+        let mut left = String::new();
+        for (node, executor) in &self.executors {
+            for (instance, data_manager) in executor.host().data_managers().iter().enumerate() {
+                let used = data_manager.pools().map(|pool| format!("{} {}", pool.used, pool.name)).join(", ");
+                let markers = data_manager.markers();
+                left += &format!("\n{}: {used}, {markers} markers", dm(*node, instance as u16));
+            }
+            for (instance, coordinator) in executor.host().coordinators().iter().enumerate() {
+                if !coordinator.is_at_rest() {
+                    left += &format!("\nsomething at coordinator {instance} of node {node}");
+                }
+            }
+            if !executor.is_idle() {
+                left += &format!("\nsignals at node {node}");
+            }
+        }
+        left
     }
 
     pub fn is_at_rest(&self) -> bool {

@@ -116,6 +116,7 @@ fn data_manager((pages, beyond): (u32, u32)) -> Harness<DataManager> {
         inactive_timeout: None,
         backup_buffer: 1 << 20,
         backup_piece: vinga_datamanager::BACKUP_PIECE,
+        copy_piece: vinga_datamanager::COPY_PIECE,
         ending_slice: vinga_datamanager::ENDING_SLICE,
     };
     let view = ClusterView::first(vec![Member {

@@ -1,0 +1,46 @@
+//! Copying rows to a data node that comes back (`docs/protocols/node-restart.md`, decision 0033).
+//!
+//! The primary of a partition is the *source*. It goes through the row ids of all its tables and sends what is
+//! committed (`source`); the data manager that is copied to takes that over by row id (`target`). Nobody waits for a
+//! copy, and no lock is taken for it:
+//!
+//! - Which replicas have a change is decided when it is executed, by the primary. The copy has it if its row was sent
+//!   already, and is not *awaited*.
+//! - A row with open changes is not sent when the cursor passes it. It is awaited: when the last of them has ended,
+//!   what is committed of it is sent. Till then further changes of it are none of the copy's.
+//! - The copy stands behind all other replicas in the chain, and what the source sends to it goes along the chain, as
+//!   changes do. So all that it is sent of a row comes on one way, in the order in which it was sent.
+//!
+//! When all rows were sent, and none is awaited, the copy has all that is committed, and all that is open. Then it
+//! gets the markers. Orders to drop one of these may have come to it before; so the source passes them on.
+
+mod source;
+mod target;
+
+pub(crate) use source::CopySource;
+pub use source::{COPY_PIECE, CopyProgress};
+
+use alloc::collections::BTreeSet;
+use vinga_base::{Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_wire::commit::Chain;
+
+/// What a data manager has to do with copies.
+#[derive(Default)]
+pub(crate) struct Copying {
+    /// The copy of this partition that is being made, of which this node is the source.
+    pub source: Option<CopySource>,
+    /// The markers that were sent with the last copy, and to whom.
+    pub sent_markers: SentMarkers,
+    /// The replicas of this partition, and since which view they have been these.
+    pub replicas: (Chain, ViewNumber),
+    /// The view in which the copy to this node began that has come to its end: this data manager has all rows.
+    pub complete: Option<ViewNumber>,
+}
+
+/// Markers that a copy has got: orders to drop them are passed on to it.
+#[derive(Default)]
+pub(crate) struct SentMarkers {
+    /// Which start of which data node.
+    pub target: Option<(NodeId, Incarnation)>,
+    pub ids: BTreeSet<TransactionId>,
+}

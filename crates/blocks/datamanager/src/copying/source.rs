@@ -1,0 +1,447 @@
+//! The source of a copy: goes through the rows, and sends what is committed of them.
+
+use super::SentMarkers;
+use crate::DataManager;
+use crate::markers::Marker;
+use crate::operation::Change;
+use crate::tables::Table;
+use crate::versions::RowPlace;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use vinga_base::pool::Handle;
+use vinga_base::{Incarnation, NodeId, PartitionId, RowId, TransactionId, ViewNumber};
+use vinga_fragment::row::{OperationRef, Row};
+use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::commit::Chain;
+use vinga_wire::copying::{
+    COPIED_MARKERS_MAX, COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch,
+    CopyMarkersHead, CopyRowsHead, TO_THE_END,
+};
+use vinga_wire::view::Member;
+use vinga_wire::{Address, Frame, SignalNumber, U16, U32, U64};
+
+/// Bytes of rows after which a batch ends; one row may be beyond it.
+pub const COPY_PIECE: usize = 32 << 10;
+
+/// Batches that may be under way before a further one is made. Rows that were awaited go in any case.
+const WINDOW: u32 = 4;
+
+/// How far a copy has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Rows are sent.
+    Rows,
+    /// All were, and none is awaited; markers are sent.
+    Markers,
+    /// Everything was sent.
+    Complete,
+}
+
+/// A copy of this partition that is being made.
+pub(crate) struct CopySource {
+    target: NodeId,
+    /// This node first, the target last. If one of those between fails, what was under way through it is lost.
+    replicas: Chain,
+    incarnation: Incarnation,
+    /// Its name.
+    begun_in: ViewNumber,
+    /// The table and the row id that are next: rows before were sent, or are awaited.
+    cursor: (u32, u32),
+    /// Rows that had open changes when they were to be sent.
+    awaited: BTreeSet<RowPlace>,
+    stage: Stage,
+    /// Batches.
+    sent: u32,
+    confirmed: u32,
+    /// Rows that were sent, and bytes of their images.
+    rows: u64,
+    bytes: u64,
+}
+
+/// How far a copy has come, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyProgress {
+    /// The data node that is copied to.
+    pub target: NodeId,
+    /// Rows that were sent.
+    pub rows: u64,
+    /// Bytes of their images.
+    pub bytes: u64,
+    /// Rows that can't be sent before transactions end.
+    pub awaited: usize,
+    /// Whether the target has confirmed everything.
+    pub is_complete: bool,
+}
+
+/// The rows of a batch.
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    count: u16,
+    image_bytes: usize,
+    /// The row id before which the range ends.
+    end: u32,
+}
+
+/// A marker in a signal.
+fn copied(id: TransactionId, marker: &Marker) -> CopiedMarker {
+    CopiedMarker {
+        transaction: U64::new(id.0),
+        epoch: U64::new(marker.epoch.0),
+        coordinator: marker.coordinator.into(),
+        number: U32::new(marker.number),
+    }
+}
+
+impl CopySource {
+    /// Whether the copy has what is committed of a row, so that it gets further changes of it.
+    #[inline]
+    fn has(&self, place: RowPlace) -> bool {
+        (place.table, place.row.0) < self.cursor && !self.awaited.contains(&place)
+    }
+
+    fn next_batch(&mut self) -> CopyBatch {
+        self.sent += 1;
+        CopyBatch { copy: U32::new(self.begun_in.0), batch: U32::new(self.sent) }
+    }
+
+    /// Rows that wait for the end of open changes.
+    pub fn awaited(&self) -> impl Iterator<Item = RowPlace> {
+        self.awaited.iter().copied()
+    }
+}
+
+impl DataManager {
+    /// The view has changed: a copy begins, goes on, or is not wanted any more.
+    pub(crate) fn update_copy(&mut self, cx: &mut Context<'_>) {
+        let view = cx.view();
+        let (own, partition) = (self.settings.node, view.owned_by(self.settings.owner));
+        let is_source = partition.chain.primary() == own;
+        let target = partition.copying.nodes().next().filter(|_| is_source);
+        let target = target.and_then(|node| view.member(node)).map(Member::identity);
+        let number = view.number();
+        if let Some((node, incarnation)) = self.copying.sent_markers.target
+            && !view.members().iter().any(|member| member.identity() == (node, incarnation))
+        {
+            self.copying.sent_markers = SentMarkers::default();
+        }
+        let replicas = partition.replicas();
+        let wanted = target.map(|(node, incarnation)| (node, incarnation, replicas));
+        let present = self.copying.source.as_ref().map(|copy| (copy.target, copy.incarnation, copy.replicas));
+        if present != wanted {
+            self.copying.source = target.map(|(target, incarnation)| {
+                cx.mark("copy of a partition begins");
+                CopySource {
+                    target,
+                    replicas,
+                    incarnation,
+                    begun_in: number,
+                    cursor: (0, 0),
+                    awaited: BTreeSet::new(),
+                    stage: Stage::Rows,
+                    sent: 0,
+                    confirmed: 0,
+                    rows: 0,
+                    bytes: 0,
+                }
+            });
+        }
+        self.note_replicas(cx);
+    }
+
+    /// How far the copy has come whose source this is.
+    pub fn copy_progress(&self) -> Option<CopyProgress> {
+        self.copying.source.as_ref().map(|copy| CopyProgress {
+            target: copy.target,
+            rows: copy.rows,
+            bytes: copy.bytes,
+            awaited: copy.awaited.len(),
+            is_complete: copy.stage == Stage::Complete && copy.confirmed == copy.sent,
+        })
+    }
+
+    /// A change was executed here: the copy is one of its replicas if it has the row.
+    #[inline]
+    pub(crate) fn choose_replicas(&mut self, cx: &Context<'_>, handle: Handle) {
+        let Some(copy) = &self.copying.source else { return };
+        let record = &self.versions.operations[handle];
+        let place = RowPlace { table: record.table, partition: record.partition, row: record.row };
+        if record.change != Change::None && (copy.has(place) || cx.has_bug(InjectedBug::CopyGetsAllChanges)) {
+            self.versions.operations[handle].chain = cx.view().partition(place.partition).replicas();
+        }
+    }
+
+    /// Whether a copy is being made that has no part in an operation, but may have one in others of its transaction:
+    /// then the last replica of the operation can't speak for all.
+    #[inline]
+    pub(crate) fn leaves_out_copy(&self, cx: &Context<'_>, handle: Handle) -> bool {
+        let has_part = |copy: &CopySource| self.versions.operations[handle].chain.contains(copy.target);
+        self.copying.source.as_ref().is_some_and(|copy| !has_part(copy))
+            && !cx.has_bug(InjectedBug::LastReplicaForgetsCopy)
+    }
+
+    /// Whether a copy is being made of this partition: a transaction may have more replicas than a change of it.
+    #[inline]
+    pub(crate) fn is_source(&self, cx: &Context<'_>) -> bool {
+        self.copying.source.is_some() && !cx.has_bug(InjectedBug::LastReplicaForgetsCopy)
+    }
+
+    /// The replicas that an order is for which a coordinator has sent. When it did, it need not have known of the
+    /// copy, which may have changes all the same: of operations that were executed since.
+    pub(crate) fn with_copy(&self, cx: &mut Context<'_>, replicas: Chain) -> Chain {
+        match &self.copying.source {
+            Some(copy) if !replicas.contains(copy.target) && !cx.has_bug(InjectedBug::AbortForgetsCopy) => {
+                cx.mark("rollback goes on to a copy that its coordinator did not know");
+                cx.view().owned_by(self.settings.owner).replicas()
+            }
+            Some(_) | None => replicas,
+        }
+    }
+
+    /// A change of a row has ended. If that was the last one of a row that is awaited, what is committed of it is
+    /// sent.
+    #[inline]
+    pub(crate) fn send_awaited(&mut self, cx: &mut Context<'_>, place: RowPlace) {
+        if self.copying.source.as_ref().is_some_and(|copy| copy.awaited.contains(&place)) {
+            self.send_awaited_row(cx, place);
+        }
+    }
+
+    #[cold]
+    fn send_awaited_row(&mut self, cx: &mut Context<'_>, place: RowPlace) {
+        if self.has_open_change(place) {
+            return;
+        }
+        cx.mark("row that a copy has awaited is sent");
+        let mut copy = self.copying.source.take().expect("the caller has checked");
+        copy.awaited.remove(&place);
+        let first = place.row.0;
+        self.send_rows(cx, &mut copy, place.table, first, first + 1, u32::MAX);
+        assert!(!copy.awaited.contains(&place), "it has no open change");
+        self.copying.source = Some(copy);
+    }
+
+    fn has_open_change(&self, place: RowPlace) -> bool {
+        let state = self.store.state_of(&self.versions, place);
+        state.is_some_and(|state| self.versions.rows[state].newest_change.is_some())
+    }
+
+    /// Goes on with the copy; returns whether more could be done at once.
+    #[inline(never)]
+    pub(crate) fn copy_slice(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(mut copy) = self.copying.source.take() else { return false };
+        let goes_on = copy.sent - copy.confirmed < WINDOW && self.copy_some(cx, &mut copy);
+        self.copying.source = Some(copy);
+        goes_on
+    }
+
+    fn copy_some(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) -> bool {
+        match copy.stage {
+            Stage::Rows => {
+                let (from, row) = copy.cursor;
+                let is_meant = |(id, table): &(u32, &Table)| {
+                    *id >= from && !table.is_gone && table.has_fragment(self.own_partition(cx))
+                };
+                let next = self.store.tables.iter().find(is_meant).map(|(id, _)| id);
+                if let Some(id) = next {
+                    let first = if id == from { row } else { 0 };
+                    let end = self.send_rows(cx, copy, id, first, TO_THE_END, cx.slice_units());
+                    copy.cursor = if end == TO_THE_END { (id + 1, 0) } else { (id, end) };
+                    return true;
+                }
+                // Tables that are made from now on are empty: all their rows come with changes.
+                copy.cursor = (u32::MAX, 0);
+                if copy.awaited.is_empty() {
+                    copy.stage = Stage::Markers;
+                }
+                copy.stage == Stage::Markers
+            }
+            Stage::Markers => {
+                self.send_markers(cx, copy);
+                copy.stage = Stage::Complete;
+                false
+            }
+            Stage::Complete => false,
+        }
+    }
+
+    /// Where what is sent to the target goes first.
+    fn next_replica(&self, copy: &CopySource) -> Address {
+        let next = copy.replicas.next(self.settings.node).expect("the target stands behind the source");
+        self.settings.owner.at(next)
+    }
+
+    fn own_partition(&self, cx: &Context<'_>) -> PartitionId {
+        let partitions = cx.view().partitions();
+        let at = partitions.iter().position(|partition| partition.owner == self.settings.owner);
+        PartitionId(at.expect("each replica group owns a partition") as u16)
+    }
+
+    /// Sends a batch of the rows from `first` on and before `end`, of those which fit and for which the units are
+    /// enough; returns the row id before which it ends.
+    fn send_rows(
+        &self,
+        cx: &mut Context<'_>,
+        copy: &mut CopySource,
+        table: u32,
+        first: u32,
+        end: u32,
+        units: u32,
+    ) -> u32 {
+        let partition = self.own_partition(cx);
+        let forgets = cx.has_bug(InjectedBug::CopyForgetsOpenRows);
+        let gathered =
+            self.gather(copy, RowPlace { table, partition, row: RowId(first) }, end, units, forgets);
+        copy.rows += u64::from(gathered.count);
+        copy.bytes += gathered.image_bytes as u64;
+        let head = CopyRowsHead {
+            batch: copy.next_batch(),
+            birth: U64::new(self.store.tables.current(table).birth.0),
+            table: U32::new(table),
+            first: U32::new(first),
+            end: U32::new(gathered.end),
+            count: U16::new(gathered.count),
+            unused: U16::ZERO,
+        };
+        cx.frame(SignalNumber::CopyRowsRequest, self.next_replica(copy)).put(&head).bytes(&gathered.bytes);
+        gathered.end
+    }
+
+    fn gather(
+        &self,
+        copy: &mut CopySource,
+        from: RowPlace,
+        end: u32,
+        mut units: u32,
+        forgets_open: bool,
+    ) -> Gathered {
+        let table = self.store.tables.current(from.table);
+        let fragment = table.fragment(from.partition);
+        let rows = fragment.rows();
+        let mut gathered = Gathered { end, ..Gathered::default() };
+        for page in from.row.page()..rows.page_count() {
+            let Some(view) = rows.page(&self.store.pages, page) else { continue };
+            units = units.saturating_sub(1);
+            let mut slot = if page == from.row.page() { from.row.slot() } else { 0 };
+            while let Some(live) = view.next_live_slot(slot) {
+                let row = RowId::new(page, live);
+                if row.0 >= end {
+                    return gathered;
+                }
+                if units == 0 || gathered.bytes.len() >= self.settings.copy_piece {
+                    gathered.end = row.0;
+                    return gathered;
+                }
+                (units, slot) = (units - 1, live + 1);
+                let found = view.row(live as usize);
+                if self.is_open(found) {
+                    if !forgets_open {
+                        copy.awaited.insert(RowPlace { row, ..from });
+                    }
+                    continue;
+                }
+                let (fixed, variable) = fragment.parts(&self.store.pages, &self.store.chunks, row);
+                CopiedRow::append(row, found.epoch(), fixed, variable, &mut gathered.bytes);
+                gathered.count += 1;
+                gathered.image_bytes += fixed.len() + variable.len();
+            }
+        }
+        gathered
+    }
+
+    /// Whether a row has changes that have not ended.
+    fn is_open(&self, row: Row<'_>) -> bool {
+        row.operation() != OperationRef::NONE && {
+            let state = self.versions.row_state_at(row.operation().0);
+            self.versions.rows[state].newest_change.is_some()
+        }
+    }
+
+    /// Sends all markers, and what will become one.
+    fn send_markers(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) {
+        let left = self.markers.iter().map(|(id, marker)| copied(id, marker));
+        let committed = self.versions.transactions.iter().map(|(_, transaction)| transaction);
+        let committed =
+            committed.filter(|transaction| transaction.committed.0 != 0 && transaction.marker != 0);
+        let committed = committed.map(|transaction| {
+            let coordinator = transaction.actor.coordinator_name();
+            let (epoch, number) = (transaction.committed, transaction.marker);
+            copied(transaction.id, &Marker { epoch, number, coordinator })
+        });
+        let mut markers: Vec<CopiedMarker> = left.chain(committed).collect();
+        if cx.has_bug(InjectedBug::CopyForgetsMarkers) {
+            markers.clear();
+        }
+        self.copying.sent_markers = SentMarkers {
+            target: Some((copy.target, copy.incarnation)),
+            ids: markers.iter().map(|marker| TransactionId(marker.transaction.get())).collect(),
+        };
+        let target = self.next_replica(copy);
+        let mut parts = markers.chunks(COPIED_MARKERS_MAX).peekable();
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let is_last = parts.peek().is_none();
+            let head = CopyMarkersHead {
+                batch: copy.next_batch(),
+                count: U16::new(part.len() as u16),
+                flags: U16::new(if is_last { COPY_IS_COMPLETE } else { 0 }),
+            };
+            let mut writer = cx.frame(SignalNumber::CopyMarkersRequest, target);
+            writer.put(&head);
+            for marker in part {
+                writer.put(marker);
+            }
+            drop(writer);
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// A marker has gone. If a copy has got it, it goes there as well: the coordinator's own order to it may have come
+    /// before the marker.
+    #[inline]
+    pub(crate) fn pass_on_marker_drop(&mut self, cx: &mut Context<'_>, id: TransactionId, marker: &Marker) {
+        let sent = &mut self.copying.sent_markers;
+        if let Some((target, _)) = sent.target
+            && sent.ids.remove(&id)
+        {
+            cx.mark("order to drop a marker is passed on to a copy");
+            self.send_marker_drop(cx, target, &copied(id, marker));
+        }
+    }
+
+    /// Sends it along the chain, as the marker was.
+    pub(super) fn send_marker_drop(&self, cx: &mut Context<'_>, target: NodeId, marker: &CopiedMarker) {
+        let replicas = cx.view().owned_by(self.settings.owner).replicas();
+        if replicas.contains(target)
+            && let Some(next) = replicas.next(self.settings.node)
+        {
+            let next = self.settings.owner.at(next);
+            let head = CopiedMarkerDrop { target: U32::new(target.0.into()), marker: *marker };
+            cx.frame(SignalNumber::CopiedMarkerDropOrder, next).put(&head);
+        }
+    }
+
+    pub(crate) fn on_copy_confirm(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let (confirm, _) = frame.head::<CopyBatch>()?;
+        let target = self.settings.owner;
+        if let Some(copy) = &mut self.copying.source
+            && confirm.copy.get() == copy.begun_in.0
+            && frame.sender() == target.at(copy.target)
+        {
+            copy.confirmed = copy.confirmed.max(confirm.batch.get().min(copy.sent));
+        }
+        Some(())
+    }
+
+    /// What holds of a copy whose source this is.
+    pub(crate) fn check_copy(&self) {
+        let Some(copy) = &self.copying.source else { return };
+        for place in copy.awaited() {
+            assert!(self.has_open_change(place), "{place:?} is awaited for an open change");
+        }
+        assert!(copy.stage == Stage::Rows || copy.awaited.is_empty(), "all rows come before markers");
+        assert!(copy.confirmed <= copy.sent, "what was sent is confirmed");
+    }
+}

@@ -1,0 +1,230 @@
+//! The target of a copy: takes over what the primary sends.
+//!
+//! What arrives of a row is what is committed of it at the primary at that moment, and nothing of it is open there, or
+//! it is left out and comes later. So whatever stands here beside the slot has ended: what is committed here is shown,
+//! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
+//! be on its way; it finds nothing then, and is passed on.)
+
+use crate::DataManager;
+use crate::apply::Insert;
+use crate::markers::Marker;
+use crate::operation::State;
+use crate::versions::RowPlace;
+use alloc::vec::Vec;
+use vinga_base::hash::KeyHash;
+use vinga_base::{Epoch, NodeId, RowId, TransactionId, ViewNumber};
+use vinga_kernel::{Context, InjectedBug};
+use vinga_wire::copying::{
+    COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
+};
+use vinga_wire::{ErrorCode, Frame, SignalNumber};
+
+impl DataManager {
+    /// Whether this data manager is being sent the rows of its partition.
+    #[inline]
+    pub(crate) fn is_copied_to(&self, cx: &Context<'_>) -> bool {
+        cx.view().owned_by(self.settings.owner).copying.contains(self.settings.node)
+    }
+
+    /// The view in which the copy to this node began that is complete; `None` while one is under way.
+    pub fn copy_complete(&self) -> Option<ViewNumber> {
+        self.copying.complete
+    }
+
+    /// The view has changed: with other replicas the copy to this node begins anew.
+    pub(crate) fn note_replicas(&mut self, cx: &Context<'_>) {
+        let partition = cx.view().owned_by(self.settings.owner);
+        let replicas = partition.replicas();
+        if replicas != self.copying.replicas.0 {
+            self.copying.replicas = (replicas, cx.view().number());
+            self.copying.complete = None;
+        }
+        if partition.copying.is_empty() {
+            self.copying.complete = None;
+        }
+    }
+
+    /// Whether what the source of a copy has sent comes from the replica before this one, as it should; if this is not
+    /// the one that is copied to, it goes on to the next.
+    fn is_for_this_copy(&self, cx: &mut Context<'_>, frame: &Frame<'_>) -> bool {
+        let owner = self.settings.owner;
+        let partition = cx.view().owned_by(owner);
+        let (replicas, is_copied_to) = (partition.replicas(), partition.copying.contains(self.settings.node));
+        let previous = replicas.previous(self.settings.node).map(|node| owner.at(node));
+        if previous != Some(frame.sender()) {
+            cx.mark("copied rows of an earlier view");
+            return false;
+        }
+        if is_copied_to {
+            return true;
+        }
+        if let Some(next) = replicas.next(self.settings.node).filter(|_| !partition.copying.is_empty())
+            && let Some(signal) = frame.signal()
+        {
+            cx.frame(signal, owner.at(next)).bytes(frame.body);
+        }
+        false
+    }
+
+    pub(crate) fn on_copy_rows_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, mut rest) = frame.head::<CopyRowsHead>()?;
+        if !self.is_for_this_copy(cx, frame) {
+            return Some(());
+        }
+        let id = head.table.get();
+        let Ok(table) = self.store.tables.get_forwarded(id, head.birth.get()) else {
+            // It goes here, or is not there yet: then it has no rows.
+            cx.mark("copied rows of a table that is not there");
+            self.confirm_copied(cx, head.batch);
+            return Some(());
+        };
+        let partition = table.fragments().next()?.0;
+        let place = |row| RowPlace { table: id, partition, row: RowId(row) };
+        let mut next = head.first.get();
+        for _ in 0..head.count.get() {
+            let (item, image) = CopiedRow::take(&mut rest)?;
+            let row = item.row.get();
+            if row < next || row >= head.end.get() {
+                return None;
+            }
+            self.free_rows(cx, place(next), row);
+            if let Err(code) = self.take_over_row(cx, place(row), image, Epoch(item.epoch.get())) {
+                let (used, capacity) = self.pages();
+                let why = format_args!(
+                    "the rows of the other data nodes do not fit here: {used} of {capacity} pages of DataMemory are used"
+                );
+                cx.stop_node_for(code as u16, why);
+                return Some(());
+            }
+            next = row + 1;
+        }
+        self.free_rows(cx, place(next), head.end.get());
+        self.confirm_copied(cx, head.batch);
+        Some(())
+    }
+
+    fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
+        let source = cx.view().owned_by(self.settings.owner).primary();
+        cx.frame(SignalNumber::CopyConfirm, source).put(&batch);
+    }
+
+    /// Removes all rows from a place on and before the row id `end`.
+    fn free_rows(&mut self, cx: &mut Context<'_>, from: RowPlace, end: u32) {
+        if cx.has_bug(InjectedBug::CopyKeepsOldRows) {
+            return;
+        }
+        let rows = self.store.tables.current(from.table).fragment(from.partition).rows();
+        let mut stale = Vec::new();
+        for page in from.row.page()..rows.page_count() {
+            if RowId::new(page, 0).0 >= end {
+                break;
+            }
+            let Some(view) = rows.page(&self.store.pages, page) else { continue };
+            let slots = view.live_slots().map(|slot| RowId::new(page, slot as u32));
+            stale.extend(slots.filter(|row| row.0 >= from.row.0 && row.0 < end));
+        }
+        for row in stale {
+            self.remove_stale(cx, RowPlace { row, ..from });
+        }
+    }
+
+    /// Removes a row that the primary has not, if there is one in that place.
+    pub(crate) fn remove_stale(&mut self, cx: &mut Context<'_>, place: RowPlace) {
+        self.end_changes(cx, place);
+        if self.is_live(place) {
+            cx.mark("copy removes a row that the primary has not");
+            let hash = self.store.key_hash(place);
+            self.store.remove(&self.versions, place, hash, Some(self.epoch));
+        }
+    }
+
+    fn is_live(&self, place: RowPlace) -> bool {
+        self.store.tables.current(place.table).fragment(place.partition).rows().is_live(place.row)
+    }
+
+    /// Ends what open operations have made of a row: see the head of this file.
+    fn end_changes(&mut self, cx: &mut Context<'_>, place: RowPlace) {
+        while let Some(state) = self.store.state_of(&self.versions, place)
+            && let Some(newest) = self.versions.rows[state].newest_change
+        {
+            if let State::Committed { epoch, .. } = self.versions.operations[newest].state {
+                cx.mark("copied row shows an earlier commit");
+                self.install(cx, state, epoch);
+            } else {
+                cx.mark("copied row drops an earlier prepare");
+                self.undo_change(cx, newest);
+                self.drop_operation(newest);
+            }
+        }
+    }
+
+    /// Makes a row what it is at the primary.
+    fn take_over_row(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: RowPlace,
+        image: &[u8],
+        epoch: Epoch,
+    ) -> Result<(), ErrorCode> {
+        self.end_changes(cx, place);
+        let RowPlace { table: id, partition, row } = place;
+        let table = self.store.tables.current(id);
+        table.layout.check_image(image).map_err(|_| ErrorCode::MalformedSignal)?;
+        let key = table.layout.key_of(image);
+        let hash = KeyHash::of(&key);
+        let same_key = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, &key);
+        if same_key == Some(row) {
+            return self.store.overwrite(&self.versions, place, image, epoch);
+        }
+        if let Some(other) = same_key {
+            self.remove_stale(cx, RowPlace { row: other, ..place });
+        }
+        self.remove_stale(cx, place);
+        let new = Insert { table: id, partition, row: Some(row), hash, image, epoch: Some(epoch) };
+        self.store.insert(&self.versions, new)?;
+        self.epoch = self.epoch.max(epoch);
+        Ok(())
+    }
+
+    pub(crate) fn on_copy_markers_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (head, mut rest) = frame.head::<CopyMarkersHead>()?;
+        if !self.is_for_this_copy(cx, frame) {
+            return Some(());
+        }
+        for _ in 0..head.count.get() {
+            let marker = CopiedMarker::take(&mut rest)?;
+            let coordinator = marker.coordinator.name();
+            if cx.view().acts_for(coordinator).is_none() {
+                continue;
+            }
+            let (epoch, number) = (Epoch(marker.epoch.get()), marker.number.get());
+            self.markers
+                .insert(TransactionId(marker.transaction.get()), Marker { epoch, number, coordinator });
+        }
+        let begun_in = ViewNumber(head.batch.copy.get());
+        if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
+            cx.mark("copy of a partition is complete");
+            self.copying.complete = Some(begun_in);
+        }
+        self.confirm_copied(cx, head.batch);
+        Some(())
+    }
+
+    /// The source has dropped a marker that this data manager has got with the copy.
+    pub(crate) fn on_copied_marker_drop_order(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let (order, _) = frame.head::<CopiedMarkerDrop>()?;
+        let target = NodeId(u8::try_from(order.target.get()).ok()?);
+        if target != self.settings.node {
+            self.send_marker_drop(cx, target, &order.marker);
+            return Some(());
+        }
+        let id = TransactionId(order.marker.transaction.get());
+        let coordinator = order.marker.coordinator.name();
+        let _ = self.markers.remove_if(id, |known| known.coordinator == coordinator);
+        Some(())
+    }
+}
