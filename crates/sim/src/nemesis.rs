@@ -109,7 +109,7 @@ const CRASH_SIGNALS: [SignalNumber; 22] = [
     SignalNumber::TakeOverReport,
     SignalNumber::FailPrepareRequest,
     SignalNumber::FailPrepareConfirm,
-    SignalNumber::FailCommitOrder,
+    SignalNumber::ViewOrder,
 ];
 
 /// The signals of schema changes that pass between data nodes.

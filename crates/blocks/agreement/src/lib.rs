@@ -252,7 +252,7 @@ impl Agreement {
     }
 
     fn send_view(&self, cx: &mut Context<'_>, node: NodeId) {
-        cold::write(&mut cx.frame(SignalNumber::FailCommitOrder, Self::address_of(node)), &*self.view);
+        cold::write(&mut cx.frame(SignalNumber::ViewOrder, Self::address_of(node)), &*self.view);
     }
 
     /// Tells the drivers until when answers may be sent, if that has changed.
@@ -344,7 +344,7 @@ impl Agreement {
             Some(SignalNumber::FailPrepareRequest) => self.on_fail_prepare_request(cx, frame),
             Some(SignalNumber::FailPrepareConfirm) => self.on_fail_prepare_confirm(cx, frame),
             Some(SignalNumber::FailPrepareRefuse) => self.on_fail_prepare_refuse(cx, frame),
-            Some(SignalNumber::FailCommitOrder) => self.on_fail_commit_order(cx, frame),
+            Some(SignalNumber::ViewOrder) => self.on_view_order(cx, frame),
             Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
             Some(SignalNumber::NodeEndedReport) => self.on_node_ended_report(cx, frame),
             Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),

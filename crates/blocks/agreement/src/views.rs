@@ -9,7 +9,7 @@ use vinga_wire::view::{ClusterView, Member, ViewChange};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 impl Agreement {
-    pub(crate) fn on_fail_commit_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_view_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let view: ClusterView = cold::read(frame)?;
         self.install(cx, view);
         Some(())

@@ -383,7 +383,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<membership::HeartbeatBody>()?;
             Some(format!("{{ epoch: {}, view: {} }}", body.epoch, body.view))
         }
-        S::ViewChangedOrder | S::FailCommitOrder | S::ViewInstallOrder => {
+        S::ViewChangedOrder | S::ViewOrder | S::ViewInstallOrder => {
             cold::read::<ClusterView>(frame).map(|view| describe_view(&view))
         }
         S::NodeHeartbeatRequest | S::NodeHeartbeatConfirm => {

@@ -7,7 +7,7 @@
 //! | `FailPrepareRequest` | the one that leads | agreement of each member that is left | give up these members |
 //! | `FailPrepareConfirm` | agreement | the one that leads | I have, and perhaps more of them: for good |
 //! | `FailPrepareRefuse` | agreement | the one that leads | there is a newer view |
-//! | `FailCommitOrder` | agreement | agreement | this view is agreed |
+//! | `ViewOrder` | agreement | agreement | this view is agreed |
 //! | `LinkClosedReport` | driver | agreement | the connections to a member are closed |
 //! | `NodeEndedReport` | a data node that has stopped | agreement of each other member | my process answers nobody any more, and ends (no body) |
 //! | `LinkCloseOrder` | agreement, a block that has rejected a signal | driver | close the connections to a member, and accept no other ones |

@@ -115,7 +115,7 @@ signals! {
     FailPrepareRequest = 243, Node;
     FailPrepareConfirm = 244, Node;
     FailPrepareRefuse = 245, Node;
-    FailCommitOrder = 246, Node;
+    ViewOrder = 246, Node;
     LinkClosedReport = 247, Driver;
     LinkCloseOrder = 248, Own;
     NodeEndedReport = 291, Node;
