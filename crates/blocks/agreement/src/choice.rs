@@ -104,7 +104,7 @@ impl Agreement {
         let candidates = picture.within_reach(own, &candidates);
         let best = picture.best(&candidates).unwrap_or_default();
         let waited = self.note_choice(cx, &best);
-        if best.first() == Some(&own) {
+        if self.leader_of(&best) == Some(own) {
             // Others may just be about to find the same, or that it is this node that does not reach anybody.
             let leaving = candidates.iter().copied().filter(|node| !best.contains(node));
             if picture.is_agreed(&best, leaving) || waited >= self.intervals(CHOICE_INTERVALS) {
@@ -116,6 +116,11 @@ impl Agreement {
             return;
         }
         self.lead_in_doubt(cx, &picture, &candidates, &best, waited);
+    }
+
+    /// The member of a set that leads: the oldest one that has started.
+    fn leader_of(&self, set: &[NodeId]) -> Option<NodeId> {
+        set.iter().copied().find(|&node| self.view.has_started(node))
     }
 
     /// Notes which members are to go on, as this node finds now; returns for how long it has found the same.
@@ -141,14 +146,18 @@ impl Agreement {
         waited: Span,
     ) {
         let own = self.settings.node;
-        let older = candidates.iter().take_while(|&&node| node != own).count();
-        let younger = candidates[older..].iter().copied();
-        let followers: Vec<NodeId> = younger.filter(|&node| !picture.are_apart(own, node)).collect();
-        match picture.best(&followers) {
+        let older: Vec<NodeId> = candidates.iter().copied().take_while(|&node| node != own).collect();
+        let older: Vec<NodeId> = older.into_iter().filter(|&node| self.view.has_started(node)).collect();
+        let followers: Vec<NodeId> = candidates
+            .iter()
+            .copied()
+            .filter(|node| !older.contains(node) && !picture.are_apart(own, *node))
+            .collect();
+        match picture.best(&followers).filter(|set| self.leader_of(set) == Some(own)) {
             Some(set) => {
                 // The one that should lead has its turn before, and each of the older ones.
-                let is_younger = best.first().is_some_and(|leader| !candidates[..older].contains(leader));
-                let turns = older as u64 + u64::from(is_younger);
+                let is_younger = self.leader_of(best).is_some_and(|leader| !older.contains(&leader));
+                let turns = older.len() as u64 + u64::from(is_younger);
                 if waited >= self.intervals(TURN_INTERVALS * turns) {
                     self.lead_with(cx, &set);
                 } else {

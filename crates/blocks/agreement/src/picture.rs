@@ -101,33 +101,38 @@ impl<'a> Picture<'a> {
     /// many as possible, and the older ones if there is a choice. The candidates come in order of age, and so does the
     /// result. `None` if no such set is found.
     ///
-    /// Leaves out one after the other: always the one that reaches the fewest, the youngest of several, but never the
-    /// last one of a node group, or with coordinators. That may miss the largest set if links fail all over the place,
-    /// but it takes the same decision wherever the same is known.
+    /// Leaves out one after the other: always the one that reaches the fewest; of several one that has not started, or
+    /// the youngest; but never the last one of a node group, or with coordinators. That may miss the largest set if
+    /// links fail all over the place, but it takes the same decision wherever the same is known. Nobody is left out for
+    /// not reaching members that have not started: these go.
     pub(crate) fn best(&self, candidates: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut left = candidates.to_vec();
         loop {
-            let apart = |node| left.iter().filter(|&&other| self.are_apart(node, other)).count();
+            let has_started = |node| self.view.has_started(node);
             let is_needed =
                 |node| self.view.lack_of(|other| other != node && left.contains(&other)).is_some();
-            let lonely: Vec<(usize, usize)> = left
+            let lonely: Vec<(usize, bool, usize)> = left
                 .iter()
                 .enumerate()
-                .map(|(at, &node)| (apart(node), at))
-                .filter(|(apart, _)| *apart > 0)
+                .filter_map(|(at, &node)| {
+                    let apart = || left.iter().filter(|&&other| self.are_apart(node, other));
+                    let counts = |other: &&NodeId| !has_started(node) || has_started(**other);
+                    apart().next().map(|_| (apart().filter(counts).count(), !has_started(node), at))
+                })
                 .collect();
             if lonely.is_empty() {
                 break;
             }
-            let (_, at) = lonely.into_iter().filter(|&(_, at)| !is_needed(left[at])).max()?;
+            let (.., at) = lonely.into_iter().filter(|&(.., at)| !is_needed(left[at])).max()?;
             left.remove(at);
         }
         self.view.lack_of(|node| left.contains(&node)).is_none().then_some(left)
     }
 
-    /// Whether all of a set, but those that are to go, do not reach any of these.
+    /// Whether all of a set that have started do not reach any of those that are to go.
     pub(crate) fn is_agreed(&self, set: &[NodeId], leaving: impl IntoIterator<Item = NodeId>) -> bool {
-        leaving.into_iter().all(|node| set.iter().all(|&member| self.are_apart(member, node)))
+        let started = || set.iter().filter(|&&member| self.view.has_started(member));
+        leaving.into_iter().all(|node| started().all(|&member| self.are_apart(member, node)))
     }
 }
 
@@ -178,6 +183,29 @@ mod tests {
         reports.note_given_up(NodeId(1), Tick(0), &[NodeId(2)]);
         let picture = Picture::of(&view, (NodeId(1), Row::default()), &reports, Tick(0), Span(1));
         assert_eq!(picture.best(&[NodeId(1), NodeId(2), NodeId(3)]), Some(vec![NodeId(2), NodeId(3)]));
+    }
+
+    /// The last two of five have joined and not started.
+    #[test]
+    fn whoever_has_not_started_does_not_weigh() {
+        let joined = Member::started(NodeId(5), Incarnation(1), 0, 1, 1);
+        let another = Member { node: NodeId(6), ..joined.clone() };
+        let view = view(&[0, 0, 1]).with_joined(joined).with_joined(another);
+        let all: Vec<NodeId> = view.members().iter().map(|member| member.node).collect();
+        let best = |apart: &[(u8, u8)]| {
+            let mut reports = Reports::default();
+            for &(one, other) in apart {
+                reports.note_given_up(NodeId(one), Tick(0), &[NodeId(other)]);
+            }
+            let picture = Picture::of(&view, (NodeId(1), Row::default()), &reports, Tick(0), Span(1));
+            picture.best(&all).map(|set| set.iter().map(|node| node.0).collect::<Vec<u8>>())
+        };
+        // Whoever does not reach them stays, however many they are.
+        assert_eq!(best(&[(5, 1)]), Some(vec![1, 2, 3, 6]));
+        assert_eq!(best(&[(5, 2), (6, 2)]), Some(vec![1, 2, 3]));
+        // One that reaches nobody goes, and they do not.
+        assert_eq!(best(&[(2, 1), (2, 3), (2, 5), (2, 6)]), Some(vec![1, 3, 5, 6]));
+        assert_eq!(best(&[(1, 3), (2, 3)]), None, "they do not complete a cluster");
     }
 
     #[test]

@@ -251,8 +251,8 @@ impl Agreement {
             return self.stop(cx, ErrorCode::Partitioned, why);
         }
         round.ticket = resolved.shown;
-        let left = self.view.members().len() - round.failed.len();
-        if left * 2 < self.view.members().len() {
+        let left = self.view.started().filter(|member| !round.failed.contains(&member.node)).count();
+        if left * 2 < self.view.started().count() {
             cx.mark("few data nodes let the others ask the arbitrator first");
             round.stage = Stage::Deferring;
             let token = Timer::RoundWait(round.number).token();
@@ -267,7 +267,7 @@ impl Agreement {
         round.stage = Stage::Arbitrating;
         round.begun = cx.now();
         let next = cx.random().u64(NO_TICKET + 1..);
-        let members = self.view.members().iter().map(|member| member.node);
+        let members = self.view.started().map(|member| member.node);
         let members = members.filter(|node| !round.failed.contains(node)).collect();
         let request = ArbitrationRequest { round: round.number, ticket: round.ticket, next, members };
         let driver = cx.driver();

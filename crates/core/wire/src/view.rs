@@ -256,9 +256,20 @@ impl ClusterView {
         self.member(node).is_some_and(|member| member.since <= view)
     }
 
+    /// The members that take part in everything, in the order in which they joined. The others count for nothing when it
+    /// is decided who goes on.
+    pub fn started(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.state == MemberState::Started)
+    }
+
+    /// Whether there is a member with this id that takes part in everything.
+    pub fn has_started(&self, node: NodeId) -> bool {
+        self.started().any(|member| member.node == node)
+    }
+
     /// The member that makes the next view: of the started ones that which joined first.
     pub fn president(&self) -> Option<NodeId> {
-        self.members.iter().find(|member| member.state == MemberState::Started).map(|member| member.node)
+        self.started().next().map(|member| member.node)
     }
 
     /// The ticket with which one set of these members may go on, if the arbitrator is asked; [`NO_TICKET`] if there is
@@ -293,9 +304,8 @@ impl ClusterView {
 
     /// What a set of nodes has no started member for, so that it can't be a cluster by itself; `None` if it can.
     pub fn lack_of(&self, is_in: impl Fn(NodeId) -> bool) -> Option<Lack> {
-        let started = |member: &&Member| member.state == MemberState::Started;
         let has = |is_meant: &dyn Fn(&Member) -> bool| {
-            self.members.iter().filter(started).any(|member| is_meant(member) && is_in(member.node))
+            self.started().any(|member| is_meant(member) && is_in(member.node))
         };
         let group = (0..self.groups).find(|&group| !has(&|member| member.group == group));
         let has_coordinators = |member: &Member| member.coordinators > 0;
