@@ -44,6 +44,8 @@ check_simulator() {
     cargo build --profile sim --locked --features injected-bugs --bin vinga || return 1
     echo "breaking each rule of the protocols in turn"
     "$target/sim/vinga" sim --bugs || return 1
+    echo "breaking rules of agreement"
+    cargo test --locked -p vinga-agreement --features injected-bugs --test networks growth::broken || return 1
     echo "leaving out flushes of a node with real files"
     cargo test --locked -p vinga-cli --features injected-bugs --test durability power_loss:: -- --nocapture || return 1
     echo "breaking rules of real data nodes"

@@ -357,6 +357,7 @@ fn main_blocks(settings: &NodeSettings) -> Main {
     Main {
         agreement: Agreement::new(vinga_agreement::Settings {
             node: settings.node,
+            incarnation: settings.incarnation,
             heartbeat_interval: settings.node_heartbeat_interval,
             arbitration_timeout: settings.arbitration_timeout,
             has_arbitrators: settings.has_arbitrators,

@@ -14,7 +14,7 @@ pub const IS_BUILT_IN: bool = cfg!(feature = "injected-bugs");
 pub const SEEDS_MAX: u64 = 1500;
 
 /// Rules that seeds break too seldom to be hunted by default; the scenarios in `crates/node/tests/scenarios/hazards.rs`
-/// show them.
+/// show them, and those of agreement's tests.
 /// - For `resolve-shows-prepared` the order to roll back must die with the middle replica of three, and another
 ///   transaction on the same row must be faster than the next order: one seed in some thousands.
 /// - For `reconnect-does-not-wait` a commit must wait unread on a broken connection while the question about it is
@@ -31,6 +31,8 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   change the row before that ends.
 /// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
 ///   side: one seed in some hundreds, or thousands.
+/// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must come back, which
+///   they do not do here yet: `growth.rs` of agreement's tests shows them.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
 ///   read at a backup before that is notified.
 /// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
@@ -65,6 +67,9 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::SchemaForgetsOrphans,
     InjectedBug::LostReadLocksIgnored,
     InjectedBug::TicketCountsEarly,
+    InjectedBug::GrowthCountsEarly,
+    InjectedBug::GrowthForgottenInSplit,
+    InjectedBug::GrowthForgottenInLease,
     InjectedBug::InDoubtIsAskedOnce,
     InjectedBug::TakeOverAnswersBeforeComplete,
     InjectedBug::LastOfOlderViewCommits,

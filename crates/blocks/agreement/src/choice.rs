@@ -91,7 +91,10 @@ impl Agreement {
             self.choice = None;
             return;
         }
-        if let Some(lack) = view.lack_of(|node| !self.peers.is_gone(node)) {
+        let is_left = |node| !self.peers.is_gone(node);
+        // The president may be about to send a view in which the others can go on.
+        let later_lacks = || self.growth.agreed().is_none_or(|agreed| agreed.view.lack_of(is_left).is_some());
+        if let Some(lack) = view.lack_of(is_left).filter(|_| later_lacks()) {
             let failed = list(&row.suspects);
             return self.stop(cx, ErrorCode::Partitioned, format_args!("{lack} is left (failed: {failed})"));
         }

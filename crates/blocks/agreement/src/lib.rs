@@ -17,7 +17,7 @@
 //! The states are those of a round at the one that leads (`round`). What is known of each member, and until when this
 //! node can be certain that no others have gone on without it (its *lease*), is in `peers`; who reaches whom in
 //! `picture`, what follows from it in `choice`; the arbitrator's part in `arbitrator`, and how another one takes its
-//! place in `tickets`. The signals are described in
+//! place in `tickets`; how the view changes without a failure in `growth`. The signals are described in
 //! `vinga_wire::agreement`, the protocol in `docs/protocols/agreement.md`.
 #![no_std]
 
@@ -25,6 +25,7 @@ extern crate alloc;
 
 mod arbitrator;
 mod choice;
+mod growth;
 mod peers;
 mod picture;
 mod round;
@@ -36,13 +37,14 @@ pub use tickets::ArbitratorFound;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use growth::Growth;
 use peers::Peers;
 use picture::Reports;
 use round::Round;
 use tickets::Tickets;
-use vinga_base::NodeId;
-use vinga_kernel::{Block, Context, LogLevel, Scrutiny, Span, Tick};
-use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody};
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
+use vinga_wire::agreement::{LeaseOrder, LinkBody, NodeHeartbeatBody, ViewChangeRefusal};
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U32, U64, cold};
 
@@ -58,6 +60,8 @@ pub const LEASE_INTERVALS: u64 = 3;
 pub struct Settings {
     /// This node.
     pub node: NodeId,
+    /// Which start of it.
+    pub incarnation: Incarnation,
     /// `HeartbeatIntervalDbDb`: how often each data node sends a heartbeat to each other one.
     pub heartbeat_interval: Span,
     /// `ArbitrationTimeout`: how long the arbitrator's answer is awaited. Whether there is an arbitrator is in the
@@ -72,13 +76,16 @@ pub struct Settings {
 /// The agreement block.
 pub struct Agreement {
     settings: Settings,
-    /// The newest view that is agreed. Threads adopt it when nothing of lost members can reach them any more.
+    /// The newest view that is agreed. Threads adopt it when nothing of lost members can reach them any more. That of a
+    /// node that is to join has no members before it has.
     view: Arc<ClusterView>,
     peers: Peers,
     /// Whom other members do not reach.
     reports: Reports,
     /// The ticket that counts, and the arbitrator.
     tickets: Tickets,
+    /// Changes of the view without a failure.
+    growth: Growth,
     /// Which members are to go on, and since when this node has found that, while somebody is suspected.
     choice: Option<(Tick, Vec<NodeId>)>,
     /// The round that this node leads.
@@ -89,6 +96,8 @@ pub struct Agreement {
     rounds: u32,
     /// The tick of the turn in which something was last handled.
     turn: Tick,
+    /// Whether heartbeats are sent: the first one with the first other member.
+    is_beating: bool,
     /// When the next heartbeats are due.
     beat_due: Tick,
     /// The lease that the drivers have.
@@ -151,11 +160,13 @@ impl Agreement {
             peers: Peers::default(),
             reports: Reports::default(),
             tickets: Tickets::default(),
+            growth: Growth::default(),
             choice: None,
             round: None,
             led_by: None,
             rounds: 0,
             turn: Tick(0),
+            is_beating: false,
             beat_due: Tick(0),
             lease: Tick(0),
             lost: Vec::new(),
@@ -203,6 +214,14 @@ impl Agreement {
         cx.send_after(self.settings.heartbeat_interval, Timer::Beat.token());
     }
 
+    /// Sends heartbeats from now on.
+    pub(crate) fn begin_beats(&mut self, cx: &mut Context<'_>) {
+        if !self.is_beating {
+            self.is_beating = true;
+            self.beat(cx);
+        }
+    }
+
     /// Once in an interval: heartbeats, and a look at the others.
     fn on_beat(&mut self, cx: &mut Context<'_>) {
         let late = cx.now().since(self.beat_due);
@@ -214,6 +233,8 @@ impl Agreement {
             self.round.iter_mut().for_each(|round| round.forgive(cx.now(), late));
         }
         self.beat(cx);
+        self.renew_lease(cx);
+        self.look_at_growth(cx);
         self.look_at_round(cx);
         self.report(cx);
         self.act(cx);
@@ -255,10 +276,22 @@ impl Agreement {
         cold::write(&mut cx.frame(SignalNumber::ViewOrder, Self::address_of(node)), &*self.view);
     }
 
-    /// Tells the drivers until when answers may be sent, if that has changed.
-    fn renew_lease(&mut self, cx: &mut Context<'_>) {
+    /// Until when nobody can have gone on without this node, neither in its view nor in a later one to which it has
+    /// agreed. Before it is a member others may do so at any time.
+    fn find_lease(&self, cx: &Context<'_>) -> Tick {
+        if !self.is_member() {
+            return Tick(0);
+        }
+        let later = self.growth.agreed().map(|agreed| &agreed.view);
+        let later = later.filter(|_| !cx.has_bug(InjectedBug::GrowthForgottenInLease));
         let span = self.intervals(LEASE_INTERVALS);
-        let lease = self.peers.lease(&self.view, self.settings.node, span);
+        let lease = |view: &ClusterView| self.peers.lease(view, self.settings.node, cx.now(), span);
+        later.map_or(Tick(u64::MAX), lease).min(lease(&self.view))
+    }
+
+    /// Tells the drivers until when answers may be sent, if that has changed.
+    pub(crate) fn renew_lease(&mut self, cx: &mut Context<'_>) {
+        let lease = self.find_lease(cx);
         if lease != self.lease {
             self.lease = lease;
             let order = LeaseOrder { until: U64::new(lease.0) };
@@ -270,14 +303,15 @@ impl Agreement {
 
     fn on_link_closed_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let report: LinkBody = cold::read(frame)?;
-        let is_member = self.view.members().iter().any(|m| m.identity() == (report.node, report.incarnation));
-        if is_member {
+        if self.has_identity((report.node, report.incarnation)) {
             if self.peers.note_closed(report.node, report.is_gone) {
                 cx.send_after(Span(1), Timer::JudgeEnded.token());
             } else {
                 self.report(cx);
                 self.act(cx);
             }
+        } else {
+            self.on_candidate_closed(cx, report);
         }
         Some(())
     }
@@ -302,6 +336,7 @@ impl Agreement {
     /// Gives up members for good: nothing is accepted from them any more.
     pub(crate) fn give_up(&mut self, cx: &mut Context<'_>, nodes: impl IntoIterator<Item = NodeId>) {
         self.give_up_change(cx, "data nodes have failed");
+        self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
         for node in nodes {
             let Some(member) = self.view.member(node).cloned() else { continue };
             if self.peers.give_up(node) {
@@ -333,7 +368,10 @@ impl Agreement {
         let sender = frame.sender();
         let is_from_peer =
             sender.block() == Some(BlockNumber::Agreement) && sender.node() != self.settings.node;
-        if is_from_peer && !self.peers.note_received(sender.node(), cx.now()) {
+        if is_from_peer
+            && !self.peers.note_received(sender.node(), cx.now())
+            && !self.is_for_candidates(frame)
+        {
             cx.mark("signal of a data node that was given up");
             return;
         }
@@ -346,6 +384,12 @@ impl Agreement {
             Some(SignalNumber::FailPrepareRefuse) => self.on_fail_prepare_refuse(cx, frame),
             Some(SignalNumber::ViewOrder) => self.on_view_order(cx, frame),
             Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
+            Some(SignalNumber::LinkOpenedReport) => self.on_link_opened_report(frame),
+            Some(SignalNumber::ViewChangeRequest) => self.on_view_change_request(cx, frame),
+            Some(SignalNumber::ViewPrepareRequest) => self.on_view_prepare_request(cx, frame),
+            Some(SignalNumber::ViewPrepareConfirm) => self.on_view_prepare_confirm(cx, frame),
+            Some(SignalNumber::ViewPrepareRefuse) => self.on_view_prepare_refuse(cx, frame),
+            Some(SignalNumber::ViewCancelOrder) => self.on_view_cancel_order(cx, frame),
             Some(SignalNumber::NodeEndedReport) => self.on_node_ended_report(cx, frame),
             Some(SignalNumber::ArbitrationConfirm) => self.on_arbitration_confirm(cx, frame),
             Some(SignalNumber::ArbitrationRefuse) => self.on_arbitration_refuse(cx, frame),
@@ -367,14 +411,14 @@ impl Agreement {
 }
 
 impl Block for Agreement {
-    /// Begins to send heartbeats.
+    /// Begins to send heartbeats, if the cluster begins with this node.
     fn start(&mut self, cx: &mut Context<'_>) {
         self.view = cx.shared_view();
         self.peers = Peers::of(&self.view, self.settings.node, cx.now());
         self.tickets = Tickets::of(&self.view, &self.tickets);
         self.renew_lease(cx);
         if self.view.members().len() > 1 {
-            self.beat(cx);
+            self.begin_beats(cx);
         }
     }
 
@@ -392,6 +436,7 @@ impl Block for Agreement {
     fn check_invariants(&self, _: Scrutiny) {
         self.peers.check_invariants(&self.view, self.settings.node);
         self.tickets.check_invariants();
+        self.check_growth();
         if let Some(round) = &self.round {
             round.check_invariants(&self.peers);
         }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use vinga_base::NodeId;
 use vinga_kernel::{Span, Tick};
 use vinga_wire::agreement::LostMember;
-use vinga_wire::view::{ClusterView, MemberState};
+use vinga_wire::view::ClusterView;
 
 /// The connections to another member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,29 +38,43 @@ struct Peer {
     is_given_up: bool,
 }
 
-/// All other members of the newest view.
-#[derive(Default)]
-pub(crate) struct Peers(BTreeMap<NodeId, Peer>);
-
-impl Peers {
-    /// The others in a view that begins now.
-    pub(crate) fn of(view: &ClusterView, own: NodeId, now: Tick) -> Self {
-        let peer = Peer {
-            link: Link::Open,
+impl Peer {
+    fn new(link: Link, now: Tick) -> Self {
+        Peer {
+            link,
             received: now,
             answered: now,
             confirmed: None,
             is_unresponsive: false,
             is_given_up: false,
             is_being_answered: false,
-        };
-        let others = view.members().iter().map(|member| member.node).filter(|&node| node != own);
-        Peers(others.map(|node| (node, peer.clone())).collect())
+        }
+    }
+}
+
+fn others(view: &ClusterView, own: NodeId) -> impl Iterator<Item = NodeId> + Clone {
+    view.members().iter().map(|member| member.node).filter(move |&node| node != own)
+}
+
+/// All other members of the newest view.
+#[derive(Default)]
+pub(crate) struct Peers(BTreeMap<NodeId, Peer>);
+
+impl Peers {
+    /// The others in a view that begins now, all of which are connected.
+    pub(crate) fn of(view: &ClusterView, own: NodeId, now: Tick) -> Self {
+        let others = others(view, own);
+        Peers(others.map(|node| (node, Peer::new(Link::Open, now))).collect())
     }
 
-    /// Forgets all that are not in the view.
-    pub(crate) fn keep(&mut self, view: &ClusterView) {
+    /// Goes on to a later view: forgets those that are not in it, and adds those that have joined, which are connected
+    /// if they are listed.
+    pub(crate) fn adopt(&mut self, view: &ClusterView, own: NodeId, connected: &BTreeSet<NodeId>, now: Tick) {
         self.0.retain(|&node, _| view.has(node));
+        for node in others(view, own) {
+            let link = if connected.contains(&node) { Link::Open } else { Link::Closed };
+            self.0.entry(node).or_insert_with(|| Peer::new(link, now));
+        }
     }
 
     pub(crate) fn has(&self, node: NodeId) -> bool {
@@ -89,6 +103,13 @@ impl Peers {
 
     pub(crate) fn note_answered(&mut self, node: NodeId) {
         self.0.entry(node).and_modify(|peer| peer.is_being_answered = true);
+    }
+
+    /// Until now all others may have had a lease that begins with this node's answers, as they judged by another view.
+    pub(crate) fn note_all_answered(&mut self) {
+        for peer in self.0.values_mut() {
+            peer.is_being_answered = true;
+        }
     }
 
     /// A later turn has begun: what was answered in the one before was answered by now.
@@ -189,16 +210,20 @@ impl Peers {
         LostMember { unanswered: unanswered.0, is_gone: peer.link == Link::Gone }
     }
 
-    /// Until when this node is certain that no others have gone on without it. They would have stopped to answer its
-    /// heartbeats, and they would have to have a member of each node group; so the lease lasts so long from the latest
-    /// heartbeat for which too few have stopped. It lasts for ever if all others together could not go on.
-    pub(crate) fn lease(&self, view: &ClusterView, own: NodeId, span: Span) -> Tick {
+    /// Until when this node is certain that no others have gone on without it, if they judge by this view. They would
+    /// have stopped to answer its heartbeats, and they would have to have a started member of each node group; so the
+    /// lease lasts so long from the latest heartbeat for which too few have stopped.
+    ///
+    /// It lasts for ever if all others together could not go on: but for members that have not started. When one of
+    /// them does, others may go on without this node, while a thread of it does not know that yet; so it has no lease
+    /// then that lasts longer than others would wait.
+    pub(crate) fn lease(&self, view: &ClusterView, own: NodeId, now: Tick, span: Span) -> Tick {
         let mut has_member = vec![false; usize::from(view.groups())];
         let mut without = has_member.len();
         let mut others: Vec<(Option<Tick>, u16)> = Vec::new();
-        for member in view.members().iter().filter(|member| member.node != own) {
+        for member in view.started().filter(|member| member.node != own) {
             let peer = &self.0[&member.node];
-            if member.state == MemberState::Started && peer.link != Link::Gone {
+            if peer.link != Link::Gone {
                 others.push((peer.confirmed, member.group));
             }
         }
@@ -209,14 +234,38 @@ impl Peers {
                 return confirmed.map_or(Tick(0), |sent| sent + span);
             }
         }
-        Tick(u64::MAX)
+        let have_all_started = view.started().count() == view.members().len();
+        if have_all_started { Tick(u64::MAX) } else { now + span }
     }
 
     pub(crate) fn check_invariants(&self, view: &ClusterView, own: NodeId) {
-        let others = view.members().iter().map(|member| member.node).filter(|&node| node != own);
+        let mut others = others(view, own);
         assert!(
-            others.clone().count() == self.0.len() && others.into_iter().all(|node| self.has(node)),
+            others.clone().count() == self.0.len() && others.all(|node| self.has(node)),
             "something is known of each other member, and of nobody else"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vinga_base::Incarnation;
+    use vinga_wire::view::Member;
+
+    #[test]
+    fn no_lease_lasts_for_ever_before_others_start_that_could_go_on() {
+        let member = |node, group| Member::started(NodeId(node), Incarnation(1), group, 1, 1);
+        let view = ClusterView::first(vec![member(1, 0), member(2, 1)]);
+        let lease = |view: &ClusterView, now| {
+            let peers = Peers::of(view, NodeId(1), Tick(0));
+            peers.lease(view, NodeId(1), now, Span(60))
+        };
+        assert_eq!(lease(&view, Tick(100)), Tick(u64::MAX), "node group 0 is missing without it");
+        let joined = view.with_joined(member(3, 0));
+        assert_eq!(lease(&joined, Tick(100)), Tick(160));
+        let copying = joined.with_copying(NodeId(3));
+        assert_eq!(lease(&copying, Tick(100)), Tick(160));
+        assert_eq!(lease(&copying.with_started(NodeId(3)), Tick(100)), Tick(0), "nobody has answered yet");
     }
 }

@@ -2,6 +2,7 @@
 //! them, and makes the next view.
 
 use crate::choice::list;
+use crate::growth::Agreed;
 use crate::peers::Peers;
 use crate::tickets::resolve;
 use crate::{Agreement, SILENT_INTERVALS, Timer};
@@ -13,7 +14,7 @@ use vinga_wire::agreement::{
     ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, FailPrepareConfirm, FailPrepareRefuse,
     FailPrepareRequest, LostMember, TicketState,
 };
-use vinga_wire::view::NO_TICKET;
+use vinga_wire::view::{ClusterView, NO_TICKET};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// Heartbeat intervals that few members wait before they ask the arbitrator: as long as others may take.
@@ -57,6 +58,9 @@ pub(crate) struct Round {
     tickets: Vec<TicketState>,
     /// The ticket of the next view, when all have confirmed.
     ticket: u64,
+    /// The later view to which all that have confirmed have agreed, and this node: those that are given up may have it.
+    /// If one of them has not agreed, nobody has it, nor ever will: that one has given up others, and agrees no more.
+    later: Option<Agreed>,
 }
 
 impl Round {
@@ -127,6 +131,7 @@ impl Agreement {
             // It changes no more: this node has given up others.
             tickets: alloc::vec![self.tickets.state()],
             ticket: NO_TICKET,
+            later: self.growth.agreed().cloned(),
             failed,
             awaited,
         };
@@ -186,7 +191,8 @@ impl Agreement {
         self.give_up(cx, request.failed.iter().copied());
         let failed: Vec<NodeId> = self.peers.given_up().collect();
         let known = self.known_of(cx.now(), &failed);
-        let confirm = FailPrepareConfirm { round, failed, known, ticket: self.tickets.state() };
+        let agreed = self.growth.agreed().map(Agreed::attempt);
+        let confirm = FailPrepareConfirm { round, failed, known, ticket: self.tickets.state(), agreed };
         cold::write(&mut cx.frame(SignalNumber::FailPrepareConfirm, frame.sender()), &confirm);
         Some(())
     }
@@ -208,6 +214,7 @@ impl Agreement {
         if more.is_empty() {
             round.awaited.remove(&frame.sender().node());
             round.tickets.push(confirm.ticket);
+            round.later.take_if(|later| Some(later.attempt()) != confirm.agreed);
             if cx.has_bug(InjectedBug::RoundEndsEarly) {
                 round.awaited.clear();
             }
@@ -233,7 +240,16 @@ impl Agreement {
         let failed = list(&round.failed);
         let lacking = self.view.lack_of(|node| !round.failed.contains(&node));
         assert_eq!(lacking, None, "those that are to go on can be a cluster by themselves");
-        let can_others = self.view.lack_of(|node| round.may_run(node)).is_none();
+        let can_go_on = |view: &ClusterView| view.lack_of(|node| round.may_run(node)).is_none();
+        let mut can_others = can_go_on(&self.view);
+        if let Some(later) = &round.later
+            && !can_others
+            && can_go_on(&later.view)
+            && !cx.has_bug(InjectedBug::GrowthForgottenInSplit)
+        {
+            cx.mark("data nodes that were given up could go on in a later view");
+            can_others = true;
+        }
         let resolved = resolve(&round.tickets);
         round.ticket = resolved.kept;
         if !can_others || cx.has_bug(InjectedBug::ArbitratorNotAsked) {
@@ -335,9 +351,6 @@ impl Agreement {
             LogLevel::Warning,
             format_args!("view {}: without data nodes {}", view.number(), list(&round.failed)),
         );
-        self.install(cx, view);
-        for node in self.peers.served() {
-            self.send_view(cx, node);
-        }
+        self.install_for_all(cx, view);
     }
 }

@@ -147,6 +147,11 @@ impl Tickets {
         self.state
     }
 
+    /// Whether another ticket is about to count.
+    pub(crate) fn is_changing(&self) -> bool {
+        matches!(self.stage, Stage::Choosing | Stage::Preparing(_))
+    }
+
     /// Changes of the ticket, up to the newest one that counts.
     pub(crate) fn change(&self) -> u32 {
         self.state.change
@@ -209,7 +214,7 @@ impl Agreement {
     }
 
     /// Whether all members of the view reach this node, and nobody is to be left out: as far as is known here.
-    fn is_whole(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn is_whole(&self, cx: &Context<'_>) -> bool {
         self.round.is_none()
             && self.choice.is_none()
             && self.peers.given_up().next().is_none()
@@ -225,7 +230,8 @@ impl Agreement {
         }
         let is_idle = matches!(self.tickets.stage, Stage::Idle) && !self.is_stopping;
         let is_president = self.view.president() == Some(self.settings.node) && self.view.members().len() > 1;
-        if !self.settings.has_arbitrators || !is_idle || !is_president || !self.is_whole(cx) {
+        let may_look = self.settings.has_arbitrators && is_president && is_idle && !self.is_growing();
+        if !may_look || !self.is_whole(cx) {
             return;
         }
         let ticket = self.tickets.state.ticket;
@@ -280,9 +286,9 @@ impl Agreement {
         Some(())
     }
 
-    /// Has a management node take the next ticket, if the view is whole.
+    /// Has a management node take the next ticket, if the view is whole and does not change.
     fn choose_arbitrator(&mut self, cx: &mut Context<'_>) {
-        if !self.is_whole(cx) {
+        if !self.is_whole(cx) || self.is_growing() {
             return;
         }
         let request = self.tickets.next_request(Stage::Choosing);

@@ -211,6 +211,12 @@ injected_bugs! {
     ArbitratorNotAsked = "arbitrator-not-asked";
     /// The ticket of another arbitrator counts before all members have agreed to it.
     TicketCountsEarly = "ticket-counts-early";
+    /// The president changes the view without a failure before all have agreed to it.
+    GrowthCountsEarly = "growth-counts-early";
+    /// The check against a split does not ask whether others could go on in a later view to which all have agreed.
+    GrowthForgottenInSplit = "growth-forgotten-in-split";
+    /// A member that has agreed to a later view asks for its lease in the present one only.
+    GrowthForgottenInLease = "growth-forgotten-in-lease";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

@@ -17,6 +17,7 @@ use crate::block::{Block, Scrutiny};
 use crate::context::{Context, LogEntry};
 use crate::executor::{Executor, Host, Origin, Prefetch, Rejected};
 use crate::files::{FileAnswer, FileRequest};
+use crate::injected_bug::InjectedBug;
 use crate::outbox::{LaneId, Outbox, Routes};
 use alloc::format;
 use alloc::string::String;
@@ -229,6 +230,11 @@ impl<B: Block> Harness<B> {
         self.catch();
     }
 
+    /// Breaks a rule on purpose (only in builds with injected bugs).
+    pub fn inject_bug(&mut self, bug: Option<InjectedBug>) {
+        self.executor.inject_bug(bug);
+    }
+
     /// Sets how busy the block's thread counts as, in percent.
     pub fn set_load(&mut self, percent: u8) {
         self.executor.set_load(percent);
@@ -400,7 +406,15 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let agreement::FailPrepareRefuse { round, view } = cold::read(frame)?;
             Some(format!("{{ round: {round}, view: {} }}", view.number()))
         }
-        S::LinkClosedReport | S::LinkCloseOrder => cold!(agreement::LinkBody),
+        S::ViewChangeRequest => cold!(agreement::ViewChangeRequest),
+        S::ViewChangeConfirm => cold!(agreement::ViewChangeConfirm),
+        S::ViewChangeRefuse => cold!(agreement::ViewChangeRefuse),
+        S::ViewPrepareRequest => {
+            let agreement::ViewPrepareRequest { attempt, change, view } = cold::read(frame)?;
+            Some(format!("{{ attempt: {attempt}, change: {change}, view: {} }}", describe_view(&view)))
+        }
+        S::ViewPrepareConfirm | S::ViewPrepareRefuse | S::ViewCancelOrder => cold!(agreement::ViewAttempt),
+        S::LinkOpenedReport | S::LinkClosedReport | S::LinkCloseOrder => cold!(agreement::LinkBody),
         S::LeaseOrder => {
             let (body, _) = frame.head::<agreement::LeaseOrder>()?;
             Some(format!("{{ until: {} }}", body.until))

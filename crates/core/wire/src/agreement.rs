@@ -1,4 +1,4 @@
-//! Data nodes watch each other and agree on the failure of some of them.
+//! Data nodes watch each other, agree on the failure of some of them, and on every other change of the view.
 //!
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
@@ -18,16 +18,23 @@
 //! | `TicketPrepareRequest` | the president | agreement of each other member | the view gets another ticket |
 //! | `TicketPrepareConfirm` / `…Refuse` | agreement | the president | I show the present one no more / I do not agree |
 //! | `TicketOrder` | agreement | agreement | this ticket counts now |
+//! | `ViewChangeRequest` | a block of the president's node | agreement | make this change of the view |
+//! | `ViewChangeConfirm` / `…Refuse` | agreement | the block that asked | the view is installed here / it is not made, and why |
+//! | `ViewPrepareRequest` | the president | agreement of each other member, and of the one that joins | this is to be the next view |
+//! | `ViewPrepareConfirm` / `…Refuse` | agreement | the president | I agree / I do not |
+//! | `ViewCancelOrder` | the president | agreement of each that was asked | it will not be the next view |
+//! | `LinkOpenedReport` | driver | agreement | all connections to a data node are open that is no member yet; or, before this one is a member, to any |
 //!
 //! How the president finds another arbitrator is in [`crate::arbitration`].
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
-use crate::view::ClusterView;
+use crate::view::{ClusterView, Member};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
-use vinga_base::{Incarnation, NodeId, ViewNumber};
+use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -76,6 +83,9 @@ pub struct FailPrepareConfirm {
     pub known: Vec<LostMember>,
     /// Which ticket the sender may show to the arbitrator. It agrees to no change of it any more in this view.
     pub ticket: TicketState,
+    /// The attempt to change the view without a failure to which the sender has agreed: others may have that view. It
+    /// agrees to no other one any more in its present view.
+    pub agreed: Option<u32>,
 }
 
 /// What a member knows of its view's ticket, which changes when another arbitrator is chosen.
@@ -128,14 +138,112 @@ pub struct FailPrepareRefuse {
     pub view: ClusterView,
 }
 
-/// Body of `LinkClosedReport` and `LinkCloseOrder` (cold).
+/// Body of `ViewChangeRequest` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewChangeRequest {
+    /// The requester's number of the request.
+    pub request: u32,
+    /// The change.
+    pub change: WantedChange,
+}
+
+/// A change of the view without a failure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WantedChange {
+    /// A data node becomes a member that is starting; its state, and since when it is one, are not looked at.
+    Join(Member),
+    /// This start of a member that is starting is being sent the rows of its partitions.
+    Copy(NodeId, Incarnation),
+    /// This start of a member to which rows were copied has all of them. All threads of all members have adopted the
+    /// view in which it is being copied to.
+    Start(NodeId, Incarnation),
+    /// A replica with all rows of a partition becomes its primary.
+    MovePrimary(PartitionId, NodeId),
+}
+
+/// Body of `ViewChangeConfirm` (cold): the view is installed at the president, and sent to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewChangeConfirm {
+    /// From the request.
+    pub request: u32,
+    /// The view with the change.
+    pub view: ViewNumber,
+}
+
+/// Body of `ViewChangeRefuse` (cold): nobody has the view, nor ever will.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewChangeRefuse {
+    /// From the request.
+    pub request: u32,
+    /// Why it is not made.
+    pub reason: ViewChangeRefusal,
+}
+
+/// Why a change of the view is not made. All but one may be otherwise when it is asked for again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ViewChangeRefusal {
+    /// This node is not the president.
+    NotPresident,
+    /// Another change of the view, or of its ticket, is under way.
+    OtherChange,
+    /// Somebody is suspected or was given up, or a round about failed members is under way.
+    NotWhole,
+    /// The change does not fit the view: this one has changed since the request was made, or the request is wrong.
+    DoesNotFit,
+    /// The one that is to join is not connected.
+    NotConnected,
+    /// A member does not agree: it has given up others, say, or has no links to the one that is to join.
+    NotAgreed,
+    /// Some have not answered in time.
+    NotAnswered,
+    /// A member, or the one that is to join, was lost meanwhile.
+    MemberLost,
+}
+
+impl fmt::Display for ViewChangeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotPresident => "this data node is not the president",
+            Self::OtherChange => "another change of the view, or of its ticket, is under way",
+            Self::NotWhole => "not all members are reached",
+            Self::DoesNotFit => "the change does not fit the view",
+            Self::NotConnected => "the data node that is to join is not connected",
+            Self::NotAgreed => "a data node has not agreed",
+            Self::NotAnswered => "data nodes have not agreed in time",
+            Self::MemberLost => "a data node was lost meanwhile",
+        })
+    }
+}
+
+/// Body of `ViewPrepareRequest` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewPrepareRequest {
+    /// The sender's number of the attempt. Several views may be prepared with one number one after the other, of which
+    /// one at most is installed; no two have one attempt.
+    pub attempt: u32,
+    /// Which change of the present view's ticket counts: its ticket is that of the next view.
+    pub change: u32,
+    /// The next view.
+    pub view: ClusterView,
+}
+
+/// Body of `ViewPrepareConfirm`, `ViewPrepareRefuse` and `ViewCancelOrder` (cold).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewAttempt {
+    /// The number of the next view.
+    pub view: ViewNumber,
+    /// The president's number of the attempt.
+    pub attempt: u32,
+}
+
+/// Body of `LinkOpenedReport`, `LinkClosedReport` and `LinkCloseOrder` (cold).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkBody {
-    /// The member at the other end.
+    /// The data node at the other end.
     pub node: NodeId,
     /// Which start of it.
     pub incarnation: Incarnation,
-    /// With the report: whether the other process has ended beyond doubt. It has if it was on the same machine and its
+    /// With `LinkClosedReport`: whether the other process has ended beyond doubt. It has if it was on the same machine and its
     /// system closed the connection.
     pub is_gone: bool,
 }

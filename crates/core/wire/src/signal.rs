@@ -128,6 +128,14 @@ signals! {
     TicketPrepareConfirm = 255, Node;
     TicketPrepareRefuse = 256, Node;
     TicketOrder = 257, Node;
+    ViewChangeRequest = 310, Own;
+    ViewChangeConfirm = 311, Own;
+    ViewChangeRefuse = 312, Own;
+    ViewPrepareRequest = 313, Node;
+    ViewPrepareConfirm = 314, Node;
+    ViewPrepareRefuse = 315, Node;
+    ViewCancelOrder = 316, Node;
+    LinkOpenedReport = 317, Driver;
     // arbitration.rs: data nodes and the arbitrator
     ArbitratorHelloRequest = 260, Driver;
     ArbitratorHelloConfirm = 261, Driver;

@@ -1,6 +1,6 @@
 //! Links fail, but no node does: it costs as few nodes as possible, and never all if some could go on.
 
-use crate::network::{INTERVAL, Network, REST};
+use crate::network::{INTERVAL, Network, REST, runs};
 use fastrand::Rng;
 use std::collections::BTreeSet;
 
@@ -145,11 +145,6 @@ fn somebody_goes_on_if_links_fail_one_after_the_other() {
         network.check_rest();
         assert!(!network.alive().is_empty(), "seed {seed}: nobody goes on");
     }
-}
-
-/// How many runs; `VINGA_RUNS` sets another number.
-fn runs(usual: u64) -> u64 {
-    std::env::var("VINGA_RUNS").map_or(usual, |runs| runs.parse().expect("VINGA_RUNS is a number"))
 }
 
 /// Up to so many links fail; returns which.

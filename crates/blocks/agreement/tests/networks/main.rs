@@ -1,7 +1,8 @@
-//! Agreement on who has failed, in clusters whose nodes and network fail in all ways.
+//! Agreement on who has failed, and on other changes of the view, in clusters whose nodes and network fail in all ways.
 
 mod network;
 
 mod arbitrators;
 mod failures;
+mod growth;
 mod links;

@@ -2,16 +2,18 @@
 //! nodes that arbitrate. Time goes on in steps of a millisecond. What must never happen is checked all the time.
 
 mod arbitrators;
+mod growth;
 
 use arbitrators::{Found, Management, Question};
 use fastrand::Rng;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vinga_agreement::{Agreement, LEASE_INTERVALS, SILENT_INTERVALS, Settings, Verdict};
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::Span;
-use vinga_kernel::testkit::{Harness, Sent};
+use vinga_kernel::testkit::{Harness, Sent, describe};
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::agreement::{
     ArbitrationConfirm, ArbitrationRefuse, ArbitrationRequest, LeaseOrder, LinkBody, TicketBody,
+    ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse,
 };
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::view::{ClusterView, Member, NO_TICKET};
@@ -20,6 +22,11 @@ use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 /// These nodes.
 pub fn set(nodes: &[u8]) -> BTreeSet<u8> {
     nodes.iter().copied().collect()
+}
+
+/// How many runs; `VINGA_RUNS` sets another number.
+pub fn runs(usual: u64) -> u64 {
+    std::env::var("VINGA_RUNS").map_or(usual, |runs| runs.parse().expect("VINGA_RUNS is a number"))
 }
 
 /// `HeartbeatIntervalDbDb`, in milliseconds.
@@ -47,24 +54,39 @@ enum Arrival {
     Frame(Sent),
     /// The node at the other end has ended in order.
     Ended,
+    LinkOpened(LinkBody),
     LinkClosed(LinkBody),
     Verdict(u32, Verdict),
     Found(Found),
 }
 
 struct Node {
+    incarnation: Incarnation,
     harness: Harness<Agreement>,
     is_alive: bool,
     /// Until then it does not run.
     stalled_until: u64,
+    /// That of its driver.
     lease: u64,
+    /// Leases, and numbers of views, that its driver does not know yet, and until when.
+    lease_orders: VecDeque<(u64, u64, u32)>,
+    /// The newest view that its driver knows.
+    driver_view: u32,
     view: ClusterView,
     /// Why it has stopped itself.
     stopped: Option<String>,
+    /// What its agreement has answered to requests for a change of the view: the next view.
+    answers: BTreeMap<u32, Result<u32, ViewChangeRefusal>>,
+    /// Such requests so far.
+    requests: u32,
 }
 
 pub struct Network {
     nodes: BTreeMap<u8, Node>,
+    /// Earlier starts of them.
+    past: Vec<Node>,
+    has_arbitrators: bool,
+    bug: Option<InjectedBug>,
     pub now: u64,
     random: Rng,
     /// What comes to a node from another one (0: from its driver), in order.
@@ -90,6 +112,8 @@ pub struct Network {
     pub reads_first: Option<bool>,
     /// How long a request may be on its way to the arbitrator, and an answer back.
     pub arbitration_delay: u64,
+    /// How long it may take until a driver obeys a lease: its thread may be busy.
+    pub lease_lag: u64,
     /// Whether what is sent, but for heartbeats, is printed: for a test that fails.
     pub is_traced: bool,
 }
@@ -114,21 +138,11 @@ impl Network {
         let member = |(node, &group)| Member::started(NodeId(node), Incarnation(1), group, 1, 1);
         let ticket = if has_arbitrator { TICKET } else { NO_TICKET };
         let view = ClusterView::first((1..).zip(groups).map(member).collect()).with_ticket(ticket);
-        let nodes = (1..=groups.len() as u8).map(|id| {
-            let settings = Settings {
-                node: NodeId(id),
-                heartbeat_interval: Span::from_millis(INTERVAL),
-                arbitration_timeout: Span::from_millis(INTERVAL * 10),
-                has_arbitrators: has_arbitrator,
-                drivers: vec![driver(id)],
-            };
-            let harness =
-                Harness::new(address(id), seed ^ u64::from(id) << 32, view.clone(), Agreement::new(settings));
-            let view = view.clone();
-            (id, Node { harness, is_alive: true, stalled_until: 0, lease: 0, view, stopped: None })
-        });
         let mut network = Network {
-            nodes: nodes.collect(),
+            nodes: BTreeMap::new(),
+            past: Vec::new(),
+            has_arbitrators: has_arbitrator,
+            bug: None,
             now: 0,
             random: Rng::with_seed(seed),
             arrivals: BTreeMap::new(),
@@ -141,14 +155,48 @@ impl Network {
             questions: Vec::new(),
             loses_answers: false,
             apart: BTreeSet::new(),
-            views: BTreeMap::from([(1, view)]),
+            views: BTreeMap::from([(1, view.clone())]),
             is_one_machine: false,
             reads_first: None,
             arbitration_delay: 0,
+            lease_lag: 0,
             is_traced: std::env::var_os("VINGA_TRACE").is_some(),
         };
+        for id in 1..=groups.len() as u8 {
+            network.start(seed, id, Incarnation(1), view.clone());
+        }
         network.collect_all();
         network
+    }
+
+    /// A process of a data node begins, in this view.
+    fn start(&mut self, seed: u64, id: u8, incarnation: Incarnation, view: ClusterView) {
+        let settings = Settings {
+            node: NodeId(id),
+            incarnation,
+            heartbeat_interval: Span::from_millis(INTERVAL),
+            arbitration_timeout: Span::from_millis(INTERVAL * 10),
+            has_arbitrators: self.has_arbitrators,
+            drivers: vec![driver(id)],
+        };
+        let seed = seed ^ u64::from(id) << 32;
+        let mut harness = Harness::new(address(id), seed, view.clone(), Agreement::new(settings));
+        harness.inject_bug(self.bug);
+        harness.advance(Span::from_millis(self.now));
+        let node = Node {
+            incarnation,
+            harness,
+            is_alive: true,
+            stalled_until: 0,
+            lease: 0,
+            lease_orders: VecDeque::new(),
+            driver_view: 0,
+            view,
+            stopped: None,
+            answers: BTreeMap::new(),
+            requests: 0,
+        };
+        self.past.extend(self.nodes.insert(id, node));
     }
 
     pub fn ids(&self) -> Vec<u8> {
@@ -174,7 +222,7 @@ impl Network {
     }
 
     pub fn has_met(&self, mark: &str) -> bool {
-        self.nodes.values().any(|node| node.harness.has_met(mark))
+        self.nodes.values().chain(&self.past).any(|node| node.harness.has_met(mark))
     }
 
     /// Whether a node agrees at once to another ticket that another one wants.
@@ -197,6 +245,7 @@ impl Network {
     fn step(&mut self) {
         self.now += 1;
         self.answer_questions();
+        self.take_lease_orders();
         self.check_leases();
         for id in self.ids() {
             let node = self.nodes.get_mut(&id).expect("it is listed");
@@ -255,6 +304,9 @@ impl Network {
                     let number = SignalNumber::NodeEndedReport;
                     harness.send(address(from), number, |_| {}).expect("data nodes may");
                 }
+                Arrival::LinkOpened(body) => harness
+                    .send(driver(to), SignalNumber::LinkOpenedReport, |w| cold::write(w, &body))
+                    .expect("drivers may"),
                 Arrival::LinkClosed(body) => harness
                     .send(driver(to), SignalNumber::LinkClosedReport, |w| cold::write(w, &body))
                     .expect("drivers may"),
@@ -298,6 +350,25 @@ impl Network {
         }
     }
 
+    /// A driver is ordered to adopt the node's view, or a lease.
+    fn order_driver(&mut self, id: u8, lease: Option<u64>) {
+        let at = self.now + if self.lease_lag == 0 { 0 } else { self.random.u64(..self.lease_lag) };
+        let node = self.nodes.get_mut(&id).expect("it is listed");
+        let (last, newest) = node.lease_orders.back().map_or((at, node.lease), |&(at, lease, _)| (at, lease));
+        node.lease_orders.push_back((at.max(last), lease.unwrap_or(newest), node.view.number().0));
+        self.take_lease_orders();
+    }
+
+    /// Drivers obey what has come to them.
+    fn take_lease_orders(&mut self) {
+        for node in self.nodes.values_mut() {
+            while let Some(&(_, lease, view)) = node.lease_orders.front().filter(|(at, ..)| *at <= self.now) {
+                (node.lease, node.driver_view) = (lease, view);
+                node.lease_orders.pop_front();
+            }
+        }
+    }
+
     fn collect_all(&mut self) {
         for id in self.ids() {
             self.collect(id);
@@ -320,11 +391,13 @@ impl Network {
             match sent.signal() {
                 SignalNumber::LeaseOrder => {
                     let (order, _) = frame.head::<LeaseOrder>().expect("agreement sent it");
-                    self.nodes.get_mut(&id).expect("it is listed").lease = order.until.get();
+                    self.order_driver(id, Some(order.until.get()));
                 }
                 SignalNumber::LinkCloseOrder => {
                     let link: LinkBody = cold::read(&frame).expect("agreement sent it");
-                    self.close(id, link.node.0, false);
+                    if self.nodes[&link.node.0].incarnation == link.incarnation {
+                        self.close(id, link.node.0, false);
+                    }
                 }
                 SignalNumber::ViewInstallOrder => {
                     let view: ClusterView = cold::read(&frame).expect("agreement sent it");
@@ -340,6 +413,14 @@ impl Network {
                 }
                 SignalNumber::ArbitratorChooseRequest => {
                     self.choose(id, cold::read(&frame).expect("agreement sent it"));
+                }
+                SignalNumber::ViewChangeConfirm => {
+                    let ViewChangeConfirm { request, view } = cold::read(&frame).expect("agreement sent it");
+                    self.note_answer(id, request, Ok(view.0));
+                }
+                SignalNumber::ViewChangeRefuse => {
+                    let ViewChangeRefuse { request, reason } = cold::read(&frame).expect("agreement sent it");
+                    self.note_answer(id, request, Err(reason));
                 }
                 SignalNumber::StopNodeOrder => {
                     let order: StopNodeOrder = cold::read(&frame).expect("agreement sent it");
@@ -381,7 +462,7 @@ impl Network {
             SignalNumber::StopNodeOrder => {
                 cold::read::<StopNodeOrder>(&frame).map_or_else(String::new, |body| body.reason)
             }
-            _ => String::new(),
+            _ => describe(&frame),
         };
         println!("{:>5} ms: {id} → {}: {:?} {what}", self.now, sent.receiver(), sent.signal());
     }
@@ -405,7 +486,7 @@ impl Network {
         if self.closed.contains_key(&(id, other)) {
             return;
         }
-        let link = LinkBody { node: NodeId(id), incarnation: Incarnation(1), is_gone };
+        let link = LinkBody { is_gone, ..self.link_to(id) };
         self.put(id, other, Arrival::LinkClosed(link));
         let read = self.random.u32(0..4);
         self.closed.insert((id, other), read);
@@ -415,7 +496,7 @@ impl Network {
     fn check_leases(&self) {
         let (_, newest) = self.views.last_key_value().expect("there is a first view");
         for (&id, node) in &self.nodes {
-            let may_answer = node.is_alive && node.stopped.is_none() && !newest.has(NodeId(id));
+            let may_answer = node.is_alive && node.stopped.is_none() && !has(newest, id, node);
             assert!(
                 !may_answer || node.lease <= self.now * 1000,
                 "{} ms: node {id}, which view {} lacks, has a lease until {}",
@@ -433,7 +514,9 @@ impl Network {
         assert_eq!(*known, view, "there is one view of each number");
         if is_new {
             for (&other, node) in &self.nodes {
-                let may_answer = node.is_alive && !view.has(NodeId(other)) && node.stopped.is_none();
+                // A president that was left out may install one late that it had prepared, without use to anybody.
+                let is_behind = node.view.number() < view.number() && !has(&view, other, node);
+                let may_answer = node.is_alive && is_behind && node.stopped.is_none();
                 assert!(
                     !may_answer || node.lease <= now,
                     "view {} begins at {now}, but node {other} has a lease until {}",
@@ -444,15 +527,11 @@ impl Network {
         }
         let own = self.nodes.get_mut(&id).expect("it is listed");
         assert!(view.number() > own.view.number(), "views come in their order");
-        assert!(members(&view).is_subset(&members(&own.view)), "nobody returns");
+        check_succession(&own.view, &view);
         own.view = view;
+        self.order_driver(id, None);
         for (one, other) in self.views.values().zip(self.views.values().skip(1)) {
-            assert!(
-                members(other).is_subset(&members(one)),
-                "views {} and {} are of one chain",
-                one.number(),
-                other.number()
-            );
+            check_succession(one, other);
         }
     }
 
@@ -493,7 +572,7 @@ impl Network {
     /// The connections between two nodes break, though both may be alive.
     pub fn break_connections(&mut self, one: u8, other: u8) {
         for (from, to) in [(one, other), (other, one)] {
-            let link = LinkBody { node: NodeId(from), incarnation: Incarnation(1), is_gone: false };
+            let link = self.link_to(from);
             self.put(from, to, Arrival::LinkClosed(link));
             self.broken.insert((from, to));
         }
@@ -514,7 +593,9 @@ impl Network {
 
     /// When nothing has happened for a while: those that are alive are the members of one view.
     pub fn check_rest(&self) {
-        let alive = self.alive();
+        let mut alive = self.alive();
+        // Those that were not let in yet wait.
+        alive.retain(|id| !self.members(*id).is_empty());
         for &id in &alive {
             assert_eq!(self.members(id), alive, "the members of node {id}'s view are those that run");
             let lease = self.lease(id);
@@ -522,6 +603,22 @@ impl Network {
             assert!(lease > fresh, "node {id} may answer");
         }
     }
+}
+
+/// Whether this start of a node is a member.
+fn has(view: &ClusterView, id: u8, node: &Node) -> bool {
+    view.member(NodeId(id)).is_some_and(|member| member.incarnation == node.incarnation)
+}
+
+/// Of a later view: all of its members were members before, but for those that have joined since.
+fn check_succession(before: &ClusterView, view: &ClusterView) {
+    let was_there = |member: &&Member| before.members().iter().any(|m| m.identity() == member.identity());
+    let has_joined = |member: &&Member| member.since > before.number();
+    let (one, other) = (before.number(), view.number());
+    assert!(
+        view.members().iter().all(|member| was_there(&member) || has_joined(&member)),
+        "views {one} and {other} are of one chain"
+    );
 }
 
 fn members(view: &ClusterView) -> BTreeSet<u8> {

@@ -1,0 +1,418 @@
+//! Changes of the view without a failure: a data node joins, is copied to, has started; another replica becomes primary.
+//!
+//! The president makes the next view. All members agree to it before it installs and sends it, and so does the one that
+//! joins:
+//!
+//! ```text
+//!   a block asks      ViewPrepareRequest to all      all have agreed
+//!  ────────────▶ Change ────────────────────▶ awaited ─────────────▶ the next view
+//!                                                │ one refuses, is lost, or does not answer in time
+//!                                                ▼
+//!                                      ViewCancelOrder: nobody has that view, nor ever will
+//! ```
+//! Failures have priority. A member that has given up another one agrees to no change any more in its view, and a
+//! president that gives somebody up gives up the change. So those that are left after a failure find out together
+//! whether the next view can be installed somewhere ([`Agreed`]): it can be if all of them have agreed to it. Then they
+//! judge by both views who else may go on.
+//!
+//! The protocol is described in `docs/protocols/agreement.md`.
+
+use crate::{Agreement, SILENT_INTERVALS};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use vinga_base::{Incarnation, NodeId, ViewNumber};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_wire::agreement::{
+    LinkBody, ViewAttempt, ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest,
+    ViewPrepareRequest, WantedChange,
+};
+use vinga_wire::commit::CHAIN_MAX;
+use vinga_wire::view::{ClusterView, Member, MemberState};
+use vinga_wire::{Address, Frame, SignalNumber, cold};
+
+/// What this node knows of changes without a failure.
+#[derive(Default)]
+pub(crate) struct Growth {
+    /// Data nodes to which all links are open, and that are no members: as long as this node has no view, all that are
+    /// connected.
+    candidates: BTreeMap<NodeId, Incarnation>,
+    /// The later view to which this node has agreed.
+    agreed: Option<Agreed>,
+    /// At the president: the change that is under way.
+    change: Option<Change>,
+    /// Attempts that this node has made as president.
+    attempts: u32,
+}
+
+/// A later view to which a node has agreed: whether the president has installed it is not known.
+#[derive(Clone)]
+pub(crate) struct Agreed {
+    president: NodeId,
+    attempt: ViewAttempt,
+    pub(crate) view: ClusterView,
+}
+
+/// A change that is under way.
+struct Change {
+    requester: Address,
+    request: u32,
+    attempt: ViewAttempt,
+    view: ClusterView,
+    /// The one that joins.
+    newcomer: Option<NodeId>,
+    /// Those that have not agreed yet.
+    awaited: BTreeSet<NodeId>,
+    begun: Tick,
+}
+
+impl Agreed {
+    /// The president's number of the attempt.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.attempt.attempt
+    }
+}
+
+impl Growth {
+    /// The later view to which this node has agreed.
+    pub(crate) fn agreed(&self) -> Option<&Agreed> {
+        self.agreed.as_ref()
+    }
+
+    /// Whether this start of a node is connected, and no member.
+    pub(crate) fn is_candidate(&self, (node, incarnation): (NodeId, Incarnation)) -> bool {
+        self.candidates.get(&node) == Some(&incarnation)
+    }
+
+    /// A view begins. Returns those of its members that were candidates: their links are open.
+    pub(crate) fn begin_view(&mut self, view: &ClusterView) -> BTreeSet<NodeId> {
+        self.agreed = None;
+        let identities = view.members().iter().map(Member::identity);
+        let joined: BTreeSet<NodeId> =
+            identities.filter(|&identity| self.is_candidate(identity)).map(|(node, _)| node).collect();
+        self.candidates.retain(|node, _| !joined.contains(node));
+        joined
+    }
+}
+
+/// The members of a view that are no members of the one before.
+fn newcomers<'a>(before: &'a ClusterView, view: &'a ClusterView) -> impl Iterator<Item = &'a Member> {
+    let is_known =
+        |member: &Member| before.members().iter().any(|other| other.identity() == member.identity());
+    view.members().iter().filter(move |member| !is_known(member))
+}
+
+/// The view with a change; `None` if this does not fit.
+fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
+    let is_at = |node: NodeId, incarnation: Incarnation, state: MemberState| {
+        let is_meant = |member: &Member| member.incarnation == incarnation && member.state == state;
+        view.member(node).is_some_and(is_meant)
+    };
+    match *change {
+        WantedChange::Join(ref member) => {
+            let group = view.members().iter().filter(|other| other.group == member.group).count();
+            let data_managers = view.members().first()?.data_managers;
+            let fits = !view.has(member.node)
+                && (1..CHAIN_MAX).contains(&group)
+                && member.data_managers == data_managers;
+            fits.then(|| view.with_joined(member.clone()))
+        }
+        WantedChange::Copy(node, incarnation) => {
+            is_at(node, incarnation, MemberState::Starting).then(|| view.with_copying(node))
+        }
+        WantedChange::Start(node, incarnation) => {
+            is_at(node, incarnation, MemberState::Copying).then(|| view.with_started(node))
+        }
+        WantedChange::MovePrimary(partition, node) => {
+            let chain = view.partitions().get(usize::from(partition.0))?.chain;
+            (chain.contains(node) && chain.primary() != node).then(|| view.with_primary(partition, node))
+        }
+    }
+}
+
+impl Agreement {
+    /// Whether a change without a failure is under way here.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.growth.change.is_some()
+    }
+
+    /// Whether a signal of a data node is accepted that is no member: from one that is to join, or before this node has
+    /// a view.
+    pub(crate) fn is_for_candidates(&self, frame: &Frame<'_>) -> bool {
+        use SignalNumber as S;
+        if !self.growth.candidates.contains_key(&frame.sender().node()) {
+            return false;
+        }
+        match frame.signal() {
+            Some(S::ViewPrepareConfirm | S::ViewPrepareRefuse) => true,
+            Some(
+                S::ViewPrepareRequest
+                | S::ViewCancelOrder
+                | S::ViewOrder
+                | S::NodeHeartbeatRequest
+                | S::FailPrepareRequest,
+            ) => !self.is_member(),
+            _ => false,
+        }
+    }
+
+    /// All links to a data node are open.
+    pub(crate) fn on_link_opened_report(&mut self, frame: &Frame<'_>) -> Option<()> {
+        let LinkBody { node, incarnation, .. } = cold::read(frame)?;
+        if !self.has_identity((node, incarnation)) {
+            self.growth.candidates.insert(node, incarnation);
+        }
+        Some(())
+    }
+
+    /// The links to a data node that is no member are closed.
+    pub(crate) fn on_candidate_closed(&mut self, cx: &mut Context<'_>, link: LinkBody) {
+        if self.growth.is_candidate((link.node, link.incarnation)) {
+            self.growth.candidates.remove(&link.node);
+            if self.growth.change.as_ref().is_some_and(|change| change.newcomer == Some(link.node)) {
+                self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
+            }
+        }
+    }
+
+    /// A block of this node wants a change.
+    pub(crate) fn on_view_change_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ViewChangeRequest { request, change } = cold::read(frame)?;
+        if let Err(reason) = self.begin_change(cx, frame.sender(), request, &change) {
+            let refuse = ViewChangeRefuse { request, reason };
+            cold::write(&mut cx.frame(SignalNumber::ViewChangeRefuse, frame.sender()), &refuse);
+        }
+        Some(())
+    }
+
+    fn begin_change(
+        &mut self,
+        cx: &mut Context<'_>,
+        requester: Address,
+        request: u32,
+        change: &WantedChange,
+    ) -> Result<(), ViewChangeRefusal> {
+        if self.view.president() != Some(self.settings.node) {
+            return Err(ViewChangeRefusal::NotPresident);
+        }
+        if self.is_growing() || self.tickets.is_changing() {
+            return Err(ViewChangeRefusal::OtherChange);
+        }
+        if !self.is_whole(cx) {
+            return Err(ViewChangeRefusal::NotWhole);
+        }
+        let view = next_view(&self.view, change).ok_or(ViewChangeRefusal::DoesNotFit)?;
+        let view = view.with_ticket(self.tickets.state().ticket);
+        let newcomer = newcomers(&self.view, &view).next().map(Member::identity);
+        if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {
+            return Err(ViewChangeRefusal::NotConnected);
+        }
+        let newcomer = newcomer.map(|(node, _)| node);
+        self.growth.attempts += 1;
+        let attempt = ViewAttempt { view: view.number(), attempt: self.growth.attempts };
+        let mut awaited: BTreeSet<NodeId> = self.peers.served().chain(newcomer).collect();
+        let body = ViewPrepareRequest {
+            attempt: attempt.attempt,
+            change: self.tickets.change(),
+            view: view.clone(),
+        };
+        for &node in &awaited {
+            cold::write(&mut cx.frame(SignalNumber::ViewPrepareRequest, Self::address_of(node)), &body);
+        }
+        if cx.has_bug(InjectedBug::GrowthCountsEarly) {
+            awaited.clear();
+        }
+        let begun = cx.now();
+        self.growth.change = Some(Change { requester, request, attempt, view, newcomer, awaited, begun });
+        // The only member sends no heartbeats before.
+        self.begin_beats(cx);
+        self.end_growth_if_agreed(cx);
+        Ok(())
+    }
+
+    /// The president wants another view.
+    pub(crate) fn on_view_prepare_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ViewPrepareRequest { attempt, change, view } = cold::read(frame)?;
+        let president = frame.sender().node();
+        let attempt = ViewAttempt { view: view.number(), attempt };
+        let agrees = if self.is_member() {
+            self.agrees_as_member(president, change, &view)
+        } else {
+            self.agrees_to_join(president, &view)
+        };
+        let signal = if agrees {
+            // One that this node has agreed to before is given up: its president has begun another one.
+            self.growth.agreed = Some(Agreed { president, attempt, view });
+            self.renew_lease(cx);
+            SignalNumber::ViewPrepareConfirm
+        } else {
+            cx.mark("data node did not agree to another view");
+            SignalNumber::ViewPrepareRefuse
+        };
+        cold::write(&mut cx.frame(signal, frame.sender()), &attempt);
+        Some(())
+    }
+
+    /// Whether this member agrees: it has the view before, has given up nobody in it, knows which ticket counts, and is
+    /// connected to the one that joins.
+    fn agrees_as_member(&self, president: NodeId, change: u32, view: &ClusterView) -> bool {
+        let tickets = self.tickets.state();
+        self.view.president() == Some(president)
+            && view.number() == ViewNumber(self.view.number().0 + 1)
+            && self.peers.given_up().next().is_none()
+            && (tickets.change, tickets.prepared) == (change, None)
+            && newcomers(&self.view, view).all(|member| self.growth.is_candidate(member.identity()))
+    }
+
+    /// Whether this node, which is no member yet, agrees: it is one in that view, and is connected to all others. A view
+    /// older than one that it has agreed to is of a president that the others have left.
+    fn agrees_to_join(&self, president: NodeId, view: &ClusterView) -> bool {
+        let own = self.own_identity();
+        let mut others = view.members().iter().map(Member::identity).filter(|&member| member != own);
+        view.members().iter().any(|member| member.identity() == own)
+            && view.president() == Some(president)
+            && self.growth.agreed.as_ref().is_none_or(|agreed| view.number() >= agreed.view.number())
+            && others.all(|member| self.growth.is_candidate(member))
+    }
+
+    pub(crate) fn on_view_prepare_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let attempt: ViewAttempt = cold::read(frame)?;
+        if let Some(change) = self.growth.change.as_mut().filter(|change| change.attempt == attempt) {
+            change.awaited.remove(&frame.sender().node());
+            self.end_growth_if_agreed(cx);
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_view_prepare_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let attempt: ViewAttempt = cold::read(frame)?;
+        if self.growth.change.as_ref().is_some_and(|change| change.attempt == attempt) {
+            self.give_up_growth(cx, ViewChangeRefusal::NotAgreed);
+        }
+        Some(())
+    }
+
+    /// When all have agreed, the next view is installed. This node has given up nobody, or it would not wait any more.
+    fn end_growth_if_agreed(&mut self, cx: &mut Context<'_>) {
+        let Some(change) = self.growth.change.take_if(|change| change.awaited.is_empty()) else { return };
+        let Change { requester, request, view, .. } = change;
+        cx.mark("view was changed without a failure");
+        let number = view.number();
+        cx.log(LogLevel::Info, format_args!("view {number}: {}", describe(&self.view, &view)));
+        self.install_for_all(cx, view);
+        let confirm = ViewChangeConfirm { request, view: number };
+        cold::write(&mut cx.frame(SignalNumber::ViewChangeConfirm, requester), &confirm);
+    }
+
+    /// Once in an interval: a change does not wait for answers for ever.
+    pub(crate) fn look_at_growth(&mut self, cx: &mut Context<'_>) {
+        let limit = self.intervals(SILENT_INTERVALS);
+        if self.growth.change.as_ref().is_some_and(|change| cx.now().since(change.begun) >= limit) {
+            self.give_up_growth(cx, ViewChangeRefusal::NotAnswered);
+        }
+    }
+
+    /// The president does not change the view after all. It alone could have installed the next one, so nobody has it.
+    pub(crate) fn give_up_growth(&mut self, cx: &mut Context<'_>, reason: ViewChangeRefusal) {
+        let Some(Change { requester, request, attempt, newcomer, .. }) = self.growth.change.take() else {
+            return;
+        };
+        cx.mark("change of the view was given up");
+        cx.log(LogLevel::Warning, format_args!("the view is not changed: {reason}"));
+        let nodes: Vec<NodeId> = self.peers.served().chain(newcomer).collect();
+        for node in nodes {
+            cold::write(&mut cx.frame(SignalNumber::ViewCancelOrder, Self::address_of(node)), &attempt);
+        }
+        let refuse = ViewChangeRefuse { request, reason };
+        cold::write(&mut cx.frame(SignalNumber::ViewChangeRefuse, requester), &refuse);
+    }
+
+    /// The president has given up a change.
+    pub(crate) fn on_view_cancel_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let attempt: ViewAttempt = cold::read(frame)?;
+        let is_meant =
+            |agreed: &mut Agreed| (agreed.president, agreed.attempt) == (frame.sender().node(), attempt);
+        if self.growth.agreed.take_if(is_meant).is_some() {
+            self.renew_lease(cx);
+        }
+        Some(())
+    }
+
+    pub(crate) fn check_growth(&self) {
+        let Growth { candidates, agreed, change, .. } = &self.growth;
+        let mut candidates = candidates.iter().map(|(&node, &incarnation)| (node, incarnation));
+        assert!(!candidates.any(|candidate| self.has_identity(candidate)), "no member is a candidate");
+        if let Some(agreed) = agreed
+            && self.is_member()
+        {
+            assert_eq!(agreed.view.number().0, self.view.number().0 + 1, "it is the next view");
+            assert_eq!(self.view.president(), Some(agreed.president), "the president makes the next view");
+        }
+        let Some(change) = change else { return };
+        assert_eq!(self.view.president(), Some(self.settings.node), "the president makes the next view");
+        assert_eq!(change.view.number().0, self.view.number().0 + 1, "it is the next view");
+        assert!(!change.awaited.is_empty(), "when all have agreed it is installed");
+        assert!(self.round.is_none() && self.peers.given_up().next().is_none(), "failures have priority");
+        assert!(!self.tickets.is_changing(), "one change is under way at a time");
+    }
+}
+
+/// What is different in a later view, for the log.
+fn describe(before: &ClusterView, view: &ClusterView) -> alloc::string::String {
+    let changed = view.members().iter().find(|member| before.member(member.node) != Some(member));
+    match changed.map(|member| (member.node, member.incarnation, member.state)) {
+        Some((node, incarnation, MemberState::Starting)) => {
+            alloc::format!("data node {node} (incarnation {incarnation}) has joined")
+        }
+        Some((node, incarnation, MemberState::Copying)) => {
+            alloc::format!("data node {node} (incarnation {incarnation}) is being sent its rows")
+        }
+        Some((node, incarnation, MemberState::Started)) => {
+            alloc::format!("data node {node} (incarnation {incarnation}) has started")
+        }
+        None => "another replica is the primary of a partition".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use vinga_base::PartitionId;
+
+    fn member(node: u8, group: u16) -> Member {
+        Member::started(NodeId(node), Incarnation(7), group, 2, 1)
+    }
+
+    #[test]
+    fn a_change_fits_a_view_or_is_not_made() {
+        let view = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1)]);
+        let fits = |view: &ClusterView, change: WantedChange| next_view(view, &change).is_some();
+        let join = WantedChange::Join;
+        assert!(fits(&view, join(member(4, 1))));
+        assert!(!fits(&view, join(member(3, 1))), "it is a member");
+        assert!(!fits(&view, join(member(4, 2))), "there is no such node group");
+        assert!(!fits(&view, join(Member { data_managers: 1, ..member(4, 1) })), "it has other partitions");
+        let full = ClusterView::first((1..=4).map(|node| member(node, 0)).collect());
+        assert!(!fits(&full, join(member(5, 0))), "no chain is longer");
+
+        let (node, first, other) = (NodeId(4), Incarnation(7), Incarnation(8));
+        let joined = view.with_joined(member(4, 1));
+        assert!(fits(&joined, WantedChange::Copy(node, first)));
+        assert!(!fits(&joined, WantedChange::Copy(node, other)), "another start of it");
+        assert!(
+            !fits(&joined, WantedChange::Start(node, first)) && !fits(&view, WantedChange::Copy(node, first))
+        );
+        let copying = joined.with_copying(node);
+        assert!(fits(&copying, WantedChange::Start(node, first)));
+        assert!(!fits(&copying, WantedChange::Start(node, other)));
+        assert!(!fits(&copying, WantedChange::Copy(node, first)), "it is being copied to");
+
+        // Partition 1 is the first one of node group 1.
+        let to = |partition, node| WantedChange::MovePrimary(PartitionId(partition), NodeId(node));
+        assert!(!fits(&copying, to(1, 4)), "it lacks rows");
+        let started = copying.with_started(node);
+        assert!(fits(&started, to(1, 4)));
+        assert!(!fits(&started, to(1, 3)), "it is the primary");
+        assert!(!fits(&started, to(1, 1)) && !fits(&started, to(9, 4)));
+    }
+}

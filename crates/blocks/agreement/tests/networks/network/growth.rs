@@ -1,0 +1,169 @@
+//! Data nodes that start again, drivers that report their links, and a block that asks for changes of the view.
+
+use super::{Arrival, Network, address};
+use std::collections::BTreeMap;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::InjectedBug;
+use vinga_wire::agreement::{
+    LinkBody, ViewChangeRefusal, ViewChangeRequest, ViewPrepareRequest, WantedChange,
+};
+use vinga_wire::view::{ClusterView, Member, MemberState};
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
+
+impl Network {
+    /// All nodes break a rule from now on, if one is given.
+    pub fn inject_bug(&mut self, bug: Option<InjectedBug>) {
+        self.bug = bug;
+        self.nodes.values_mut().for_each(|node| node.harness.inject_bug(bug));
+    }
+
+    /// What is reported of the links to a node.
+    pub(super) fn link_to(&self, node: u8) -> LinkBody {
+        LinkBody { node: NodeId(node), incarnation: self.nodes[&node].incarnation, is_gone: false }
+    }
+
+    /// The view that a node has installed last.
+    pub fn view(&self, node: u8) -> &ClusterView {
+        &self.nodes[&node].view
+    }
+
+    /// The president, if there is one that runs and that nobody has left out.
+    pub fn president(&self) -> Option<u8> {
+        let newest = self.views.values().next_back()?;
+        let president = newest.president()?.0;
+        let node = self.nodes.get(&president)?;
+        let runs = node.is_alive && node.stalled_until <= self.now;
+        (runs && node.view.number() == newest.number()).then_some(president)
+    }
+
+    /// A node that has ended, or one that has never been there, starts, and has no view. It has no links before they
+    /// are connected.
+    pub fn start_again(&mut self, id: u8) {
+        let last = self.nodes.get(&id);
+        assert!(last.is_none_or(|node| !node.is_alive), "it has ended");
+        let incarnation = Incarnation(last.map_or(1, |node| node.incarnation.0 + 1));
+        // The links to the one before were closed, or will never be: whoever still knows it as a member does not let
+        // this one in.
+        let others: Vec<u8> = self.ids().into_iter().filter(|&other| other != id).collect();
+        for other in others {
+            if !self.knows_earlier(other, id, incarnation) {
+                for pair in [(id, other), (other, id)] {
+                    self.closed.remove(&pair);
+                    self.broken.remove(&pair);
+                    let queue = self.arrivals.entry(pair).or_default();
+                    queue.retain(|(_, arrival)| matches!(arrival, Arrival::LinkClosed(_)));
+                }
+            }
+        }
+        self.arrivals.remove(&(0, id));
+        let seed = self.random.u64(..);
+        self.start(seed, id, incarnation, ClusterView::default());
+    }
+
+    fn knows_earlier(&self, node: u8, id: u8, incarnation: Incarnation) -> bool {
+        let known = self.nodes[&node].view.member(NodeId(id));
+        known.is_some_and(|member| member.incarnation != incarnation)
+    }
+
+    /// The links of a node without a view to these are made: all of them say so.
+    pub fn connect(&mut self, id: u8, others: &[u8]) {
+        for &other in others.iter().filter(|&&other| other != id) {
+            let is_cut = [(id, other), (other, id)].iter().any(|pair| self.cut.contains(pair));
+            let knows_earlier = self.knows_earlier(other, id, self.nodes[&id].incarnation);
+            if self.nodes[&other].is_alive && !is_cut && !knows_earlier {
+                for (from, to) in [(id, other), (other, id)] {
+                    let link = self.link_to(from);
+                    self.put(from, to, Arrival::LinkOpened(link));
+                }
+            }
+        }
+    }
+
+    /// What a node says of itself when it is to join.
+    pub fn joining(&self, id: u8, group: u16) -> WantedChange {
+        WantedChange::Join(Member::started(NodeId(id), self.nodes[&id].incarnation, group, 1, 1))
+    }
+
+    /// The step after that in which a node is, in the view of another one. It starts when all drivers are in the view in
+    /// which it is being copied to.
+    pub fn next_step(&self, node: u8, id: u8) -> Option<WantedChange> {
+        let member = self.view(node).member(NodeId(id))?;
+        match member.state {
+            MemberState::Starting => Some(WantedChange::Copy(member.node, member.incarnation)),
+            MemberState::Copying => {
+                let number = self.view(node).number().0;
+                let others =
+                    self.nodes.values().filter(|other| other.is_alive && !other.view.members().is_empty());
+                let is_known = others.map(|other| other.driver_view).all(|known| known >= number);
+                is_known.then_some(WantedChange::Start(member.node, member.incarnation))
+            }
+            MemberState::Started => None,
+        }
+    }
+
+    /// A block of a node asks its agreement for a change; returns the number of the request.
+    pub fn ask_for(&mut self, node: u8, change: WantedChange) -> u32 {
+        let own = self.nodes.get_mut(&node).expect("it is listed");
+        own.requests += 1;
+        let request = own.requests;
+        let sender = Address::new(NodeId(node), BlockNumber::Lifecycle, 0);
+        let body = ViewChangeRequest { request, change };
+        own.harness
+            .send(sender, SignalNumber::ViewChangeRequest, |w| cold::write(w, &body))
+            .expect("a block of the same node may");
+        self.collect(node);
+        request
+    }
+
+    /// What was answered to a request, if it was.
+    pub fn answer_to(&self, node: u8, request: u32) -> Option<Result<u32, ViewChangeRefusal>> {
+        self.nodes[&node].answers.get(&request).copied()
+    }
+
+    /// What was answered to all requests of a node; all of them were.
+    pub fn answers(&self, node: u8) -> &BTreeMap<u32, Result<u32, ViewChangeRefusal>> {
+        let node = &self.nodes[&node];
+        assert_eq!(node.answers.len() as u32, node.requests, "each request is answered");
+        &node.answers
+    }
+
+    pub(super) fn note_answer(&mut self, node: u8, request: u32, answer: Result<u32, ViewChangeRefusal>) {
+        let own = self.nodes.get_mut(&node).expect("it is listed");
+        if let Ok(view) = answer {
+            assert_eq!(own.view.number().0, view, "the view is installed before that is answered");
+        }
+        assert!(own.answers.insert(request, answer).is_none(), "request {request} is answered once");
+    }
+
+    /// Asks the president for a change, and waits for its answer.
+    pub fn change(&mut self, change: WantedChange) -> Result<u32, ViewChangeRefusal> {
+        let president = self.president().expect("there is one");
+        let request = self.ask_for(president, change);
+        for _ in 0..1000 {
+            if let Some(answer) = self.answer_to(president, request) {
+                return answer;
+            }
+            self.run(1);
+        }
+        panic!("the president does not answer");
+    }
+
+    /// Whether a node agrees at once to a view that another one wants.
+    pub fn agrees_to_view(&mut self, from: u8, to: u8, body: &ViewPrepareRequest) -> bool {
+        let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
+        let signal = SignalNumber::ViewPrepareRequest;
+        harness.send(address(from), signal, |w| cold::write(w, body)).expect("data nodes may");
+        let answers: Vec<SignalNumber> = harness.take_sent().iter().map(|sent| sent.signal()).collect();
+        assert!(answers.len() <= 2, "a lease perhaps, and the answer: {answers:?}");
+        answers.last() == Some(&SignalNumber::ViewPrepareConfirm)
+    }
+
+    /// A node sends another one a view now.
+    pub fn order_view(&mut self, from: u8, to: u8, view: &ClusterView) {
+        let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
+        harness
+            .send(address(from), SignalNumber::ViewOrder, |w| cold::write(w, view))
+            .expect("data nodes may");
+        self.collect(to);
+    }
+}
