@@ -15,7 +15,7 @@ use crate::choice::list;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
-use vinga_base::NodeId;
+use vinga_base::{NodeId, ViewNumber};
 use vinga_wire::agreement::ArbitrationRequest;
 use vinga_wire::arbitration::{ArbitrationBeginRequest, ArbitratorTakeRequest};
 use vinga_wire::view::NO_TICKET;
@@ -44,14 +44,24 @@ pub enum Verdict {
 pub struct Arbitrator {
     /// The ticket that counts, if there is one.
     ticket: u64,
-    /// The ticket before, and those who have exchanged it for the one that counts.
-    winners: Option<(u64, BTreeSet<NodeId>)>,
+    /// Those that have exchanged the ticket before for the one that counts.
+    winners: Option<Winners>,
     /// The cluster that has begun last.
     begun: Option<Begun>,
     /// The view of that cluster, and the request, for which it has taken a ticket last.
     taken: (u32, u32),
     /// Incarnations of clusters before it.
     earlier: VecDeque<u64>,
+}
+
+/// Members that have gone on.
+#[derive(Debug)]
+struct Winners {
+    /// The view that they were in; their next one has a greater number.
+    view: ViewNumber,
+    /// The ticket of that view.
+    ticket: u64,
+    members: BTreeSet<NodeId>,
 }
 
 /// A cluster that has begun: its incarnation, which of its requests that was, and the first ticket.
@@ -134,10 +144,12 @@ impl Arbitrator {
         if self.holds(request.before) {
             return Err("it holds the ticket that counts".to_string());
         }
-        if let Some((_, winners)) = &self.winners
-            && !members.iter().all(|member| winners.contains(member))
+        // In later views others may have joined them.
+        if let Some(winners) = &self.winners
+            && request.view <= winners.view
+            && !members.iter().all(|member| winners.members.contains(member))
         {
-            return Err(format!("data nodes {} have gone on", list(winners)));
+            return Err(format!("data nodes {} have gone on", list(&winners.members)));
         }
         // No request of its start counts any more.
         self.begun = Some(Begun { cluster_incarnation, attempt: u32::MAX, ticket });
@@ -157,16 +169,15 @@ impl Arbitrator {
             return stop("they have no ticket");
         }
         let members: BTreeSet<NodeId> = request.members.iter().copied().collect();
-        let ask_again = |(before, winners): &(u64, BTreeSet<NodeId>)| {
-            *before == request.ticket && members.is_subset(winners)
-        };
+        let ask_again =
+            |winners: &Winners| winners.ticket == request.ticket && members.is_subset(&winners.members);
         if request.ticket == self.ticket || self.winners.as_ref().is_some_and(ask_again) {
-            self.winners = Some((request.ticket, members));
+            self.winners = Some(Winners { view: request.view, ticket: request.ticket, members });
             self.ticket = request.next;
             return Verdict::GoOn { ticket: self.ticket };
         }
         match &self.winners {
-            Some((_, winners)) => stop(&format!("data nodes {} have gone on", list(winners))),
+            Some(winners) => stop(&format!("data nodes {} have gone on", list(&winners.members))),
             None => stop("the arbitrator does not know their ticket"),
         }
     }
@@ -179,7 +190,7 @@ mod tests {
 
     fn ask(ticket: u64, next: u64, members: &[u8]) -> ArbitrationRequest {
         let members: Vec<NodeId> = members.iter().map(|&node| NodeId(node)).collect();
-        ArbitrationRequest { round: 1, ticket, next, members }
+        ArbitrationRequest { round: 1, view: ViewNumber(1), ticket, next, members }
     }
 
     #[test]
@@ -259,7 +270,7 @@ mod tests {
         members: &[u8],
     ) -> ArbitratorTakeRequest {
         let members = members.iter().map(|&node| NodeId(node)).collect();
-        let view = vinga_base::ViewNumber(view);
+        let view = ViewNumber(view);
         ArbitratorTakeRequest { cluster_incarnation, view, request, before, ticket, members }
     }
 
@@ -290,10 +301,12 @@ mod tests {
         assert_eq!(arbitrator.begin(&begins(1, 0, 7)), Ok(()));
         assert_eq!(arbitrator.decide(&ask(7, 8, &[1, 3])), Verdict::GoOn { ticket: 8 });
         assert!(arbitrator.take(&takes(1, (1, 1), (7, 9), &[1, 2, 3, 4])).is_err());
-        assert!(arbitrator.take(&takes(1, (3, 1), (7, 9), &[2, 4])).is_err());
+        assert!(arbitrator.take(&takes(1, (1, 2), (7, 9), &[2, 4])).is_err());
         assert!(arbitrator.holds(8));
         assert_eq!(arbitrator.take(&takes(1, (2, 1), (6, 9), &[1, 3])), Ok(()));
         assert!(arbitrator.holds(9));
+        assert_eq!(arbitrator.decide(&ask(9, 10, &[1])), Verdict::GoOn { ticket: 10 });
+        assert_eq!(arbitrator.take(&takes(1, (4, 1), (6, 11), &[1, 5])), Ok(()), "5 has joined since");
     }
 
     #[test]

@@ -285,7 +285,8 @@ impl Agreement {
         let next = cx.random().u64(NO_TICKET + 1..);
         let members = self.view.started().map(|member| member.node);
         let members = members.filter(|node| !round.failed.contains(node)).collect();
-        let request = ArbitrationRequest { round: round.number, ticket: round.ticket, next, members };
+        let (view, ticket) = (self.view.number(), round.ticket);
+        let request = ArbitrationRequest { round: round.number, view, ticket, next, members };
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::ArbitrationRequest, driver), &request);
     }

@@ -264,11 +264,13 @@ pub struct LeaseOrder {
 pub struct ArbitrationRequest {
     /// The requester's number of the round.
     pub round: u32,
-    /// The ticket of the view that the members are in.
+    /// The view that the members are in.
+    pub view: ViewNumber,
+    /// The ticket of that view.
     pub ticket: u64,
     /// The ticket that is to take its place: a random number.
     pub next: u64,
-    /// The members that want to go on.
+    /// The members that want to go on, as far as they have started.
     pub members: Vec<NodeId>,
 }
 

@@ -116,7 +116,7 @@ fn begin(exchange: &mut Exchange, cluster: u64, ticket: u64, members: &[u8]) -> 
 /// Asks whether members go on; returns the next ticket, or why not.
 fn ask(exchange: &mut Exchange, ticket: u64, next: u64, members: &[u8]) -> Result<u64, String> {
     let members = members.iter().map(|&node| NodeId(node)).collect();
-    let request = ArbitrationRequest { round: 5, ticket, next, members };
+    let request = ArbitrationRequest { round: 5, view: ViewNumber(1), ticket, next, members };
     let bytes = frame(SignalNumber::ArbitrationRequest, NodeId(1), |w| cold::write(w, &request));
     exchange.send(&bytes, until()).unwrap();
     let answer = exchange.receive(until()).unwrap();

@@ -104,6 +104,34 @@ fn a_node_comes_back_in_three_views() {
     }
 }
 
+/// The arbitrator that has let data nodes go on takes another ticket of them when others have joined.
+#[test]
+fn an_arbitrator_that_has_decided_arbitrates_again_when_a_node_is_back() {
+    let mut network = Network::with_management(1, &[0, 0], 2);
+    network.run(INTERVAL * 3);
+    network.end(2, End::Silent);
+    network.run(REST);
+    assert!(network.has_met("arbitrator let data nodes go on"));
+    network.start_again(2);
+    network.connect(2, &[1]);
+    network.run(INTERVAL);
+    for step in [Step::Join, Step::Copy, Step::Start] {
+        let change = change_for(&network, step, 2, 0);
+        network.change(change).expect("nothing is in its way");
+        network.run(INTERVAL);
+    }
+    // The other management node takes its place, and it that of the other one.
+    network.part_management(0, set(&[1, 2]));
+    network.run(INTERVAL * 4);
+    network.part_management(0, set(&[]));
+    network.part_management(1, set(&[1, 2]));
+    network.run(INTERVAL * 4);
+    network.end(2, End::Silent);
+    network.run(REST);
+    network.check_rest();
+    assert_eq!(network.alive(), set(&[1]));
+}
+
 /// One that has not started is left out like any other, and weighs nothing.
 #[test]
 fn the_others_go_on_without_a_node_that_has_not_started() {

@@ -67,6 +67,7 @@ impl Talker {
         if self.view.ticket() != NO_TICKET {
             let request = ArbitrationRequest {
                 round: ROUND,
+                view: self.view.number(),
                 ticket: self.view.ticket(),
                 next: NEXT_TICKET,
                 members: vec![self.node],
