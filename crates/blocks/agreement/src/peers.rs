@@ -268,4 +268,15 @@ mod tests {
         assert_eq!(lease(&copying, Tick(100)), Tick(160));
         assert_eq!(lease(&copying.with_started(NodeId(3)), Tick(100)), Tick(0), "nobody has answered yet");
     }
+
+    #[test]
+    fn one_that_has_joined_is_reached_if_its_links_are_open() {
+        let member = |node| Member::started(NodeId(node), Incarnation(1), 0, 1, 1);
+        let view = ClusterView::first(vec![member(1), member(2)]);
+        let mut peers = Peers::of(&view, NodeId(1), Tick(0));
+        let joined = view.with_joined(member(3)).with_joined(member(4));
+        peers.adopt(&joined, NodeId(1), &BTreeSet::from([NodeId(3)]), Tick(5));
+        assert_eq!(peers.unreached(Tick(5), Span(10)), BTreeSet::from([NodeId(4)]));
+        assert_eq!(peers.unreached(Tick(10), Span(10)), BTreeSet::from([NodeId(2), NodeId(4)]));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
 use vinga_wire::agreement::{
-    LinkBody, ViewChangeRefusal, ViewChangeRequest, ViewPrepareRequest, WantedChange,
+    LinkBody, ViewAttempt, ViewChangeRefusal, ViewChangeRequest, ViewPrepareRequest, WantedChange,
 };
 use vinga_wire::view::{ClusterView, Member, MemberState};
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
@@ -164,6 +164,14 @@ impl Network {
         harness
             .send(address(from), SignalNumber::ViewOrder, |w| cold::write(w, view))
             .expect("data nodes may");
+        self.collect(to);
+    }
+
+    /// A node agrees to an attempt of another one now.
+    pub fn confirm_view(&mut self, from: u8, to: u8, attempt: ViewAttempt) {
+        let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
+        let signal = SignalNumber::ViewPrepareConfirm;
+        harness.send(address(from), signal, |w| cold::write(w, &attempt)).expect("data nodes may");
         self.collect(to);
     }
 }
