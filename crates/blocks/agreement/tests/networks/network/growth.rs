@@ -4,6 +4,7 @@ use super::{Arrival, Network, address};
 use std::collections::BTreeMap;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
+use vinga_kernel::testkit::Sent;
 use vinga_wire::agreement::{
     LinkBody, ViewAttempt, ViewChangeRefusal, ViewChangeRequest, ViewPrepareRequest, WantedChange,
 };
@@ -153,7 +154,7 @@ impl Network {
         let harness = &mut self.nodes.get_mut(&to).expect("it is listed").harness;
         let signal = SignalNumber::ViewPrepareRequest;
         harness.send(address(from), signal, |w| cold::write(w, body)).expect("data nodes may");
-        let answers: Vec<SignalNumber> = harness.take_sent().iter().map(|sent| sent.signal()).collect();
+        let answers: Vec<SignalNumber> = harness.take_sent().iter().map(Sent::signal).collect();
         assert!(answers.len() <= 2, "a lease perhaps, and the answer: {answers:?}");
         answers.last() == Some(&SignalNumber::ViewPrepareConfirm)
     }
