@@ -1,4 +1,5 @@
-//! Changes of the view without a failure: a data node joins, is copied to, has started; another replica becomes primary.
+//! Changes of the view without a failure: a data node joins, is copied to, has started; another replica becomes
+//! primary.
 //!
 //! The president makes the next view. All members agree to it before it installs and sends it, and so does the one that
 //! joins:
@@ -263,8 +264,8 @@ impl Agreement {
             && newcomers(&self.view, view).all(|member| self.growth.is_candidate(member.identity()))
     }
 
-    /// Whether this node, which is no member yet, agrees: it is one in that view, and is connected to all others. A view
-    /// older than one that it has agreed to is of a president that the others have left.
+    /// Whether this node, which is no member yet, agrees: it is one in that view, and is connected to all others. A
+    /// view older than one that it has agreed to is of a president that the others have left.
     fn agrees_to_join(&self, president: NodeId, view: &ClusterView) -> bool {
         let own = self.own_identity();
         let mut others = view.members().iter().map(Member::identity).filter(|&member| member != own);

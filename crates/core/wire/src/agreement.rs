@@ -243,8 +243,8 @@ pub struct LinkBody {
     pub node: NodeId,
     /// Which start of it.
     pub incarnation: Incarnation,
-    /// With `LinkClosedReport`: whether the other process has ended beyond doubt. It has if it was on the same machine and its
-    /// system closed the connection.
+    /// With `LinkClosedReport`: whether the other process has ended beyond doubt. It has if it was on the same machine
+    /// and its system closed the connection.
     pub is_gone: bool,
 }
 

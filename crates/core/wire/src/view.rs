@@ -256,8 +256,8 @@ impl ClusterView {
         self.member(node).is_some_and(|member| member.since <= view)
     }
 
-    /// The members that take part in everything, in the order in which they joined. The others count for nothing when it
-    /// is decided who goes on.
+    /// The members that take part in everything, in the order in which they joined. The others count for nothing when
+    /// it is decided who goes on.
     pub fn started(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.state == MemberState::Started)
     }

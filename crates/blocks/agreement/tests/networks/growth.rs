@@ -333,8 +333,8 @@ fn one_that_joins_gets_the_view_of_others() {
     assert_eq!(network.alive(), set(&[1, 2, 3, 4]));
 }
 
-/// Nothing comes from 2 to 3 and 4 any more when 4 starts, with which they can go on without 2. Its driver does not know
-/// yet that it has agreed to that.
+/// Nothing comes from 2 to 3 and 4 any more when 4 starts, with which they can go on without 2. Its driver does not
+/// know yet that it has agreed to that.
 #[test]
 fn leases_that_drivers_have_before_they_know_of_a_change_are_over() {
     for seed in 0..200 {
@@ -541,7 +541,8 @@ impl Course {
         self.network.ask_for(president, change);
     }
 
-    /// A node that has ended starts again, or one that was never there starts; or one that waits is connected once more.
+    /// A node that has ended starts again, or one that was never there starts; or one that waits is connected once
+    /// more.
     fn come_back(&mut self) {
         let (ids, alive) = (self.network.ids(), self.network.alive());
         let waits = ids.iter().copied().find(|id| alive.contains(id) && self.network.members(*id).is_empty());

@@ -85,8 +85,8 @@ impl Network {
         WantedChange::Join(Member::started(NodeId(id), self.nodes[&id].incarnation, group, 1, 1))
     }
 
-    /// The step after that in which a node is, in the view of another one. It starts when all drivers are in the view in
-    /// which it is being copied to.
+    /// The step after that in which a node is, in the view of another one. It starts when all drivers are in the view
+    /// in which it is being copied to.
     pub fn next_step(&self, node: u8, id: u8) -> Option<WantedChange> {
         let member = self.view(node).member(NodeId(id))?;
         match member.state {
