@@ -38,8 +38,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use vinga_base::NodeId;
 use vinga_base::time::Tick;
+use vinga_base::{NodeId, ViewNumber};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::frame::{FrameError, Frames};
 use vinga_wire::signal::Senders;
@@ -352,11 +352,13 @@ impl<H: Host> Executor<H> {
         &self.shared.view
     }
 
-    /// Views are compared by their low byte: a thread is never more than 127 views behind.
+    /// Views are compared by their low byte: a thread is never more than 127 views behind. One of a node that is to join
+    /// has none, number 0: all that comes waits until it has.
     #[inline]
     fn is_of_newer_view(&self, frame: &Frame<'_>) -> bool {
-        let ahead = frame.header.view.wrapping_sub(self.shared.view.number().0 as u8) as i8;
-        ahead > 0
+        let own = self.shared.view.number();
+        let ahead = frame.header.view.wrapping_sub(own.0 as u8) as i8;
+        (ahead > 0 || own == ViewNumber(0))
             && frame.signal() != Some(SignalNumber::ViewChangedOrder)
             && !matches!(
                 frame.sender().block(),

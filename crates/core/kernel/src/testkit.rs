@@ -33,7 +33,7 @@ use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{
     Address, BlockNumber, Frame, FrameWriter, SignalNumber, agreement, arbitration, backup, checkpoint, cold,
     configuration, copying, dictionary, epoch, file, formation, handshake, info, key, membership, parameter,
-    redo, schema, schema_round, shutdown, start,
+    redo, restart, schema, schema_round, shutdown, start,
 };
 use zerocopy::IntoBytes;
 
@@ -505,6 +505,15 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             let (body, _) = frame.head::<copying::CopiedMarkerDrop>()?;
             let transaction = TransactionId(body.marker.transaction.get());
             Some(format!("{{ target: {}, transaction: {transaction:?} }}", body.target))
+        }
+        S::JoiningReport => cold!(restart::JoiningReport),
+        S::SchemaHoldRequest | S::SchemaHoldConfirm | S::SchemaReleaseOrder => cold!(restart::SchemaHold),
+        S::DefinitionsOrder => cold!(restart::DefinitionsOrder),
+        S::SessionsOrder => cold!(restart::SessionsOrder),
+        S::StepDoneReport => cold!(restart::StepDoneReport),
+        S::NewcomerReport => cold!(restart::NewcomerReport),
+        S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
+            cold!(restart::ThreadsBody)
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {
             let (body, _) = frame.head::<redo::BatchHead>()?;

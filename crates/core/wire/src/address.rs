@@ -27,6 +27,8 @@ pub enum BlockNumber {
     Lifecycle = 10,
     /// Which data nodes are members: watches the others, and agrees with them on failures.
     Agreement = 11,
+    /// Has data nodes join the cluster that come back, or come for the first time.
+    Restart = 12,
     /// Not a block but a thread's driver (the edge or the simulator): sockets, files, threads.
     Driver = 8,
 }
@@ -46,6 +48,7 @@ impl BlockNumber {
             9 => BlockNumber::Redo,
             10 => BlockNumber::Lifecycle,
             11 => BlockNumber::Agreement,
+            12 => BlockNumber::Restart,
             _ => return None,
         })
     }

@@ -35,6 +35,7 @@ pub mod operation;
 pub mod parameter;
 pub mod range_scan;
 pub mod redo;
+pub mod restart;
 pub mod scan;
 pub mod schema;
 pub mod schema_round;

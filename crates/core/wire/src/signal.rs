@@ -316,6 +316,19 @@ signals! {
     CopyMarkersRequest = 321, Node;
     CopyConfirm = 322, Node;
     CopiedMarkerDropOrder = 323, Node;
+    // restart.rs
+    JoiningReport = 324, Driver;
+    SchemaHoldRequest = 325, Own;
+    SchemaHoldConfirm = 326, Own;
+    SchemaReleaseOrder = 327, Own;
+    DefinitionsOrder = 328, Node;
+    SessionsOrder = 329, Node;
+    StepDoneReport = 330, Own;
+    NewcomerReport = 331, Node;
+    ThreadsRequest = 332, Node;
+    ThreadsConfirm = 333, Node;
+    TurnRequest = 334, Own;
+    TurnConfirm = 335, Own;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

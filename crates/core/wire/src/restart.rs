@@ -1,0 +1,108 @@
+//! A data node comes back, or comes for the first time, to a cluster that runs. All bodies are cold.
+//!
+//! | signal | from | to | meaning |
+//! |---|---|---|---|
+//! | `JoiningReport` | driver | restart | all links to this data node are open, which is no member and waits to become one |
+//! | `SchemaHoldRequest` | restart of the president | dictionary of the same node | begin no schema change until I say so; confirm when none is under way |
+//! | `SchemaHoldConfirm` | dictionary | restart | none is, and no transactions of failed coordinators are left |
+//! | `SchemaReleaseOrder` | restart | dictionary | go on |
+//! | `DefinitionsOrder` | dictionary of the president | dictionary of the newcomer | all that I know |
+//! | `SessionsOrder` | membership of the president | membership of the newcomer | all API nodes that I know |
+//! | `StepDoneReport` | dictionary, membership, a data manager of the newcomer | restart of the same node | my part of this step is done |
+//! | `NewcomerReport` | restart of the newcomer | restart of the president | all parts of this step are done, in this view |
+//! | `ThreadsRequest` | restart of the president | restart of each member | have all your threads adopted this view? |
+//! | `ThreadsConfirm` | the receivers | restart of the president | they have |
+//! | `TurnRequest` | restart | info block of each thread of the same node | answer in this view |
+//! | `TurnConfirm` | info | restart | here |
+//!
+//! A newcomer's first view is one in which it is a member. The protocol is described in
+//! `docs/protocols/node-restart.md`.
+
+use crate::dictionary::TableRecord;
+use crate::membership::ApiSessionRequest;
+use crate::schema::Database;
+use crate::schema_round::LockHolder;
+use crate::view::Member;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use vinga_base::{Epoch, Incarnation, NodeId, ViewNumber};
+
+/// Body of `JoiningReport`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoiningReport {
+    /// The data node, as it has greeted. How far it has come, and since when it is a member, are not looked at.
+    pub member: Member,
+}
+
+/// Body of `SchemaHoldRequest`, `SchemaHoldConfirm` and `SchemaReleaseOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SchemaHold {
+    /// The requester's number of the hold.
+    pub hold: u32,
+}
+
+/// Body of `DefinitionsOrder`: what a dictionary has to know that takes part in later changes, and may lead them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DefinitionsOrder {
+    /// All tables.
+    pub tables: Vec<TableRecord>,
+    /// All databases.
+    pub databases: Vec<Database>,
+    /// No table was given this version or a greater one so far.
+    pub version_next: u64,
+    /// The number of the newest schema change.
+    pub changes: u64,
+    /// The current epoch.
+    pub epoch: Epoch,
+    /// Tables that only one API node may change rows of, and that node.
+    pub fences: Vec<(u32, u8)>,
+    /// The claim that has the schema lock.
+    pub lock: Option<LockHolder>,
+}
+
+/// Body of `SessionsOrder`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionsOrder {
+    /// All sessions, as the registrar has last described them.
+    pub sessions: Vec<ApiSessionRequest>,
+    /// The newest incarnation of each id that there was.
+    pub newest: Vec<(u8, u32)>,
+}
+
+/// A step of a newcomer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum NewcomerStep {
+    /// It knows what the others know: tables and API nodes.
+    Informed,
+    /// It has all rows of its partitions.
+    Copied,
+}
+
+/// Body of `StepDoneReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StepDoneReport {
+    /// The step.
+    pub step: NewcomerStep,
+    /// The view in which it is done: a copy counts as long as the replicas stay the same.
+    pub view: ViewNumber,
+}
+
+/// Body of `NewcomerReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewcomerReport {
+    /// Which start of the newcomer.
+    pub incarnation: Incarnation,
+    /// The step.
+    pub step: NewcomerStep,
+    /// The view in which all parts of it are done.
+    pub view: ViewNumber,
+}
+
+/// Body of `ThreadsRequest`, `ThreadsConfirm`, `TurnRequest` and `TurnConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ThreadsBody {
+    /// The view that threads have adopted.
+    pub view: ViewNumber,
+    /// The member that asks.
+    pub requester: NodeId,
+}
