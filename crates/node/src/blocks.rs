@@ -13,10 +13,11 @@ use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_dictionary::Dictionary;
 use vinga_distribution::Distribution;
 use vinga_info::Info;
-use vinga_kernel::{Block, Context, Host, Prefetch, Scrutiny};
+use vinga_kernel::{Block, Context, Host, Prefetch, Scrutiny, Span};
 use vinga_lifecycle::Lifecycle;
 use vinga_membership::{Membership, Phase};
 use vinga_redo::Redo;
+use vinga_restart::Restart;
 use vinga_wire::view::{ReplicaGroup, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber};
 
@@ -26,6 +27,7 @@ struct Main {
     membership: Membership,
     distribution: Distribution,
     dictionary: Dictionary,
+    restart: Restart,
     /// On a node with a disk.
     lifecycle: Option<Lifecycle>,
 }
@@ -181,6 +183,7 @@ impl Blocks {
             visit(&mut main.membership, BlockNumber::Membership, 0);
             visit(&mut main.distribution, BlockNumber::Distribution, 0);
             visit(&mut main.dictionary, BlockNumber::Dictionary, 0);
+            visit(&mut main.restart, BlockNumber::Restart, 0);
             if let Some(lifecycle) = &mut main.lifecycle {
                 visit(lifecycle, BlockNumber::Lifecycle, 0);
             }
@@ -198,6 +201,7 @@ impl Blocks {
             main.membership.check_invariants(scrutiny);
             main.distribution.check_invariants(scrutiny);
             main.dictionary.check_invariants(scrutiny);
+            main.restart.check_invariants(scrutiny);
             main.lifecycle.iter().for_each(|block| block.check_invariants(scrutiny));
         }
     }
@@ -245,6 +249,7 @@ impl Host for Blocks {
             Some(BlockNumber::Membership) => self.main_mut().membership.handle(cx, frame),
             Some(BlockNumber::Distribution) => self.main_mut().distribution.handle(cx, frame),
             Some(BlockNumber::Dictionary) => self.main_mut().dictionary.handle(cx, frame),
+            Some(BlockNumber::Restart) => self.main_mut().restart.handle(cx, frame),
             Some(BlockNumber::Info) if frame.signal() == Some(SignalNumber::ParameterOrder) => {
                 self.on_parameter_order(cx, frame);
             }
@@ -385,6 +390,12 @@ fn main_blocks(settings: &NodeSettings) -> Main {
                 cluster: disk.cluster(),
                 checksum: disk.start.checksum,
             }),
+        }),
+        restart: Restart::new(vinga_restart::Settings {
+            node: settings.node,
+            incarnation: settings.incarnation,
+            threads: settings.threads.len() as u16,
+            retry: Span(settings.node_heartbeat_interval.0 * 2),
         }),
         lifecycle: settings
             .disk

@@ -20,7 +20,7 @@ pub struct ThreadHosting {
     pub coordinators: Range<u16>,
     /// Log streams; none on a node without a disk.
     pub streams: Range<u16>,
-    /// Agreement, membership, distribution, dictionary, lifecycle: exactly one thread of a node.
+    /// Agreement, membership, distribution, dictionary, restart, lifecycle: exactly one thread of a node.
     pub main: bool,
     /// Whether the thread's driver reads sockets.
     pub owns_sockets: bool,
@@ -162,6 +162,7 @@ impl NodeSettings {
                     BlockNumber::Membership,
                     BlockNumber::Distribution,
                     BlockNumber::Dictionary,
+                    BlockNumber::Restart,
                 ];
                 instances.extend(once.map(|block| (block, thread)));
                 instances.extend(self.disk.iter().map(|_| (BlockNumber::Lifecycle, thread)));

@@ -79,6 +79,7 @@ const RINGS: [&[&str]; 17] = [
         "blocks/info",
         "blocks/redo",
         "blocks/lifecycle",
+        "blocks/restart",
     ],
     &["mgm/core", "node", "rig"],
     &["client/core"],

@@ -177,8 +177,8 @@ impl Agreement {
 
     /// A block of this node wants a change.
     pub(crate) fn on_view_change_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let ViewChangeRequest { request, change } = cold::read(frame)?;
-        if let Err(reason) = self.begin_change(cx, frame.sender(), request, &change) {
+        let ViewChangeRequest { request, view, change } = cold::read(frame)?;
+        if let Err(reason) = self.begin_change(cx, frame.sender(), (request, view), &change) {
             let refuse = ViewChangeRefuse { request, reason };
             cold::write(&mut cx.frame(SignalNumber::ViewChangeRefuse, frame.sender()), &refuse);
         }
@@ -189,7 +189,7 @@ impl Agreement {
         &mut self,
         cx: &mut Context<'_>,
         requester: Address,
-        request: u32,
+        (request, from): (u32, ViewNumber),
         change: &WantedChange,
     ) -> Result<(), ViewChangeRefusal> {
         if self.view.president() != Some(self.settings.node) {
@@ -201,7 +201,8 @@ impl Agreement {
         if !self.is_whole(cx) {
             return Err(ViewChangeRefusal::NotWhole);
         }
-        let view = next_view(&self.view, change).ok_or(ViewChangeRefusal::DoesNotFit)?;
+        let view = (self.view.number() == from).then(|| next_view(&self.view, change)).flatten();
+        let view = view.ok_or(ViewChangeRefusal::DoesNotFit)?;
         let view = view.with_ticket(self.tickets.state().ticket);
         let newcomer = newcomers(&self.view, &view).next().map(Member::identity);
         if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {

@@ -115,6 +115,7 @@ impl Dictionary {
     /// All transactions of a coordinator that has failed have ended.
     pub(crate) fn on_take_over_done_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let newest = self.take_overs.on_done(frame)?;
+        self.confirm_hold(cx);
         if let Some(change) = &mut self.change {
             change.newest = change.newest.max(newest);
             self.go_on(cx);
@@ -222,7 +223,9 @@ impl Dictionary {
 
     /// Begins the next change, if none is under way.
     pub(crate) fn begin_queued(&mut self, cx: &mut Context<'_>) {
+        self.confirm_hold(cx);
         while self.change.is_none()
+            && self.hold.is_none()
             && let Some((requester, change)) = self.queue.pop_front()
         {
             self.begin_or_refuse(cx, requester, change);

@@ -3,7 +3,7 @@
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
 //! carried out as a `change`, in `rounds`, one change at a time. The other data nodes' dictionaries know the same
 //! (`replication`, `orders`), so that one of them can go on when the president fails (`succession`). `lock` is the
-//! schema lock, `events` notifies subscribers what has changed, `requests` answers the API nodes. On a node with a disk
+//! schema lock, `events` notifies subscribers what has changed, `requests` answers the API nodes, `joining` sends a data node that joins what there is. On a node with a disk
 //! changes are written to it (`record`, `schema_file`, `definitions`), and read again when the node starts (`start`).
 //! The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the protocol in
 //! `docs/protocols/schema.md`.
@@ -25,6 +25,7 @@ mod change;
 mod databases;
 pub mod definitions;
 mod events;
+mod joining;
 mod lock;
 mod log_room;
 mod orders;
@@ -49,6 +50,7 @@ pub use start::VERSIONS_RESERVED;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use databases::Databases;
 use events::Subscribers;
+use joining::Hold;
 use lock::SchemaLock;
 use orders::Orders;
 use plan::ChangeRequest;
@@ -143,8 +145,12 @@ pub struct Dictionary {
     noted: Option<Noted>,
     /// This node has become president, and finds out what its predecessor was doing.
     succession: Option<Succession>,
-    /// Changes that wait. Empty if none is under way and the predecessor's is known.
+    /// Changes that wait. Empty if none is under way, none is held, and the predecessor's is known.
     queue: VecDeque<(Requester, ChangeRequest)>,
+    /// Changes are held as a data node joins.
+    hold: Option<Hold>,
+    /// This node has joined, and makes the tables that it was sent.
+    is_joining: bool,
     /// Number of the newest change, here or where it was noted from.
     changes: u64,
     /// The current epoch, as far as it was announced here.
@@ -178,6 +184,8 @@ impl Dictionary {
             noted: None,
             succession: None,
             queue: VecDeque::new(),
+            hold: None,
+            is_joining: false,
             changes: 0,
             epoch: Epoch(0),
             durable: Epoch(0),
@@ -334,6 +342,9 @@ impl Block for Dictionary {
             Some(SignalNumber::SchemaStateConfirm) => self.on_schema_state_confirm(cx, frame),
             Some(SignalNumber::SchemaRoundConfirm) => self.on_schema_round_confirm(cx, frame),
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
+            Some(SignalNumber::SchemaHoldRequest) => self.on_schema_hold_request(cx, frame),
+            Some(SignalNumber::SchemaReleaseOrder) => self.on_schema_release_order(cx, frame),
+            Some(SignalNumber::DefinitionsOrder) => self.on_definitions_order(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::LogRoomOrder) => self.on_log_room_order(cx, frame),
@@ -374,12 +385,16 @@ impl Block for Dictionary {
         } else {
             self.no_longer_await_state(cx, change);
         }
+        self.inform_joined(cx, change);
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {
         assert!(
-            self.queue.is_empty() || self.change.is_some() || self.succession.is_some(),
-            "changes wait only for one under way"
+            self.queue.is_empty()
+                || self.change.is_some()
+                || self.succession.is_some()
+                || self.hold.is_some(),
+            "changes wait only for one under way, or as a data node joins"
         );
         assert!(self.noted.is_none() || self.change.is_none(), "a change is carried out by one dictionary");
         assert!(

@@ -45,7 +45,7 @@ pub struct Start {
     asked: AskedTask,
     reading: Option<Reading>,
     /// Tables that are still to be made.
-    to_make: VecDeque<TableRecord>,
+    pub(crate) to_make: VecDeque<TableRecord>,
     /// The table that is being made.
     making: Option<Making>,
     /// The greatest epoch of any change in the files.
@@ -250,8 +250,10 @@ impl Dictionary {
     }
 
     /// Has the next table made by all data managers of the node.
-    fn make_next_table(&mut self, cx: &mut Context<'_>) {
-        let Some(record) = self.start.to_make.pop_front() else { return self.confirm_definitions(cx) };
+    pub(crate) fn make_next_table(&mut self, cx: &mut Context<'_>) {
+        let Some(record) = self.start.to_make.pop_front() else {
+            return if self.is_joining { self.note_informed(cx) } else { self.confirm_definitions(cx) };
+        };
         let made = record.all().map(|table| table.table).collect();
         let task = RoundTask::Prepare { record: record.clone(), made };
         let awaited = ask_own(cx, BlockNumber::DataManager, record.table, task);
@@ -292,6 +294,7 @@ impl Dictionary {
             let name = &record.definition.name;
             let reason = format!("{sender} can't make table '{name}' again: {code}");
             match code.class() {
+                _ if self.is_joining => cx.stop_node_for(code as u16, format_args!("{reason}")),
                 ErrorClass::Resources => self.start.asked.refuse_for(cx, code, reason),
                 _ => self.start.asked.refuse(cx, reason),
             }

@@ -283,6 +283,9 @@ impl Block for Distribution {
         if change.old.president() != own && change.new.president() == own {
             cx.mark("next president goes on with the epochs");
         }
+        if change.joined().next().is_some() {
+            self.announce(cx);
+        }
         self.take_overs.note_lost(change);
         self.forget_lost(cx, change);
         self.announce_room(cx);

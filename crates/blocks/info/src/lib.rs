@@ -32,6 +32,7 @@ use vinga_kernel::{Context, Scrutiny, Span, Tick};
 use vinga_wire::handshake::Refusal;
 use vinga_wire::info::{InfoConfirm, InfoRequest, InfoTable, InfoValue};
 use vinga_wire::membership::ApiNodeBody;
+use vinga_wire::restart::ThreadsBody;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
 
 /// How long the main thread waits for the others' rows.
@@ -71,6 +72,13 @@ impl Info {
         Info { threads, gatherings: Vec::new(), gathering_next: 0, shutdown: Shutdown::default() }
     }
 
+    /// Whoever asks learns that this thread has adopted the view in which the request was sent.
+    fn on_turn_request(cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: ThreadsBody = cold::read(frame)?;
+        cold::write(&mut cx.frame(SignalNumber::TurnConfirm, frame.sender()), &body);
+        Some(())
+    }
+
     /// Handles one signal, with the rows that this thread has now.
     pub fn handle_with(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>, source: &dyn InfoSource) {
         let handled = match frame.signal() {
@@ -85,6 +93,7 @@ impl Info {
             Some(SignalNumber::ShutdownPermitRefuse) => self.on_permit_refuse(cx, frame),
             Some(SignalNumber::ShutdownPermitReturnOrder) => self.on_permit_return(frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            Some(SignalNumber::TurnRequest) => Self::on_turn_request(cx, frame),
             // Whoever asks is answered: nothing is begun for it.
             Some(SignalNumber::ApiConnectedOrder) => confirm_connected(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => {

@@ -36,6 +36,7 @@ mod closing;
 mod connect;
 mod heartbeat;
 mod host;
+mod joining;
 mod sessions;
 mod succession;
 
@@ -82,6 +83,8 @@ pub struct Membership {
     sessions: Sessions,
     /// While this membership becomes the registrar.
     succession: Option<Succession>,
+    /// This node has joined, and its blocks are being notified of the sessions that it was sent.
+    is_joining: bool,
     /// The newest epoch announced, for those who ask by heartbeat.
     epoch: Epoch,
     /// When the next look for silent API nodes is due.
@@ -122,6 +125,7 @@ impl Membership {
             host: Host::default(),
             sessions: Sessions::default(),
             succession: None,
+            is_joining: false,
             epoch: Epoch(0),
             check_due: Tick(0),
             graces: 0,
@@ -200,6 +204,7 @@ impl Block for Membership {
 
     /// Nothing is awaited from members that are lost; the API nodes are sent the new view.
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.inform_joined(cx, change);
         for member in change.lost() {
             let (node, incarnation, view) = (member.node, member.incarnation, change.new.number());
             cx.log(
@@ -251,6 +256,7 @@ impl Membership {
                 self.on_block_confirm(cx, frame, SessionStage::Closed)
             }
             Some(SignalNumber::ApiFailedConfirm) => self.on_block_confirm(cx, frame, SessionStage::Failed),
+            Some(SignalNumber::SessionsOrder) => self.on_sessions_order(cx, frame),
             Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
             Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),

@@ -97,6 +97,17 @@ impl Sessions {
         self.known.values().map(|record| (record.described, record.has_closed))
     }
 
+    /// Notes an incarnation of an id.
+    pub fn note_incarnation(&mut self, api: NodeId, incarnation: Incarnation) {
+        let newest = self.newest.entry(api).or_insert(incarnation);
+        *newest = incarnation.max(*newest);
+    }
+
+    /// Whether all blocks know the stages of all sessions.
+    pub fn are_known(&self) -> bool {
+        self.known.values().all(|record| record.awaited.is_empty())
+    }
+
     /// The newest incarnation of each id.
     pub fn newest(&self) -> Vec<(u8, u32)> {
         self.newest.iter().map(|(api, incarnation)| (api.0, incarnation.0)).collect()
@@ -131,8 +142,7 @@ impl Membership {
     pub(crate) fn on_api_session_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let described: ApiSessionRequest = cold::read(frame)?;
         let (api, incarnation) = (NodeId(described.api), Incarnation(described.incarnation));
-        let newest = self.sessions.newest.entry(api).or_insert(incarnation);
-        *newest = incarnation.max(*newest);
+        self.sessions.note_incarnation(api, incarnation);
         self.enter_stage(cx, described, frame.sender());
         Some(())
     }
@@ -157,19 +167,28 @@ impl Membership {
             }
             // Nothing of it was ever here, or nothing is any more.
             None if stage != SessionStage::Admitted => confirm(cx, &described, requester),
-            Some(_) | None => {
-                let (api, incarnation) = (NodeId(api), Incarnation(incarnation));
-                let mut awaited = self.notify_blocks(cx, signals(stage).0, api, incarnation);
-                if stage == SessionStage::Closed {
-                    awaited.extend(self.host.late_drivers(api));
-                }
-                assert!(!awaited.is_empty(), "every node has a block that is notified");
-                let (has_closed, next, unwanted) = (false, None, None);
-                let since = self.sessions.since(api, incarnation).unwrap_or(cx.now());
-                let record = Record { described, since, requester, awaited, has_closed, next, unwanted };
-                self.sessions.known.insert(api, record);
-            }
+            Some(_) | None => self.begin_stage(cx, described, requester),
         }
+    }
+
+    /// Notifies the blocks of this node of a stage of which they do not know.
+    pub(crate) fn begin_stage(
+        &mut self,
+        cx: &mut Context<'_>,
+        described: ApiSessionRequest,
+        requester: Address,
+    ) {
+        let stage = described.stage;
+        let (api, incarnation) = (NodeId(described.api), Incarnation(described.incarnation));
+        let mut awaited = self.notify_blocks(cx, signals(stage).0, api, incarnation);
+        if stage == SessionStage::Closed {
+            awaited.extend(self.host.late_drivers(api));
+        }
+        assert!(!awaited.is_empty(), "every node has a block that is notified");
+        let (has_closed, next, unwanted) = (false, None, None);
+        let since = self.sessions.since(api, incarnation).unwrap_or(cx.now());
+        let record = Record { described, since, requester, awaited, has_closed, next, unwanted };
+        self.sessions.known.insert(api, record);
     }
 
     fn notify_blocks(
@@ -228,6 +247,7 @@ impl Membership {
         if let Some((described, requester)) = next {
             self.enter_stage(cx, described, requester);
         }
+        self.note_informed(cx);
     }
 }
 

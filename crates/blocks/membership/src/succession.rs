@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::membership::{ApiNodesConfirm, KnownConnections, KnownSession, SessionStage};
-use vinga_wire::view::ViewChange;
+use vinga_wire::view::{MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the next registrar knows before it decides about anything.
@@ -63,7 +63,8 @@ impl Membership {
     pub(crate) fn become_registrar(&mut self, cx: &mut Context<'_>) {
         cx.mark("next president becomes the registrar");
         let view = cx.shared_view();
-        let members = view.members().iter();
+        // One that has only joined may not know all sessions yet, and starts again without the president who knew them.
+        let members = view.members().iter().filter(|member| member.state != MemberState::Starting);
         let awaited: BTreeSet<Address> =
             members.map(|member| Address::new(member.node, BlockNumber::Membership, 0)).collect();
         for &host in &awaited {

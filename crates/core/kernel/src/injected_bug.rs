@@ -217,6 +217,8 @@ injected_bugs! {
     GrowthForgottenInSplit = "growth-forgotten-in-split";
     /// A member that has agreed to a later view asks for its lease in the present one only.
     GrowthForgottenInLease = "growth-forgotten-in-lease";
+    /// The president has a newcomer start before all threads know that rows are copied to it.
+    NewcomerStartsEarly = "newcomer-starts-early";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

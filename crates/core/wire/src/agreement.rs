@@ -143,6 +143,8 @@ pub struct FailPrepareRefuse {
 pub struct ViewChangeRequest {
     /// The requester's number of the request.
     pub request: u32,
+    /// The view that is changed: if there is a later one the change is refused.
+    pub view: ViewNumber,
     /// The change.
     pub change: WantedChange,
 }

@@ -21,7 +21,6 @@
 use crate::dictionary::TableRecord;
 use crate::membership::ApiSessionRequest;
 use crate::schema::Database;
-use crate::schema_round::LockHolder;
 use crate::view::Member;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -41,7 +40,8 @@ pub struct SchemaHold {
     pub hold: u32,
 }
 
-/// Body of `DefinitionsOrder`: what a dictionary has to know that takes part in later changes, and may lead them.
+/// Body of `DefinitionsOrder`: what a dictionary has to know that takes part in later changes, and may lead them. Write
+/// fences and the schema lock are stated anew when schema changes go on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefinitionsOrder {
     /// All tables.
@@ -54,10 +54,6 @@ pub struct DefinitionsOrder {
     pub changes: u64,
     /// The current epoch.
     pub epoch: Epoch,
-    /// Tables that only one API node may change rows of, and that node.
-    pub fences: Vec<(u32, u8)>,
-    /// The claim that has the schema lock.
-    pub lock: Option<LockHolder>,
 }
 
 /// Body of `SessionsOrder`.

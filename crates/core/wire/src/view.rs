@@ -413,6 +413,12 @@ impl ViewChange {
         self.old.members.iter().filter(move |&member| !stays(member))
     }
 
+    /// The members of the new view that are none of the old one.
+    pub fn joined(&self) -> impl Iterator<Item = &Member> {
+        let was = |member: &Member| self.old.members.iter().any(|m| m.identity() == member.identity());
+        self.new.members.iter().filter(move |&member| !was(member))
+    }
+
     /// Whether the member with this id, of the old view, is lost.
     pub fn has_lost(&self, node: NodeId) -> bool {
         self.lost().any(|member| member.node == node)

@@ -147,6 +147,7 @@ impl DataManager {
             });
         }
         self.note_replicas(cx);
+        self.report_copied(cx);
     }
 
     /// How far the copy has come whose source this is.

@@ -17,7 +17,8 @@ use vinga_kernel::{Context, InjectedBug};
 use vinga_wire::copying::{
     COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
 };
-use vinga_wire::{ErrorCode, Frame, SignalNumber};
+use vinga_wire::restart::{NewcomerStep, StepDoneReport};
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 impl DataManager {
     /// Whether this data manager is being sent the rows of its partition.
@@ -41,6 +42,15 @@ impl DataManager {
         }
         if partition.copying.is_empty() {
             self.copying.complete = None;
+        }
+    }
+
+    /// Reports that the copy to this node is complete, in this view.
+    pub(crate) fn report_copied(&self, cx: &mut Context<'_>) {
+        if self.copying.complete.is_some() && self.is_copied_to(cx) {
+            let report = StepDoneReport { step: NewcomerStep::Copied, view: cx.view().number() };
+            let restart = Address::new(self.settings.node, BlockNumber::Restart, 0);
+            cold::write(&mut cx.frame(SignalNumber::StepDoneReport, restart), &report);
         }
     }
 
@@ -205,6 +215,7 @@ impl DataManager {
         if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
             cx.mark("copy of a partition is complete");
             self.copying.complete = Some(begun_in);
+            self.report_copied(cx);
         }
         self.confirm_copied(cx, head.batch);
         Some(())

@@ -1,0 +1,201 @@
+//! The president has one newcomer after the other become a member.
+
+use crate::Restart;
+use alloc::collections::BTreeMap;
+use vinga_base::{NodeId, ViewNumber};
+use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_wire::agreement::{
+    ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest, WantedChange,
+};
+use vinga_wire::restart::{JoiningReport, NewcomerReport, NewcomerStep, SchemaHold};
+use vinga_wire::view::{Member, MemberState, ViewChange};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
+
+/// What the president waits for.
+#[derive(Default)]
+pub(crate) struct Leader {
+    /// Connected data nodes that are no members, as they have greeted.
+    candidates: BTreeMap<NodeId, Member>,
+    /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
+    hold: Option<(u32, bool)>,
+    holds: u32,
+    /// The change of the view that agreement was asked for, and who joins with it.
+    request: Option<(u32, Option<NodeId>)>,
+    requests: u32,
+    /// A view that is installed, and that this thread is about to adopt.
+    installed: ViewNumber,
+    /// What the newcomer has reported last.
+    report: Option<NewcomerReport>,
+    /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
+    retry: Option<u64>,
+    retries: u64,
+}
+
+impl Leader {
+    pub fn check_invariants(&self) {
+        assert!(self.hold.is_none_or(|(number, _)| number == self.holds), "holds are numbered");
+        assert!(self.request.is_none_or(|(number, _)| number == self.requests), "requests are numbered");
+    }
+}
+
+impl Restart {
+    /// A data node is connected that is no member.
+    pub(crate) fn on_joining_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let JoiningReport { member } = cold::read(frame)?;
+        self.leader.candidates.insert(member.node, member);
+        self.go_on(cx);
+        Some(())
+    }
+
+    /// This node has adopted a view.
+    pub(crate) fn lead_in_view(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        let leader = &mut self.leader;
+        let is_member =
+            |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
+        leader.candidates.retain(|_, candidate| !is_member(candidate));
+        for member in change.lost() {
+            self.threads.forget(member.node);
+        }
+        // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
+        if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
+            self.release_schema(cx);
+        }
+        self.go_on(cx);
+    }
+
+    /// Takes the next step, if there is nothing to wait for.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
+        let (own, view) = (self.settings.node, cx.shared_view());
+        let leader = &self.leader;
+        let waits = leader.request.is_some() || leader.retry.is_some() || view.number() < leader.installed;
+        if view.president() != Some(own) || waits {
+            return;
+        }
+        let Some(newcomer) = newcomer(cx) else { return self.begin_with_next(cx) };
+        let (node, incarnation) = newcomer.identity();
+        let is_done = |step, view_counts: bool| {
+            leader.report.is_some_and(|report| {
+                (report.incarnation, report.step) == (incarnation, step)
+                    && (!view_counts || report.view == view.number())
+            })
+        };
+        match newcomer.state {
+            MemberState::Starting if is_done(NewcomerStep::Informed, false) => {
+                self.release_schema(cx);
+                self.ask_for(cx, WantedChange::Copy(node, incarnation));
+            }
+            MemberState::Copying => {
+                let is_copied = is_done(NewcomerStep::Copied, true);
+                if !self.threads.have_been_asked(view.number()) {
+                    self.ask_threads(cx);
+                } else if is_copied
+                    && (self.threads.have_adopted(view.number())
+                        || cx.has_bug(InjectedBug::NewcomerStartsEarly))
+                {
+                    self.ask_for(cx, WantedChange::Start(node, incarnation));
+                }
+            }
+            MemberState::Starting | MemberState::Started => {}
+        }
+    }
+
+    /// Nobody is on the way: the next candidate joins, when no schema change is under way.
+    fn begin_with_next(&mut self, cx: &mut Context<'_>) {
+        let view = cx.shared_view();
+        // Another start of it is a member as long as the others have not given that up.
+        let candidate = self.leader.candidates.values().find(|candidate| !view.has(candidate.node)).cloned();
+        match (candidate, self.leader.hold) {
+            (None, _) => self.release_schema(cx),
+            (Some(member), Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
+            (Some(_), Some((_, false))) => {}
+            (Some(_), None) => {
+                self.leader.holds += 1;
+                self.leader.hold = Some((self.leader.holds, false));
+                let body = SchemaHold { hold: self.leader.holds };
+                cold::write(&mut cx.frame(SignalNumber::SchemaHoldRequest, self.dictionary()), &body);
+            }
+        }
+    }
+
+    fn dictionary(&self) -> Address {
+        Address::new(self.settings.node, BlockNumber::Dictionary, 0)
+    }
+
+    pub(crate) fn on_schema_hold_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let SchemaHold { hold } = cold::read(frame)?;
+        if self.leader.hold == Some((hold, false)) {
+            self.leader.hold = Some((hold, true));
+            self.go_on(cx);
+        }
+        Some(())
+    }
+
+    fn release_schema(&mut self, cx: &mut Context<'_>) {
+        if let Some((hold, _)) = self.leader.hold.take() {
+            cold::write(
+                &mut cx.frame(SignalNumber::SchemaReleaseOrder, self.dictionary()),
+                &SchemaHold { hold },
+            );
+        }
+    }
+
+    fn ask_for(&mut self, cx: &mut Context<'_>, change: WantedChange) {
+        self.leader.requests += 1;
+        let request = self.leader.requests;
+        let joins = match &change {
+            WantedChange::Join(member) => Some(member.node),
+            WantedChange::Copy(..) | WantedChange::Start(..) | WantedChange::MovePrimary(..) => None,
+        };
+        self.leader.request = Some((request, joins));
+        let body = ViewChangeRequest { request, view: cx.view().number(), change };
+        let agreement = Address::new(self.settings.node, BlockNumber::Agreement, 0);
+        cold::write(&mut cx.frame(SignalNumber::ViewChangeRequest, agreement), &body);
+    }
+
+    pub(crate) fn on_view_change_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ViewChangeConfirm { request, view } = cold::read(frame)?;
+        if self.leader.request.take_if(|(asked, _)| *asked == request).is_some() {
+            self.leader.installed = self.leader.installed.max(view);
+            self.go_on(cx);
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_view_change_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ViewChangeRefuse { request, reason } = cold::read(frame)?;
+        let Some((_, joins)) = self.leader.request.take_if(|(asked, _)| *asked == request) else {
+            return Some(());
+        };
+        if let Some(node) = joins
+            && reason == ViewChangeRefusal::NotConnected
+        {
+            cx.mark("newcomer has gone before it could join");
+            self.leader.candidates.remove(&node);
+        } else if let Some(node) = joins {
+            cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+        }
+        self.leader.retries += 1;
+        self.leader.retry = Some(self.leader.retries);
+        cx.send_after(self.settings.retry, self.leader.retries);
+        Some(())
+    }
+
+    /// What was refused is asked for again.
+    pub(crate) fn on_retry(&mut self, cx: &mut Context<'_>, number: u64) {
+        if self.leader.retry.take_if(|retry| *retry == number).is_some() {
+            self.go_on(cx);
+        }
+    }
+
+    pub(crate) fn on_newcomer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let report: NewcomerReport = cold::read(frame)?;
+        self.leader.report = Some(report);
+        self.go_on(cx);
+        Some(())
+    }
+}
+
+/// The member that is not a full one yet.
+fn newcomer(cx: &Context<'_>) -> Option<Member> {
+    cx.view().members().iter().find(|member| member.state != MemberState::Started).cloned()
+}

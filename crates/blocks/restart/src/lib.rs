@@ -1,0 +1,112 @@
+//! Restart: has data nodes join the cluster that come back, or come for the first time.
+//!
+//! The block of the president leads a *newcomer*, one at a time, through the views that make it a full member
+//! (`leader`); the block of the newcomer finds out when all blocks of its node have done their parts (`newcomer`);
+//! `threads` finds out when all threads of all members have adopted a view.
+//!
+//! ```text
+//!   connected ─▶ schema changes ─▶ a view  ─▶ it is sent all  ─▶ a view in ─▶ it has all rows, ─▶ a view in
+//!                are held          with it    tables and         which it     and all threads     which it
+//!                                             sessions           is copied    know that view      has started
+//!                                                                to
+//! ```
+//! Where a newcomer stands is in the view; what this block remembers is only what it waits for. So the next president
+//! goes on where the last one was: but a newcomer that has not got all tables and sessions from one president starts
+//! again.
+//!
+//! The signals are described in `vinga_wire::restart`, the protocol in `docs/protocols/node-restart.md`.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod leader;
+mod newcomer;
+mod threads;
+
+use leader::Leader;
+use newcomer::Newcomer;
+use threads::Threads;
+use vinga_base::{Incarnation, NodeId};
+use vinga_kernel::{Block, Context, Scrutiny, Span};
+use vinga_wire::view::ViewChange;
+use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
+
+/// What the restart block is configured with.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// This node.
+    pub node: NodeId,
+    /// Which start of it.
+    pub incarnation: Incarnation,
+    /// Its threads that run blocks.
+    pub threads: u16,
+    /// How long to wait before a change of the view that was refused is asked for again.
+    pub retry: Span,
+}
+
+/// The restart block.
+pub struct Restart {
+    settings: Settings,
+    leader: Leader,
+    /// While this node is no full member.
+    newcomer: Option<Newcomer>,
+    threads: Threads,
+}
+
+impl Restart {
+    /// Before it is known whether there is a view already.
+    pub fn new(settings: Settings) -> Self {
+        Restart { settings, leader: Leader::default(), newcomer: None, threads: Threads::default() }
+    }
+
+    fn address_of(node: NodeId) -> Address {
+        Address::new(node, BlockNumber::Restart, 0)
+    }
+}
+
+impl Block for Restart {
+    /// A node that starts without a view is to join.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if cx.view().members().is_empty() {
+            self.newcomer = Some(Newcomer::new(cx));
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
+        let handled = match frame.signal() {
+            Some(SignalNumber::JoiningReport) => self.on_joining_report(cx, frame),
+            Some(SignalNumber::SchemaHoldConfirm) => self.on_schema_hold_confirm(cx, frame),
+            Some(SignalNumber::ViewChangeConfirm) => self.on_view_change_confirm(cx, frame),
+            Some(SignalNumber::ViewChangeRefuse) => self.on_view_change_refuse(cx, frame),
+            Some(SignalNumber::NewcomerReport) => self.on_newcomer_report(cx, frame),
+            Some(SignalNumber::StepDoneReport) => self.on_step_done_report(cx, frame),
+            Some(SignalNumber::ThreadsRequest) => self.on_threads_request(cx, frame),
+            Some(SignalNumber::ThreadsConfirm) => self.on_threads_confirm(cx, frame),
+            Some(SignalNumber::TurnConfirm) => self.on_turn_confirm(cx, frame),
+            Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
+            _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
+        };
+        if handled.is_none() {
+            cx.reject(frame, ErrorCode::MalformedSignal);
+        }
+    }
+
+    fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        self.follow_view(cx, change);
+        self.lead_in_view(cx, change);
+    }
+
+    fn check_invariants(&self, _: Scrutiny) {
+        self.leader.check_invariants();
+    }
+}
+
+impl Restart {
+    fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let (token, _) = frame.head::<U64>()?;
+        self.on_retry(cx, token.get());
+        Some(())
+    }
+}
