@@ -24,8 +24,8 @@ pub(crate) struct Leader {
     requests: u32,
     /// A view that is installed, and that this thread is about to adopt.
     installed: ViewNumber,
-    /// What the newcomer has reported last.
-    report: Option<NewcomerReport>,
+    /// What the newcomer has reported last, and its id.
+    report: Option<(NodeId, NewcomerReport)>,
     /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
     retry: Option<u64>,
     retries: u64,
@@ -74,8 +74,8 @@ impl Restart {
         let Some(newcomer) = newcomer(cx) else { return self.begin_with_next(cx) };
         let (node, incarnation) = newcomer.identity();
         let is_done = |step, view_counts: bool| {
-            leader.report.is_some_and(|report| {
-                (report.incarnation, report.step) == (incarnation, step)
+            leader.report.is_some_and(|(sender, report)| {
+                (sender, report.incarnation, report.step) == (node, incarnation, step)
                     && (!view_counts || report.view == view.number())
             })
         };
@@ -189,7 +189,7 @@ impl Restart {
 
     pub(crate) fn on_newcomer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let report: NewcomerReport = cold::read(frame)?;
-        self.leader.report = Some(report);
+        self.leader.report = Some((frame.sender().node(), report));
         self.go_on(cx);
         Some(())
     }

@@ -231,3 +231,16 @@ fn nobody_starts_before_all_threads_know() {
 fn a_start_that_is_too_early_is_noticed() {
     nobody_starts_before_all_know(Some(InjectedBug::NewcomerStartsEarly));
 }
+
+/// What one newcomer has reported does not count for the next, though both have started as often.
+#[test]
+fn each_newcomer_reports_for_itself() {
+    let mut c = cluster(3, None);
+    c.die(2);
+    c.join(2);
+    wait(&mut c);
+    stands_still(&mut c, MemberState::Starting);
+    c.release(restart(3), restart(1));
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}

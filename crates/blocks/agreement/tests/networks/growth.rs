@@ -199,10 +199,8 @@ fn changes_that_are_refused() {
     let (mut network, newcomer) = cluster(1, &[0, 0, 0], true);
     let join = || WantedChange::Join(Member::started(NodeId(4), Incarnation(1), 0, 1, 1));
     assert_eq!(newcomer, 4);
-    for other in [2, newcomer] {
-        let request = network.ask_for(other, join());
-        assert_eq!(network.answer_to(other, request), Some(Err(Refusal::NotPresident)));
-    }
+    let request = network.ask_for(2, join());
+    assert_eq!(network.answer_to(2, request), Some(Err(Refusal::NotPresident)));
     let copy = WantedChange::Copy(NodeId(4), Incarnation(1));
     assert_eq!(network.change(copy), Err(Refusal::DoesNotFit));
     let another = WantedChange::Join(Member::started(NodeId(4), Incarnation(2), 0, 1, 1));

@@ -104,11 +104,12 @@ impl Network {
 
     /// A block of a node asks its agreement for a change; returns the number of the request.
     pub fn ask_for(&mut self, node: u8, change: WantedChange) -> u32 {
+        let view = self.view(node).number();
         let own = self.nodes.get_mut(&node).expect("it is listed");
         own.requests += 1;
         let request = own.requests;
         let sender = Address::new(NodeId(node), BlockNumber::Lifecycle, 0);
-        let body = ViewChangeRequest { request, change };
+        let body = ViewChangeRequest { request, view, change };
         own.harness
             .send(sender, SignalNumber::ViewChangeRequest, |w| cold::write(w, &body))
             .expect("a block of the same node may");
