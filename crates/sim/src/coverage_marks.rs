@@ -172,6 +172,18 @@ pub const RARE: &[&str] = &[
 /// Branches that seeds don't meet, each with the reason.
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
+        "newcomer has gone before it could join",
+        "no simulated data node comes back; joining.rs of the data node's tests",
+    ),
+    (
+        "newcomer starts again as its president is lost",
+        "no simulated data node comes back; joining.rs of the data node's tests",
+    ),
+    (
+        "schema change has waited for a data node that joins",
+        "no simulated data node comes back; joining.rs of the data node's tests",
+    ),
+    (
         "copied row drops an earlier prepare",
         "no simulated data node comes back; copying_model.rs of the data node's tests",
     ),

@@ -43,6 +43,7 @@ pub const SEEDS_MAX: u64 = 1500;
 ///   index, and for `fence-given-too-early` the president between its answer and its last signal of the change.
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
+    InjectedBug::NewcomerStartsEarly,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

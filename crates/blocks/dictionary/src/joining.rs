@@ -1,10 +1,10 @@
 //! A data node joins: its dictionary is sent all definitions.
 //!
-//! The president's restart block has schema changes held: none is begun any more, and it is confirmed when none is under
-//! way, and nothing is left of coordinators that have failed. When the president has adopted a view with somebody who has
-//! joined, that one is sent what there is. Its dictionary makes the tables at the data managers and coordinators of its own
-//! node. When it has, changes go on, and it takes part in them; the write fences and the holder of the schema lock
-//! are stated anew then, which may have changed meanwhile.
+//! The president's restart block has schema changes held: none is begun any more, and it is confirmed when none is
+//! under way, and nothing is left of coordinators that have failed. When the president has adopted a view with somebody
+//! who has joined, that one is sent what there is. Its dictionary makes the tables at the data managers and
+//! coordinators of its own node. When it has, changes go on, and it takes part in them; the write fences and the holder
+//! of the schema lock are stated anew then, which may have changed meanwhile.
 
 use crate::Dictionary;
 use alloc::format;

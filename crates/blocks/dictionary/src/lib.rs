@@ -3,8 +3,9 @@
 //! `tables` and `databases` hold what may be used. A request becomes a `plan` when its turn comes, and the plan is
 //! carried out as a `change`, in `rounds`, one change at a time. The other data nodes' dictionaries know the same
 //! (`replication`, `orders`), so that one of them can go on when the president fails (`succession`). `lock` is the
-//! schema lock, `events` notifies subscribers what has changed, `requests` answers the API nodes, `joining` sends a data node that joins what there is. On a node with a disk
-//! changes are written to it (`record`, `schema_file`, `definitions`), and read again when the node starts (`start`).
+//! schema lock, `events` notifies subscribers what has changed, `requests` answers the API nodes, `joining` sends a
+//! data node that joins what there is. On a node with a disk changes are written to it (`record`, `schema_file`,
+//! `definitions`), and read again when the node starts (`start`).
 //! The signals are described in `vinga_wire::{dictionary, schema, schema_round}`, the protocol in
 //! `docs/protocols/schema.md`.
 //!

@@ -187,7 +187,7 @@ impl Dictionary {
         if let Err(refused) = self.check_room() {
             cx.mark("schema change is refused because the log is full");
             self.refuse(cx, requester, refused);
-        } else if self.change.is_none() && self.succession.is_none() {
+        } else if self.change.is_none() && self.succession.is_none() && self.hold.is_none() {
             self.begin_or_refuse(cx, requester, change);
             self.go_on(cx);
         } else if self.queue.len() < QUEUED_CHANGES_MAX {

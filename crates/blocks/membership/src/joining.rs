@@ -1,8 +1,8 @@
 //! A data node joins: its membership is sent all sessions.
 //!
-//! The registrar sends them when it has adopted a view with the one that has joined. From then on that one is a host like
-//! the others, and is asked for each later stage of a session on the same way. A session that is being forgotten is not
-//! sent: the newcomer has nothing of it.
+//! The registrar sends them when it has adopted a view with the one that has joined. From then on that one is a host
+//! like the others, and is asked for each later stage of a session on the same way. A session that is being forgotten
+//! is not sent: the newcomer has nothing of it.
 
 use crate::Membership;
 use vinga_base::{Incarnation, NodeId};

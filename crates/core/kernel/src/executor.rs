@@ -352,8 +352,8 @@ impl<H: Host> Executor<H> {
         &self.shared.view
     }
 
-    /// Views are compared by their low byte: a thread is never more than 127 views behind. One of a node that is to join
-    /// has none, number 0: all that comes waits until it has.
+    /// Views are compared by their low byte: a thread is never more than 127 views behind. One of a node that is to
+    /// join has none, number 0: all that comes waits until it has.
     #[inline]
     fn is_of_newer_view(&self, frame: &Frame<'_>) -> bool {
         let own = self.shared.view.number();

@@ -296,10 +296,16 @@ impl ClusterView {
         ClusterView { arbitrator: Some(arbitrator), ..self }
     }
 
-    /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator.
+    /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator, and members that have
+    /// not started, which let no API node in.
     #[must_use]
     pub fn for_api_nodes(&self) -> Self {
-        self.clone().with_ticket(NO_TICKET)
+        let mut view = self.clone().with_ticket(NO_TICKET);
+        view.members.retain(|member| member.state == MemberState::Started);
+        for partition in &mut view.partitions {
+            partition.copying = Chain::default();
+        }
+        view
     }
 
     /// What a set of nodes has no started member for, so that it can't be a cluster by itself; `None` if it can.

@@ -11,6 +11,7 @@ mod copying_model;
 mod cut_log;
 mod full_log;
 mod hazards;
+mod joining;
 mod last_replica;
 mod ordered_indexes;
 mod protocols;

@@ -36,6 +36,7 @@ mod batches;
 mod connections;
 pub mod disk;
 mod hold;
+mod joining;
 pub mod ranges;
 mod reads;
 mod received;
@@ -116,6 +117,8 @@ pub struct Setup {
     pub partitions: u16,
     /// How long a driver may take to report that connections are closed.
     pub heartbeat_interval: Span,
+    /// How often data nodes send each other heartbeats.
+    pub node_heartbeat_interval: Span,
     /// Whether the rows of the table are in no log.
     pub no_logging: bool,
     /// How large the redo log of each node is; without one nothing is kept on disk.
@@ -141,6 +144,7 @@ impl Default for Setup {
             partitions: 0,
             // Nobody is silent for so long.
             heartbeat_interval: Span::from_millis(1_000_000),
+            node_heartbeat_interval: Span::from_millis(1_000_000),
             no_logging: false,
             log: None,
             commits_at_last_replica: false,
@@ -283,6 +287,7 @@ fn definition(setup: &Setup) -> TableDefinition {
 fn make_node(
     settings: &NodeSettings,
     view: &Arc<ClusterView>,
+    others: impl Iterator<Item = NodeId>,
     bug: Option<InjectedBug>,
 ) -> (Executor<Blocks>, Vec<(u8, LaneId)>) {
     let node = settings.node;
@@ -291,8 +296,7 @@ fn make_node(
     let routes = Routes::to(node, 0, &settings.instances());
     let mut outbox = Outbox::new(routes, 2, 1 << 20);
     let mut own = vec![];
-    let nodes = view.members().iter().map(|member| member.node);
-    for other in nodes.filter(|&other| other != node).chain([OTHER_API.node(), API.node()]) {
+    for other in others.filter(|&other| other != node).chain([OTHER_API.node(), API.node()]) {
         let lane = outbox.open_lane(0);
         outbox.routes.set_node(other, Some(lane));
         own.push((other.0, lane));
@@ -314,13 +318,14 @@ impl Cluster {
         let coordinators = |node: u8| if node <= setup.coordinators { setup.coordinators_each } else { 0 };
         let settings = |node| {
             let plain = node_settings(node, coordinators(node));
-            let heartbeat_interval = setup.heartbeat_interval;
+            let Setup { heartbeat_interval, node_heartbeat_interval, .. } = *setup;
             let Setup { commits_at_last_replica, ending_slice, copy_piece, .. } = *setup;
             let disk = setup.log.map(|log| MemoryDisk::default().settings(NodeId(node), log));
             let mut threads = plain.threads.clone();
             threads[0].streams = 0..u16::from(disk.is_some());
             NodeSettings {
                 heartbeat_interval,
+                node_heartbeat_interval,
                 commits_at_last_replica,
                 ending_slice,
                 copy_piece,
@@ -335,7 +340,7 @@ impl Cluster {
         let mut all_settings = BTreeMap::new();
         for node in 1..=nodes {
             let settings = settings(node);
-            let (executor, own) = make_node(&settings, &view, setup.bug);
+            let (executor, own) = make_node(&settings, &view, (1..=nodes).map(NodeId), setup.bug);
             lanes.insert(node, own);
             executors.insert(node, executor);
             all_settings.insert(node, settings);
@@ -417,7 +422,8 @@ impl Cluster {
         let before = settings.disk.as_ref().expect("it has a disk");
         let log = LogSize { files: before.log_files, file_bytes: before.log_file_bytes };
         settings.disk = Some(self.disks[&1].settings(NodeId(1), log));
-        let (executor, lanes) = make_node(settings, &self.view, None);
+        let (executor, lanes) =
+            make_node(settings, &self.view, self.view.members().iter().map(|member| member.node), None);
         self.executors.insert(1, executor);
         self.lanes.insert(1, lanes);
         self.run();
@@ -457,6 +463,7 @@ impl Cluster {
         self.runs += 1;
         loop {
             let mut moved = vec![];
+            let (mut views, mut stopped) = (vec![], BTreeSet::new());
             let mut is_served = false;
             for (&node, executor) in &mut self.executors {
                 executor.begin_turn(self.now);
@@ -474,6 +481,13 @@ impl Cluster {
                 }
                 for driver in [LaneId::DRIVER, LaneId::thread(1)] {
                     for frame in Frames(&std::mem::take(executor.outbox().lane_mut(driver))) {
+                        if let Some(view) = joining::installed(&frame) {
+                            views.push((node, view));
+                            continue;
+                        }
+                        if frame.signal() == Some(SignalNumber::StopNodeOrder) {
+                            stopped.insert(node);
+                        }
                         let Some((received, ticket)) = connections::answer(&frame) else { continue };
                         self.ticket = ticket.unwrap_or(self.ticket);
                         self.received.push(received);
@@ -483,7 +497,7 @@ impl Cluster {
             for (_, to, bytes) in &mut moved {
                 self.held.keep(*to, bytes);
             }
-            if moved.is_empty() && !is_served {
+            if moved.is_empty() && views.is_empty() && stopped.is_empty() && !is_served {
                 let scrutiny = if self.runs.is_multiple_of(16) { Scrutiny::Full } else { Scrutiny::Brief };
                 self.executors.values().for_each(|executor| executor.host().check_invariants(scrutiny));
                 return;
@@ -504,6 +518,10 @@ impl Cluster {
                     executor.feed(&bytes, Origin::Peer(NodeId(from))).expect("a data node may send this");
                 }
             }
+            for (node, view) in views {
+                self.adopt_at(node, view);
+            }
+            stopped.into_iter().for_each(|node| self.end_process(node));
         }
     }
 

@@ -37,20 +37,9 @@ impl Cluster {
         settings.incarnation.0 += 1;
         self.outcomes.retain(|coordinator, _| coordinator.node() != NodeId(node));
         let view = self.view.with_joined(settings.member());
-        let (executor, lanes) = make_node(settings, &Arc::new(view.clone()), self.bug);
-        for (other, executor) in &mut self.executors {
-            let lanes = self.lanes.get_mut(other).expect("each node has some");
-            let lane = match lanes.iter().find(|(to, _)| *to == node) {
-                Some(&(_, lane)) => lane,
-                None => {
-                    let lane = executor.outbox().open_lane(0);
-                    lanes.insert(0, (node, lane));
-                    lane
-                }
-            };
-            executor.outbox().lane_mut(lane).clear();
-            executor.outbox().routes.set_node(NodeId(node), Some(lane));
-        }
+        let others = view.members().iter().map(|member| member.node);
+        let (executor, lanes) = make_node(settings, &Arc::new(view.clone()), others, self.bug);
+        self.connect_to(node);
         // The test decides about views: what data nodes agree about is not delivered.
         let agreement = |node| Address::new(NodeId(node), BlockNumber::Agreement, 0);
         for &other in self.executors.keys() {

@@ -145,6 +145,7 @@ mod tests {
         assert_eq!((newest.state, newest.since), (MemberState::Starting, joined.number()));
         assert_eq!(joined.number(), ViewNumber(without.number().0 + 1));
         assert_eq!(joined.partitions(), without.partitions());
+        assert!(!joined.for_api_nodes().has(NodeId(2)), "clients do not learn of it yet");
         // It counts for nothing yet.
         assert!(joined.lack_of(|node| node == NodeId(2) || node == NodeId(4)).is_some());
 

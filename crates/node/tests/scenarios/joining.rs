@@ -1,0 +1,233 @@
+//! Data nodes that come back and join, with all that they agree on.
+
+use crate::support::{Cluster, Op, Setup, committed, dm, row, tc};
+use vinga_base::NodeId;
+use vinga_kernel::{InjectedBug, Span};
+use vinga_wire::schema::SchemaChange;
+use vinga_wire::view::MemberState;
+use vinga_wire::{Address, BlockNumber};
+
+fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
+    let mut c = Cluster::with(&Setup {
+        nodes,
+        coordinators: nodes,
+        commits_at_last_replica: true,
+        copy_piece: 1,
+        node_heartbeat_interval: Span::from_millis(50),
+        bug,
+        ..Setup::default()
+    });
+    for key in 1..10 {
+        assert_eq!(c.at_once_by(tc(1), &[Op::Insert(row(key, 1))]), [committed(1)]);
+    }
+    c.forget_all_outcomes();
+    c
+}
+
+fn restart(node: u8) -> Address {
+    Address::new(NodeId(node), BlockNumber::Restart, 0)
+}
+
+fn dictionary(node: u8) -> Address {
+    Address::new(NodeId(node), BlockNumber::Dictionary, 0)
+}
+
+fn wait(c: &mut Cluster) {
+    c.advance(Span::from_millis(1000));
+}
+
+fn write(c: &mut Cluster, by: u8, key: u64, n: i64) {
+    assert_eq!(c.at_once_by(tc(by), &[Op::Write(row(key, n))]), [committed(1)]);
+    c.forget_all_outcomes();
+}
+
+fn truncation() -> SchemaChange {
+    SchemaChange::TruncateTable { name: "test.t".into(), pinned: None }
+}
+
+/// All nodes that are there are full members, and have the same rows.
+fn all_are_equal(c: &Cluster, nodes: &[u8]) {
+    assert_eq!(c.live_nodes(), nodes);
+    for &node in nodes {
+        assert_eq!(c.state_of(node), Some(MemberState::Started), "data node {node}");
+        assert_eq!(c.contents(node), c.contents(nodes[0]), "data node {node}");
+    }
+}
+
+#[test]
+fn a_data_node_that_comes_back_becomes_a_full_member() {
+    let mut c = cluster(3, None);
+    for round in 0..3 {
+        c.die(3);
+        write(&mut c, 2, 4, 10 + round);
+        c.join(3);
+        wait(&mut c);
+        all_are_equal(&c, &[1, 2, 3]);
+        write(&mut c, 2, 5, 10 + round);
+        all_are_equal(&c, &[1, 2, 3]);
+    }
+    // It is as good as the others.
+    c.die(1);
+    c.die(2);
+    assert_eq!((c.live_nodes(), c.contents(3).len()), (vec![3], 9));
+}
+
+#[test]
+fn two_that_come_back_join_one_after_the_other() {
+    let mut c = cluster(3, None);
+    c.die(2);
+    c.die(3);
+    write(&mut c, 1, 4, 10);
+    c.join(3);
+    c.join(2);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    write(&mut c, 1, 4, 11);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
+/// Node 3 stands in the middle of a step: what its restart block reports does not arrive.
+fn stands_still(c: &mut Cluster, state: MemberState) {
+    c.die(3);
+    if state == MemberState::Copying {
+        for instance in 0..2 {
+            c.hold(dm(3, instance), dm(1, instance));
+            c.hold(dm(3, instance), dm(2, instance));
+        }
+    } else {
+        c.hold(restart(3), restart(1));
+    }
+    c.join(3);
+    wait(c);
+    assert_eq!(c.state_of(3), Some(state));
+}
+
+/// What was copied is confirmed from now on.
+fn let_copy(c: &mut Cluster) {
+    for instance in 0..2 {
+        c.release(dm(3, instance), dm(1, instance));
+        c.release(dm(3, instance), dm(2, instance));
+    }
+}
+
+#[test]
+fn one_that_is_copied_to_goes_on_with_the_next_president() {
+    let mut c = cluster(3, None);
+    stands_still(&mut c, MemberState::Copying);
+    c.die(1);
+    let_copy(&mut c);
+    wait(&mut c);
+    all_are_equal(&c, &[2, 3]);
+    write(&mut c, 2, 4, 10);
+    all_are_equal(&c, &[2, 3]);
+    c.join(1);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
+#[test]
+fn one_that_has_only_joined_starts_again_with_the_next_president() {
+    let mut c = cluster(3, None);
+    stands_still(&mut c, MemberState::Starting);
+    c.die(1);
+    wait(&mut c);
+    all_are_equal(&c, &[2]);
+    c.join(3);
+    c.join(1);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
+#[test]
+fn one_that_dies_again_keeps_nobody_up() {
+    for state in [MemberState::Starting, MemberState::Copying] {
+        let mut c = cluster(3, None);
+        stands_still(&mut c, state);
+        c.die(3);
+        write(&mut c, 2, 4, 10);
+        c.release(restart(3), restart(1));
+        let_copy(&mut c);
+        c.join(3);
+        wait(&mut c);
+        all_are_equal(&c, &[1, 2, 3]);
+        c.change_schema(truncation());
+        assert!(c.contents(3).is_empty(), "no change is held any more");
+    }
+}
+
+/// The change is asked for while node 3 learns of the tables: it waits, and node 3 has part in it.
+#[test]
+fn a_schema_change_waits_for_one_that_has_joined() {
+    let mut c = cluster(3, None);
+    stands_still(&mut c, MemberState::Starting);
+    c.change_schema(truncation());
+    wait(&mut c);
+    assert_eq!(c.contents(1).len(), 9, "it waits");
+    c.release(restart(3), restart(1));
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    assert!(c.contents(1).is_empty());
+    let tables =
+        |node| c.node(node).dictionary().expect("each node has one").tables().cloned().collect::<Vec<_>>();
+    assert!(!tables(1).is_empty() && tables(1) == tables(3) && tables(1) == tables(2));
+}
+
+/// Node 3 is connected while a change is under way: it joins when that is over.
+#[test]
+fn one_that_comes_back_waits_for_a_schema_change() {
+    let mut c = cluster(3, None);
+    c.die(3);
+    c.hold(dictionary(2), dictionary(1));
+    c.change_schema(truncation());
+    c.join(3);
+    wait(&mut c);
+    assert_eq!(c.state_of(3), None);
+    c.release(dictionary(2), dictionary(1));
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    assert!(c.contents(3).is_empty());
+}
+
+/// When rows are copied, and node 3 has not started yet, a change goes on, in which it has part.
+#[test]
+fn the_schema_changes_before_a_copy_has_started() {
+    let mut c = cluster(3, None);
+    stands_still(&mut c, MemberState::Copying);
+    c.hold(restart(3), restart(1));
+    let_copy(&mut c);
+    c.change_schema(truncation());
+    c.received();
+    for key in 20..25 {
+        write(&mut c, 2, key, 7);
+    }
+    assert_eq!((c.state_of(3), c.contents(3).len()), (Some(MemberState::Copying), 5));
+    c.release(restart(3), restart(1));
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
+/// A member that has not adopted the view in which node 3 is copied to keeps that from starting: its transactions would
+/// leave node 3 out.
+fn nobody_starts_before_all_know(bug: Option<InjectedBug>) {
+    let mut c = cluster(3, bug);
+    c.hold(restart(2), restart(1));
+    stands_still(&mut c, MemberState::Copying);
+    let_copy(&mut c);
+    wait(&mut c);
+    assert_eq!(c.state_of(3), Some(MemberState::Copying), "node 2 has not said that it knows");
+    c.release(restart(2), restart(1));
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
+#[test]
+fn nobody_starts_before_all_threads_know() {
+    nobody_starts_before_all_know(None);
+}
+
+#[cfg(feature = "injected-bugs")]
+#[test]
+#[should_panic(expected = "node 2 has not said that it knows")]
+fn a_start_that_is_too_early_is_noticed() {
+    nobody_starts_before_all_know(Some(InjectedBug::NewcomerStartsEarly));
+}
