@@ -340,3 +340,19 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, run_seed};
+
+    #[test]
+    fn a_data_node_that_comes_back_is_sent_all_rows_and_starts_if_that_is_asked_for() {
+        let is_copied = |returning_nodes: bool| {
+            let report = run_seed(10, &Options { returning_nodes, ..Options::default() });
+            assert_eq!(report.violation, None);
+            report.marks.contains("copy of a partition is complete")
+        };
+        assert!(is_copied(true));
+        assert!(!is_copied(false));
+    }
+}
