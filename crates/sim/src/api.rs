@@ -445,7 +445,7 @@ impl World {
     pub(crate) fn late_schema_event(&self) -> Option<&String> {
         let is_closed = |connection: usize| {
             let connection = &self.connections[connection];
-            connection.link.node <= self.president() && connection.side.has_ended()
+            self.may_have_led(connection.link.node) && connection.side.has_ended()
         };
         let has_noticed = |api: &&ApiNode| !api.links.open().any(is_closed);
         self.apis.iter().filter(has_noticed).find_map(|api| api.caller.watching.suspicion())

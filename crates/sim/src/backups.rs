@@ -8,7 +8,7 @@
 use crate::agenda::Time;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
-use vinga_base::PartitionId;
+use vinga_base::{NodeId, PartitionId};
 use vinga_datamanager::inspect::ShownRows;
 
 /// Steps between two looks at a partition.
@@ -54,7 +54,12 @@ impl World {
                 if shown.is_empty() {
                     continue;
                 }
-                if data_manager.is_primary_of(thread.executor.view(), partition) {
+                let view = thread.executor.view();
+                if !view.has_started(NodeId(thread.node)) {
+                    // It is copied to, and shows nothing to anybody.
+                    continue;
+                }
+                if data_manager.is_primary_of(view, partition) {
                     primary.extend(shown.into_iter().map(|table| ((table.table, table.birth), table)));
                 } else {
                     backups.push((thread.node, shown));

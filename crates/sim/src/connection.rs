@@ -89,7 +89,7 @@ impl World {
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
         let start = self.apis[api].start;
-        let is_open = self.accepts_clients(link.node);
+        let is_open = self.has_started(link.node);
         let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
         let connection = self.connections.len();
         let (delay, room) = (self.profile.client_delay, 32 * 1024);

@@ -75,8 +75,12 @@ impl World {
                     if sender.block() == Some(BlockNumber::Coordinator) {
                         committed.coordinator = sender.node().0;
                     }
-                    if committed.coordinator != 0 && !self.alive[usize::from(committed.coordinator - 1)] {
-                        // It had died before this arrived.
+                    let coordinator = committed.coordinator;
+                    if coordinator != 0
+                        && (!self.alive[usize::from(coordinator - 1)]
+                            || self.starts_of_nodes[usize::from(coordinator - 1)].incarnation > 1)
+                    {
+                        // It had died before this arrived, or may have: an earlier start may have sent it.
                         doubt(&mut self.history.epochs, transaction);
                     }
                     if is_committed {

@@ -12,15 +12,16 @@ use crate::agenda::Time;
 use crate::management::{ARBITRATION_TIMEOUT, Question};
 use crate::pipe::Payload;
 use crate::profile::Fault;
+use crate::returns::Start;
 use crate::thread::{Source, Thread, ThreadId};
-use crate::topology::{FIRST_NODE, first_view};
+use crate::topology::FIRST_NODE;
 use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use vinga_base::{Incarnation, NodeId};
+use vinga_base::{Incarnation, NodeId, ViewNumber};
 use vinga_kernel::Tick;
 use vinga_wire::agreement::{LeaseOrder, LinkBody};
-use vinga_wire::view::{ClusterView, ViewChange};
+use vinga_wire::view::{ClusterView, Member, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, FrameWriter, SignalNumber, cold};
 
 /// Faults because of which nothing may come from a data node that is alive, or from the arbitrator.
@@ -40,7 +41,7 @@ const STANDSTILLS: [Fault; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub struct FailureMarker {
     /// Whose last bytes it follows.
-    pub node: u8,
+    pub start: Start,
     /// Whether it came on a link from that node, not through a ring.
     pub is_from_link: bool,
 }
@@ -48,7 +49,7 @@ pub struct FailureMarker {
 /// A data node that has died.
 #[derive(Clone, Copy, Debug)]
 pub struct Death {
-    node: u8,
+    start: Start,
     /// When.
     pub(crate) at: Time,
     /// A thread that adopts the next view so much later than all others, which adopt it as soon as they can.
@@ -62,9 +63,9 @@ pub struct Agreed {
     /// The views that each node has installed, in order.
     installed: BTreeMap<u8, Vec<Arc<ClusterView>>>,
     /// Links that the first node has closed, to the second: the markers that each thread has met.
-    closed: BTreeMap<(u8, u8), BTreeMap<ThreadId, u16>>,
+    closed: BTreeMap<(u8, Start), BTreeMap<ThreadId, u16>>,
     /// Links whose end the first node has noticed.
-    ended: BTreeSet<(u8, u8)>,
+    ended: BTreeSet<(u8, Start)>,
     pub(crate) deaths: Vec<Death>,
 }
 
@@ -80,8 +81,26 @@ impl Agreed {
     }
 
     /// Whether a node has closed its links to another one.
-    pub fn has_closed(&self, node: u8, other: u8) -> bool {
+    pub fn has_closed(&self, node: u8, other: Start) -> bool {
         self.closed.contains_key(&(node, other))
+    }
+
+    /// Whether a thread has met all markers of links that its node has closed.
+    pub fn has_markers(&self, id: ThreadId, node: u8, other: Start, connections: u16) -> bool {
+        let markers = self.closed.get(&(node, other)).and_then(|threads| threads.get(&id));
+        markers.is_some_and(|&markers| markers == connections)
+    }
+
+    /// The newest view that a node has installed since it has started.
+    pub fn newest(&self, node: u8) -> Option<&Arc<ClusterView>> {
+        self.installed.get(&node)?.last()
+    }
+
+    /// A data node starts again, and knows nothing of what it did before.
+    pub fn forget(&mut self, node: u8) {
+        self.installed.remove(&node);
+        self.closed.retain(|(of, _), _| *of != node);
+        self.ended.retain(|(of, _)| *of != node);
     }
 }
 
@@ -89,24 +108,35 @@ impl World {
     /// The data node that leads the cluster, or is going to when all have agreed on what has happened, or when the
     /// cluster has started again.
     pub(crate) fn president(&self) -> u8 {
-        let alive = (1..).zip(&self.alive).find(|(_, is_alive)| **is_alive);
-        alive.map_or(FIRST_NODE, |(node, _)| node)
+        let started = (1..=self.alive.len() as u8).filter(|&node| self.has_started(node));
+        started.min_by_key(|&node| (self.member_since(node), node)).unwrap_or(FIRST_NODE)
     }
 
-    /// Whether all that are alive are in one view, which has nobody else.
+    /// The view with which this start of a data node has become a member; 0 if it is one from the beginning.
+    fn member_since(&self, node: u8) -> ViewNumber {
+        let start = self.start_of(node);
+        let own = self.agreed.newest(node).and_then(|view| start.member_of(view));
+        own.filter(|_| start.has_come_back()).map_or(ViewNumber(0), |member| member.since)
+    }
+
+    /// Whether all that have started are in one view, which has none that is dead.
     pub(crate) fn has_agreed(&self) -> bool {
-        let alive = (1..).zip(&self.alive).filter(|(_, is_alive)| **is_alive).map(|(node, _)| NodeId(node));
-        let alive: Vec<NodeId> = alive.collect();
-        let live = self.threads.iter().filter(|thread| thread.is_alive);
+        let started: Vec<u8> = (1..=self.alive.len() as u8).filter(|&node| self.has_started(node)).collect();
+        let is_living = |member: &Member| {
+            let start = Start::of(member);
+            self.is_alive(start.node) && self.start_of(start.node) == start
+        };
+        let live = self.threads.iter().filter(|thread| self.has_started(thread.node));
         live.into_iter().all(|thread| {
             let view = thread.executor.view();
-            view.members().iter().map(|member| member.node).eq(alive.iter().copied())
+            view.members().iter().all(is_living) && started.iter().all(|&node| view.has_started(NodeId(node)))
         })
     }
 
-    /// Whether the threads that are alive are all in the same view.
+    /// Whether the threads that are alive are all in the same view; those that wait for their first one aside.
     pub(crate) fn are_in_one_view(&self) -> bool {
-        let mut live = self.threads.iter().filter(|thread| thread.is_alive);
+        let has_view = |thread: &&Thread| thread.executor.view().number() > ViewNumber(0);
+        let mut live = self.threads.iter().filter(|thread| thread.is_alive).filter(has_view);
         let first = live.next().map(|thread| thread.executor.view().number());
         live.all(|thread| Some(thread.executor.view().number()) == first)
     }
@@ -131,19 +161,19 @@ impl World {
         }
         if self.nemesis.draw_silence() {
             self.note(|| "... without a word".to_string());
+            self.plan_silent_end(node);
         } else {
             for connection in 0..self.connections.len() {
                 if self.connections[connection].link.node == node {
                     self.break_pipe(self.connections[connection].down);
                 }
             }
-            for other in (1..=self.alive.len() as u8).filter(|&other| other != node) {
-                self.end_link(node, other);
-            }
+            self.end_links_of(node);
         }
-        let at = self.now();
-        self.agreed.deaths.push(Death { node, at, late: None });
+        let (at, start) = (self.now(), self.start_of(node));
+        self.agreed.deaths.push(Death { start, at, late: None });
         self.agenda.enter(at + self.view_wait(), Event::ViewDue(self.agreed.deaths.len()));
+        self.plan_return(node);
     }
 
     /// How long those that live may take to agree on a death, if nothing else happens: a dead node is silent for four
@@ -171,9 +201,16 @@ impl World {
             self.violations.push(format!("data node {node} has no reason to stop: {why}"));
         }
         self.kill_node(node);
-        if !self.alive.contains(&true) {
+        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
             self.marks_before.insert("cluster stopped, as nobody could go on");
             self.starts.lost_for_good = Some(format!("the cluster has stopped: {why}"));
+        }
+    }
+
+    /// All others learn that their links to a node are closed.
+    pub(crate) fn end_links_of(&mut self, node: u8) {
+        for other in (1..=self.alive.len() as u8).filter(|&other| other != node) {
+            self.end_link(node, other);
         }
     }
 
@@ -182,9 +219,7 @@ impl World {
         if !self.is_alive(to) {
             return;
         }
-        let pipes: Vec<_> =
-            (0..self.profile.connections).map(|index| self.links[&(from, to, index)]).collect();
-        for pipe in pipes {
+        for pipe in self.links_between(from, to) {
             if !self.pipes[pipe.0].is_cut() {
                 let delay = self.profile.link_delay.draw(&mut self.random);
                 let at = self.pipes[pipe.0].drained_at(self.now()) + delay;
@@ -195,23 +230,24 @@ impl World {
 
     /// The connections from one data node to another break, though both may be alive.
     pub(crate) fn break_link(&mut self, from: u8, to: u8) {
-        for index in 0..self.profile.connections {
-            let pipe = self.links[&(from, to, index)];
+        for pipe in self.links_between(from, to) {
             self.pipes[pipe.0].shatter(&mut self.random);
         }
         self.end_link(from, to);
     }
 
     /// A thread has found a link from another data node closed.
-    pub(crate) fn on_link_end(&mut self, id: ThreadId, other: u8) {
+    pub(crate) fn on_link_end(&mut self, id: ThreadId, other: Start) {
         let node = self.threads[id.0].node;
         if !self.agreed.ended.insert((node, other)) {
             return;
         }
         // On one machine the system says that a process has ended; else something between may have closed the link.
-        let is_gone = self.profile.is_one_machine && !self.is_alive(other);
+        let is_gone = self.profile.is_one_machine && !self.is_running(other);
         self.note(|| format!("data node {node} finds its links to {other} closed, process gone: {is_gone}"));
-        let link = LinkBody { node: NodeId(other), incarnation: Incarnation(1), is_gone };
+        self.on_newcomer_link_end(node, other);
+        let link =
+            LinkBody { node: NodeId(other.node), incarnation: Incarnation(other.incarnation), is_gone };
         self.notify_agreement(id, SignalNumber::LinkClosedReport, |frame| cold::write(frame, &link));
     }
 
@@ -229,7 +265,8 @@ impl World {
                     let text = format!("{} has rejected a signal of data node {}", frame.sender(), link.node);
                     self.violations.push(text);
                 }
-                self.close_link(self.threads[id.0].node, link.node.0);
+                let other = Start { node: link.node.0, incarnation: link.incarnation.0 };
+                self.close_link(self.threads[id.0].node, other);
             }
             Some(SignalNumber::ViewInstallOrder) => {
                 let view: ClusterView = cold::read(frame).expect("agreement sent it");
@@ -252,17 +289,18 @@ impl World {
     }
 
     /// A data node reads nothing more from another one.
-    fn close_link(&mut self, node: u8, other: u8) {
+    pub(crate) fn close_link(&mut self, node: u8, other: Start) {
         if self.agreed.has_closed(node, other) || !self.is_alive(node) {
             return;
         }
         self.note(|| format!("data node {node} closes its links to {other}"));
         self.agreed.closed.insert((node, other), BTreeMap::new());
-        for index in 0..self.profile.connections {
-            let pipe = self.links[&(other, node, index)];
+        for pipe in self.links_from_start(other, node) {
             self.agenda.enter(self.now(), Event::Deliver(pipe, Payload::FailureMarker(other)));
         }
-        self.end_link(node, other);
+        if self.start_of(other.node) == other {
+            self.end_link(node, other.node);
+        }
     }
 
     /// Whether these are bytes of a link that was closed here, which nobody reads.
@@ -280,11 +318,11 @@ impl World {
             for index in 0..self.profile.threads {
                 let other = self.thread_of(node, index);
                 if other != id {
-                    self.put(self.rings[&(id, other)], at, Payload::FailureMarker(marker.node));
+                    self.put(self.rings[&(id, other)], at, Payload::FailureMarker(marker.start));
                 }
             }
         }
-        let closed = self.agreed.closed.get_mut(&(node, marker.node));
+        let closed = self.agreed.closed.get_mut(&(node, marker.start));
         *closed.expect("markers follow what is closed").entry(id).or_default() += 1;
         self.plan_adoption(id, at);
     }
@@ -316,8 +354,10 @@ impl World {
             }
             return;
         }
+        // Members that have joined since aside.
         let has_all_of = |one: &ClusterView, other: &ClusterView| {
-            other.members().iter().all(|member| one.has(member.node))
+            let mut before = other.members().iter().filter(|member| member.since <= one.number());
+            before.all(|member| Start::of(member).is_member(one))
         };
         for (&at, other) in &self.agreed.views {
             let (earlier, later) = if at < number { (other, view) } else { (view, other) };
@@ -327,7 +367,7 @@ impl World {
         }
         let has_lease =
             |thread: &Thread| thread.lease > self.clocks[usize::from(thread.node) - 1].at(self.now());
-        let lost = self.threads.iter().filter(|thread| thread.is_alive && !view.has(NodeId(thread.node)));
+        let lost = self.threads.iter().filter(|thread| thread.is_alive && !thread.start().is_member(view));
         if let Some(thread) = lost.into_iter().find(|thread| has_lease(thread)) {
             let text = format!("view {number} begins while data node {} has a lease", thread.node);
             self.violations.push(text);
@@ -343,20 +383,22 @@ impl World {
             return;
         };
         let old = match thread.views_planned {
-            0 => Arc::new(first_view(&self.profile)),
+            // It has adopted none since it has started.
+            0 => thread.executor.view().clone(),
             planned => self.agreed.installed[&node][planned - 1].clone(),
         };
         let change = ViewChange { old, new: next.clone() };
-        let has_markers = |other: u8| {
-            let markers = self.agreed.closed.get(&(node, other)).and_then(|threads| threads.get(&id));
-            markers.is_some_and(|&markers| markers == self.profile.connections)
-        };
-        let lost: Vec<u8> = change.lost().map(|member| member.node.0).collect();
-        if !lost.iter().all(|&other| has_markers(other)) {
+        let lost: Vec<Start> = change.lost().map(Start::of).collect();
+        let connections = self.profile.connections;
+        if !lost.iter().all(|&other| self.agreed.has_markers(id, node, other, connections)) {
             return;
         }
-        let late =
-            self.agreed.deaths.iter().filter(|death| lost.contains(&death.node)).find_map(|death| death.late);
+        let late = self
+            .agreed
+            .deaths
+            .iter()
+            .filter(|death| lost.contains(&death.start))
+            .find_map(|death| death.late);
         let delay = match late {
             Some((thread, span)) if thread == id => span,
             Some(_) => 0,
@@ -377,6 +419,10 @@ impl World {
         }
         let view = self.agreed.views[&number].clone();
         let thread = &mut self.threads[id.0];
+        if !thread.start().is_member(&view) {
+            // That was meant for the start before this one.
+            return;
+        }
         let receiver = Address::new(NodeId(thread.node), BlockNumber::Info, thread.index);
         let (sender, low) = (thread.driver(), number as u8);
         let mut frame = Vec::new();
@@ -398,9 +444,9 @@ impl World {
     }
 
     /// The node at the other end of a link.
-    pub(crate) fn link_from(&self, end: End) -> Option<u8> {
+    pub(crate) fn link_from(&self, end: End) -> Option<Start> {
         match end {
-            End::Thread(_, Source::Link(node)) => Some(node),
+            End::Thread(_, Source::Link(start)) => Some(start),
             End::Thread(..) | End::Api(..) | End::Gone => None,
         }
     }

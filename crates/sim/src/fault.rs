@@ -63,11 +63,13 @@ pub enum Fault {
     DriftingClocks,
     /// Data nodes die when a signal of a schema change passes between them, or of what its successor asks.
     SchemaCrash,
+    /// Data nodes that have died start again and join the others.
+    ReturnNode,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 30] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -97,6 +99,7 @@ impl Fault {
         Fault::Management,
         Fault::DriftingClocks,
         Fault::SchemaCrash,
+        Fault::ReturnNode,
     ];
 
     /// The kinds that happen to disks.
@@ -135,6 +138,7 @@ impl Fault {
             Fault::Management => "management",
             Fault::DriftingClocks => "drifting-clocks",
             Fault::SchemaCrash => "schema-crash",
+            Fault::ReturnNode => "return-node",
         }
     }
 

@@ -100,6 +100,11 @@ impl World {
             self.on_stopped(node, &reason, error);
             return;
         }
+        if !self.has_started(node) {
+            // The others go on without it, and it may try again.
+            self.kill_node(node);
+            return;
+        }
         if matches!(error, Some(ErrorCode::Partitioned | ErrorCode::DeclaredFailed)) {
             self.on_left_out(node, &reason);
             return;

@@ -33,6 +33,7 @@ pub mod profile;
 pub mod range;
 mod rest;
 mod restart;
+mod returns;
 pub mod run;
 mod schema;
 mod thread;

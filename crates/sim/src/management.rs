@@ -6,6 +6,7 @@
 
 use crate::agenda::Time;
 use crate::profile::{Coordinators, Fault};
+use crate::returns::Start;
 use crate::thread::ThreadId;
 use crate::topology::ARBITRATION_TICKET;
 use crate::world::{Event, Stage, World};
@@ -105,13 +106,14 @@ impl World {
     pub(crate) fn ask_management(&mut self, id: ThreadId, question: Question) {
         let delay = if self.has_management_faults() { self.management.delay() } else { 0 };
         if delay == 0 {
-            return self.on_question(id, question);
+            return self.on_question(self.threads[id.0].start(), id, question);
         }
-        self.agenda.enter(self.now() + delay, Event::Question(id, question));
+        let asking = self.threads[id.0].start();
+        self.agenda.enter(self.now() + delay, Event::Question(asking, id, question));
     }
 
     /// Something that a driver has asked reaches the management nodes.
-    pub(crate) fn on_question(&mut self, id: ThreadId, question: Question) {
+    pub(crate) fn on_question(&mut self, asking: Start, id: ThreadId, question: Question) {
         if let Question::LateTake(at, request) = question {
             if self.management.nodes[at].is_alive {
                 let result = self.management.nodes[at].arbitrator.take(&request);
@@ -119,7 +121,7 @@ impl World {
             }
             return;
         }
-        if !self.is_alive(self.threads[id.0].node) {
+        if !self.is_running(asking) {
             return;
         }
         match question {
@@ -171,7 +173,8 @@ impl World {
             self.notify_agreement(id, SignalNumber::ArbitrationRefuse, |w| cold::write(w, &refuse));
         } else if self.now() < until {
             let at = self.now() + self.management.delay();
-            self.agenda.enter(at, Event::Question(id, Question::Decide(request, refused, until)));
+            let asking = self.threads[id.0].start();
+            self.agenda.enter(at, Event::Question(asking, id, Question::Decide(request, refused, until)));
         }
     }
 
@@ -212,7 +215,8 @@ impl World {
             };
             if self.stage == Stage::Running && self.management.draw_loss() {
                 let late = self.now() + self.management.random.u64(..300_000);
-                self.agenda.enter(late, Event::Question(id, Question::LateTake(at, take)));
+                let asking = self.threads[id.0].start();
+                self.agenda.enter(late, Event::Question(asking, id, Question::LateTake(at, take)));
                 continue;
             }
             let result = self.management.nodes[at].arbitrator.take(&take);

@@ -350,7 +350,8 @@ impl World {
             | Fault::RestartCluster
             | Fault::Management
             | Fault::DriftingClocks
-            | Fault::SchemaCrash => unreachable!("these are properties of a run"),
+            | Fault::SchemaCrash
+            | Fault::ReturnNode => unreachable!("these are properties of a run"),
         }
     }
 
@@ -407,7 +408,8 @@ impl World {
             .filter(|&node| {
                 let group = groups[usize::from(node - 1)];
                 let members = (1..=groups.len() as u8).filter(|&n| groups[usize::from(n - 1)] == group);
-                members.filter(|&member| self.is_alive(member)).count() > 1
+                let others = members.filter(|&member| member != node);
+                !self.has_started(node) || others.into_iter().any(|other| self.has_started(other))
             })
             .collect()
     }
@@ -493,9 +495,9 @@ impl World {
         let is_chosen = |node: u8| chosen[usize::from(node) - 1];
         let can_go_on = |side: bool| {
             let has = |group: u16| {
-                let alive =
-                    (1..=groups.len() as u8).filter(|&node| self.is_alive(node) && is_chosen(node) == side);
-                alive.into_iter().any(|node| groups[usize::from(node) - 1] == group)
+                let started = (1..=groups.len() as u8)
+                    .filter(|&node| self.has_started(node) && is_chosen(node) == side);
+                started.into_iter().any(|node| groups[usize::from(node) - 1] == group)
             };
             groups.iter().all(|&group| has(group))
         };
@@ -524,6 +526,7 @@ impl World {
         for pipe in &cut {
             self.pipes[pipe.0].cut();
         }
+        self.returns.hold_links(self.now() + span);
         self.agenda.enter(self.now() + span, Event::Heal(cut));
     }
 }

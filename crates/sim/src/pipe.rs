@@ -7,6 +7,7 @@
 //! the rest is lost.
 
 use crate::agenda::Time;
+use crate::returns::Start;
 use fastrand::Rng;
 use std::collections::VecDeque;
 use vinga_wire::SignalNumber;
@@ -24,8 +25,8 @@ pub enum Payload {
     /// Bytes of frames that are sent again and again, whatever else happens: epochs, heartbeats. A thread that has
     /// nothing else to handle is at rest.
     Epochs(Vec<u8>),
-    /// Everything has come out that is still to be read from a data node: its id.
-    FailureMarker(u8),
+    /// Everything has come out that is still to be read from this start of a data node.
+    FailureMarker(Start),
     /// The connection is closed; nothing follows.
     End,
 }

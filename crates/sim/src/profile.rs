@@ -319,6 +319,7 @@ impl Profile {
                 Fault::Management => Rng::with_seed(seed.wrapping_mul(73)).u8(..4) == 0,
                 Fault::DriftingClocks => Rng::with_seed(seed.wrapping_mul(89)).u8(..4) == 0,
                 Fault::SchemaCrash => Rng::with_seed(seed.wrapping_mul(107)).u8(..4) == 0,
+                Fault::ReturnNode => !uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(109)).u8(..4) == 0,
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -334,6 +335,10 @@ impl Profile {
             let is_slow = without_nothing.contains(&kind) && !without.contains(&kind);
             Delay { least, jitter, one_in: if is_slow { one_in } else { 0 }, held_up }
         };
+        // Somebody has to die before.
+        if faults.contains(&Fault::ReturnNode) && !without.contains(&Fault::KillNode) {
+            faults.insert(Fault::KillNode);
+        }
         let is = |fault: Fault| faults.contains(&fault);
         // With one thread no coordinator learns of a crash later than others.
         let threads = random.u16(1..=3).max(if is(Fault::CrashPoint) { 2 } else { 1 });

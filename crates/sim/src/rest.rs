@@ -54,7 +54,7 @@ impl World {
         let live = || self.threads.iter().filter(|thread| thread.is_alive);
         // A node may stop in the very step after which this is asked: then it is to be started again first.
         live().next().is_some()
-            && self.starts_of_nodes.iter().all(|start| start.is_started)
+            && !self.is_anybody_starting()
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())

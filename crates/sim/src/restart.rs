@@ -133,12 +133,14 @@ impl World {
             self.profile.hosts = self.disk_random.u16(1..=self.profile.threads);
         }
         let settings = topology::settings(&self.profile, node, start.clone());
+        let is_coming_back = view.members().is_empty();
+        let settings = if is_coming_back { self.returning(settings) } else { settings };
         let view = match &start {
             None => view.clone(),
             Some(_) => Arc::new(ClusterView::first(vec![settings.member()])),
         };
         self.starts_of_nodes[usize::from(node) - 1] = NodeStart {
-            is_started: start.is_none(),
+            is_started: start.is_none() && !is_coming_back,
             incarnation: settings.incarnation.0,
             cluster_incarnation: start.as_ref().map_or(1, |start| start.cluster_incarnation),
             database: start.map_or(1, |start| start.state.cluster),
@@ -171,11 +173,6 @@ impl World {
         }
     }
 
-    /// Whether clients can reach a node.
-    pub(crate) fn accepts_clients(&self, node: u8) -> bool {
-        self.is_alive(node) && self.starts_of_nodes[usize::from(node) - 1].is_started
-    }
-
     /// The cluster dies now and then while faults happen.
     pub(crate) fn strike_cluster(&mut self) {
         if self.disk_random.u8(..4) == 0 {
@@ -196,7 +193,7 @@ impl World {
     }
 
     fn stop_cluster(&mut self) {
-        let was_started = self.accepts_clients(FIRST_NODE);
+        let was_started = self.has_started(FIRST_NODE);
         for node in 1..=self.alive.len() as u8 {
             self.alive[usize::from(node) - 1] = false;
             self.crash_disk(node);
@@ -268,7 +265,7 @@ impl World {
 
     /// A block has stopped its node: the disk has failed, or the node can't start from what is on it.
     pub(crate) fn on_stopped(&mut self, node: u8, reason: &str, error: Option<ErrorCode>) {
-        let was_started = self.accepts_clients(node);
+        let was_started = self.has_started(node);
         self.stop_cluster();
         if was_started {
             let has_cause = self.disks.iter().any(Disk::has_failed);

@@ -19,6 +19,8 @@ use vinga_workloads::check::{self, Summary};
 pub struct Options {
     /// Kinds of fault that are left out.
     pub without: BTreeSet<Fault>,
+    /// Whether data nodes that have died start again, in some runs.
+    pub returning_nodes: bool,
     /// A rule that is broken on purpose; only in builds with the feature `injected-bugs`.
     pub bug: Option<InjectedBug>,
     /// Called with a line for everything that happens.
@@ -34,6 +36,8 @@ pub struct Report {
     pub profile: Profile,
     /// Kinds of fault that were left out.
     pub without: BTreeSet<Fault>,
+    /// Whether data nodes that have died start again, in some runs.
+    pub returning_nodes: bool,
     /// The rule that was broken on purpose.
     pub bug: Option<InjectedBug>,
     /// The first thing that can't be true; `None` if all is well.
@@ -68,7 +72,11 @@ const DESCRIPTIONS_MAX: u32 = 8;
 
 /// Runs a seed.
 pub fn run_seed(seed: u64, options: &Options) -> Report {
-    let profile = Profile::of(seed, &options.without);
+    let mut without = options.without.clone();
+    if !options.returning_nodes {
+        without.insert(Fault::ReturnNode);
+    }
+    let profile = Profile::of(seed, &without);
     catch_quietly();
     let mut world = World::new(seed, profile.clone(), options.bug, options.trace);
     IS_RUNNING.set(true);
@@ -91,6 +99,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
         seed,
         profile,
         without: options.without.clone(),
+        returning_nodes: options.returning_nodes,
         bug: options.bug,
         violation,
         hash: world.hash,
@@ -291,7 +300,8 @@ impl Report {
         let without: String =
             self.without.iter().map(|fault| format!(" --without {}", fault.name())).collect();
         let bug = self.bug.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
-        format!("vinga sim --seed {}{without}{bug}", self.seed)
+        let returning = if self.returning_nodes { " --returning-nodes" } else { "" };
+        format!("vinga sim --seed {}{returning}{without}{bug}", self.seed)
     }
 }
 

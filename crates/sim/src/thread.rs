@@ -5,6 +5,7 @@ use crate::connection::Side;
 use crate::failure::FailureMarker;
 use crate::pipe::{Payload, PipeId};
 use crate::profile::Profile;
+use crate::returns::Start;
 use crate::world::{End, Event, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,8 +29,8 @@ pub struct ThreadId(pub usize);
 pub enum Source {
     /// Another thread of its node.
     Ring(ThreadId),
-    /// Another data node.
-    Link(u8),
+    /// A start of another data node.
+    Link(Start),
     /// An API node: which connection.
     Client(usize),
 }
@@ -49,6 +50,7 @@ const FULL_CHECK_TURNS: u64 = 199;
 pub struct Thread {
     /// The node.
     pub node: u8,
+    incarnation: u32,
     /// Which of its threads.
     pub index: u16,
     /// The blocks.
@@ -107,6 +109,7 @@ impl Thread {
         executor.inject_bug(bug);
         Thread {
             node: settings.node.0,
+            incarnation: settings.incarnation.0,
             index,
             executor,
             is_alive: true,
@@ -122,6 +125,20 @@ impl Thread {
             node_lanes,
             api_lanes: BTreeMap::new(),
         }
+    }
+
+    /// Which start of which node it belongs to.
+    pub fn start(&self) -> Start {
+        Start { node: self.node, incarnation: self.incarnation }
+    }
+
+    /// The node is connected to another one from now on.
+    pub fn open_node_lane(&mut self, node: u8) {
+        let outbox = self.executor.outbox();
+        let lane = *self.node_lanes.entry(node).or_insert_with(|| outbox.open_lane(1024));
+        // What was meant for an earlier start of that node.
+        outbox.lane_mut(lane).clear();
+        outbox.routes.set_node(NodeId(node), Some(lane));
     }
 
     /// Something has come for it.
@@ -262,7 +279,7 @@ impl World {
                         appetite += 1;
                         self.feed_piece(id, pipe, bytes);
                     }
-                    Some(Payload::FailureMarker(node)) => {
+                    Some(Payload::FailureMarker(start)) => {
                         self.threads[id.0]
                             .inboxes
                             .get_mut(&pipe)
@@ -270,7 +287,7 @@ impl World {
                             .partial
                             .clear();
                         let is_from_link = matches!(self.ends[pipe.0], End::Thread(_, Source::Link(_)));
-                        markers.push(FailureMarker { node, is_from_link });
+                        markers.push(FailureMarker { start, is_from_link });
                     }
                     Some(Payload::End) => match self.link_from(self.ends[pipe.0]) {
                         Some(other) => self.on_link_end(id, other),
@@ -291,7 +308,7 @@ impl World {
         all.extend(bytes);
         let origin = match source {
             Source::Ring(_) => Origin::Node,
-            Source::Link(from) => Origin::Peer(NodeId(from)),
+            Source::Link(from) => Origin::Peer(NodeId(from.node)),
             Source::Client(connection) => match self.connections[connection].side {
                 Side::Open { api, .. } => Origin::Api(NodeId(api)),
                 Side::Greeting => {
@@ -389,7 +406,8 @@ impl World {
             return;
         }
         let bytes = std::mem::take(self.threads[id.0].executor.outbox().lane_mut(lane));
-        if !self.is_alive(to) || self.agreed.has_closed(from, to) {
+        let is_connected = self.links.contains_key(&(from, to, 0));
+        if !self.is_alive(to) || !is_connected || self.agreed.has_closed(from, self.start_of(to)) {
             return;
         }
         let mut shares: Vec<Vec<u8>> = vec![Vec::new(); usize::from(self.profile.connections)];

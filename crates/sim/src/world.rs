@@ -17,6 +17,7 @@ use crate::online_backups::FinishedBackup;
 use crate::pipe::{Delay, Payload, Piece, Pipe, PipeId};
 use crate::profile::{Load, Profile};
 use crate::restart::{NodeStart, Starts};
+use crate::returns::{Returns, Start};
 use crate::schema::Changes;
 use crate::thread::{Source, Thread, ThreadId};
 use crate::topology;
@@ -76,11 +77,19 @@ pub enum Event {
     /// They start again.
     StartCluster,
     /// Something that the driver of a thread has asked reaches management nodes.
-    Question(ThreadId, Question),
+    Question(Start, ThreadId, Question),
     /// Something happens to management nodes.
     Management(ManagementEvent),
     /// Nothing passes between two sets of data nodes, those that are chosen and the others, for so long.
     Split(Vec<bool>, Time),
+    /// A data node that has died starts again.
+    ReturnNode(u8),
+    /// The links between two data nodes are to open, of which the first has come back.
+    OpenLinks(Start, Start),
+    /// Others find out that a data node is dead that fell silent while it was coming back.
+    SilentEnd(Start),
+    /// A data node ends that can't come back this time.
+    NodeEnds(Start),
     /// All data nodes that live are to have agreed on who has died so far, if so many have.
     ViewDue(usize),
 }
@@ -142,6 +151,9 @@ pub struct World {
     pub(crate) signals_before: u64,
     /// Links between data nodes: from, to, which.
     pub(crate) links: BTreeMap<(u8, u8, u16), PipeId>,
+    /// Those from a start that is no more to another node, as long as that may read what has come by them.
+    pub(crate) past_links: BTreeMap<(Start, u8), Vec<PipeId>>,
+    pub(crate) returns: Returns,
     /// Rings: from, to.
     pub(crate) rings: BTreeMap<(ThreadId, ThreadId), PipeId>,
     pub(crate) connections: Vec<Connection>,
@@ -198,6 +210,8 @@ impl World {
             marks_before: BTreeSet::new(),
             signals_before: 0,
             links: BTreeMap::new(),
+            past_links: BTreeMap::new(),
+            returns: Returns::new(seed),
             rings: BTreeMap::new(),
             connections: Vec::new(),
             apis: Vec::new(),
@@ -244,18 +258,23 @@ impl World {
         }
         for from in 1..=nodes {
             for to in (1..=nodes).filter(|&to| to != from) {
-                for connection in 0..self.profile.connections {
-                    // Any thread may serve a connection between data nodes.
-                    let serving = self.thread_of(to, connection % self.profile.threads);
-                    let end = End::Thread(serving, Source::Link(from));
-                    let pipe = self.make_pipe(self.profile.link_delay, 256 * 1024, end);
-                    self.links.insert((from, to, connection), pipe);
-                }
+                self.make_links(from, to);
             }
         }
         for thread in 0..self.threads.len() {
             let at = self.random.u64(..100);
             self.wake_thread(ThreadId(thread), at);
+        }
+    }
+
+    /// Makes the connections by which one data node sends to another.
+    pub(crate) fn make_links(&mut self, from: u8, to: u8) {
+        for connection in 0..self.profile.connections {
+            // Any thread may serve a connection between data nodes.
+            let serving = self.thread_of(to, connection % self.profile.threads);
+            let end = End::Thread(serving, Source::Link(self.start_of(from)));
+            let pipe = self.make_pipe(self.profile.link_delay, 256 * 1024, end);
+            self.links.insert((from, to, connection), pipe);
         }
     }
 
@@ -393,8 +412,7 @@ impl World {
             Event::Wake(api) => self.on_wake(api),
             Event::Opened { connection, is_open } => {
                 let node = self.connections[connection].link.node;
-                let is_open =
-                    is_open && self.accepts_clients(node) && self.connections[connection].is_awaited();
+                let is_open = is_open && self.has_started(node) && self.connections[connection].is_awaited();
                 self.on_connection_opened(connection, is_open);
             }
             Event::AdoptView(thread, number) => self.on_adopt_view(thread, number),
@@ -405,9 +423,13 @@ impl World {
             Event::BreakAgain(api) => self.on_break_again(api),
             Event::KillCluster => self.on_kill_cluster(),
             Event::StartCluster => self.on_start_cluster(),
-            Event::Question(thread, question) => self.on_question(thread, question),
+            Event::Question(start, thread, question) => self.on_question(start, thread, question),
             Event::Management(event) => self.on_management_event(event),
             Event::Split(chosen, span) => self.split_sets(&chosen, span),
+            Event::ReturnNode(node) => self.on_return(node),
+            Event::OpenLinks(newcomer, other) => self.on_open_links(newcomer, other),
+            Event::SilentEnd(start) => self.on_silent_end(start),
+            Event::NodeEnds(start) => self.on_node_ends(start),
             Event::ViewDue(deaths) => self.check_view_came(deaths),
         }
         true

@@ -39,6 +39,9 @@ pub struct SimArguments {
     /// Leave out a kind of fault (may be given several times), to find out whether a violation needs it
     #[arg(long, value_name = "FAULT", value_parser = fault, conflicts_with = "bugs")]
     without: Vec<Fault>,
+    /// Have data nodes that have died start again and join the others, in some of the seeds
+    #[arg(long, conflicts_with = "bugs")]
+    returning_nodes: bool,
     /// If the seed fails, leave out one kind of fault after the other and report the simplest run that still fails
     #[arg(long, requires = "seed", conflicts_with_all = ["seeds", "forever", "bugs"])]
     minimise: bool,
@@ -119,7 +122,8 @@ pub fn run(arguments: &SimArguments, json: bool) -> Result<(), String> {
     }
     let trace: Option<fn(&str)> = arguments.trace.then_some(|line: &str| say!("{line}"));
     let without = arguments.without.iter().copied().collect();
-    let options = Options { bug: arguments.bug, trace, without };
+    let returning_nodes = arguments.returning_nodes;
+    let options = Options { bug: arguments.bug, trace, without, returning_nodes };
     let range = match (arguments.seed, &arguments.seeds) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(range)) => range.clone(),

@@ -66,7 +66,7 @@ impl World {
                 }
                 Command::Close(link) => {
                     self.check_reason(api, link);
-                    if self.node_of(api, link).0 <= self.president() {
+                    if self.may_have_led(self.node_of(api, link).0) {
                         self.apis[api].caller.on_notifier_lost();
                     }
                     let Some(closed) = self.apis[api].links.list.remove(&link) else { continue };

@@ -41,7 +41,7 @@ fn committed(world: &World) -> Vec<(u64, Epoch)> {
 fn dies_with_its_first_commit(world: &mut World) -> bool {
     step_until(world, |world| !committed(world).is_empty());
     world.kill_cluster();
-    step_until(world, |world| world.accepts_clients(FIRST_NODE));
+    step_until(world, |world| world.has_started(FIRST_NODE));
     world.newest_epoch().is_none()
 }
 

@@ -1,0 +1,358 @@
+//! Data nodes that have died start again, with nothing, and join the others: the driver's part of
+//! `docs/protocols/node-restart.md`.
+//!
+//! A node that comes back is another start of it, with the next incarnation: whatever was on the way to the one before
+//! is lost. It opens links to all that live. A node accepts them when all its threads have adopted a view without the
+//! earlier start, and nothing of that can come any more: so a node that comes back at once waits until the others have
+//! agreed on its death. When the links between two nodes are open, the drivers of both say so to agreement, and to the
+//! restart block that the other one waits to become a member, if it does.
+//!
+//! A node may die again at any time. Until it has started it counts for nothing. If it has no view yet, it ends when a
+//! link of it breaks: it could not join.
+
+use crate::agenda::Time;
+use crate::connection::Side;
+use crate::pipe::PipeId;
+use crate::profile::Fault;
+use crate::thread::ThreadId;
+use crate::topology;
+use crate::world::{End, Event, World};
+use fastrand::Rng;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_node::NodeSettings;
+use vinga_wire::agreement::LinkBody;
+use vinga_wire::restart::JoiningReport;
+use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::{BlockNumber, SignalNumber, cold};
+
+/// One start of a data node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Start {
+    pub node: u8,
+    pub incarnation: u32,
+}
+
+impl Start {
+    /// That of a member.
+    pub fn of(member: &Member) -> Self {
+        Start { node: member.node.0, incarnation: member.incarnation.0 }
+    }
+
+    /// What a view says of it.
+    pub fn member_of(self, view: &ClusterView) -> Option<&Member> {
+        view.members().iter().find(|member| Start::of(member) == self)
+    }
+
+    pub fn is_member(self, view: &ClusterView) -> bool {
+        self.member_of(view).is_some()
+    }
+
+    /// Whether it is not the first one.
+    pub fn has_come_back(self) -> bool {
+        self.incarnation > 1
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_come_back() {
+            write!(f, "{} (start {})", self.node, self.incarnation)
+        } else {
+            write!(f, "{}", self.node)
+        }
+    }
+}
+
+/// Data nodes that come back.
+pub struct Returns {
+    random: Rng,
+    /// Dead ones that are going to start again.
+    pending: BTreeSet<u8>,
+    /// How often nodes may still come back.
+    left: u32,
+    /// How often they have.
+    count: u32,
+    /// No links open before: the network does not carry everything.
+    links_from: Time,
+}
+
+/// How often data nodes come back in a run, at most.
+const RETURNS_MAX: u32 = 12;
+
+impl Returns {
+    pub fn new(seed: u64) -> Self {
+        Returns {
+            random: Rng::with_seed(seed ^ 0x7265_7475_726e),
+            pending: BTreeSet::new(),
+            left: RETURNS_MAX,
+            count: 0,
+            links_from: 0,
+        }
+    }
+
+    /// Nothing passes between some data nodes until then.
+    pub fn hold_links(&mut self, until: Time) {
+        self.links_from = self.links_from.max(until);
+    }
+}
+
+impl World {
+    /// The present start of a data node, or the last one if it is dead.
+    pub(crate) fn start_of(&self, node: u8) -> Start {
+        Start { node, incarnation: self.starts_of_nodes[usize::from(node) - 1].incarnation }
+    }
+
+    /// Whether this very start of a data node is alive.
+    pub(crate) fn is_running(&self, start: Start) -> bool {
+        self.is_alive(start.node) && self.start_of(start.node) == start
+    }
+
+    /// Whether a data node takes part in everything: then clients can reach it, too.
+    pub(crate) fn has_started(&self, node: u8) -> bool {
+        self.is_alive(node) && self.starts_of_nodes[usize::from(node) - 1].is_started
+    }
+
+    /// Whether a data node is on its way to take part, or is going to be.
+    pub(crate) fn is_anybody_starting(&self) -> bool {
+        // Those with disks all start again, those without only if they come back.
+        let is_starting = |node: u8| {
+            let has_started = self.starts_of_nodes[usize::from(node) - 1].is_started;
+            !has_started && (self.profile.log.is_some() || self.is_alive(node))
+        };
+        !self.returns.pending.is_empty() || (1..=self.alive.len() as u8).any(is_starting)
+    }
+
+    /// Whether a data node leads the cluster, or may have before.
+    pub(crate) fn may_have_led(&self, node: u8) -> bool {
+        self.returns.count > 0 || node <= self.president()
+    }
+
+    /// The links from one data node to another, if they are open.
+    pub(crate) fn links_between(&self, from: u8, to: u8) -> Vec<PipeId> {
+        self.links.range((from, to, 0)..=(from, to, u16::MAX)).map(|(_, &pipe)| pipe).collect()
+    }
+
+    /// The links from a start of a data node, which may be no more, to another one.
+    pub(crate) fn links_from_start(&self, from: Start, to: u8) -> Vec<PipeId> {
+        if self.start_of(from.node) == from {
+            return self.links_between(from.node, to);
+        }
+        self.past_links.get(&(from, to)).cloned().unwrap_or_default()
+    }
+
+    /// What a node is configured with that starts again.
+    pub(crate) fn returning(&self, settings: NodeSettings) -> NodeSettings {
+        let incarnation = Incarnation(self.start_of(settings.node.0).incarnation + 1);
+        // It gets to know the epoch as a member.
+        NodeSettings { incarnation, epoch: Epoch(1), ..settings }
+    }
+
+    /// A data node has died: it may come back.
+    pub(crate) fn plan_return(&mut self, node: u8) {
+        if !self.profile.faults.contains(&Fault::ReturnNode) || self.alive.len() < 2 || self.returns.left == 0
+        {
+            return;
+        }
+        self.returns.left -= 1;
+        let (interval, fault_time) = (self.profile.node_heartbeat_interval, self.profile.fault_time);
+        let random = &mut self.returns.random;
+        let pause = match random.u8(..4) {
+            // Before the others know.
+            0 => random.u64(..interval),
+            1 => random.u64(..interval * 16),
+            _ => random.u64(..fault_time / 4),
+        };
+        self.returns.pending.insert(node);
+        self.agenda.enter(self.now() + pause, Event::ReturnNode(node));
+    }
+
+    /// A data node starts again, unless there is no cluster any more that it could join.
+    pub(crate) fn on_return(&mut self, node: u8) {
+        self.returns.pending.remove(&node);
+        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
+            return;
+        }
+        self.returns.count += 1;
+        self.retire(node);
+        self.start_node(node, &Arc::new(ClusterView::default())).expect("there are no files");
+        self.alive[usize::from(node) - 1] = true;
+        let start = self.start_of(node);
+        self.note(|| format!("data node {start} starts again"));
+        self.make_rings(node);
+        for index in 0..self.profile.threads {
+            let at = self.now() + self.returns.random.u64(..100);
+            self.wake_thread(self.thread_of(node, index), at);
+        }
+        for other in (1..=self.alive.len() as u8).filter(|&other| other != node) {
+            if self.is_alive(other) {
+                self.plan_links(start, self.start_of(other));
+            }
+        }
+    }
+
+    /// Nothing reaches an earlier start of a data node any more. Others may still read what it has sent.
+    fn retire(&mut self, node: u8) {
+        let old = self.start_of(node);
+        self.rings.retain(|(from, _), pipe| {
+            let is_of = self.threads[from.0].node == node;
+            if is_of {
+                self.ends[pipe.0] = End::Gone;
+            }
+            !is_of
+        });
+        for other in (1..=self.alive.len() as u8).filter(|&other| other != node) {
+            for pipe in self.links_between(other, node) {
+                self.ends[pipe.0] = End::Gone;
+            }
+            let sent = self.links_between(node, other);
+            if !sent.is_empty() {
+                self.past_links.insert((old, other), sent);
+            }
+        }
+        self.links.retain(|&(from, to, _), _| from != node && to != node);
+        self.past_links.retain(|&(_, to), _| to != node);
+        self.agreed.forget(node);
+        for connection in 0..self.connections.len() {
+            let it = &mut self.connections[connection];
+            if it.link.node != node || std::mem::replace(&mut it.side, Side::Closed).has_ended() {
+                continue;
+            }
+            let (up, down) = (it.up, it.down);
+            self.ends[up.0] = End::Gone;
+            // The machine says that nobody has that connection.
+            self.break_pipe(down);
+        }
+    }
+
+    fn plan_links(&mut self, newcomer: Start, other: Start) {
+        let pause = self.returns.random.u64(..self.profile.node_heartbeat_interval);
+        let at = (self.now() + pause).max(self.returns.links_from);
+        self.agenda.enter(at, Event::OpenLinks(newcomer, other));
+    }
+
+    /// The links between a data node that has come back and another one open, if both want it.
+    pub(crate) fn on_open_links(&mut self, newcomer: Start, other: Start) {
+        if !self.is_running(newcomer) || !self.is_running(other) {
+            return;
+        }
+        let is_held = self.now() < self.returns.links_from;
+        if is_held || !self.is_done_with(other.node, newcomer) || !self.is_done_with(newcomer.node, other) {
+            return self.plan_links(newcomer, other);
+        }
+        for (own, peer) in [(other, newcomer), (newcomer, other)] {
+            self.make_links(peer.node, own.node);
+            for index in 0..self.profile.threads {
+                let ThreadId(at) = self.thread_of(own.node, index);
+                self.threads[at].open_node_lane(peer.node);
+            }
+        }
+        self.note(|| format!("links between data nodes {newcomer} and {other} are open"));
+        self.report_opened(other, newcomer);
+        self.report_opened(newcomer, other);
+    }
+
+    /// Whether a data node has nothing to do any more with earlier starts of another one.
+    fn is_done_with(&mut self, node: u8, peer: Start) -> bool {
+        let threads: Vec<ThreadId> = (0..self.profile.threads).map(|i| self.thread_of(node, i)).collect();
+        for incarnation in 1..peer.incarnation {
+            let earlier = Start { incarnation, ..peer };
+            if !self.past_links.contains_key(&(earlier, node)) {
+                continue;
+            }
+            if !self.agreed.has_closed(node, earlier) && !self.is_member_at(node, earlier) {
+                // It fell silent before it was a member, and nobody has noticed.
+                self.on_link_end(threads[0], earlier);
+            }
+            let connections = self.profile.connections;
+            if !threads.iter().all(|&id| self.agreed.has_markers(id, node, earlier, connections)) {
+                return false;
+            }
+        }
+        let id = NodeId(peer.node);
+        self.agreed.newest(node).is_none_or(|view| !view.has(id))
+            && threads.iter().all(|thread| !self.threads[thread.0].executor.view().has(id))
+    }
+
+    /// Whether a start of a data node is a member, as far as the driver of another one knows.
+    fn is_member_at(&self, node: u8, other: Start) -> bool {
+        match self.agreed.newest(node) {
+            Some(view) => other.is_member(view),
+            None => !self.start_of(node).has_come_back() && !other.has_come_back(),
+        }
+    }
+
+    /// Whether a data node waits for its first view.
+    fn has_no_view(&self, start: Start) -> bool {
+        start.has_come_back() && self.agreed.newest(start.node).is_none()
+    }
+
+    /// The drivers of a data node say that the links to another one are open.
+    fn report_opened(&mut self, own: Start, peer: Start) {
+        let id = self.thread_of(own.node, 0);
+        let (node, incarnation) = (NodeId(peer.node), Incarnation(peer.incarnation));
+        let link = LinkBody { node, incarnation, is_gone: false };
+        self.notify_agreement(id, SignalNumber::LinkOpenedReport, |frame| cold::write(frame, &link));
+        if self.has_no_view(peer) {
+            let settings = topology::settings(&self.profile, peer.node, None);
+            let member = NodeSettings { incarnation, ..settings }.member();
+            let report = JoiningReport { member };
+            self.notify_block(id, BlockNumber::Restart, SignalNumber::JoiningReport, |frame| {
+                cold::write(frame, &report);
+            });
+        }
+    }
+
+    /// A data node has found its links to another one closed, of which one may not be a member.
+    pub(crate) fn on_newcomer_link_end(&mut self, node: u8, other: Start) {
+        let own = self.start_of(node);
+        if self.has_no_view(own) {
+            self.agenda.enter(self.now(), Event::NodeEnds(own));
+        } else if !self.is_member_at(node, other) {
+            // Agreement orders that for members only.
+            self.close_link(node, other);
+        }
+    }
+
+    /// The process of a data node ends that can't join this time.
+    pub(crate) fn on_node_ends(&mut self, start: Start) {
+        if self.is_running(start) {
+            self.note(|| format!("data node {start} ends: a link has broken before it could join"));
+            self.kill_node(start.node);
+        }
+    }
+
+    /// A data node has fallen silent. Members are found out about by their heartbeats, others when their connections
+    /// have answered nothing for a while.
+    pub(crate) fn plan_silent_end(&mut self, node: u8) {
+        let start = self.start_of(node);
+        if start.has_come_back() {
+            let at = self.now() + self.profile.node_heartbeat_interval * 8;
+            self.agenda.enter(at, Event::SilentEnd(start));
+        }
+    }
+
+    pub(crate) fn on_silent_end(&mut self, start: Start) {
+        if !self.is_alive(start.node) && self.start_of(start.node) == start {
+            self.end_links_of(start.node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, run_seed};
+
+    #[test]
+    fn a_data_node_that_comes_back_is_sent_all_rows_and_starts_if_that_is_asked_for() {
+        let is_copied = |returning_nodes: bool| {
+            let report = run_seed(10, &Options { returning_nodes, ..Options::default() });
+            assert_eq!(report.violation, None);
+            report.marks.contains("copy of a partition is complete")
+        };
+        assert!(is_copied(true));
+        assert!(!is_copied(false));
+    }
+}
