@@ -18,3 +18,5 @@ expect=()
 [ "$first" != 1 ] || [ "$seeds" -lt 500 ] || expect=(--expect-marks)
 "$vinga" sim --seeds "$first..$((first + seeds))" --jobs "$jobs" "${expect[@]}"
 "$vinga" sim --seeds "$first..$((first + 20))" --twice
+echo "the same with data nodes that come back"
+"$vinga" sim --seeds "$first..$((first + seeds / 5))" --returning-nodes --jobs "$jobs"

@@ -296,8 +296,8 @@ impl ClusterView {
         ClusterView { arbitrator: Some(arbitrator), ..self }
     }
 
-    /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator, and members that have
-    /// not started, which let no API node in.
+    /// What API nodes receive of it: all but the ticket, with which they could ask the arbitrator, and members that
+    /// have not started, which let no API node in.
     #[must_use]
     pub fn for_api_nodes(&self) -> Self {
         let mut view = self.clone().with_ticket(NO_TICKET);

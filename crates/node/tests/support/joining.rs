@@ -13,7 +13,7 @@ pub fn installed(frame: &Frame<'_>) -> Option<ClusterView> {
 
 impl Cluster {
     /// The driver of a node sends a block of it something.
-    fn from_driver(
+    fn feed_from_driver(
         &mut self,
         node: u8,
         to: BlockNumber,
@@ -71,7 +71,7 @@ impl Cluster {
         for other in self.live_nodes() {
             let executor = self.executors.get_mut(&other).expect("a live node");
             executor.outbox().routes.set_node(NodeId(node), None);
-            self.from_driver(other, BlockNumber::Agreement, SignalNumber::LinkClosedReport, |w| {
+            self.feed_from_driver(other, BlockNumber::Agreement, SignalNumber::LinkClosedReport, |w| {
                 cold::write(w, &link);
             });
         }
@@ -100,16 +100,16 @@ impl Cluster {
         for other in others {
             let incarnation = self.settings[&other.0].incarnation;
             let here = LinkBody { node: other, incarnation, is_gone: false };
-            self.from_driver(node, BlockNumber::Agreement, SignalNumber::LinkOpenedReport, |w| {
-                cold::write(w, &here)
+            self.feed_from_driver(node, BlockNumber::Agreement, SignalNumber::LinkOpenedReport, |w| {
+                cold::write(w, &here);
             });
             let there = LinkBody { node: NodeId(node), incarnation: member.incarnation, is_gone: false };
-            self.from_driver(other.0, BlockNumber::Agreement, SignalNumber::LinkOpenedReport, |w| {
-                cold::write(w, &there)
+            self.feed_from_driver(other.0, BlockNumber::Agreement, SignalNumber::LinkOpenedReport, |w| {
+                cold::write(w, &there);
             });
             let joins = JoiningReport { member: member.clone() };
-            self.from_driver(other.0, BlockNumber::Restart, SignalNumber::JoiningReport, |w| {
-                cold::write(w, &joins)
+            self.feed_from_driver(other.0, BlockNumber::Restart, SignalNumber::JoiningReport, |w| {
+                cold::write(w, &joins);
             });
         }
         self.run();
