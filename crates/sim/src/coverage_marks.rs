@@ -173,55 +173,55 @@ pub const RARE: &[&str] = &[
 pub const NOT_EXPECTED: &[(&str, &str)] = &[
     (
         "newcomer has gone before it could join",
-        "no simulated data node comes back; joining.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; joining.rs of the data node's tests",
     ),
     (
         "newcomer starts again as its president is lost",
-        "no simulated data node comes back; joining.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; joining.rs of the data node's tests",
     ),
     (
         "schema change has waited for a data node that joins",
-        "no simulated data node comes back; joining.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; joining.rs of the data node's tests",
     ),
     (
         "copied row drops an earlier prepare",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copied row shows an earlier commit",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copied rows of a table that is not there",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copied rows of an earlier view",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copy of a partition begins",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copy of a partition is complete",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "copy removes a row that the primary has not",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "order to drop a marker is passed on to a copy",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "rollback goes on to a copy that its coordinator did not know",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "row that a copy has awaited is sent",
-        "no simulated data node comes back; copying_model.rs of the data node's tests",
+        "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
         "a data node fails that looks whether a table is empty",

@@ -32,7 +32,7 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - For `ticket-counts-early` the network must be split between two signals of a change, with an arbitrator on each
 ///   side: one seed in some hundreds, or thousands.
 /// - For `growth-counts-early`, `growth-forgotten-in-split` and `growth-forgotten-in-lease` data nodes must come back,
-///   which they do not do here yet: `growth.rs` of agreement's tests shows them.
+///   which they do with `--returning-nodes` only: `growth.rs` of agreement's tests shows them.
 /// - For `take-over-answers-before-complete` a coordinator must die between commit and completion, and a client of its
 ///   read at a backup before that is notified.
 /// - For `last-of-older-view-commits` a replica must fail while a change is on its way to the last one, which is asked
