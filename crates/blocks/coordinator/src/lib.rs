@@ -46,6 +46,7 @@ mod in_doubt;
 pub mod inspect;
 mod invariants;
 mod lazy_orders;
+mod moved;
 mod participants;
 mod prefetching;
 mod shares;
@@ -234,6 +235,7 @@ impl Block for Coordinator {
         let handled = match frame.signal() {
             Some(SignalNumber::TransactionRequest) => self.on_transaction_request(cx, frame),
             Some(SignalNumber::PrepareConfirm) => self.on_prepare_confirm(cx, frame),
+            Some(SignalNumber::PrepareMovedReport) => self.on_prepare_moved_report(cx, frame),
             Some(SignalNumber::PrepareRefuse) => self.on_prepare_refuse(cx, frame),
             Some(SignalNumber::CommitConfirm) => self.on_commit_confirm(cx, frame),
             Some(SignalNumber::CompleteConfirm) => self.on_complete_confirm(cx, frame),
@@ -268,6 +270,7 @@ impl Block for Coordinator {
             self.greet_president(cx);
         }
         self.tables.forget_requesters(change);
+        self.note_moves(change);
         self.go_on_in(cx, change);
         self.take_over_in(cx, change);
     }

@@ -307,7 +307,8 @@ impl Coordinator {
             transaction.entered = epoch;
             self.epochs.enter(epoch);
         }
-        let primary = partition.primary();
+        let former = transaction.unique.as_ref().and_then(|work| work.former.first(owner));
+        let primary = former.map_or(partition.primary(), |node| owner.at(node));
         let mut writer = cx.frame(SignalNumber::PrepareRequest, primary);
         writer.put(&PrepareHead {
             transaction: U64::new(transaction.id.0),

@@ -23,6 +23,7 @@
 
 use crate::Coordinator;
 use crate::ending::Cause;
+use crate::moved::FormerPrimaries;
 use crate::participants::Undo;
 use crate::stages::{Rest, SignalShare};
 use crate::transaction::{Failure, State};
@@ -51,6 +52,8 @@ pub struct UniqueWork {
     uncertain: BTreeSet<HiddenRow>,
     /// What of the batch comes later.
     pub rest: Rest,
+    /// Primaries of its rows that are none any more.
+    pub(crate) former: FormerPrimaries,
 }
 
 /// A change that something may have to follow, as it is sent.

@@ -24,6 +24,7 @@ impl DataManager {
         if scrutiny == Scrutiny::Full {
             self.markers.check();
             self.check_copy();
+            self.check_hand_over();
             self.check_transactions();
             self.check_rows();
             self.check_locks();

@@ -50,6 +50,7 @@ mod copying;
 mod deadlock;
 mod ending;
 mod failure;
+mod hand_over;
 pub mod index_build;
 mod index_entries;
 mod index_fill;
@@ -91,6 +92,7 @@ use backup::Backup;
 use checkpoint::{Checkpoints, Owner, Task};
 use copying::Copying;
 use ending::Endings;
+use hand_over::Primary;
 use index_build::IndexWork;
 use index_statistics::StatisticsRequests;
 use locks::Locks;
@@ -172,6 +174,8 @@ pub struct DataManager {
     locks: Locks,
     /// Ends of transactions with many operations.
     endings: Endings,
+    /// Whether this is the primary of its partition.
+    primary: Primary,
     /// Committed transactions whose API node has not confirmed the outcome, and their epochs.
     markers: Markers,
     scans: Scans,
@@ -277,6 +281,7 @@ impl DataManager {
             versions: Versions::new(operations, settings.transactions_max),
             locks: Locks::new(operations),
             endings: Endings::default(),
+            primary: Primary::default(),
             markers: Markers::new(settings.transactions_max),
             scans: Scans::new(settings.scans_max),
             schema: Schema::default(),
@@ -336,6 +341,8 @@ impl DataManager {
             Some(SignalNumber::CopyMarkersRequest) => self.on_copy_markers_request(cx, frame),
             Some(SignalNumber::CopyConfirm) => self.on_copy_confirm(frame),
             Some(SignalNumber::CopiedMarkerDropOrder) => self.on_copied_marker_drop_order(cx, frame),
+            Some(SignalNumber::HandOverRequest) => self.on_hand_over_request(cx, frame),
+            Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
@@ -394,6 +401,7 @@ impl DataManager {
             && !self.store.tables.iter().any(|(_, table)| table.has_named_rows())
             && self.locks.is_empty()
             && self.endings.is_empty()
+            && !self.primary.is_handed_over()
             && self.markers.is_empty()
             && self.scans.is_empty()
             && self.backup.is_none()
@@ -476,6 +484,7 @@ impl DataManager {
 impl Block for DataManager {
     /// Begins to look for time-outs.
     fn start(&mut self, cx: &mut Context<'_>) {
+        self.follow_primary(cx);
         cx.send_after(CHECK_INTERVAL, 0);
     }
 
@@ -508,6 +517,7 @@ impl Block for DataManager {
         self.forget_builds(change);
         self.take_over_partitions(cx);
         self.update_copy(cx);
+        self.follow_primary(cx);
     }
 
     /// Long work is looked for in every turn: what is not under way costs one comparison, and no call.
@@ -516,6 +526,9 @@ impl Block for DataManager {
             self.send_records(cx);
         }
         let endings = !self.endings.is_empty() && self.ending_slice(cx);
+        if self.primary.is_handed_over() {
+            self.hand_over_slice(cx);
+        }
         let checkpoint = self.is_writing_checkpoint() && self.checkpoint_slice(cx);
         let backup = self.backup.is_some() && self.backup_slice(cx);
         let copy = self.copying.source.is_some() && self.copy_slice(cx);

@@ -130,6 +130,9 @@ impl DataManager {
             let sent_in = cx.view_of(frame);
             return self.on_forwarded_prepare(cx, head, rest, sent_in);
         }
+        if !self.primary.begins_at_once(frame.header.view) && self.is_put_off(cx, frame, head) {
+            return Some(());
+        }
         let is_last = head.flags.get() & PREPARE_LAST != 0;
         let may_commit = is_last && self.may_commit_in_one_phase(cx, head, frame.header.view);
         if may_commit && head.count.get() == 1 {

@@ -102,6 +102,11 @@ impl RangeScan {
         })
     }
 
+    /// Whether rows are sent with their keys.
+    pub fn sends_keys(&self) -> bool {
+        self.sends_keys
+    }
+
     /// The bounds of the range that the scan is in; `None` at the end.
     fn bounds(&self) -> Option<RangeBounds<'_>> {
         (self.number < self.count)

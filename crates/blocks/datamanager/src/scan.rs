@@ -46,6 +46,15 @@ impl Scan {
     fn full_name(&self) -> (NodeId, u32) {
         (self.head.api.node(), self.head.name)
     }
+
+    /// Whether it has to end where it was opened: its reader could not say where another one is to go on.
+    fn is_tied(&self) -> bool {
+        let has_place = match &self.target {
+            Target::Rows(_) => true,
+            Target::Ranges(ranges) => ranges.sends_keys(),
+        };
+        !has_place && !self.head.counts && !self.head.is_for_backup
+    }
 }
 
 /// What of a scan never changes.
@@ -60,6 +69,8 @@ pub(crate) struct ScanHead {
     pub selection: Option<Vec<ColumnId>>,
     /// Rows are counted, not sent.
     pub counts: bool,
+    /// A backup may answer.
+    is_for_backup: bool,
     batch_rows: u16,
     batch_bytes: u32,
 }
@@ -293,7 +304,10 @@ impl DataManager {
         match self.make_scan(cx, api, options, asked) {
             Ok(mut scan) => {
                 let mut units = cx.slice_units();
-                if self.run_scan(cx, &mut scan, &mut units) {
+                if self.primary.is_handed_over() && scan.is_tied() {
+                    cx.mark("scan does not begin while the primary is handed over");
+                    refuse(cx, api, options.name, next_row, ErrorCode::Moved);
+                } else if self.run_scan(cx, &mut scan, &mut units) {
                     self.scans.add(scan);
                 }
             }
@@ -340,6 +354,7 @@ impl DataManager {
                 filter,
                 selection,
                 counts,
+                is_for_backup: options.is_for_backup,
                 batch_rows: options.batch_rows,
                 batch_bytes,
             },
@@ -440,6 +455,16 @@ impl DataManager {
     /// Closes scans of a table that is going away.
     pub(crate) fn close_scans_of_table(&mut self, cx: &mut Context<'_>, table: u32) {
         self.close_scans_where(cx, ErrorCode::StaleTable, |scan| scan.head.table == table);
+    }
+
+    /// Whether a scan is open that has to end here.
+    pub(crate) fn has_tied_scan(&self) -> bool {
+        self.scans.iter().any(|(_, scan)| scan.is_tied())
+    }
+
+    /// Closes scans that are to go on at another primary: this one does not know any more what is committed.
+    pub(crate) fn move_scans(&mut self, cx: &mut Context<'_>) {
+        self.close_scans_where(cx, ErrorCode::Moved, |scan| !scan.head.is_for_backup);
     }
 
     /// Closes scans that nobody has asked for the next batch for too long.

@@ -1,6 +1,7 @@
-//! The president has one newcomer after the other become a member.
+//! The president has one newcomer after the other become a member, and then primaries handed over (`hand_over`).
 
 use crate::Restart;
+use crate::hand_over::HandOvers;
 use alloc::collections::BTreeMap;
 use vinga_base::{NodeId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
@@ -19,6 +20,8 @@ pub(crate) struct Leader {
     /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
     hold: Option<(u32, bool)>,
     holds: u32,
+    /// A primary that is being handed over.
+    pub(crate) hand_overs: HandOvers,
     /// The change of the view that agreement was asked for, and who joins with it.
     request: Option<(u32, Option<NodeId>)>,
     requests: u32,
@@ -35,6 +38,11 @@ impl Leader {
     pub fn check_invariants(&self) {
         assert!(self.hold.is_none_or(|(number, _)| number == self.holds), "holds are numbered");
         assert!(self.request.is_none_or(|(number, _)| number == self.requests), "requests are numbered");
+        let is_held = self.hold.is_some_and(|(_, is_confirmed)| is_confirmed);
+        assert!(
+            is_held || !self.hand_overs.are_under_way(),
+            "no schema changes while a primary is handed over"
+        );
     }
 }
 
@@ -56,6 +64,7 @@ impl Restart {
         for member in change.lost() {
             self.threads.forget(member.node);
         }
+        leader.hand_overs.forget();
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
         if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
             self.release_schema(cx);
@@ -67,7 +76,10 @@ impl Restart {
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) {
         let (own, view) = (self.settings.node, cx.shared_view());
         let leader = &self.leader;
-        let waits = leader.request.is_some() || leader.retry.is_some() || view.number() < leader.installed;
+        let waits = leader.request.is_some()
+            || leader.retry.is_some()
+            || leader.hand_overs.are_under_way()
+            || view.number() < leader.installed;
         if view.president() != Some(own) || waits {
             return;
         }
@@ -99,16 +111,19 @@ impl Restart {
         }
     }
 
-    /// Nobody is on the way: the next candidate joins, when no schema change is under way.
+    /// Nobody is on the way: the next candidate joins, or the next primary is handed over, when no schema change is
+    /// under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
         // Another start of it is a member as long as the others have not given that up.
         let candidate = self.leader.candidates.values().find(|candidate| !view.has(candidate.node)).cloned();
-        match (candidate, self.leader.hold) {
-            (None, _) => self.release_schema(cx),
-            (Some(member), Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
-            (Some(_), Some((_, false))) => {}
-            (Some(_), None) => {
+        let hand_over = self.leader.hand_overs.next(&view);
+        match (candidate, hand_over, self.leader.hold) {
+            (None, None, _) => self.release_schema(cx),
+            (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
+            (None, Some((partition, node)), Some((_, true))) => self.hand_over(cx, partition, node),
+            (_, _, Some((_, false))) => {}
+            (_, _, None) => {
                 self.leader.holds += 1;
                 self.leader.hold = Some((self.leader.holds, false));
                 let body = SchemaHold { hold: self.leader.holds };
@@ -130,7 +145,7 @@ impl Restart {
         Some(())
     }
 
-    fn release_schema(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn release_schema(&mut self, cx: &mut Context<'_>) {
         if let Some((hold, _)) = self.leader.hold.take() {
             cold::write(
                 &mut cx.frame(SignalNumber::SchemaReleaseOrder, self.dictionary()),
@@ -139,7 +154,7 @@ impl Restart {
         }
     }
 
-    fn ask_for(&mut self, cx: &mut Context<'_>, change: WantedChange) {
+    pub(crate) fn ask_for(&mut self, cx: &mut Context<'_>, change: WantedChange) {
         self.leader.requests += 1;
         let request = self.leader.requests;
         let joins = match &change {
@@ -174,10 +189,16 @@ impl Restart {
         } else if let Some(node) = joins {
             cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
         }
+        self.give_up_hand_over(cx);
+        self.begin_retry(cx);
+        Some(())
+    }
+
+    /// Nothing is asked for in the meantime.
+    pub(crate) fn begin_retry(&mut self, cx: &mut Context<'_>) {
         self.leader.retries += 1;
         self.leader.retry = Some(self.leader.retries);
         cx.send_after(self.settings.retry, self.leader.retries);
-        Some(())
     }
 
     /// What was refused is asked for again.

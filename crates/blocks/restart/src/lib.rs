@@ -2,7 +2,8 @@
 //!
 //! The block of the president leads a *newcomer*, one at a time, through the views that make it a full member
 //! (`leader`); the block of the newcomer finds out when all blocks of its node have done their parts (`newcomer`);
-//! `threads` finds out when all threads of all members have adopted a view.
+//! `threads` finds out when all threads of all members have adopted a view. When nobody is on the way, primaries are
+//! handed over to data nodes that have come back (`hand_over`).
 //!
 //! ```text
 //!   connected ─▶ schema changes ─▶ a view  ─▶ it is sent all  ─▶ a view in ─▶ it has all rows, ─▶ a view in
@@ -21,6 +22,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod hand_over;
 mod leader;
 mod newcomer;
 mod threads;
@@ -85,6 +87,8 @@ impl Block for Restart {
             Some(SignalNumber::ThreadsRequest) => self.on_threads_request(cx, frame),
             Some(SignalNumber::ThreadsConfirm) => self.on_threads_confirm(cx, frame),
             Some(SignalNumber::TurnConfirm) => self.on_turn_confirm(cx, frame),
+            Some(SignalNumber::HandOverConfirm) => self.on_hand_over_confirm(cx, frame),
+            Some(SignalNumber::HandOverRefuse) => self.on_hand_over_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };

@@ -138,8 +138,8 @@ struct SentFrame {
     backup: Option<NodeId>,
     entries: Vec<Entry>,
     is_mixed: bool,
-    /// Whether it travelled alone, for a transaction.
-    is_lone: bool,
+    /// The transaction for which it travelled alone.
+    within: Option<Within>,
     answered: usize,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Reads {
     /// Groups of reads that travel alone.
     lone_groups: Vec<Group>,
     /// Keys that a data node had no room to answer, and when they are to be sent again.
-    refused: Vec<Entry>,
+    refused: Vec<(Entry, Option<Within>)>,
     resend_at: Tick,
     /// Keys to whose rows there was no way.
     parked: Vec<Parked>,
@@ -371,7 +371,9 @@ impl Reads {
         let from = sent.answered;
         sent.answered += count;
         let refused: Vec<Entry> = sent.entries[from..from + count].to_vec();
-        let may_wait = matches!(code, ErrorCode::Overloaded | ErrorCode::Moved) && !sent.is_lone;
+        let within = sent.within;
+        // Where a primary has moved its data manager is asked that is the next one, for transactions, too.
+        let may_wait = code == ErrorCode::Moved || code == ErrorCode::Overloaded && within.is_none();
         self.sent.free_if_done(at);
         if !may_wait {
             self.fail_entries(net, &refused, code);
@@ -384,7 +386,7 @@ impl Reads {
             let now = net.now;
             let since = self.batches.get_mut(entry.batch).map(|batch| batch.refused_since(now));
             match since {
-                Some(since) if now < since + REFUSED_MAX => self.refused.push(entry),
+                Some(since) if now < since + REFUSED_MAX => self.refused.push((entry, within)),
                 Some(_) | None => self.fail_entries(net, &[entry], code),
             }
         }
@@ -428,13 +430,38 @@ impl Reads {
         }
     }
 
-    /// Sends keys again that were refused because too many answers waited, if it is time.
+    /// Sends a key of a transaction once more, or fails it if there is no way.
+    fn send_alone(&mut self, net: &mut Net, entry: Entry, within: Option<Within>) {
+        let Some(batch) = self.batches.get(entry.batch) else {
+            return self.fail_entries(net, &[entry], ErrorCode::ClusterFailure);
+        };
+        let index = entry.index as usize;
+        let Some(Shape { key: shape, partitions, .. }) = self.shapes.get(batch.shape().handle) else {
+            return self.fail_entries(net, &[entry], ErrorCode::InternalError);
+        };
+        let partition = partitions.of(batch.hash(index));
+        let Some(way) = net.routes.read_way(partition, false) else {
+            let why = net.routes.why_no_way(partition, false);
+            return self.fail_entries(net, &[entry], why);
+        };
+        let mut group = Group::default();
+        group.push(entry, batch.wire_keys().nth(index).expect("the batch has this key"), way);
+        let now = net.now;
+        net.link(way.link).gather(1, now);
+        net.link(way.link).hurry();
+        self.sent.send(net, shape, &mut group, within);
+    }
+
+    /// Sends keys again that were refused because too many answers waited, or because a primary has moved, if it is time.
     pub fn resend(&mut self, net: &mut Net) {
         if self.resend_at().is_none_or(|at| net.now < at) {
             return;
         }
-        for entry in core::mem::take(&mut self.refused) {
-            self.send_or_park(net, entry, ErrorCode::ClusterFailure);
+        for (entry, within) in core::mem::take(&mut self.refused) {
+            match within {
+                None => self.send_or_park(net, entry, ErrorCode::ClusterFailure),
+                Some(_) => self.send_alone(net, entry, within),
+            }
         }
     }
 
@@ -490,7 +517,7 @@ impl Reads {
             if sent.link.is_some_and(is_lost) {
                 let lost: Vec<Entry> = sent.entries[sent.answered..].to_vec();
                 sent.answered = sent.entries.len();
-                let is_lone = sent.is_lone;
+                let is_lone = sent.within.is_some();
                 self.sent.free_if_done(at);
                 if is_lone {
                     self.fail_entries(net, &lost, ErrorCode::ConnectionLost);
@@ -653,7 +680,7 @@ impl SentFrames {
                     backup: None,
                     entries: Vec::new(),
                     is_mixed: false,
-                    is_lone: false,
+                    within: None,
                     answered: 0,
                 });
                 self.frames.len() - 1
@@ -664,7 +691,7 @@ impl SentFrames {
         sent.link = Some(link);
         sent.backup = is_backup.then(|| data_manager.node());
         sent.is_mixed = core::mem::take(&mut group.is_mixed);
-        sent.is_lone = within.is_some();
+        sent.within = within;
         sent.answered = 0;
         let tag = (at as u32) << POSITION_BITS;
         let (transaction, operation) =

@@ -219,6 +219,8 @@ injected_bugs! {
     GrowthForgottenInLease = "growth-forgotten-in-lease";
     /// The president has a newcomer start before all threads know that rows are copied to it.
     NewcomerStartsEarly = "newcomer-starts-early";
+    /// A primary is handed over while transactions hold locks there.
+    PrimaryMovedWithLocks = "primary-moved-with-locks";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

@@ -515,6 +515,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
             cold!(restart::ThreadsBody)
         }
+        S::HandOverRequest | S::HandOverConfirm | S::HandOverRefuse | S::HandOverReleaseOrder => {
+            cold!(restart::HandOverBody)
+        }
         S::RedoAppendOrder | S::RedoReplayRequest => {
             let (body, _) = frame.head::<redo::BatchHead>()?;
             Some(format!("{{ batch: {}, bytes: {} }}", body.batch, body.bytes))
@@ -644,6 +647,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::PrepareRequest
         | S::PrepareConfirm
         | S::PrepareRefuse
+        | S::PrepareMovedReport
         | S::CommitRequest
         | S::CommitConfirm
         | S::AbortRequest

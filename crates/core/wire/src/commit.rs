@@ -5,6 +5,7 @@
 //! | `PrepareRequest` | coordinator; each replica to the next | data manager | begin these operations, forward them |
 //! | `PrepareConfirm` | last replica of the chain | coordinator | these operations are prepared on the whole chain |
 //! | `PrepareRefuse` | the replica that refuses | coordinator | these operations failed and left nothing there |
+//! | `PrepareMovedReport` | a replica that is not the primary any more | coordinator | your `PrepareRequest`, as it was: send it to the primary |
 //! | `CommitRequest` | coordinator to last replica; each to the one before | data manager | commit, with this epoch |
 //! | `CommitConfirm` | primary | coordinator | committed on the whole chain |
 //! | `AbortRequest` | coordinator to the primary; each replica to the next | data manager | undo from this number on |

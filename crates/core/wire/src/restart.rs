@@ -14,6 +14,10 @@
 //! | `ThreadsConfirm` | the receivers | restart of the president | they have |
 //! | `TurnRequest` | restart | info block of each thread of the same node | answer in this view |
 //! | `TurnConfirm` | info | restart | here |
+//! | `HandOverRequest` | restart of the president | a data manager that is a primary | come to rest, so that another replica can become primary |
+//! | `HandOverConfirm` | that data manager | restart of the president | it is at rest, and stays so in this view |
+//! | `HandOverRefuse` | that data manager | restart of the president | it goes on: it has not come to rest in time, or can't now |
+//! | `HandOverReleaseOrder` | restart of the president | that data manager | go on: the view does not change |
 //!
 //! A newcomer's first view is one in which it is a member. The protocol is described in
 //! `docs/protocols/node-restart.md`.
@@ -101,4 +105,13 @@ pub struct ThreadsBody {
     pub view: ViewNumber,
     /// The member that asks.
     pub requester: NodeId,
+}
+
+/// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse` and `HandOverReleaseOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HandOverBody {
+    /// The view in which the data manager is the primary. The next one may have another: no later view is meant.
+    pub view: ViewNumber,
+    /// The requester's number of the attempt.
+    pub attempt: u32,
 }

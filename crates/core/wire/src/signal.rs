@@ -192,6 +192,7 @@ signals! {
     InDoubtConfirm = 78, Node;
     CompleteRequest = 306, Node;
     CompleteConfirm = 307, Node;
+    PrepareMovedReport = 340, Node;
     // take_over.rs
     TakeOverOrder = 72, Node;
     TakeOverReport = 73, Node;
@@ -329,6 +330,10 @@ signals! {
     ThreadsConfirm = 333, Node;
     TurnRequest = 334, Own;
     TurnConfirm = 335, Own;
+    HandOverRequest = 336, Node;
+    HandOverConfirm = 337, Node;
+    HandOverRefuse = 338, Node;
+    HandOverReleaseOrder = 339, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

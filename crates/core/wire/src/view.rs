@@ -17,6 +17,7 @@
 //! cluster. A replica group is what takes part in transactions; which of its replicas hold a given row is the
 //! primary's decision, because a replica that is still being copied has some rows and not others.
 
+mod balance;
 mod changes;
 mod layout;
 

@@ -415,9 +415,11 @@ impl DataManager {
     /// Sends it along the chain, as the marker was.
     pub(super) fn send_marker_drop(&self, cx: &mut Context<'_>, target: NodeId, marker: &CopiedMarker) {
         let replicas = cx.view().owned_by(self.settings.owner).replicas();
-        if replicas.contains(target)
-            && let Some(next) = replicas.next(self.settings.node)
-        {
+        if replicas.contains(target) {
+            let mut before = replicas.nodes().take_while(|&node| node != target);
+            // When it has become the primary it has the markers, and stands behind nobody any more.
+            let is_behind = before.any(|node| node == self.settings.node);
+            let next = replicas.next(self.settings.node).filter(|_| is_behind).unwrap_or(target);
             let next = self.settings.owner.at(next);
             let head = CopiedMarkerDrop { target: U32::new(target.0.into()), marker: *marker };
             cx.frame(SignalNumber::CopiedMarkerDropOrder, next).put(&head);

@@ -110,12 +110,17 @@ impl ClusterView {
 
 fn first_owners(group: u16, instance: u16, nodes: &[NodeId]) -> Partition {
     let mut chain = nodes.to_vec();
-    chain.rotate_left(digit_sum(usize::from(instance), nodes.len()) % nodes.len());
+    chain.rotate_left(first_place(instance, nodes.len()));
     Partition {
         owner: ReplicaGroup::new(group, instance),
         chain: Chain::new(&chain),
         copying: Chain::default(),
     }
+}
+
+/// Which of so many nodes of a group is the first of a chain.
+pub(super) fn first_place(instance: u16, nodes: usize) -> usize {
+    digit_sum(usize::from(instance), nodes) % nodes
 }
 
 /// The sum of a number's digits to a base; to base 1, which has no digits, 0.

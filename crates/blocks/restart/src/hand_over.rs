@@ -1,0 +1,104 @@
+//! The president has primaries handed over, one at a time, until each data node of a node group has its share.
+//!
+//! ```text
+//!   schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one
+//!   are held          in the view        come to rest       names another
+//! ```
+//! What the primary has promised holds in its view only. So this block forgets a hand-over with every view: if the next
+//! one names no other primary, that one goes on by itself.
+
+use crate::Restart;
+use vinga_base::{NodeId, PartitionId};
+use vinga_kernel::Context;
+use vinga_wire::agreement::WantedChange;
+use vinga_wire::restart::HandOverBody;
+use vinga_wire::view::ClusterView;
+use vinga_wire::{Address, Frame, SignalNumber, cold};
+
+/// A primary that is asked to come to rest, and who is to follow it.
+#[derive(Clone, Copy)]
+struct HandOver {
+    primary: Address,
+    body: HandOverBody,
+    partition: PartitionId,
+    node: NodeId,
+}
+
+/// What the president knows of hand-overs.
+#[derive(Default)]
+pub(crate) struct HandOvers {
+    /// In the present view.
+    under_way: Option<HandOver>,
+    attempts: u32,
+    /// How often nothing came of one: the next attempt is made with another partition.
+    failures: usize,
+}
+
+impl HandOvers {
+    pub fn are_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// A view has begun: what was under way is over, with success or without.
+    pub fn forget(&mut self) {
+        self.under_way = None;
+    }
+
+    /// What is to be handed over next, and to whom.
+    pub fn next(&self, view: &ClusterView) -> Option<(PartitionId, NodeId)> {
+        let choices = view.hand_overs();
+        choices.get(self.failures % choices.len().max(1)).copied()
+    }
+}
+
+impl Restart {
+    /// Asks a primary to come to rest, if all threads are in the present view: then none is ever many views behind,
+    /// however many primaries move.
+    pub(crate) fn hand_over(&mut self, cx: &mut Context<'_>, partition: PartitionId, node: NodeId) {
+        let view = cx.view().number();
+        if !self.threads.have_been_asked(view) {
+            return self.ask_threads(cx);
+        }
+        if !self.threads.have_adopted(view) {
+            return;
+        }
+        let primary = cx.view().partition(partition).primary();
+        let hand_overs = &mut self.leader.hand_overs;
+        hand_overs.attempts += 1;
+        let body = HandOverBody { view, attempt: hand_overs.attempts };
+        hand_overs.under_way = Some(HandOver { primary, body, partition, node });
+        cold::write(&mut cx.frame(SignalNumber::HandOverRequest, primary), &body);
+    }
+
+    pub(crate) fn on_hand_over_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: HandOverBody = cold::read(frame)?;
+        if let Some(HandOver { partition, node, .. }) =
+            self.leader.hand_overs.under_way.filter(|it| it.body == body)
+        {
+            self.ask_for(cx, WantedChange::MovePrimary(partition, node));
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_hand_over_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: HandOverBody = cold::read(frame)?;
+        let hand_overs = &mut self.leader.hand_overs;
+        if hand_overs.under_way.take_if(|it| it.body == body).is_some() {
+            hand_overs.failures += 1;
+            self.release_schema(cx);
+            self.begin_retry(cx);
+        }
+        Some(())
+    }
+
+    /// The view does not change: a primary that has come to rest for that goes on.
+    pub(crate) fn give_up_hand_over(&mut self, cx: &mut Context<'_>) {
+        let hand_overs = &mut self.leader.hand_overs;
+        if let Some(HandOver { primary, body, .. }) = hand_overs.under_way.take() {
+            cx.mark("primary is not handed over as the view does not change");
+            hand_overs.failures += 1;
+            cold::write(&mut cx.frame(SignalNumber::HandOverReleaseOrder, primary), &body);
+            self.release_schema(cx);
+        }
+    }
+}

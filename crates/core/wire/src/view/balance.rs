@@ -1,0 +1,115 @@
+//! Which primary is to be handed over next, so that each data node of a node group has its share.
+//!
+//! A data node that comes back is a backup of everything ([`ClusterView::with_started`]), and primaries are handed over
+//! to it one by one: from the node of its group that has most of them to the one that has fewest, as long as these differ
+//! by more than one. Of those that may go it gets one which the first view would have given it, if there is one: so they
+//! are spread over threads as they were. Where no node has come back nothing moves: after a failure primaries are where
+//! they are needed at once, and the node that has failed may be back soon.
+
+use super::layout::first_place;
+use super::{ClusterView, Member, Partition};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use vinga_base::{NodeId, PartitionId, ViewNumber};
+
+impl ClusterView {
+    /// The partitions that may get another primary next, and which one, the best choice first; none if all node groups
+    /// are balanced.
+    pub fn hand_overs(&self) -> Vec<(PartitionId, NodeId)> {
+        (0..self.groups).flat_map(|group| self.hand_overs_in(group).unwrap_or_default()).collect()
+    }
+
+    fn hand_overs_in(&self, group: u16) -> Option<Vec<(PartitionId, NodeId)>> {
+        let mut members: Vec<&Member> = self.started().filter(|member| member.group == group).collect();
+        members.sort_unstable_by_key(|member| member.node);
+        if !members.iter().any(|member| member.since > FIRST) {
+            return None;
+        }
+        let own = || {
+            let numbered = (0..).map(PartitionId).zip(&self.partitions);
+            numbered.filter(|(_, partition)| partition.owner.group() == group)
+        };
+        let mut primaries: BTreeMap<NodeId, usize> = members.iter().map(|member| (member.node, 0)).collect();
+        for (_, partition) in own() {
+            *primaries.entry(partition.chain.primary()).or_default() += 1;
+        }
+        let (&fewest, &least) = primaries.iter().min_by_key(|(_, count)| **count)?;
+        let (&most, &greatest) = primaries.iter().max_by_key(|(_, count)| **count)?;
+        if greatest - least <= 1 {
+            return None;
+        }
+        let mut may_go: Vec<(PartitionId, &Partition)> =
+            own().filter(|(_, partition)| partition.chain.primary() == most).collect();
+        let had_before = |partition: &Partition| {
+            members[first_place(partition.owner.instance(), members.len())].node == fewest
+        };
+        may_go.sort_by_key(|(_, partition)| !had_before(partition));
+        Some(may_go.into_iter().map(|(number, _)| (number, fewest)).collect())
+    }
+}
+
+/// The view whose members have been there from the beginning.
+const FIRST: ViewNumber = ViewNumber(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use vinga_base::Incarnation;
+
+    fn member(node: u8, group: u16) -> Member {
+        Member::started(NodeId(node), Incarnation(7), group, 4, 1)
+    }
+
+    fn back(view: &ClusterView, node: u8, group: u16) -> ClusterView {
+        let member = Member { incarnation: Incarnation(8), ..member(node, group) };
+        view.with_joined(member).with_copying(NodeId(node)).with_started(NodeId(node))
+    }
+
+    /// Moves what is to move; returns how much that is.
+    fn balance(view: &mut ClusterView) -> usize {
+        let mut moves = 0;
+        while let Some(&(partition, node)) = view.hand_overs().first() {
+            *view = view.with_primary(partition, node);
+            moves += 1;
+        }
+        moves
+    }
+
+    fn primaries(view: &ClusterView) -> Vec<NodeId> {
+        view.partitions().iter().map(|partition| partition.chain.primary()).collect()
+    }
+
+    #[test]
+    fn a_node_that_comes_back_gets_the_primaries_that_it_had() {
+        for node in 1..=4 {
+            let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1), member(4, 1)]);
+            let mut view = first.without(&[NodeId(node)]);
+            assert_eq!(balance(&mut view), 0, "nobody has come back");
+            view = back(&view, node, (u16::from(node) - 1) / 2);
+            assert_eq!(balance(&mut view), 2);
+            assert_eq!(primaries(&view), primaries(&first));
+        }
+    }
+
+    #[test]
+    fn nobody_gets_what_it_lacks_rows_of() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0)]).without(&[NodeId(2)]);
+        let joined = first.with_joined(member(2, 0));
+        assert_eq!(joined.hand_overs(), []);
+        assert_eq!(joined.with_copying(NodeId(2)).hand_overs(), []);
+    }
+
+    #[test]
+    fn of_three_that_come_back_in_any_order_each_has_its_share() {
+        let mut view = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0)]);
+        for node in [3, 1, 2, 2, 3, 1] {
+            view = back(&view.without(&[NodeId(node)]), node, 0);
+            balance(&mut view);
+            let of = |node: u8| primaries(&view).into_iter().filter(|&other| other == NodeId(node)).count();
+            let mut shares: Vec<usize> = (1..=3).map(of).collect();
+            shares.sort_unstable();
+            assert_eq!(shares, [1, 1, 2]);
+        }
+    }
+}
