@@ -224,6 +224,50 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
+        "prepare comes back when its transaction is over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "prepare comes back when nobody waits for it",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "prepare goes back from a primary that was handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "prepare is put off while the primary is handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "prepare is sent to the next primary",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "primary can't be handed over now",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "primary has been handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "primary has come to rest to be handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "primary has not come to rest in time",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "primary is not handed over as the view does not change",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "scan does not begin while the primary is handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
         "a data node fails that looks whether a table is empty",
         "it must die between two signals of one round, before others have answered; schema_changes.rs of the data \
          node's tests",

@@ -44,6 +44,7 @@ pub const SEEDS_MAX: u64 = 1500;
 /// - With `deadlock-victim-goes-on` a deadlock ends by its time-out, as it may.
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::NewcomerStartsEarly,
+    InjectedBug::PrimaryMovedWithLocks,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

@@ -1,6 +1,6 @@
 //! What must hold when everything has come to its end.
 //!
-//! Nothing of any transaction or scan is left; the replicas of each partition hold the same bytes under the same row
+//! Nothing of any transaction or scan is left; primaries are shared among the nodes of each group; the replicas of each partition hold the same bytes under the same row
 //! ids with the same epochs; everybody has the same definitions, and no schema lock or write fence is left; each hash
 //! index leads to exactly the rows that there are; unique indexes hold exactly what follows from the rows of their
 //! tables; and when all tables are dropped, all pages are free.
@@ -62,6 +62,7 @@ impl World {
             && self.dictionaries().all(|(_, dictionary)| dictionary.lock_holder().is_none())
             && self.dictionaries().all(|(_, other)| other.fences().eq(self.dictionary().fences()))
             && self.has_agreed()
+            && live().all(|thread| thread.executor.view().hand_overs().is_empty())
             && live().all(|thread| thread.is_idle() && thread.executor.host().is_at_rest())
             && live().all(|thread| {
                 let mut coordinators = thread.executor.host().coordinators().iter();
@@ -100,6 +101,10 @@ impl World {
             }
         }
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.is_alive) {
+            let hand_overs = thread.executor.view().hand_overs();
+            if !hand_overs.is_empty() {
+                text += &format!("{:?} knows of primaries to be handed over: {hand_overs:?}; ", ThreadId(at));
+            }
             if !thread.is_idle() {
                 let parked = thread.executor.parked_bytes();
                 text += &format!("{:?} has not handled all ({parked} bytes parked); ", ThreadId(at));

@@ -10,6 +10,7 @@ mod copying;
 mod copying_model;
 mod cut_log;
 mod full_log;
+mod handover;
 mod hazards;
 mod joining;
 mod last_replica;
