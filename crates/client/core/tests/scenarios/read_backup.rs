@@ -7,7 +7,7 @@ use crate::lost_data_nodes::{
 use crate::rig::{Rig, table, table_with};
 use vinga_base::{NodeId, OperationNumber};
 use vinga_client_core::{BatchEnd, OperationBatch, ReadBatch, Table, Token, Urgency};
-use vinga_wire::key_read::KeyReadRefusal;
+use vinga_wire::key_read::{KeyReadHead, KeyReadRefusal};
 use vinga_wire::{BlockNumber, ErrorCode, SignalNumber, U16, U32};
 
 /// A read that is over: the backup that has answered, if it was one.
@@ -91,7 +91,17 @@ fn the_reads_of_a_transaction_go_to_the_owner() {
     let token = rig.client.read_within(open, OperationNumber(2), batch).unwrap();
     let sent = reads_sent(&mut rig);
     assert_eq!((sent.len(), sent[0].0), (1, 1));
-    answer_reads(&mut rig, sent[0], 1);
+    // Another replica is to be the owner, and has not adopted that view yet: it is asked for the transaction again.
+    rig.feed(FIRST, SignalNumber::KeyReadRefuse, BlockNumber::DataManager, |w| {
+        let (request, code) = (U32::new(sent[0].1), U16::new(ErrorCode::Moved as u16));
+        w.put(&KeyReadRefusal { request, count: U16::new(1), code, view: U32::new(1) });
+    });
+    rig.advance(20);
+    let sent = rig.sent(SignalNumber::KeyReadRequest);
+    let (head, _) = sent[0].frame().head::<KeyReadHead>().unwrap();
+    assert_eq!((sent.len(), head.operation.get()), (1, 2));
+    assert_ne!(head.transaction.get(), 0);
+    answer_reads(&mut rig, (1, head.request.get()), 1);
     assert_eq!(answered_by(&mut rig, token), Some(Ok(None)));
 }
 
