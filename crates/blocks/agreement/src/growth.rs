@@ -29,7 +29,7 @@ use vinga_wire::agreement::{
 };
 use vinga_wire::commit::CHAIN_MAX;
 use vinga_wire::view::{ClusterView, Member, MemberState};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// What this node knows of changes without a failure.
 #[derive(Default)]
@@ -236,6 +236,14 @@ impl Agreement {
         let ViewPrepareRequest { attempt, change, view } = cold::read(frame)?;
         let president = frame.sender().node();
         let attempt = ViewAttempt { view: view.number(), attempt };
+        if self.is_to_join_again(&view) {
+            // These would never be silent for long enough: the president asks again and again.
+            cx.mark("data node that had joined in a view of its own stopped");
+            let why =
+                "the other data nodes do not know that this one has joined: they have gone on without it";
+            self.stop(cx, ErrorCode::DeclaredFailed, format_args!("{why}"));
+            return Some(());
+        }
         let agrees = if self.is_member() {
             self.agrees_as_member(president, change, &view)
         } else {
@@ -263,6 +271,14 @@ impl Agreement {
             && self.peers.given_up().next().is_none()
             && (tickets.change, tickets.prepared) == (change, None)
             && newcomers(&self.view, view).all(|member| self.growth.is_candidate(member.identity()))
+    }
+
+    /// Whether this node has joined in a view that those who have sent a later one have never had: they would have it
+    /// join once more.
+    fn is_to_join_again(&self, view: &ClusterView) -> bool {
+        let since = |view: &ClusterView| view.member(self.settings.node).map(|member| member.since);
+        let (own, theirs) = (since(&self.view), since(view));
+        view.number() > self.view.number() && own.is_some() && theirs.is_some() && own != theirs
     }
 
     /// Whether this node, which is no member yet, agrees: it is one in that view, and is connected to all others. A

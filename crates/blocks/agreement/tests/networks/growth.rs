@@ -331,6 +331,36 @@ fn one_that_joins_gets_the_view_of_others() {
     assert_eq!(network.alive(), set(&[1, 2, 3, 4]));
 }
 
+/// The president ends when only the one that joins has got the view with it. The other one does not know that, and asks
+/// it to join again and again: so it is never suspicious to it that no heartbeats come.
+#[test]
+fn one_that_has_joined_in_a_view_that_nobody_else_has_stops_when_it_is_asked_to_join() {
+    let mut cases = 0;
+    for moment in 0..40 {
+        let (mut network, newcomer) = cluster(moment, &[0, 0], true);
+        let join = network.joining(newcomer, 0);
+        network.ask_for(1, join.clone());
+        network.run(moment / 8);
+        network.cut(&[1], &[2]);
+        network.run(INTERVAL * 2);
+        let is_alone =
+            network.members(newcomer).contains(&newcomer) && !network.members(2).contains(&newcomer);
+        network.end(1, End::Gone);
+        for _ in 0..20 {
+            network.run(INTERVAL * 2);
+            if network.president() == Some(2) && network.alive().contains(&newcomer) {
+                network.ask_for(2, join.clone());
+            }
+        }
+        network.check_rest();
+        if is_alone {
+            cases += 1;
+            assert_eq!(network.alive(), set(&[2]), "it stands in nobody's way");
+        }
+    }
+    assert!(cases > 0, "it was never the only one");
+}
+
 /// Nothing comes from 2 to 3 and 4 any more when 4 starts, with which they can go on without 2. Its driver does not
 /// know yet that it has agreed to that.
 #[test]
