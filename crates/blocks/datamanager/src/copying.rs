@@ -21,8 +21,10 @@ pub(crate) use source::CopySource;
 pub use source::{COPY_PIECE, CopyProgress};
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId, TransactionId, ViewNumber};
 use vinga_wire::commit::Chain;
+use vinga_wire::copying::CopyRowsHead;
 
 /// What a data manager has to do with copies.
 #[derive(Default)]
@@ -33,8 +35,12 @@ pub(crate) struct Copying {
     pub sent_markers: SentMarkers,
     /// The replicas of this partition, and since which view they have been these.
     pub replicas: (Chain, ViewNumber),
-    /// The view in which the copy to this node began that has come to its end: this data manager has all rows.
+    /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but those
+    /// that wait.
     pub complete: Option<ViewNumber>,
+    /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as they
+    /// are not confirmed before they are taken over.
+    pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
 }
 
 /// Markers that a copy has got: orders to drop them are passed on to it.

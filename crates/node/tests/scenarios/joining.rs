@@ -1,7 +1,9 @@
 //! Data nodes that come back and join, with all that they agree on.
 
 use crate::support::{Cluster, Op, Setup, committed, dm, row, tc};
-use vinga_base::NodeId;
+use vinga_base::order_key::{Direction, OrderColumn};
+use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::{ColumnId, NodeId};
 use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::view::MemberState;
@@ -204,6 +206,33 @@ fn the_schema_changes_before_a_copy_has_started() {
     c.release(restart(3), restart(1));
     wait(&mut c);
     all_are_equal(&c, &[1, 2, 3]);
+}
+
+/// The table gets an index while its rows are copied: some come to node 3 when it has begun to build the index there.
+#[test]
+fn rows_that_are_copied_while_an_index_is_built_are_in_it() {
+    let mut c = cluster(3, None);
+    for key in 20..40 {
+        write(&mut c, 1, key, 7);
+    }
+    stands_still(&mut c, MemberState::Copying);
+    c.hold_slices(3);
+    c.set_slice_units(3, 1);
+    let mut definition = Cluster::definition_of("test.t");
+    definition.indexes.push(IndexDefinition {
+        id: 3,
+        name: "third".into(),
+        columns: vec![OrderColumn { column: ColumnId(1), direction: Direction::Descending }],
+        kind: IndexKind::Ordered,
+    });
+    c.change_schema(SchemaChange::AlterTable { name: "test.t".into(), definition, pinned: None });
+    (0..4).for_each(|_| c.slice(3));
+    let_copy(&mut c);
+    c.release_slices(3);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    assert_eq!(c.contents(3).len(), 29);
+    assert_eq!(c.node(3).dictionary().unwrap().tables().next().unwrap().definition.indexes.len(), 3);
 }
 
 /// A member that has not adopted the view in which node 3 is copied to keeps that from starting: its transactions would

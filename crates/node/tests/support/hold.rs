@@ -79,6 +79,11 @@ impl Cluster {
         self.held_slices.insert(node);
     }
 
+    /// So many units of long work are done in one slice of a node from now on.
+    pub fn set_slice_units(&mut self, node: u8, units: u32) {
+        self.executors.get_mut(&node).expect("a live node").set_slice_units(units);
+    }
+
     /// One slice of the long work of a node that stands still, and what follows from that.
     pub fn slice(&mut self, node: u8) {
         let executor = self.executors.get_mut(&node).expect("a live node");

@@ -29,7 +29,7 @@ impl DataManager {
 
     /// The view in which the copy to this node began that is complete; `None` while one is under way.
     pub fn copy_complete(&self) -> Option<ViewNumber> {
-        self.copying.complete
+        self.copying.complete.filter(|_| self.copying.waiting.is_empty())
     }
 
     /// The view has changed: with other replicas the copy to this node begins anew.
@@ -39,6 +39,7 @@ impl DataManager {
         if replicas != self.copying.replicas.0 {
             self.copying.replicas = (replicas, cx.view().number());
             self.copying.complete = None;
+            self.copying.waiting.clear();
         }
         if partition.copying.is_empty() {
             self.copying.complete = None;
@@ -47,7 +48,7 @@ impl DataManager {
 
     /// Reports that the copy to this node is complete, in this view.
     pub(crate) fn report_copied(&self, cx: &mut Context<'_>) {
-        if self.copying.complete.is_some() && self.is_copied_to(cx) {
+        if self.copy_complete().is_some() && self.is_copied_to(cx) {
             let report = StepDoneReport { step: NewcomerStep::Copied, view: cx.view().number() };
             let restart = Address::new(self.settings.node, BlockNumber::Restart, 0);
             cold::write(&mut cx.frame(SignalNumber::StepDoneReport, restart), &report);
@@ -77,10 +78,41 @@ impl DataManager {
     }
 
     pub(crate) fn on_copy_rows_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (head, mut rest) = frame.head::<CopyRowsHead>()?;
+        let (head, rest) = frame.head::<CopyRowsHead>()?;
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        if self.waits_for_index(head.table.get()) {
+            cx.mark("copied rows wait for an index that is built");
+            self.copying.waiting.push((*head, rest.to_vec()));
+            return Some(());
+        }
+        self.take_over_rows(cx, head, rest)
+    }
+
+    /// Whether rows of a table can't be taken over at the moment, or others before them have not been.
+    fn waits_for_index(&self, table: u32) -> bool {
+        self.schema.index_work.is_building(table)
+            || self.copying.waiting.iter().any(|(head, _)| head.table.get() == table)
+    }
+
+    /// Takes over the rows that have waited for indexes which are not built any more.
+    pub(crate) fn take_over_waiting(&mut self, cx: &mut Context<'_>) {
+        if self.copying.waiting.is_empty() {
+            return;
+        }
+        for (head, rows) in core::mem::take(&mut self.copying.waiting) {
+            if self.schema.index_work.is_building(head.table.get()) {
+                self.copying.waiting.push((head, rows));
+            } else if self.take_over_rows(cx, &head, &rows).is_none() {
+                let why = format_args!("copied rows can't be read");
+                return cx.stop_node_for(ErrorCode::MalformedSignal as u16, why);
+            }
+        }
+        self.report_copied(cx);
+    }
+
+    fn take_over_rows(&mut self, cx: &mut Context<'_>, head: &CopyRowsHead, mut rest: &[u8]) -> Option<()> {
         let id = head.table.get();
         let Ok(table) = self.store.tables.get_forwarded(id, head.birth.get()) else {
             // It goes here, or is not there yet: then it has no rows.
