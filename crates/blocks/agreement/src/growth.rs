@@ -201,8 +201,10 @@ impl Agreement {
         if !self.is_whole(cx) {
             return Err(ViewChangeRefusal::NotWhole);
         }
-        let view = (self.view.number() == from).then(|| next_view(&self.view, change)).flatten();
-        let view = view.ok_or(ViewChangeRefusal::DoesNotFit)?;
+        if self.view.number() != from {
+            return Err(ViewChangeRefusal::OtherView);
+        }
+        let view = next_view(&self.view, change).ok_or(ViewChangeRefusal::DoesNotFit)?;
         let view = view.with_ticket(self.tickets.state().ticket);
         let newcomer = newcomers(&self.view, &view).next().map(Member::identity);
         if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {

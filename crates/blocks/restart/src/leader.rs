@@ -166,13 +166,26 @@ impl Restart {
         let Some((_, joins)) = self.leader.request.take_if(|(asked, _)| *asked == request) else {
             return Some(());
         };
-        if let Some(node) = joins
-            && reason == ViewChangeRefusal::NotConnected
-        {
-            cx.mark("newcomer has gone before it could join");
-            self.leader.candidates.remove(&node);
-        } else if let Some(node) = joins {
-            cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+        match (joins, reason) {
+            (Some(node), ViewChangeRefusal::NotConnected) => {
+                cx.mark("newcomer has gone before it could join");
+                self.leader.candidates.remove(&node);
+            }
+            // It would hold up schema changes, and others that wait, as long as it is connected, and longer.
+            (Some(node), ViewChangeRefusal::DoesNotFit) => {
+                cx.mark("newcomer does not fit the cluster");
+                self.leader.candidates.remove(&node);
+                cx.log(
+                    LogLevel::Warning,
+                    format_args!(
+                        "data node {node} can't join: it has other partitions than the members, or no place in its node group"
+                    ),
+                );
+            }
+            (Some(node), _) => {
+                cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+            }
+            (None, _) => {}
         }
         self.leader.retries += 1;
         self.leader.retry = Some(self.leader.retries);

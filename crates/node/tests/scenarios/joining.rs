@@ -235,6 +235,27 @@ fn rows_that_are_copied_while_an_index_is_built_are_in_it() {
     assert_eq!(c.node(3).dictionary().unwrap().tables().next().unwrap().definition.indexes.len(), 3);
 }
 
+/// It has another number of data managers than the others, so that it can't hold their partitions.
+#[test]
+fn one_that_does_not_fit_keeps_nobody_up() {
+    let mut c = cluster(3, None);
+    c.die(2);
+    c.die(3);
+    c.join_as(2, |member| member.data_managers = 1);
+    wait(&mut c);
+    assert_eq!(c.state_of(2), None);
+    c.change_schema(truncation());
+    wait(&mut c);
+    assert!(c.contents(1).is_empty(), "no change is held");
+    c.join(3);
+    wait(&mut c);
+    assert_eq!(c.state_of(3), Some(MemberState::Started));
+    c.die(2);
+    c.join(2);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+}
+
 /// A member that has not adopted the view in which node 3 is copied to keeps that from starting: its transactions would
 /// leave node 3 out.
 fn nobody_starts_before_all_know(bug: Option<InjectedBug>) {
