@@ -38,6 +38,8 @@ pub(crate) struct Copying {
     /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but those
     /// that wait.
     pub complete: Option<ViewNumber>,
+    /// Markers that copies to this node have brought.
+    pub markers: BroughtMarkers,
     /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as they
     /// are not confirmed before they are taken over.
     pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
@@ -49,4 +51,16 @@ pub(crate) struct SentMarkers {
     /// Which start of which data node.
     pub target: Option<(NodeId, Incarnation)>,
     pub ids: BTreeSet<TransactionId>,
+}
+
+/// Markers that have come with the copies to a node, until it has started.
+#[derive(Default)]
+pub(crate) struct BroughtMarkers {
+    /// The view in which the newest copy began that has brought any.
+    pub begun_in: ViewNumber,
+    pub ids: BTreeSet<TransactionId>,
+    /// Those of earlier copies that this one has not brought so far. What its source does not have any more was
+    /// dropped; the order to drop it here may have come before the marker, and what was passed on of it is lost if a
+    /// replica on the way is.
+    pub stale: BTreeSet<TransactionId>,
 }

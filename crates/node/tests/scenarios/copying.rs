@@ -162,6 +162,28 @@ fn changes_that_an_earlier_primary_has_prepared_do_not_stay_at_the_copy() {
     }
 }
 
+/// The coordinator's order to drop a marker comes to the copy before the marker. What the source passes on of it is lost
+/// with a replica between.
+#[test]
+fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
+    let mut c = cluster(4, false, None);
+    let [key, ..]: [u64; 2] = with_rows(&mut c);
+    let instance = c.owner_of(key).instance();
+    return_of_node_3(&mut c, 0);
+    assert_eq!(c.at_once_by(tc(4), &[Op::Add(key, 1)]), [committed(1)]);
+    c.hold(tc(4), dm(2, instance));
+    c.forget_all_outcomes();
+    c.release_slices(2);
+    assert!(c.is_copied(3));
+    c.hold(dm(1, instance), dm(3, instance));
+    c.release(tc(4), dm(2, instance));
+    assert!(c.held(dm(1, instance), dm(3, instance)) > 0, "the order is on its way");
+    c.kill(1);
+    c.release_coordinator(tc(2), tc(1));
+    c.start(3);
+    c.ends_well();
+}
+
 hazards! {
     /// A row that is changed before it was sent.
     a_change_ahead_of_the_cursor_is_carried_by_the_copy breaks CopyGetsAllChanges;

@@ -1,6 +1,7 @@
 //! Data nodes that come back and join, with all that they agree on.
 
 use crate::support::{Cluster, Op, Setup, committed, dm, row, tc};
+use std::collections::BTreeSet;
 use vinga_base::order_key::{Direction, OrderColumn};
 use vinga_base::schema::{IndexDefinition, IndexKind};
 use vinga_base::{ColumnId, NodeId};
@@ -72,6 +73,23 @@ fn a_data_node_that_comes_back_becomes_a_full_member() {
     c.die(1);
     c.die(2);
     assert_eq!((c.live_nodes(), c.contents(3).len()), (vec![3], 9));
+}
+
+/// Views are compared by the low bytes of their numbers.
+#[test]
+fn a_data_node_comes_back_in_a_view_of_any_number() {
+    let mut c = cluster(2, None);
+    let mut low = BTreeSet::new();
+    for round in 0..70 {
+        c.die(2);
+        write(&mut c, 1, 4, round);
+        c.join(2);
+        wait(&mut c);
+        all_are_equal(&c, &[1, 2]);
+        assert_eq!(c.parked(), 0, "in view {}", c.view.number());
+        low.insert(c.view.number().0 as u8 / 64);
+    }
+    assert_eq!(low.len(), 4);
 }
 
 #[test]

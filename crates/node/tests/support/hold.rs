@@ -98,6 +98,11 @@ impl Cluster {
         self.run();
     }
 
+    /// Bytes of frames that wait for newer views, at all nodes.
+    pub fn parked(&self) -> usize {
+        self.executors.values().map(|executor| executor.parked_bytes()).sum()
+    }
+
     /// How many frames of a pair are held back: a scenario that holds nothing back is another scenario.
     pub fn held(&self, from: Address, to: Address) -> usize {
         self.held.frames.iter().filter(|(_, pair, _)| *pair == (from, to)).count()

@@ -5,6 +5,7 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
+use super::BroughtMarkers;
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::markers::Marker;
@@ -43,6 +44,7 @@ impl DataManager {
         }
         if partition.copying.is_empty() {
             self.copying.complete = None;
+            self.copying.markers = BroughtMarkers::default();
         }
     }
 
@@ -233,19 +235,31 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        let begun_in = ViewNumber(head.batch.copy.get());
+        let brought = &mut self.copying.markers;
+        if brought.begun_in < begun_in {
+            brought.begun_in = begun_in;
+            brought.stale.append(&mut brought.ids);
+        }
         for _ in 0..head.count.get() {
             let marker = CopiedMarker::take(&mut rest)?;
             let coordinator = marker.coordinator.name();
             if cx.view().acts_for(coordinator).is_none() {
                 continue;
             }
+            let id = TransactionId(marker.transaction.get());
             let (epoch, number) = (Epoch(marker.epoch.get()), marker.number.get());
-            self.markers
-                .insert(TransactionId(marker.transaction.get()), Marker { epoch, number, coordinator });
+            self.markers.insert(id, Marker { epoch, number, coordinator });
+            brought.stale.remove(&id);
+            brought.ids.insert(id);
         }
-        let begun_in = ViewNumber(head.batch.copy.get());
         if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
             cx.mark("copy of a partition is complete");
+            for id in core::mem::take(&mut self.copying.markers.stale) {
+                if self.markers.remove_if(id, |_| true).is_some() {
+                    cx.mark("marker of an earlier copy goes that its source has no more");
+                }
+            }
             self.copying.complete = Some(begun_in);
             self.report_copied(cx);
         }
