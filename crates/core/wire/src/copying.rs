@@ -100,6 +100,8 @@ pub const COPY_IS_COMPLETE: u16 = 1;
 pub struct CopyMarkersHead {
     /// Which batch it is.
     pub batch: CopyBatch,
+    /// The newest epoch of any commit at the primary: of a row that was deleted nothing else is copied.
+    pub epoch: U64,
     /// Markers in this batch.
     pub count: U16,
     /// [`COPY_IS_COMPLETE`], or 0.

@@ -2,7 +2,7 @@
 //! are run with all rules and, with the feature `injected-bugs`, with one broken, which they must notice.
 
 use crate::support::{ALL, Cluster, Op, Row, Setup, committed, dm, open, row, strict, tc};
-use vinga_kernel::InjectedBug;
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
 /// Nodes that hold all rows and have coordinators; a batch of a copy has one row. Rows with their primary at node 2
@@ -181,6 +181,24 @@ fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
     c.kill(1);
     c.release_coordinator(tc(2), tc(1));
     c.start(3);
+    c.ends_well();
+}
+
+/// The newest commit is the delete of a row: nothing of it is left that could be copied.
+#[test]
+fn a_copy_knows_the_newest_epoch_of_its_source() {
+    let mut c = cluster(3, false, None);
+    let keys: [u64; 3] = with_rows(&mut c);
+    c.kill(3);
+    c.release_coordinator(tc(1), tc(3));
+    c.advance(Span::from_millis(500));
+    assert_eq!(c.at_once_by(tc(2), &[Op::Delete(keys[0])]), [committed(1)]);
+    c.come_back(3);
+    c.copy_to(3);
+    c.start(3);
+    let instance = usize::from(c.owner_of(keys[0]).instance());
+    let epoch = |node| c.node(node).data_managers()[instance].epoch();
+    assert!(epoch(3) >= epoch(2), "{:?} {:?}", epoch(3), epoch(2));
     c.ends_well();
 }
 

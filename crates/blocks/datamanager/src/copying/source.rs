@@ -384,6 +384,7 @@ impl DataManager {
             let is_last = parts.peek().is_none();
             let head = CopyMarkersHead {
                 batch: copy.next_batch(),
+                epoch: U64::new(self.epoch.0),
                 count: U16::new(part.len() as u16),
                 flags: U16::new(if is_last { COPY_IS_COMPLETE } else { 0 }),
             };

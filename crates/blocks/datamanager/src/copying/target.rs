@@ -235,6 +235,7 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        self.epoch = self.epoch.max(Epoch(head.epoch.get()));
         let begun_in = ViewNumber(head.batch.copy.get());
         let brought = &mut self.copying.markers;
         if brought.begun_in < begun_in {
