@@ -184,6 +184,7 @@ pub fn edge_settings(
             ..edge::Limits::default()
         },
         has_disk: node.disk.is_some(),
+        joins: Arc::default(),
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,

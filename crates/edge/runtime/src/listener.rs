@@ -18,8 +18,9 @@
 //! closed, and the log gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
+use crate::formation::{self, Linked};
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
-use crate::late_node::{self, Begun};
+use crate::late_node::{self, AcceptedLink, LateNodes};
 use crate::local_socket::{Accepted, LocalSocket};
 use crate::log::RateLimit;
 use crate::peer::Peer;
@@ -37,6 +38,7 @@ use std::time::{Duration, Instant};
 use vinga_base::NodeId;
 use vinga_key::{Gate, Listening, Step};
 use vinga_local::{NodeLink, OFFER, Socket};
+use vinga_wire::formation::NodeHello;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
@@ -82,6 +84,10 @@ pub(crate) enum ListenerMessage {
     Refuse(ApiConnectRefuse),
     /// All threads have this view, or are about to.
     View(Arc<ClusterView>),
+    /// Agreement has installed this view.
+    Installed(Arc<ClusterView>),
+    /// The node is started: API nodes are let in.
+    Started,
     /// The node stops.
     Stop,
 }
@@ -93,9 +99,9 @@ pub(crate) struct Listener {
     poller: Poller,
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
-    /// The newest view, and all data nodes, as they are configured.
-    view: Arc<ClusterView>,
-    data_nodes: Vec<(NodeId, u16)>,
+    late_nodes: LateNodes,
+    /// Whether API nodes are let in.
+    is_started: bool,
     socket_threads: Vec<u16>,
     /// By place; a pending connection's place is part of the name by which Membership knows it.
     pending: Vec<Option<PendingConnection>>,
@@ -160,7 +166,9 @@ impl Listener {
         switchboard: Arc<Switchboard>,
         settings: Arc<ProcessSettings>,
         descriptors: Option<u64>,
+        (own, is_started): (NodeHello, bool),
     ) -> io::Result<Self> {
+        let (incarnation, database) = (settings.cluster_incarnation, settings.database);
         socket.set_nonblocking(true)?;
         let poller = Poller::new(switchboard.listener.wake_event.alarm())?;
         poller.add(&socket, SOCKET, Interest::Accept)?;
@@ -174,8 +182,8 @@ impl Listener {
             poller,
             switchboard,
             socket_threads: settings.socket_threads(),
-            view: settings.view.clone(),
-            data_nodes: settings.data_nodes(),
+            late_nodes: LateNodes::new(own, settings.view.clone(), incarnation, database),
+            is_started,
             settings,
             pending: (0..pending_max).map(|_| None).collect(),
             greeted: 0,
@@ -200,7 +208,9 @@ impl Listener {
                 match message {
                     ListenerMessage::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
                     ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
-                    ListenerMessage::View(view) => self.view = view,
+                    ListenerMessage::View(view) => self.late_nodes.note_view(view),
+                    ListenerMessage::Installed(view) => self.late_nodes.note_installed(view),
+                    ListenerMessage::Started => self.is_started = true,
                     ListenerMessage::Stop => return self.stop(),
                 }
             }
@@ -374,10 +384,14 @@ impl Listener {
                         let Ok(read) = read_some(&pending.stream, bytes) else { return };
                         reading = read;
                     }
-                    match (self.refuse_data_node(bytes), reading) {
-                        (Some(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
-                        (None, Reading::Open) => self.pending[place] = Some(pending),
-                        (None, Reading::Ended) => {}
+                    match (self.greet_data_node(gate, bytes), reading) {
+                        (Err(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
+                        (Ok(Some((hello, length))), _) => {
+                            let early = bytes.split_off(length);
+                            self.accept_link(pending.stream, pending.peer, hello, early);
+                        }
+                        (Ok(None), Reading::Open) => self.pending[place] = Some(pending),
+                        (Ok(None), Reading::Ended) => {}
                     }
                     return;
                 }
@@ -387,6 +401,10 @@ impl Listener {
                     connections: self.socket_threads.len() as u16,
                 };
                 match greeting::read(bytes, &expected) {
+                    Ok(Some(_)) if !self.is_started => {
+                        let why = NotAdmitted::new(ErrorCode::NodeStarting, "");
+                        self.refuse(place, pending.stream, pending.peer, &why);
+                    }
                     Ok(Some((hello, length))) => {
                         let early = bytes.split_off(length);
                         self.ask(place, pending, hello, early);
@@ -401,11 +419,38 @@ impl Listener {
         }
     }
 
-    /// Why the data node with this greeting is not admitted; `None` if the greeting is not all there yet.
-    fn refuse_data_node(&self, bytes: &[u8]) -> Option<NotAdmitted> {
-        let ProcessSettings { node, cluster, places, .. } = &*self.settings;
-        let begun = Begun { node: *node, cluster, data_nodes: &self.data_nodes, places, view: &self.view };
-        late_node::refuse(bytes, &begun)
+    /// The greeting of a data node, and its length, if it is accepted; `None` if it is not all there yet.
+    fn greet_data_node(
+        &mut self,
+        gate: &Gate,
+        bytes: &[u8],
+    ) -> Result<Option<(NodeHello, usize)>, NotAdmitted> {
+        let switchboard = &self.switchboard;
+        let is_unlinked = |node| switchboard.is_unlinked(node);
+        let greeting = self.late_nodes.greeting(bytes, Instant::now(), is_unlinked)?;
+        if let Some((hello, _)) = &greeting {
+            gate.check_sender(hello.member.node).map_err(|why| NotAdmitted::new(why.code, why.detail))?;
+        }
+        Ok(greeting)
+    }
+
+    /// Confirms a link to a data node, and has the threads serve its links when all are open.
+    fn accept_link(&mut self, stream: Socket, peer: Peer, hello: NodeHello, early: Vec<u8>) {
+        let node = hello.member.node;
+        let other = self.settings.others.iter().find(|other| other.node == node);
+        let buffers = other.map_or(Ok(()), |other| formation::set_buffers(&stream, other, hello.link));
+        self.poller.remove(&stream);
+        // It fits an empty socket buffer. Without it the other node closes the link, and tries again.
+        let confirmed = buffers.and_then(|()| stream.write(&self.late_nodes.confirm(hello.link)));
+        if let Err(why) = confirmed {
+            return self.lines.write(Level::Warn, WHO, format_args!("data node {node} ({peer}): {why}"));
+        }
+        let link = AcceptedLink { stream, peer, early };
+        let Some((hello, links)) = self.late_nodes.accept(hello, link, Instant::now()) else { return };
+        self.lines.write(Level::Info, WHO, format_args!("data node {node} ({peer}) has come"));
+        let adoption = |AcceptedLink { stream, peer, early }| Adoption::of_link(stream, peer, node, early);
+        let adoptions = links.into_iter().map(adoption).collect();
+        self.switchboard.link(Linked::new(hello, self.late_nodes.own()), adoptions);
     }
 
     /// Has what was read of a pending connection go through its gate; returns whether it has passed.
