@@ -128,7 +128,7 @@ impl Assembly {
         let progress = folder.as_ref().filter(|_| disk.is_some()).cloned();
         let restores = disk.is_some();
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
-        let node = settings::node_settings(configuration, disk);
+        let node = settings::node_settings(configuration, disk)?;
         let mut edge = settings::edge_settings(configuration, &node, folder)?;
         log_cluster(configuration, &edge);
         edge.first_start = mark.flatten();

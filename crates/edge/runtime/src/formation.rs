@@ -17,7 +17,7 @@ mod buffers;
 pub(crate) mod greeting;
 mod pending;
 mod process;
-mod search;
+pub(crate) mod search;
 pub(crate) mod silence;
 mod ticket;
 
@@ -49,6 +49,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long after a failed search for a node the next one begins.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+/// The same if this node was not left out yet, or another one has its id: that may take some heartbeats.
+const IN_USE_PAUSE: Duration = Duration::from_millis(200);
 /// How often a node that should look for this one is asked whether it has begun without it.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// How often the log says which nodes are missing.
@@ -71,9 +73,12 @@ pub(crate) struct Formed {
     pub database: u64,
     /// The members of the cluster that it joins.
     pub joins: Vec<NodeId>,
-    /// All links, in their order; with each what was read behind the frames of the formation.
-    pub links: Vec<(Linked, Vec<(TcpStream, Vec<u8>)>)>,
+    /// To the others.
+    pub links: Vec<AllLinks>,
 }
+
+/// Another data node with all links to it, in their order; with each what was read behind the frames of the formation.
+pub(crate) type AllLinks = (Linked, Vec<(TcpStream, Vec<u8>)>);
 
 /// Another data node, to which all links are open.
 pub(crate) struct Linked {
@@ -81,6 +86,15 @@ pub(crate) struct Linked {
     pub member: Member,
     /// Its process, if it runs on this machine and the system lets it be watched.
     pub process: Option<ProcessWatch>,
+}
+
+/// A data node, at the moment in which threads begin to serve the links to it.
+pub(crate) fn linked(Found { hello, links }: Found, own: &NodeHello) -> AllLinks {
+    for (stream, _) in &links {
+        // A link that fails here is found closed by the thread that serves it.
+        let _ = silence::unwatch(stream);
+    }
+    (Linked::new(hello, own), links)
 }
 
 impl Linked {
@@ -159,6 +173,8 @@ struct Other {
     present: Option<Present>,
     /// Whether a search for it has ended.
     was_searched: bool,
+    /// Whether its threads ran when it was last asked: a cluster runs.
+    has_begun: bool,
 }
 
 /// A data node that has greeted.
@@ -185,9 +201,9 @@ impl Present {
         self.hello.member.identity() == hello.member.identity() && self.hello.process == hello.process
     }
 
-    /// It is a member of a cluster that runs.
-    fn has_begun(&self) -> bool {
-        self.hello.begun.is_some()
+    /// The cluster that runs, if it is a member of one.
+    fn cluster(&self) -> Option<&BegunCluster> {
+        self.hello.begun.as_ref().filter(|begun| !begun.members.is_empty())
     }
 
     fn is_complete(&self) -> bool {
@@ -217,10 +233,12 @@ impl<'a> Formation<'a> {
         let now = Instant::now();
         let other = |&configured: &OtherDataNode| {
             let why = "it has not come yet".to_string();
-            let (is_searched, was_searched, present) = (false, false, None);
-            let other = Other { configured, is_searched, search_due: now, why, present, was_searched };
+            let (is_searched, was_searched, has_begun) = (false, false, false);
+            let (search_due, present) = (now, None);
+            let other = Other { configured, is_searched, search_due, why, present, was_searched, has_begun };
             (configured.node, other)
         };
+        let first_ticket = FirstTicket::new(settings, &own.data_nodes);
         Formation {
             settings,
             listener,
@@ -230,7 +248,7 @@ impl<'a> Formation<'a> {
             searches: mpsc::channel(),
             log_due: now + LOG_PAUSE,
             refusals: RateLimit::new(REFUSALS_LOGGED),
-            first_ticket: FirstTicket::new(settings),
+            first_ticket,
             hopeless: None,
         }
     }
@@ -258,7 +276,7 @@ impl<'a> Formation<'a> {
     /// The cluster that runs, if some have begun, and all links to all of its members are open. Another data node that
     /// is to join, too, may listen by its threads already, and look for nobody: so each is looked for once.
     fn joined(&self) -> Option<BegunCluster> {
-        let begun = || self.others.values().filter_map(|other| other.complete()?.hello.begun.as_ref());
+        let begun = || self.others.values().filter_map(|other| other.complete()?.cluster());
         let is_linked = |&(node, start): &(NodeId, Incarnation)| {
             let other = self.others.get(&node).and_then(Other::complete);
             node == self.own.member.node
@@ -275,7 +293,7 @@ impl<'a> Formation<'a> {
     /// Those that have begun may have other members by now, so they are greeted anew.
     fn forget_begun(&mut self, now: Instant) {
         for other in self.others.values_mut() {
-            if other.present.as_ref().is_some_and(Present::has_begun) {
+            if other.present.as_ref().is_some_and(|present| present.cluster().is_some()) {
                 (other.present, other.search_due) = (None, now + SEARCH_PAUSE);
                 other.why = "it is asked again whom its cluster has".to_string();
             }
@@ -428,9 +446,8 @@ impl<'a> Formation<'a> {
                 // Nobody waits for it if the node stops.
                 let _ = sender.send((configured.node, search::search(&own, &configured, key.as_deref())));
             };
-            let name = format!("search {}", configured.node);
-            match std::thread::Builder::new().name(name).spawn(search) {
-                Ok(_) => other.is_searched = true,
+            match search::spawn(configured.node, search) {
+                Ok(()) => other.is_searched = true,
                 Err(why) => {
                     other.why = format!("no thread to look for it: {why}");
                     other.search_due = now + SEARCH_PAUSE;
@@ -443,6 +460,10 @@ impl<'a> Formation<'a> {
         while let Ok((node, result)) = self.searches.1.try_recv() {
             let Some(other) = self.others.get_mut(&node) else { continue };
             (other.is_searched, other.was_searched) = (false, true);
+            other.has_begun = match &result {
+                Ok(found) => found.hello.begun.is_some(),
+                Err(not_found) => not_found.has_begun,
+            };
             match result {
                 Ok(Found { hello, links }) => {
                     log::info!(target: WHO, "data node {node} is found");
@@ -450,7 +471,7 @@ impl<'a> Formation<'a> {
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final, is_too_late, is_in_use }) => {
+                Err(NotFound { why, is_final, is_too_late, is_in_use, .. }) => {
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
                     if is_too_late || is_final && !is_awaited {
@@ -459,7 +480,12 @@ impl<'a> Formation<'a> {
                     }
                     other.why =
                         if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
-                    other.search_due = now + if is_awaited { ASK_PAUSE } else { SEARCH_PAUSE };
+                    other.search_due = now
+                        + match (is_in_use, is_awaited) {
+                            (true, _) => IN_USE_PAUSE,
+                            (false, true) => ASK_PAUSE,
+                            (false, false) => SEARCH_PAUSE,
+                        };
                 }
             }
         }
@@ -514,15 +540,20 @@ impl<'a> Formation<'a> {
         self.own.data_nodes[0].0
     }
 
-    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed.
+    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed; not if a cluster runs:
+    /// the threads of that node may serve the link already, as it joins, too.
     fn report(&mut self) {
         let first = self.first_node();
         if first == self.own.member.node {
             return;
         }
+        let may_run = |other: &Other| other.has_begun || other.complete().is_none() && !other.was_searched;
+        if self.others.values().any(may_run) {
+            return;
+        }
         let nodes = self.connected();
         let present = self.others.get_mut(&first).and_then(|other| other.present.as_mut());
-        let is_due = |present: &&mut Present| present.reported != nodes && !present.has_begun();
+        let is_due = |present: &&mut Present| present.reported != nodes;
         let Some(present) = present.filter(is_due) else { return };
         let report = NodesConnectedReport { nodes: nodes.clone() };
         let frame = greeting::frame(SignalNumber::NodesConnectedReport, self.own.member.node, |writer| {
@@ -573,12 +604,8 @@ impl<'a> Formation<'a> {
         // One to which not all links are open opens them again.
         let others = self.others.into_values().filter(|other| other.complete().is_some());
         for present in others.filter_map(|other| other.present) {
-            let links: Vec<_> = present.links.into_iter().flatten().collect();
-            for (stream, _) in &links {
-                // A link that fails here is found closed by the thread that serves it.
-                let _ = silence::unwatch(stream);
-            }
-            all_links.push((Linked::new(present.hello, &self.own), links));
+            let links = present.links.into_iter().flatten().collect();
+            all_links.push(linked(Found { hello: present.hello, links }, &self.own));
         }
         for mut pending in self.pending {
             let why = Refused::new(ErrorCode::NodeStarting, "");

@@ -60,6 +60,11 @@ impl LateNodes {
         self.views[1] = view;
     }
 
+    /// Whether this node waits for its first view.
+    pub fn is_waiting(&self) -> bool {
+        self.views.iter().all(|view| view.members().is_empty())
+    }
+
     /// The greeting at the beginning of `bytes` and its length, if this node may have links to its sender; `None` if it
     /// is not all there yet. `is_unlinked`: whether nothing is left of other links to a node.
     pub fn greeting(
@@ -100,6 +105,10 @@ impl LateNodes {
         // The same start has lost its links, if it is a member: the others give it up.
         let is_in_use = self.views.iter().any(|view| view.has(node)) || !is_unlinked(node);
         let coming = self.coming.get(&node);
+        if self.is_waiting() && node < self.own.member.node {
+            // Of two that wait, the one with the greater id connects, so that they do not cross.
+            return Err(Refused::new(ErrorCode::NodeStarting, ""));
+        }
         if is_in_use || coming.is_some_and(|coming| !is_same(coming)) {
             let detail = format!("another process runs as data node {node}, or was not left out yet");
             return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
@@ -116,9 +125,9 @@ impl LateNodes {
 
     /// How this node confirms a link.
     pub fn confirm(&self, link: u16) -> Vec<u8> {
-        let members: Vec<_> = self.views[0].members().iter().map(Member::identity).collect();
-        // One that joins itself says that it is no member yet.
-        let begun = (!members.is_empty()).then(|| BegunCluster { members, ..self.cluster.clone() });
+        // One that waits itself names nobody.
+        let members = self.views[0].members().iter().map(Member::identity).collect();
+        let begun = Some(BegunCluster { members, ..self.cluster.clone() });
         let hello = NodeHello { link, begun, ..self.own.clone() };
         greeting::frame(SignalNumber::NodeHelloConfirm, self.own.member.node, |writer| {
             cold::write(writer, &hello);
@@ -299,10 +308,27 @@ mod tests {
             let frame = Frame::first(&bytes).expect("a frame").expect("a whole one");
             greeting::hello(&frame, SignalNumber::NodeHelloConfirm).expect("a confirm").begun
         };
-        let members = vec![(NodeId(1), Incarnation(1))];
-        let cluster = BegunCluster { cluster_incarnation: 8, database: 9, members };
-        assert_eq!(confirm(alone()), Some(cluster));
-        assert_eq!(confirm(Arc::default()), None, "it has no view itself");
+        let cluster = |members| Some(BegunCluster { cluster_incarnation: 8, database: 9, members });
+        assert_eq!(confirm(alone()), cluster(vec![(NodeId(1), Incarnation(1))]));
+        assert_eq!(confirm(Arc::default()), cluster(vec![]), "it has no view itself");
+    }
+
+    #[test]
+    fn of_two_that_wait_the_one_with_the_greater_id_connects() {
+        let answer = |own: u8, other: u8| {
+            let mut waiting = LateNodes::new(hello(own), Arc::default(), 8, 9);
+            assert!(waiting.is_waiting());
+            let answer = waiting.greeting(&greeting(&hello(other)), Instant::now(), |_| true);
+            answer.map(|greeting| greeting.is_some()).map_err(|why| why.code)
+        };
+        assert_eq!(answer(1, 2), Ok(true));
+        assert_eq!(answer(2, 1), Err(ErrorCode::NodeStarting));
+        let mut member = nodes(alone());
+        assert!(!member.is_waiting());
+        assert_eq!(
+            member.greeting(&greeting(&hello(2)), Instant::now(), |_| true).map(|one| one.is_some()),
+            Ok(true)
+        );
     }
 
     #[test]

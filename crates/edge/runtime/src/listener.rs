@@ -18,6 +18,7 @@
 //! closed, and the log gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
+use crate::formation::search::{self, Found};
 use crate::formation::{self, Linked};
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
 use crate::late_node::{self, AcceptedLink, LateNodes};
@@ -29,6 +30,7 @@ use crate::settings::ProcessSettings;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -67,6 +69,9 @@ const EXHAUSTION_PAUSE: Duration = Duration::from_millis(50);
 /// Bits of a pending connection's name that are its place.
 const PLACE_BITS: u32 = 16;
 
+/// How often a node that waits to join looks for the data nodes that it has no links to.
+const SEARCH_PAUSE: Duration = Duration::from_millis(500);
+
 const LINES_PER_SECOND: u32 = 10;
 const WHO: &str = "listener";
 
@@ -86,6 +91,8 @@ pub(crate) enum ListenerMessage {
     View(Arc<ClusterView>),
     /// Agreement has installed this view.
     Installed(Arc<ClusterView>),
+    /// A search for another data node has ended: whether it was found, and all links to it are open.
+    Searched(NodeId, Option<Found>),
     /// The node is started: API nodes are let in.
     Started,
     /// The node stops.
@@ -100,6 +107,9 @@ pub(crate) struct Listener {
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
     late_nodes: LateNodes,
+    /// The data nodes that are being looked for.
+    searched: BTreeSet<NodeId>,
+    search_due: Instant,
     /// Whether API nodes are let in.
     is_started: bool,
     socket_threads: Vec<u16>,
@@ -183,6 +193,8 @@ impl Listener {
             switchboard,
             socket_threads: settings.socket_threads(),
             late_nodes: LateNodes::new(own, settings.view.clone(), incarnation, database),
+            searched: BTreeSet::new(),
+            search_due: Instant::now(),
             is_started,
             settings,
             pending: (0..pending_max).map(|_| None).collect(),
@@ -210,12 +222,52 @@ impl Listener {
                     ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
                     ListenerMessage::View(view) => self.late_nodes.note_view(view),
                     ListenerMessage::Installed(view) => self.late_nodes.note_installed(view),
+                    ListenerMessage::Searched(node, found) => self.on_searched(node, found),
                     ListenerMessage::Started => self.is_started = true,
                     ListenerMessage::Stop => return self.stop(),
                 }
             }
             self.expire(Instant::now());
+            self.search(Instant::now());
         }
+    }
+
+    /// As long as this node waits to join, it looks for the data nodes that it has no links to: it may have looked for
+    /// another one that joins, too, in the moment in which that did not listen, or a link between the two has failed.
+    /// Whoever becomes a member after that other one must have links to it.
+    fn search(&mut self, now: Instant) {
+        if now < self.search_due || !self.late_nodes.is_waiting() {
+            return;
+        }
+        self.search_due = now + SEARCH_PAUSE;
+        let settings = self.settings.clone();
+        for &other in &settings.others {
+            if !self.switchboard.is_unlinked(other.node) || self.searched.contains(&other.node) {
+                continue;
+            }
+            let (own, switchboard) = (self.late_nodes.own().clone(), self.switchboard.clone());
+            let key = settings.key.clone();
+            let search = move || {
+                let found = search::search(&own, &other, key.as_deref());
+                switchboard.listener.post(ListenerMessage::Searched(other.node, found.ok()));
+            };
+            match search::spawn(other.node, search) {
+                Ok(()) => _ = self.searched.insert(other.node),
+                Err(why) => {
+                    let text = format_args!("no thread to look for data node {}: {why}", other.node);
+                    self.lines.write(Level::Warn, WHO, text);
+                }
+            }
+        }
+    }
+
+    fn on_searched(&mut self, node: NodeId, found: Option<Found>) {
+        self.searched.remove(&node);
+        // As a member it is looked for by those that are none.
+        let Some(found) = found.filter(|_| self.late_nodes.is_waiting()) else { return };
+        self.lines.write(Level::Info, WHO, format_args!("data node {node} is found"));
+        let links = formation::linked(found, self.late_nodes.own());
+        self.switchboard.hand_over(links, self.settings.listen);
     }
 
     fn wait(&mut self, ready: &mut Vec<u64>) {
@@ -223,6 +275,7 @@ impl Listener {
         let timeout = match (wake_event.begin_sleep(), self.pending.iter().any(Option::is_some)) {
             (false, _) => Duration::ZERO,
             (true, true) => PENDING_CHECK,
+            (true, false) if self.late_nodes.is_waiting() => SEARCH_PAUSE,
             (true, false) => Duration::from_secs(1),
         };
         self.poller.wait(timeout.as_nanos() as u64, |one| ready.push(one.token));
@@ -330,7 +383,7 @@ impl Listener {
 
     fn send_refusal(&mut self, stream: &Socket, peer: Peer, why: &NotAdmitted) {
         match return_refused(why.code) {
-            Some(text) => self.lines.write(Level::Info, WHO, format_args!("{peer} {text}")),
+            Some((level, text)) => self.lines.write(level, WHO, format_args!("{peer} {text}")),
             None => self.lines.write(
                 Level::Warn,
                 WHO,
@@ -632,15 +685,21 @@ impl Listener {
     }
 }
 
-/// The log line for a client that reconnects and must begin anew, or try again: nothing is wrong with it, and what
+/// The log line for a client that reconnects and must begin anew, or has to try again: nothing is wrong with it, and what
 /// these codes mean for transactions is the client's business.
-fn return_refused(code: ErrorCode) -> Option<&'static str> {
+fn return_refused(code: ErrorCode) -> Option<(Level, &'static str)> {
     match code {
-        ErrorCode::UnknownOutcome => {
-            Some("comes back as a client that this node does not know (any more), and is asked to begin anew")
-        }
-        ErrorCode::ConnectionLost => {
-            Some("comes back while its earlier connections are being closed, and is asked to try again")
+        ErrorCode::UnknownOutcome => Some((
+            Level::Info,
+            "comes back as a client that this node does not know (any more), and is asked to begin anew",
+        )),
+        ErrorCode::ConnectionLost => Some((
+            Level::Info,
+            "comes back while its earlier connections are being closed, and is asked to try again",
+        )),
+        // Each client tries again every second or so.
+        ErrorCode::NodeStarting => {
+            Some((Level::Debug, "comes before this node is started, and is asked to try again"))
         }
         _ => None,
     }

@@ -17,20 +17,19 @@ use crate::arbitration::{self, Arbitrators, Question};
 use crate::clock::Clock;
 use crate::farewell::say_ended;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
-use crate::formation::{self, Formed, Linked, links_between};
+use crate::formation::{self, Formed, links_between};
 use crate::handlers::HandlerStack;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMessage};
 use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
-use crate::peer::Peer;
 use crate::realtime::Realtime;
 use crate::settings::{ProcessSettings, ThreadSettings};
 use crate::start_progress::StartProgress;
 use crate::statistics::ThreadStatistics;
 use crate::stop_request::{StopCause, StopRequest};
-use crate::switchboard::{Adoption, Message, Switchboard};
+use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
 use crate::worker::data_nodes::DataNodes;
@@ -39,7 +38,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Resource;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +47,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
-use vinga_local::Socket;
 use vinga_wire::formation::NodeHello;
 use vinga_wire::start::{NodeStartedOrder, Restored};
 use vinga_wire::view::connection_of;
@@ -229,7 +227,7 @@ impl NodeProcess {
             arbitration: (!settings.arbitrators.is_empty()).then_some(asks),
         };
         let threads = start_workers(&settings, &switchboard, files.files(), of_main, make_host)?;
-        let arbitration = match Arbitrators::of(&settings) {
+        let arbitration = match Arbitrators::of(&settings, &own.data_nodes) {
             Some(arbitrators) => {
                 let switchboard = switchboard.clone();
                 let run = move || arbitration::run(arbitrators, &requests, &switchboard);
@@ -237,7 +235,9 @@ impl NodeProcess {
             }
             None => None,
         };
-        hand_over(links, &settings, &switchboard);
+        for links in links {
+            switchboard.hand_over(links, address);
+        }
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
@@ -515,23 +515,6 @@ fn start_io_threads(settings: &ProcessSettings, switchboard: &Arc<Switchboard>) 
     IoPool::start(&settings.files, spawn, move |thread, answers| {
         switchboard.threads[usize::from(thread)].post(Message::FileAnswers(answers));
     })
-}
-
-/// Hands the links to other data nodes to the threads that serve them.
-fn hand_over(
-    links: Vec<(Linked, Vec<(TcpStream, Vec<u8>)>)>,
-    settings: &ProcessSettings,
-    switchboard: &Switchboard,
-) {
-    for (linked, streams) in links {
-        let node = linked.member.node;
-        let adoption = |(stream, early): (TcpStream, _)| {
-            // A link that has no address any more is found closed by the thread that reads it.
-            let peer = Peer::Remote(stream.peer_addr().unwrap_or(settings.listen));
-            Adoption::of_link(Socket::from(stream), peer, node, early)
-        };
-        switchboard.link(linked, streams.into_iter().map(adoption).collect());
-    }
 }
 
 /// The lanes of a thread to the other members of its first view, to which its blocks may send as they start

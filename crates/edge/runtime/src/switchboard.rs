@@ -6,7 +6,7 @@
 
 use crate::api_nodes::{Admission, ApiNodes, Closing, Joined};
 use crate::farewell::QuietLink;
-use crate::formation::Linked;
+use crate::formation::{AllLinks, Linked};
 use crate::listener::ListenerMessage;
 use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
@@ -17,6 +17,7 @@ use crate::statistics::ThreadStatistics;
 use crate::stop_request::StopRequest;
 use std::io;
 use std::mem;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
@@ -213,6 +214,17 @@ impl Switchboard {
         }
         // Whoever closes them waits for the lock: so the main thread knows of them before.
         self.threads[usize::from(self.main_thread)].post(Message::Linked(Box::new(linked)));
+    }
+
+    /// The same with links that this node has opened. A link that has no address any more is found closed by the thread
+    /// that reads it; `own` stands for it.
+    pub fn hand_over(&self, (linked, streams): AllLinks, own: SocketAddr) {
+        let node = linked.member.node;
+        let adoption = |(stream, early): (TcpStream, _)| {
+            let peer = Peer::Remote(stream.peer_addr().unwrap_or(own));
+            Adoption::of_link(Socket::from(stream), peer, node, early)
+        };
+        self.link(linked, streams.into_iter().map(adoption).collect());
     }
 
     /// Whether there are no links to a data node, and none that are being closed.

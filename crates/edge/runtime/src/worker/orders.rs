@@ -67,9 +67,7 @@ impl<H: Host> Worker<H> {
         if let Some(data_nodes) = &mut self.data_nodes
             && data_nodes.note_closed(api, now)
         {
-            let why = format!(
-                "the links to data node {api} were closed before this one has joined: start it again"
-            );
+            let why = format!("the links to data node {api} were closed: {}", ErrorCode::NotInTheView);
             log::error!(target: "formation", "the node can't go on: {why}");
             self.switchboard.stop.make(StopCause::CannotGoOn(why));
         }

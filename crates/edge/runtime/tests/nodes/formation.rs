@@ -129,6 +129,7 @@ impl Talker {
     fn on_link_closed(&mut self, cx: &mut Context<'_>, link: LinkBody) {
         self.records.closed.lock().unwrap().push(link.node.0);
         let identity = (link.node, link.incarnation);
+        self.joining.retain(|member| member.identity() != identity);
         if self.view.members().iter().all(|member| member.identity() != identity) {
             return;
         }
@@ -424,20 +425,82 @@ fn api_nodes_are_refused_as_long_as_a_node_joins() {
         let records = records.clone();
         thread::spawn(move || start_with(again(second, 100), &records))
     };
-    let (mut link, _) = listener.accept().unwrap();
-    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
-    assert!(link.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
-    let members = vec![(NodeId(1), Incarnation(1))];
-    let begun = Some(BegunCluster { cluster_incarnation: 1, database: 1, members });
-    let confirm = NodeHello { begun, ..hello(&settings(1, 1, &addresses), &ProcessIdentity::default()) };
-    link.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
+    let link = confirm_next(&listener, &settings(1, 1, &addresses), &[1]);
     wait_until("its threads run", || records.opened.lock().unwrap().contains(&(1, 1)));
     let why = support::connect_with(addresses[1], &vinga_rig::raw::hello());
     assert_eq!(why.err().and_then(|why| why.code()), Some(ErrorCode::NodeStarting));
     assert!(!joining.is_finished());
     drop(link);
     let why = joining.join().unwrap().err().expect("it can't join");
-    assert!(why.contains("the links to data node 1 were closed before"), "{why}");
+    assert!(why.contains("the links to data node 1 were closed: 20030 (Temporary)"), "{why}");
+}
+
+/// The next link that is opened to a node, which confirms it.
+fn confirm_next(listener: &TcpListener, own: &ProcessSettings, members: &[u8]) -> TcpStream {
+    let (mut link, _) = listener.accept().unwrap();
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    assert!(link.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
+    let members = members.iter().map(|&node| (NodeId(node), Incarnation(u32::from(node)))).collect();
+    let begun = Some(BegunCluster { cluster_incarnation: 1, database: 1, members });
+    let confirm = NodeHello { begun, ..hello(own, &ProcessIdentity::default()) };
+    link.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
+    link
+}
+
+/// Else it could not join after another one that it has missed, or has lost the link to.
+#[test]
+fn a_node_that_waits_looks_for_those_that_it_has_no_links_to() {
+    let addresses = addresses(3);
+    let own = |node: u8| settings(node, 1, &addresses);
+    let member = TcpListener::bind(addresses[0]).unwrap();
+    let records = Arc::new(Records::default());
+    let joining = {
+        let (third, records) = (own(3), records.clone());
+        thread::spawn(move || start_with(third, &records))
+    };
+    let link = confirm_next(&member, &own(1), &[1]);
+    let times = |node: u8| {
+        let opened = records.opened.lock().unwrap();
+        opened.iter().filter(|&&(other, _)| other == node).count()
+    };
+    wait_until("its threads run", || times(1) == 1);
+    // The second one joins, too.
+    let waiting = TcpListener::bind(addresses[1]).unwrap();
+    for time in 1..4 {
+        let to_second = confirm_next(&waiting, &own(2), &[]);
+        wait_until("it is linked", || times(2) == time);
+        drop(to_second);
+    }
+    assert_eq!((times(1), joining.is_finished()), (1, false));
+    drop(link);
+    let why = joining.join().unwrap().err().expect("it can't join");
+    assert!(why.contains("the links to data node 1 were closed: 20030 (Temporary)"), "{why}");
+}
+
+/// The threads of a data node that joins serve its links: what nodes that form a cluster report is nothing for them.
+#[test]
+fn nothing_is_reported_to_a_first_node_that_joins_itself() {
+    for joins in [false, true] {
+        let addresses = addresses(3);
+        let listener = TcpListener::bind(addresses[0]).unwrap();
+        // It looks for the third one in vain.
+        begin(settings(2, 1, &addresses));
+        let (mut link, _) = listener.accept().unwrap();
+        link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        let mut bytes = vec![0; 64 * 1024];
+        assert!(link.read(&mut bytes).unwrap() > 0);
+        let begun = joins.then(|| BegunCluster { cluster_incarnation: 1, database: 1, members: Vec::new() });
+        let confirm = NodeHello { begun, ..hello(&settings(1, 1, &addresses), &ProcessIdentity::default()) };
+        link.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
+        if joins {
+            link.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            assert_eq!(link.read(&mut bytes).map_err(|why| why.kind()), Err(ErrorKind::WouldBlock));
+        } else {
+            let count = link.read(&mut bytes).unwrap();
+            let report = Frame::first(&bytes[..count]).expect("a frame").expect("a whole one");
+            assert_eq!(report.signal(), Some(SignalNumber::NodesConnectedReport));
+        }
+    }
 }
 
 /// Whatever else is the matter with it. The one with the lowest id is not looked for any more, either.
