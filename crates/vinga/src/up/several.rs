@@ -1,7 +1,7 @@
 //! Several data nodes on this machine: one process each, which wait for each other at their start.
 //!
 //! Either all of them are made to run, or those that this command has started are stopped again. A data node that has
-//! ended can't come back to a cluster that runs: it is left out, and everything else is started.
+//! ended joins those that run.
 
 use super::begun::Begun;
 use super::started::Started;
@@ -46,9 +46,7 @@ pub struct Running {
     pub begun: Begun,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
-    /// The data nodes that have ended and can't come back, as others run.
-    pub away: Vec<u8>,
-    /// Those of the file that the cluster which runs has never had.
+    /// The data nodes of the file that the cluster which runs has never had.
     pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
@@ -107,8 +105,8 @@ enum Found {
     Ended,
 }
 
-/// Starts the nodes that do not run, and waits until all are ready. Data nodes that have ended while others run are
-/// left out.
+/// Starts the nodes that do not run, and waits until all are ready. Data nodes that the cluster which runs has never had
+/// are left out.
 ///
 /// # Errors
 /// A text: a node could not be started, and why.
@@ -118,12 +116,26 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     for &id in wanted.ids {
         found.push((id, look(&NodeFolder::new(wanted.cluster, id))?));
     }
-    let away = away(&found);
+    let ready = found.iter().filter_map(|(id, found)| match found {
+        Found::Ready(address) => Some((*id, address.clone(), false)),
+        Found::Starting | Found::Ended => None,
+    });
+    let running: Vec<_> = ready.collect();
+    let connect = |nodes: &[(u8, String, bool)]| {
+        nearest_addresses(wanted.cluster, nodes).and_then(|addresses| Cluster::connect(&addresses).ok())
+    };
+    let of_running = connect(&running).as_ref().and_then(Begun::of_running);
+    let is_added = |id: u8| of_running.as_ref().is_some_and(|begun| !begun.has(id));
+    let added: Vec<u8> = found
+        .iter()
+        .filter(|&&(id, ref found)| *found == Found::Ended && is_added(id))
+        .map(|&(id, _)| id)
+        .collect();
     let begun = Instant::now();
     // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
     let mut management_started = Started::default();
     let (mut failures, mut unanswered) = (Vec::new(), Vec::new());
-    let management = if found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
+    let management = if !running.is_empty() {
         // Whatever can run goes on, or is started.
         let mut management = Vec::new();
         for id in wanted.management {
@@ -145,7 +157,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     };
     let mut started = Started::default();
     let mut before = None;
-    for (id, _) in found.iter().filter(|(id, found)| *found == Found::Ended && !away.contains(id)) {
+    for (id, _) in found.iter().filter(|(id, found)| *found == Found::Ended && !added.contains(id)) {
         let folder = NodeFolder::new(wanted.cluster, *id);
         before = before.or(EarlierRun::of(&folder));
         started.start(*id, format!("data node {id}"), folder, |folder| {
@@ -155,7 +167,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
             Ok(command)
         })?;
     }
-    let addresses = wait(&mut started, wanted, &away)?;
+    let addresses = wait(&mut started, wanted, &added)?;
     let mut warnings = management_started.warnings();
     warnings.extend(started.warnings());
     let mut seen = BTreeSet::new();
@@ -168,18 +180,12 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     started.keep();
     management_started.keep();
     let after = begun.elapsed();
-    let cluster =
-        nearest_addresses(wanted.cluster, &nodes).and_then(|addresses| Cluster::connect(&addresses).ok());
-    let is_any_old = nodes.iter().any(|(_, _, is_fresh)| !is_fresh);
-    let asked = cluster.as_ref().filter(|_| is_any_old).and_then(Begun::of_running);
-    let begun = asked.unwrap_or_else(|| Begun::now(&data_nodes));
-    let undecided = cluster.and_then(|cluster| Arbitration::of(&cluster, None).gap());
-    let (away, added) = away.into_iter().partition(|&id| begun.has(id));
+    let begun = of_running.unwrap_or_else(|| Begun::now(&data_nodes));
+    let undecided = connect(&nodes).and_then(|cluster| Arbitration::of(&cluster, None).gap());
     Ok(Running {
         data_nodes,
         begun,
         nodes,
-        away,
         added,
         management,
         undecided,
@@ -214,14 +220,6 @@ fn start_management(
     addresses.collect()
 }
 
-/// The data nodes that have ended while others run: none comes back to a cluster that runs.
-fn away(found: &[(u8, Found)]) -> Vec<u8> {
-    if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
-        return Vec::new();
-    }
-    found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id).collect()
-}
-
 /// Whether a node runs. Waits for one that ends at this moment.
 fn look(folder: &NodeFolder) -> Result<Found, String> {
     let mut waiting = Waiting::begin();
@@ -243,14 +241,14 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     }
 }
 
-/// Waits until all data nodes of the cluster are ready but those that stay away; returns their addresses.
-fn wait(started: &mut Started, wanted: &Wanted<'_>, away: &[u8]) -> Result<Vec<(u8, String)>, String> {
+/// Waits until all data nodes of the cluster are ready, without those that it has never had; returns their addresses.
+fn wait(started: &mut Started, wanted: &Wanted<'_>, added: &[u8]) -> Result<Vec<(u8, String)>, String> {
     let mut waited = Waiting::begin();
     let mut ready: Vec<(u8, String)> = Vec::new();
     loop {
         started.check()?;
         let mut waiting = Vec::new();
-        let is_awaited = |id: u8| !away.contains(&id) && ready.iter().all(|(other, _)| *other != id);
+        let is_awaited = |id: u8| !added.contains(&id) && ready.iter().all(|(other, _)| *other != id);
         let awaited: Vec<u8> = wanted.ids.iter().copied().filter(|&id| is_awaited(id)).collect();
         for id in awaited {
             let folder = NodeFolder::new(wanted.cluster, id);
@@ -287,20 +285,5 @@ fn wait(started: &mut Started, wanted: &Wanted<'_>, away: &[u8]) -> Result<Vec<(
             )
         });
         std::thread::sleep(LOOK_PAUSE);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_that_has_ended_does_not_come_back() {
-        let ready = || Found::Ready("127.0.0.1:1".into());
-        assert!(away(&[(1, ready()), (2, ready())]).is_empty());
-        assert!(away(&[(1, Found::Ended), (2, Found::Ended)]).is_empty());
-        // The last `vinga up` was interrupted.
-        assert!(away(&[(1, Found::Starting), (2, Found::Ended)]).is_empty());
-        assert_eq!(away(&[(1, Found::Ended), (2, ready()), (3, Found::Starting), (4, Found::Ended)]), [1, 4]);
     }
 }

@@ -15,4 +15,5 @@ mod cluster_kills;
 mod histories;
 mod loads;
 mod networks;
+mod returning;
 mod several_data_nodes;
