@@ -17,6 +17,7 @@ mod mgm;
 mod node_log;
 mod numbered;
 mod pages;
+mod restarts;
 mod restore;
 mod sim;
 mod sql_nodes;

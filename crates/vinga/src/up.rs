@@ -89,7 +89,7 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
 struct DataNodesUp {
     /// Their addresses, for SQL nodes.
     addresses: String,
-    /// Why management nodes could not be started.
+    /// Why others of the cluster's data nodes and management nodes could not be started.
     failures: Vec<String>,
 }
 

@@ -25,7 +25,8 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     }
     for (id, address, is_fresh) in &running.nodes {
         let state = if *is_fresh { "is ready" } else { "is running already," };
-        say!("data node {id} {state} on {address}");
+        let joined = if running.joined.contains(id) { ": it has joined the others" } else { "" };
+        say!("data node {id} {state} on {address}{joined}");
     }
     let nodes = &running.begun;
     for id in &running.added {
@@ -35,17 +36,19 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     }
     let (all, replicas, groups) = (nodes.count(), nodes.replicas(), nodes.groups());
     let group = if groups == 1 { "group" } else { "groups" };
+    let how_many = match running.nodes.len() {
+        running if running < all => format!("{running} of {all}"),
+        _ => all.to_string(),
+    };
     if running.nodes.iter().any(|(_, _, is_fresh)| *is_fresh) {
         let after = running.after.as_secs_f64() * 1000.0;
-        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}, after {after:.0} ms");
+        say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}, after {after:.0} ms");
         for warning in &running.warnings {
             say!("warning of {warning}");
         }
-        if !is_any_old {
-            say_what_is_gone(&KeptData::InMemory, running.before.as_ref());
-        }
+        say_what_is_gone(&KeptData::InMemory, running.before.as_ref());
     } else {
-        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
+        say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
     }
     let differences = nodes.differences(&running.data_nodes);
     if !differences.is_empty() {

@@ -259,7 +259,12 @@ fn what_can_run_is_started_beside_a_data_node_that_stays_away() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vinga"));
         command.args(["up", "--data-nodes", "2", "--replicas", "2", "--sql-nodes", "2", "--folder"]);
         // Nobody is given up who stands still.
-        let patient = ["DataMemory=64M", "HeartbeatIntervalDbDb=60000", "HeartbeatIntervalDbApi=1000000"];
+        let patient = [
+            "DataMemory=64M",
+            "HeartbeatIntervalDbDb=60000",
+            "HeartbeatIntervalDbApi=1000000",
+            "StopOnError=yes",
+        ];
         command.arg(&cluster.folder).args(patient.iter().flat_map(|value| ["--set", value]));
         if !cluster.folder.exists() {
             command.args(["--port", "0", "--sql-port", &sql_port]);
