@@ -161,7 +161,6 @@ impl World {
         }
         if self.nemesis.draw_silence() {
             self.note(|| "... without a word".to_string());
-            self.plan_silent_end(node);
         } else {
             for connection in 0..self.connections.len() {
                 if self.connections[connection].link.node == node {

@@ -255,16 +255,12 @@ impl World {
     }
 
     /// Whether a data node has nothing to do any more with earlier starts of another one.
-    fn is_done_with(&mut self, node: u8, peer: Start) -> bool {
+    fn is_done_with(&self, node: u8, peer: Start) -> bool {
         let threads: Vec<ThreadId> = (0..self.profile.threads).map(|i| self.thread_of(node, i)).collect();
         for incarnation in 1..peer.incarnation {
             let earlier = Start { incarnation, ..peer };
             if !self.past_links.contains_key(&(earlier, node)) {
                 continue;
-            }
-            if !self.agreed.has_closed(node, earlier) && !self.is_member_at(node, earlier) {
-                // It fell silent before it was a member, and nobody has noticed.
-                self.on_link_end(threads[0], earlier);
             }
             let connections = self.profile.connections;
             if !threads.iter().all(|&id| self.agreed.has_markers(id, node, earlier, connections)) {
@@ -321,22 +317,6 @@ impl World {
         if self.is_running(start) {
             self.note(|| format!("data node {start} ends: a link has broken before it could join"));
             self.kill_node(start.node);
-        }
-    }
-
-    /// A data node has fallen silent. Members are found out about by their heartbeats, others when their connections
-    /// have answered nothing for a while.
-    pub(crate) fn plan_silent_end(&mut self, node: u8) {
-        let start = self.start_of(node);
-        if start.has_come_back() {
-            let at = self.now() + self.profile.node_heartbeat_interval * 8;
-            self.agenda.enter(at, Event::SilentEnd(start));
-        }
-    }
-
-    pub(crate) fn on_silent_end(&mut self, start: Start) {
-        if !self.is_alive(start.node) && self.start_of(start.node) == start {
-            self.end_links_of(start.node);
         }
     }
 }

@@ -54,8 +54,7 @@ enum AdminCommand {
     },
     /// Stops a data node in order, on whatever machine it is; the others go on without it
     ///
-    /// The order goes by a client's connection. In this version a data node of several can't return into its cluster
-    /// before the whole cluster is started again.
+    /// The order goes by a client's connection. A data node of several comes back when it is started again.
     Stop {
         /// The data node's id, as 'vinga admin show' has it
         #[arg(value_name = "ID", value_parser = whole(1..=255u8))]

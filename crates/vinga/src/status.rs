@@ -43,6 +43,8 @@ enum State {
     Closed { pid: i32, why: String },
     /// No process: it has stopped by itself, as it could not go on, and has noted why.
     CouldNotGoOn { why: String },
+    /// No process: it has ended by itself, and its parent is about to start it again.
+    Restarting,
     /// No process, and it was not stopped orderly: it was killed, or has crashed.
     CutOff,
     /// It was stopped, or has never become ready.
@@ -63,6 +65,7 @@ impl State {
             State::Refusing { .. } => "refuses clients",
             State::Closed { .. } => "can't be asked",
             State::CouldNotGoOn { .. } => "could not go on",
+            State::Restarting => "starts again",
             State::CutOff => "killed or crashed",
             State::Stopped => "stopped",
         }
@@ -76,7 +79,7 @@ impl State {
             | State::Silent { pid, .. }
             | State::Refusing { pid, .. }
             | State::Closed { pid, .. } => Some(*pid),
-            State::CouldNotGoOn { .. } | State::CutOff | State::Stopped => None,
+            State::CouldNotGoOn { .. } | State::Restarting | State::CutOff | State::Stopped => None,
         }
     }
 
@@ -95,6 +98,7 @@ impl State {
             State::Running { .. }
             | State::Starting { .. }
             | State::Stopping { .. }
+            | State::Restarting
             | State::CutOff
             | State::Stopped => None,
         }
@@ -217,6 +221,7 @@ fn look(
                 Answer::None(why) => State::Silent { pid, why },
             },
         },
+        None if folder.parent()?.is_some() => State::Restarting,
         // A stop in order removes the address. A SQL node that was stopped by other means than 'vinga down' logs that
         // at the end.
         None if folder.address().is_some() && !has_logged_its_end(folder) => match folder.end() {

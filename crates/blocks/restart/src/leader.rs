@@ -2,13 +2,14 @@
 
 use crate::Restart;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use vinga_base::{NodeId, ViewNumber};
 use vinga_kernel::{Context, InjectedBug, LogLevel};
 use vinga_wire::agreement::{
     ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest, WantedChange,
 };
 use vinga_wire::restart::{JoiningReport, NewcomerReport, NewcomerStep, SchemaHold};
-use vinga_wire::view::{Member, MemberState, ViewChange};
+use vinga_wire::view::{ClusterView, Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the president waits for.
@@ -16,6 +17,8 @@ use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 pub(crate) struct Leader {
     /// Connected data nodes that are no members, as they have greeted.
     candidates: BTreeMap<NodeId, Member>,
+    /// The one that was to join last. The one behind it is the next.
+    tried: Option<NodeId>,
     /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
     hold: Option<(u32, bool)>,
     holds: u32,
@@ -32,6 +35,14 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
+    /// Who joins next: each candidate has its turn, though another one may be refused again and again.
+    fn next_candidate(&self, view: &ClusterView) -> Option<Member> {
+        let (before, behind): (Vec<_>, Vec<_>) =
+            self.candidates.values().partition(|candidate| Some(candidate.node) <= self.tried);
+        // Another start of it is a member as long as the others have not given that up.
+        behind.into_iter().chain(before).find(|candidate| !view.has(candidate.node)).cloned()
+    }
+
     pub fn check_invariants(&self) {
         assert!(self.hold.is_none_or(|(number, _)| number == self.holds), "holds are numbered");
         assert!(self.request.is_none_or(|(number, _)| number == self.requests), "requests are numbered");
@@ -102,9 +113,7 @@ impl Restart {
     /// Nobody is on the way: the next candidate joins, when no schema change is under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
-        // Another start of it is a member as long as the others have not given that up.
-        let candidate = self.leader.candidates.values().find(|candidate| !view.has(candidate.node)).cloned();
-        match (candidate, self.leader.hold) {
+        match (self.leader.next_candidate(&view), self.leader.hold) {
             (None, _) => self.release_schema(cx),
             (Some(member), Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
             (Some(_), Some((_, false))) => {}
@@ -186,6 +195,11 @@ impl Restart {
                 cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
             }
             (None, _) => {}
+        }
+        if joins.is_some() {
+            self.leader.tried = joins;
+            // Schema changes do not wait for somebody that may never be able to join.
+            self.release_schema(cx);
         }
         self.leader.retries += 1;
         self.leader.retry = Some(self.leader.retries);

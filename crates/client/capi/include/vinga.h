@@ -217,7 +217,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_BAD_ADDRESS 20028
 /** The data node is starting, and waits for the other ones: retry a little later. */
 #define VINGA_ERROR_NODE_STARTING 20029
-/** The data nodes have begun without this one: one that has failed can't return to a running cluster yet. */
+/** The data node has lost a member of the cluster that it was to join, before it was one itself: start it again. */
 #define VINGA_ERROR_NOT_IN_THE_VIEW 20030
 /** A node does not fit the configuration of another one; all nodes of a cluster start with the same configuration. */
 #define VINGA_ERROR_OTHER_CONFIGURATION 20031

@@ -508,7 +508,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::JoiningReport => cold!(restart::JoiningReport),
         S::SchemaHoldRequest | S::SchemaHoldConfirm | S::SchemaReleaseOrder => cold!(restart::SchemaHold),
-        S::DefinitionsOrder => cold!(restart::DefinitionsOrder),
+        S::DefinitionsRequest => cold!(restart::DefinitionsRequest),
+        S::DefinitionsConfirm => cold!(restart::DefinitionsConfirm),
         S::SessionsOrder => cold!(restart::SessionsOrder),
         S::StepDoneReport => cold!(restart::StepDoneReport),
         S::NewcomerReport => cold!(restart::NewcomerReport),

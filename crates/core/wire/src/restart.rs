@@ -6,7 +6,8 @@
 //! | `SchemaHoldRequest` | restart of the president | dictionary of the same node | begin no schema change until I say so; confirm when none is under way |
 //! | `SchemaHoldConfirm` | dictionary | restart | none is, and no transactions of failed coordinators are left |
 //! | `SchemaReleaseOrder` | restart | dictionary | go on |
-//! | `DefinitionsOrder` | dictionary of the president | dictionary of the newcomer | all that I know |
+//! | `DefinitionsRequest` | dictionary of the newcomer | dictionary of the president | I know so much: what else is there? |
+//! | `DefinitionsConfirm` | dictionary of the president | dictionary of the newcomer | a piece of it |
 //! | `SessionsOrder` | membership of the president | membership of the newcomer | all API nodes that I know |
 //! | `StepDoneReport` | dictionary, membership, a data manager of the newcomer | restart of the same node | my part of this step is done |
 //! | `NewcomerReport` | restart of the newcomer | restart of the president | all parts of this step are done, in this view |
@@ -22,6 +23,7 @@ use crate::dictionary::TableRecord;
 use crate::membership::ApiSessionRequest;
 use crate::schema::Database;
 use crate::view::Member;
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use vinga_base::{Epoch, Incarnation, NodeId, ViewNumber};
@@ -40,14 +42,25 @@ pub struct SchemaHold {
     pub hold: u32,
 }
 
-/// Body of `DefinitionsOrder`: what a dictionary has to know that takes part in later changes, and may lead them. Write
-/// fences and the schema lock are stated anew when schema changes go on.
+/// Body of `DefinitionsRequest`: up to where the newcomer has the definitions.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DefinitionsRequest {
+    /// It has the databases up to this name, in their order; empty: none.
+    pub database: String,
+    /// It has the tables up to this id; 0: none.
+    pub table: u32,
+}
+
+/// Body of `DefinitionsConfirm`: what a dictionary has to know that takes part in later changes, and may lead them; one
+/// piece. Write fences and the schema lock are stated anew when schema changes go on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DefinitionsOrder {
-    /// All tables.
-    pub tables: Vec<TableRecord>,
-    /// All databases.
+pub struct DefinitionsConfirm {
+    /// The next databases, in order of their names.
     pub databases: Vec<Database>,
+    /// The next tables, by id; none before all databases were sent.
+    pub tables: Vec<TableRecord>,
+    /// Whether there are no more.
+    pub is_last: bool,
     /// No table was given this version or a greater one so far.
     pub version_next: u64,
     /// The number of the newest schema change.

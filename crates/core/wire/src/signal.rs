@@ -321,7 +321,7 @@ signals! {
     SchemaHoldRequest = 325, Own;
     SchemaHoldConfirm = 326, Own;
     SchemaReleaseOrder = 327, Own;
-    DefinitionsOrder = 328, Node;
+    DefinitionsConfirm = 328, Node;
     SessionsOrder = 329, Node;
     StepDoneReport = 330, Own;
     NewcomerReport = 331, Node;
@@ -329,6 +329,7 @@ signals! {
     ThreadsConfirm = 333, Node;
     TurnRequest = 334, Own;
     TurnConfirm = 335, Own;
+    DefinitionsRequest = 336, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

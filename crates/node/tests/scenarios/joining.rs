@@ -3,12 +3,13 @@
 use crate::support::{Cluster, Op, Setup, committed, dm, row, tc};
 use std::collections::BTreeSet;
 use vinga_base::order_key::{Direction, OrderColumn};
-use vinga_base::schema::{IndexDefinition, IndexKind};
+use vinga_base::schema::{IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, NodeId};
 use vinga_kernel::{InjectedBug, Span};
+use vinga_wire::dictionary::{CreateTableRequest, TableRecord};
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::view::MemberState;
-use vinga_wire::{Address, BlockNumber};
+use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
 
 fn cluster(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
     let mut c = Cluster::with(&Setup {
@@ -55,6 +56,11 @@ fn all_are_equal(c: &Cluster, nodes: &[u8]) {
         assert_eq!(c.state_of(node), Some(MemberState::Started), "data node {node}");
         assert_eq!(c.contents(node), c.contents(nodes[0]), "data node {node}");
     }
+}
+
+/// The tables that a data node's dictionary knows.
+fn tables(c: &Cluster, node: u8) -> Vec<TableRecord> {
+    c.node(node).dictionary().expect("each node has one").tables().cloned().collect()
 }
 
 #[test]
@@ -187,9 +193,29 @@ fn a_schema_change_waits_for_one_that_has_joined() {
     wait(&mut c);
     all_are_equal(&c, &[1, 2, 3]);
     assert!(c.contents(1).is_empty());
-    let tables =
-        |node| c.node(node).dictionary().expect("each node has one").tables().cloned().collect::<Vec<_>>();
-    assert!(!tables(1).is_empty() && tables(1) == tables(3) && tables(1) == tables(2));
+    assert!(!tables(&c, 1).is_empty());
+    assert!(tables(&c, 1) == tables(&c, 3) && tables(&c, 1) == tables(&c, 2));
+}
+
+/// More definitions than a frame holds.
+#[test]
+fn one_that_joins_learns_definitions_piece_by_piece() {
+    let mut c = cluster(3, None);
+    for number in 0..4u8 {
+        let attachment = vec![number; 50_000];
+        let definition =
+            TableDefinition { attachment, ..Cluster::definition_of(&format!("test.other_{number}")) };
+        c.send(SignalNumber::CreateTableRequest, dictionary(1), |w| {
+            cold::write(w, &CreateTableRequest { request: 2, definition });
+        });
+        wait(&mut c);
+    }
+    c.die(3);
+    c.join(3);
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    assert_eq!(tables(&c, 3).len(), 5);
+    assert!(tables(&c, 1) == tables(&c, 3) && tables(&c, 1) == tables(&c, 2));
 }
 
 /// Node 3 is connected while a change is under way: it joins when that is over.

@@ -234,10 +234,19 @@ fn changes_that_are_refused() {
     let number = network.view(1).number().0;
     assert_eq!(network.change(join()), Ok(number + 1));
 
-    // Nobody answers for the one that joins, nor does its system say that it has ended.
+    // Nothing has come from the one that joins.
+    let (mut network, _) = cluster(3, &[0, 0, 0], true);
+    network.start_again(5);
+    network.stall(5, INTERVAL * 3);
+    let others = network.ids();
+    network.connect(5, &others);
+    network.run(INTERVAL);
+    let silent = network.joining(5, 0);
+    assert_eq!(network.change(silent), Err(Refusal::NotAnswered));
+    // It does not answer any more, nor does its system say that it has ended.
     let (mut network, newcomer) = cluster(3, &[0, 0, 0], true);
     network.end(newcomer, End::Silent);
-    assert_eq!(network.change(join()), Err(Refusal::NotAnswered));
+    assert_eq!(network.change(join()), Err(Refusal::MemberLost));
     assert!(network.has_met("change of the view was given up"));
     network.run(REST);
     network.check_rest();
@@ -264,6 +273,36 @@ fn changes_that_are_refused() {
     network.connect(4, &[3]);
     network.run(INTERVAL);
     assert_eq!(network.change(join()), Ok(2));
+}
+
+/// One that has fallen silent is no candidate any more, at nobody: another start of it may connect.
+#[test]
+fn one_that_is_silent_before_it_joins_is_closed() {
+    let (mut network, newcomer) = cluster(1, &[0, 0], true);
+    network.end(newcomer, End::Silent);
+    network.run(REST);
+    assert!(network.has_met("data node that was no member was silent"));
+    let join = network.joining(newcomer, 0);
+    assert_eq!(network.change(join), Err(ViewChangeRefusal::NotConnected));
+    network.check_rest();
+    // The same between two that wait.
+    let (mut network, first) = cluster(2, &[0, 0], true);
+    let second = first + 1;
+    network.start_again(second);
+    network.connect(second, &[1, 2, first]);
+    network.run(INTERVAL);
+    network.end(second, End::Silent);
+    network.run(REST);
+    network.start_again(second);
+    network.connect(second, &[1, 2, first]);
+    for node in [first, second] {
+        network.run(INTERVAL);
+        let join = network.joining(node, 0);
+        assert!(network.change(join).is_ok());
+    }
+    network.run(REST);
+    network.check_rest();
+    assert_eq!(network.alive(), set(&[1, 2, first, second]));
 }
 
 /// One that is in another view, does not know the ticket that counts, or has given up others, agrees to nothing; nor
