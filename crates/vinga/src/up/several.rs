@@ -105,8 +105,8 @@ enum Found {
     Ended,
 }
 
-/// Starts the nodes that do not run, and waits until all are ready. Data nodes that the cluster which runs has never had
-/// are left out.
+/// Starts the nodes that do not run, and waits until all are ready. Data nodes that the cluster which runs has never
+/// had are left out.
 ///
 /// # Errors
 /// A text: a node could not be started, and why.
