@@ -347,7 +347,8 @@ impl<H: Host> Executor<H> {
         self.unpark();
     }
 
-    /// A node that was rejected, if it was, has new connections: nothing that it has sent by the old ones arrives any more.
+    /// A node that was rejected, if it was, has new connections: nothing that it has sent by the old ones arrives any
+    /// more.
     pub fn readmit(&mut self, node: NodeId) {
         self.shared.rejected.retain(|&rejected| rejected != node);
     }

@@ -152,7 +152,7 @@ pub struct NodeHello {
     pub link: u16,
     /// Where all data nodes are, as the sender is configured, in order of id. Both sides must have the same.
     pub places: Vec<ConfiguredPlace>,
-    /// If the sender is a member of a cluster that runs: what the other one joins.
+    /// If the sender's threads run: the cluster that the other one joins.
     pub begun: Option<BegunCluster>,
 }
 
@@ -163,7 +163,7 @@ pub struct BegunCluster {
     pub cluster_incarnation: u64,
     /// Random number of the database.
     pub database: u64,
-    /// The members of the sender's view: which start of which node.
+    /// The members of the sender's view: which start of which node. None if it waits for its first view itself.
     pub members: Vec<(NodeId, Incarnation)>,
 }
 

@@ -63,8 +63,8 @@ pub fn node_settings(
     Ok(NodeSettings {
         node,
         incarnation: match &disk {
-            // Not from the clock: a node that has ended may come back in the same second, and would be taken for the one
-            // that was given up.
+            // Not from the clock: a node that has ended may come back in the same second, and would be taken for the
+            // one that was given up.
             None => Incarnation(random()? as u32),
             Some(disk) => Incarnation(disk.start.state.node_incarnation),
         },
@@ -256,7 +256,8 @@ mod tests {
         (node, edge)
     }
 
-    /// Clients take whatever has these numbers for what they knew before, and the other data nodes a node that comes back.
+    /// Clients take whatever has these numbers for what they knew before, and the other data nodes a node that comes
+    /// back.
     #[test]
     fn no_two_starts_without_a_disk_have_the_same_incarnation_or_database() {
         let starts: Vec<edge::ProcessSettings> = (0..50).map(|_| settings("1").1).collect();

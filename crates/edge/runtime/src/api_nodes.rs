@@ -113,8 +113,8 @@ impl ApiNodes {
         }
     }
 
-    /// All links to a data node are open, and will be served by these threads. False if it has others, or those are being
-    /// closed.
+    /// All links to a data node are open, and will be served by these threads. False if it has others, or those are
+    /// being closed.
     pub fn link(&mut self, node: NodeId, incarnation: Incarnation, threads: Vec<u16>) -> bool {
         if !self.is_absent(node) {
             return false;

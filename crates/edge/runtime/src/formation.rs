@@ -8,8 +8,10 @@
 //!
 //! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back:
 //! its next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent
-//! the view to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as
-//! the cluster has begun without them.
+//! the view to some, those begin, and agree that it has failed.
+//!
+//! A node that finds others which have begun opens links to all of their members, and begins without a view: it joins
+//! ([`Formed::joins`]).
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
@@ -540,8 +542,8 @@ impl<'a> Formation<'a> {
         self.own.data_nodes[0].0
     }
 
-    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed; not if a cluster runs:
-    /// the threads of that node may serve the link already, as it joins, too.
+    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed; not if a cluster
+    /// runs: the threads of that node may serve the link already, as it joins, too.
     fn report(&mut self) {
         let first = self.first_node();
         if first == self.own.member.node {

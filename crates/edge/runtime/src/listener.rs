@@ -685,8 +685,8 @@ impl Listener {
     }
 }
 
-/// The log line for a client that reconnects and must begin anew, or has to try again: nothing is wrong with it, and what
-/// these codes mean for transactions is the client's business.
+/// The log line for a client that reconnects and must begin anew, or has to try again: nothing is wrong with it, and
+/// what these codes mean for transactions is the client's business.
 fn return_refused(code: ErrorCode) -> Option<(Level, &'static str)> {
     match code {
         ErrorCode::UnknownOutcome => Some((

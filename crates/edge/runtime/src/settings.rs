@@ -70,8 +70,8 @@ pub struct ProcessSettings {
     /// disk first; clients are let in afterwards. And whether they are asked to bring everything to disk when the node
     /// stops.
     pub has_disk: bool,
-    /// Set before the first thread starts: whether the node joins a cluster that runs. Then, too, the blocks report when
-    /// it is started, and its first epoch is not its own: it learns the cluster's.
+    /// Set before the first thread starts: whether the node joins a cluster that runs. Then, too, the blocks report
+    /// when it is started, and its first epoch is not its own: it learns the cluster's.
     pub joins: Arc<AtomicBool>,
     /// The mark of a first start: this file is removed, on the disk too, when the node is started.
     pub first_start: Option<PathBuf>,

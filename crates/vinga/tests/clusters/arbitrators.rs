@@ -162,8 +162,8 @@ fn it_is_said_why_a_management_node_with_another_file_does_not_arbitrate() {
     assert!(ok && text.contains("none left (management node 3: 20031") && !text.contains("soon"), "{text}");
 }
 
-/// The file was changed, and the cluster that runs has two replicas all the same, one of which has ended, and comes back
-/// with the file that the other one has.
+/// The file was changed, and the cluster that runs has two replicas all the same, one of which has ended, and comes
+/// back with the file that the other one has.
 #[test]
 fn the_cluster_that_runs_is_shown_and_not_the_changed_file() {
     let pair = Pair::start("1");

@@ -365,6 +365,11 @@ fn one_that_does_not_fit_the_cluster_is_refused() {
         assert!(why.starts_with("vinga: ") && why.len() > 40, "{why}");
         rows.check(&cluster);
     }
+    // With the id of the one that runs.
+    let mut command = vinga();
+    command.args(["data", "--node", "1", "--folder"]).arg(cast.folder.0.join("other")).args(PATIENT);
+    let (ok, text) = said(command.arg("--config").arg(cast.folder.0.join("config.ini")).output());
+    assert!(!ok && text.contains("can't listen on") && text.contains("is in use"), "{text}");
     cast.bring_back(&[2]);
     cast.kill(1);
     rows.check(&cluster);

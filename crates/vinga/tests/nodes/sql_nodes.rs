@@ -250,9 +250,9 @@ fn kill(folder: &NodeFolder) {
     }
 }
 
-/// A data node has died, and can't come back. What else has died is started again.
+/// What has died is started again: a data node, too, which comes back.
 #[test]
-fn what_can_run_is_started_beside_a_data_node_that_stays_away() {
+fn what_has_ended_is_started_again_beside_what_runs() {
     let cluster = Cluster::new();
     let sql_port = cluster.sql_port.to_string();
     let up = || {

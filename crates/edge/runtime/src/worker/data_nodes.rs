@@ -58,8 +58,8 @@ impl DataNodes {
         }
     }
 
-    /// All links to a data node are open. Returns whether that is to be reported: it is a member of no view, or this node
-    /// has none yet.
+    /// All links to a data node are open. Returns whether that is to be reported: it is a member of no view, or this
+    /// node has none yet.
     pub fn note_linked(&mut self, linked: Linked) -> Option<Member> {
         let Linked { member, process } = linked;
         self.linked.insert(member.node, member.incarnation);
@@ -90,8 +90,8 @@ impl DataNodes {
         self.view.number() == ViewNumber(0) && self.installed.is_empty() && self.joins.contains(&node)
     }
 
-    /// Closed links to a node that are still to be reported, and whether the processes have ended: it has opened others,
-    /// and what is reported of those comes behind.
+    /// Closed links to a node that are still to be reported, and whether the processes have ended: it has opened
+    /// others, and what is reported of those comes behind.
     pub fn take_closed_of(&mut self, node: NodeId) -> Vec<(NodeId, Incarnation, bool)> {
         let closed = self.closed.extract_if(.., |closed| closed.node == node);
         let has_ended = |process: Option<ProcessWatch>| process.is_some_and(|process| process.has_ended());
@@ -126,8 +126,8 @@ impl DataNodes {
         self.linked.remove(&node);
     }
 
-    /// Agreement has installed a view. Returns the links that must not stay: to other starts of its members. Members that
-    /// have joined with it, and whose links were closed before it came, are reported once more.
+    /// Agreement has installed a view. Returns the links that must not stay: to other starts of its members. Members
+    /// that have joined with it, and whose links were closed before it came, are reported once more.
     pub fn install(&mut self, view: ClusterView, now: u64) -> Vec<(NodeId, Incarnation)> {
         let last = self.installed.back().unwrap_or(&self.view).clone();
         let had_view = last.number() > ViewNumber(0);
