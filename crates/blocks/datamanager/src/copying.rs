@@ -21,7 +21,8 @@ pub(crate) use source::CopySource;
 pub use source::{COPY_PIECE, CopyProgress};
 
 use alloc::collections::BTreeSet;
-use vinga_base::{Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_base::{Amount, Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_kernel::Tick;
 use vinga_wire::commit::Chain;
 
 /// What a data manager has to do with copies.
@@ -35,6 +36,18 @@ pub(crate) struct Copying {
     pub replicas: (Chain, ViewNumber),
     /// The view in which the copy to this node began that has come to its end: this data manager has all rows.
     pub complete: Option<ViewNumber>,
+    /// What has come of the newest copy to this node.
+    pub received: Received,
+}
+
+/// How far a copy to this node has come.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The view in which it began.
+    pub copy: ViewNumber,
+    pub amount: Amount,
+    /// When that was reported last.
+    pub reported: Option<Tick>,
 }
 
 /// Markers that a copy has got: orders to drop them are passed on to it.

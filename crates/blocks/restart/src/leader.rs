@@ -1,21 +1,22 @@
 //! The president has one newcomer after the other become a member.
 
-use crate::Restart;
+use crate::newcomer::waiting;
+use crate::{KnownStart, Restart};
 use alloc::collections::BTreeMap;
 use vinga_base::{NodeId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::agreement::{
     ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest, WantedChange,
 };
-use vinga_wire::restart::{JoiningReport, NewcomerReport, NewcomerStep, SchemaHold};
+use vinga_wire::restart::{JoiningReport, NewcomerProgress, NewcomerReport, NewcomerStep, SchemaHold};
 use vinga_wire::view::{Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the president waits for.
 #[derive(Default)]
 pub(crate) struct Leader {
-    /// Connected data nodes that are no members, as they have greeted.
-    candidates: BTreeMap<NodeId, Member>,
+    /// Connected data nodes that are no members, as they have greeted, and since when.
+    candidates: BTreeMap<NodeId, (Member, Tick)>,
     /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
     hold: Option<(u32, bool)>,
     holds: u32,
@@ -26,6 +27,8 @@ pub(crate) struct Leader {
     installed: ViewNumber,
     /// What the newcomer has reported last, and its id.
     report: Option<(NodeId, NewcomerReport)>,
+    /// A start of a newcomer as it was reported last, which has begun at this moment of this node's clock.
+    progress: Option<KnownStart>,
     /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
     retry: Option<u64>,
     retries: u64,
@@ -38,11 +41,24 @@ impl Leader {
     }
 }
 
+impl Leader {
+    /// The starts of nodes that join: one that is a member, and those that wait until they may become one.
+    pub fn known_starts(&self, now: Tick) -> impl Iterator<Item = KnownStart> {
+        let waiting = self.candidates.values().map(move |(candidate, since)| KnownStart {
+            node: candidate.node,
+            incarnation: candidate.incarnation,
+            begun: *since,
+            progress: waiting(now.since(*since)),
+        });
+        self.progress.iter().cloned().chain(waiting)
+    }
+}
+
 impl Restart {
     /// A data node is connected that is no member.
     pub(crate) fn on_joining_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let JoiningReport { member } = cold::read(frame)?;
-        self.leader.candidates.insert(member.node, member);
+        self.leader.candidates.insert(member.node, (member, cx.now()));
         self.go_on(cx);
         Some(())
     }
@@ -52,7 +68,14 @@ impl Restart {
         let leader = &mut self.leader;
         let is_member =
             |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
-        leader.candidates.retain(|_, candidate| !is_member(candidate));
+        leader.candidates.retain(|_, (candidate, _)| !is_member(candidate));
+        let is_on_its_way = |one: &KnownStart| {
+            let member = change.new.member(one.node);
+            member.is_some_and(|member| {
+                member.incarnation == one.incarnation && member.state != MemberState::Started
+            })
+        };
+        leader.progress.take_if(|one| !is_on_its_way(one));
         for member in change.lost() {
             self.threads.forget(member.node);
         }
@@ -103,7 +126,8 @@ impl Restart {
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
         // Another start of it is a member as long as the others have not given that up.
-        let candidate = self.leader.candidates.values().find(|candidate| !view.has(candidate.node)).cloned();
+        let mut candidate = self.leader.candidates.values().map(|(candidate, _)| candidate);
+        let candidate = candidate.find(|candidate| !view.has(candidate.node)).cloned();
         match (candidate, self.leader.hold) {
             (None, _) => self.release_schema(cx),
             (Some(member), Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
@@ -185,6 +209,19 @@ impl Restart {
         if self.leader.retry.take_if(|retry| *retry == number).is_some() {
             self.go_on(cx);
         }
+    }
+
+    /// A newcomer says how far its start is. What the way of this report has taken is nothing that
+    /// matters to people.
+    pub(crate) fn on_newcomer_progress(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let NewcomerProgress { incarnation, progress } = cold::read(frame)?;
+        let node = frame.sender().node();
+        let member = cx.view().member(node);
+        if member.is_some_and(|member| member.state != MemberState::Started) {
+            let begun = Tick(cx.now().0.saturating_sub(progress.elapsed));
+            self.leader.progress = Some(KnownStart { node, incarnation, begun, progress });
+        }
+        Some(())
     }
 
     pub(crate) fn on_newcomer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {

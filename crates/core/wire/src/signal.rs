@@ -296,6 +296,7 @@ signals! {
     EpochLimitOrder = 196, Own;
     NodeStopRequest = 197, Driver;
     NodeStopConfirm = 198, Own;
+    StartPartReport = 199, Own;
     // checkpoint.rs
     CheckpointOrder = 200, Own;
     CheckpointQuotaOrder = 201, Own;
@@ -329,6 +330,8 @@ signals! {
     ThreadsConfirm = 333, Node;
     TurnRequest = 334, Own;
     TurnConfirm = 335, Own;
+    CopyingReport = 350, Own;
+    NewcomerProgressReport = 351, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }
