@@ -27,6 +27,8 @@ pub(crate) struct Leader {
     installed: ViewNumber,
     /// What the newcomer has reported last, and its id.
     report: Option<(NodeId, NewcomerReport)>,
+    /// Whether this node is the president.
+    leads: bool,
     /// A start of a newcomer as it was reported last, which has begun at this moment of this node's clock.
     progress: Option<KnownStart>,
     /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
@@ -39,17 +41,22 @@ impl Leader {
         assert!(self.hold.is_none_or(|(number, _)| number == self.holds), "holds are numbered");
         assert!(self.request.is_none_or(|(number, _)| number == self.requests), "requests are numbered");
     }
-}
 
-impl Leader {
-    /// The starts of nodes that join: one that is a member, and those that wait until they may become one.
+    /// Whether this node is the president of the present view.
+    pub fn note_view(&mut self, leads: bool) {
+        self.leads = leads;
+    }
+
+    /// The starts of nodes that join: one that is a member, and those that wait until they may become one. All members
+    /// know of these; the president says it.
     pub fn known_starts(&self, now: Tick) -> impl Iterator<Item = KnownStart> {
-        let waiting = self.candidates.values().map(move |(candidate, since)| KnownStart {
-            node: candidate.node,
-            incarnation: candidate.incarnation,
-            begun: *since,
-            progress: waiting(now.since(*since)),
-        });
+        let waiting =
+            self.candidates.values().filter(|_| self.leads).map(move |(candidate, since)| KnownStart {
+                node: candidate.node,
+                incarnation: candidate.incarnation,
+                begun: *since,
+                progress: waiting(now.since(*since)),
+            });
         self.progress.iter().cloned().chain(waiting)
     }
 }
@@ -70,12 +77,11 @@ impl Restart {
             |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
         leader.candidates.retain(|_, (candidate, _)| !is_member(candidate));
         let is_on_its_way = |one: &KnownStart| {
-            let member = change.new.member(one.node);
-            member.is_some_and(|member| {
-                member.incarnation == one.incarnation && member.state != MemberState::Started
-            })
+            let mut newcomers = change.new.members().iter().filter(|m| m.state != MemberState::Started);
+            newcomers.any(|member| member.identity() == (one.node, one.incarnation))
         };
         leader.progress.take_if(|one| !is_on_its_way(one));
+        leader.note_view(change.new.president() == Some(self.settings.node));
         for member in change.lost() {
             self.threads.forget(member.node);
         }
@@ -211,13 +217,14 @@ impl Restart {
         }
     }
 
-    /// A newcomer says how far its start is. What the way of this report has taken is nothing that
-    /// matters to people.
+    /// A newcomer says how far its start is. What the way of this report has taken is nothing that matters to people.
     pub(crate) fn on_newcomer_progress(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let NewcomerProgress { incarnation, progress } = cold::read(frame)?;
         let node = frame.sender().node();
-        let member = cx.view().member(node);
-        if member.is_some_and(|member| member.state != MemberState::Started) {
+        let is_newcomer = |member: &Member| {
+            member.identity() == (node, incarnation) && member.state != MemberState::Started
+        };
+        if cx.view().members().iter().any(is_newcomer) {
             let begun = Tick(cx.now().0.saturating_sub(progress.elapsed));
             self.leader.progress = Some(KnownStart { node, incarnation, begun, progress });
         }

@@ -107,6 +107,7 @@ impl Block for Restart {
         if cx.view().members().is_empty() {
             self.newcomer = Some(Newcomer::new(cx));
         } else {
+            self.leader.note_view(cx.view().president() == Some(self.settings.node));
             self.started = Some((cx.now(), StartProgressReport::new(StartKind::First, STARTED)));
         }
     }

@@ -35,10 +35,10 @@ impl Amount {
 impl Sum for Amount {
     fn sum<I: Iterator<Item = Amount>>(all: I) -> Amount {
         all.fold(Amount::default(), |sum, one| Amount {
-            rows: sum.rows + one.rows,
-            rows_all: sum.rows_all + one.rows_all,
-            bytes: sum.bytes + one.bytes,
-            bytes_all: sum.bytes_all + one.bytes_all,
+            rows: sum.rows.saturating_add(one.rows),
+            rows_all: sum.rows_all.saturating_add(one.rows_all),
+            bytes: sum.bytes.saturating_add(one.bytes),
+            bytes_all: sum.bytes_all.saturating_add(one.bytes_all),
         })
     }
 }

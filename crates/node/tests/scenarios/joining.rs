@@ -186,6 +186,13 @@ fn one_that_comes_back_waits_for_a_schema_change() {
     let waits = start_of(&mut c, 3).expect("it is connected");
     assert_eq!((waits("kind"), waits("phase")), (text("node restart"), text("cluster joined")));
     assert_eq!(waits("elapsed_ms"), InfoValue::Number(1000));
+    let now = c.now;
+    let others = c.node(2).restart().expect("each node has one").starts(now);
+    assert_eq!(
+        others.iter().map(|start| start.node).collect::<Vec<_>>(),
+        [NodeId(2)],
+        "the president says it"
+    );
     c.release(dictionary(2), dictionary(1));
     wait(&mut c);
     all_are_equal(&c, &[1, 2, 3]);

@@ -538,6 +538,7 @@ fn status_says_how_long_each_phase_of_the_start_took() {
         assert_eq!((&row["node_id"], &row["kind"]), (&1.into(), &"recovery".into()), "{rows}");
         assert_eq!((&row["phase"], &row["percent"]), (&"started".into(), &100.into()), "{rows}");
         assert_eq!((&row["rows_done"], &row["rows_all"]), (&50.into(), &50.into()), "{rows}");
+        assert!(row["bytes_done"].as_u64() > Some(0) && row["bytes_done"] == row["bytes_all"], "{rows}");
         let (begun, ended) = (row["started_at"].as_u64(), row["finished_at"].as_u64());
         assert!(begun > Some(1_700_000_000) && ended >= begun, "{rows}");
         assert!(row["phase_times"].as_str().is_some_and(|times| times.contains("log applied: ")), "{rows}");
