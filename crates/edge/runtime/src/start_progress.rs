@@ -9,7 +9,7 @@
 //!   batches=20                    of the log, so far
 //!   epoch=4711                    the restore point; 0 before it is known
 //!   kind=recovery                 from where the rows come
-//!   amount=412 1000 48 117        rows that were brought here, all rows, bytes that were brought, all bytes; 0: not known
+//!   amount=412 1000 48 117        rows here and all rows, bytes here and all bytes; 0: not known
 //!   left=1300000                  how long that will take, in microseconds, if that is known
 //!   elapsed=900000                how long the start has taken, in microseconds
 //!   done=log scanned:12345        a phase that has ended, and how long it took, in microseconds
