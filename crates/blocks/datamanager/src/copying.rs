@@ -22,7 +22,8 @@ pub use source::{COPY_PIECE, CopyProgress};
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use vinga_base::{Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_base::{Amount, Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_kernel::Tick;
 use vinga_wire::commit::Chain;
 use vinga_wire::copying::CopyRowsHead;
 
@@ -43,6 +44,18 @@ pub(crate) struct Copying {
     /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as they
     /// are not confirmed before they are taken over.
     pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
+    /// What has come of the newest copy to this node.
+    pub received: Received,
+}
+
+/// How far a copy to this node has come.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The view in which it began.
+    pub copy: ViewNumber,
+    pub amount: Amount,
+    /// When that was reported last.
+    pub reported: Option<Tick>,
 }
 
 /// Markers that a copy has got: orders to drop them are passed on to it.

@@ -840,6 +840,8 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 #define VINGA_INFO_DISK_WRITE_SPEED_AGGREGATE 6
 /** Log streams: size, what is in use, where head and tail are, what is logged, how large the log should be. */
 #define VINGA_INFO_REDO_LOGS 7
+/** The last start of each data node: its phases, and how much of the rows it has. */
+#define VINGA_INFO_RESTARTS 8
 
 /**
  * Rows of an information table, VINGA_INFO_*, of all data nodes; the first column is the data node's id. What is

@@ -512,6 +512,8 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::DefinitionsConfirm => cold!(restart::DefinitionsConfirm),
         S::SessionsOrder => cold!(restart::SessionsOrder),
         S::StepDoneReport => cold!(restart::StepDoneReport),
+        S::CopyingReport => cold!(restart::CopyingReport),
+        S::NewcomerProgressReport => cold!(restart::NewcomerProgress),
         S::NewcomerReport => cold!(restart::NewcomerReport),
         S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
             cold!(restart::ThreadsBody)
@@ -543,6 +545,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
         S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
         S::StartRefuse => cold::read::<start::StartRefuse>(frame).map(|body| format!("{body:?}")),
+        S::StartPartReport => {
+            cold::read::<start::StartPartReport>(frame).map(|body| fields(format!("{body:?}")))
+        }
         S::StartProgressReport => {
             cold::read::<start::StartProgressReport>(frame).map(|body| format!("{body:?}"))
         }

@@ -39,6 +39,10 @@ pub struct CopyRowsHead {
     pub batch: CopyBatch,
     /// With which version the table's rows began.
     pub birth: U64,
+    /// Rows that are still to come behind this batch, and bytes of their images, about.
+    pub rows_left: U64,
+    /// See `rows_left`.
+    pub bytes_left: U64,
     /// The table's id.
     pub table: U32,
     /// The range begins with this row id.

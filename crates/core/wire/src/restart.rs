@@ -10,6 +10,8 @@
 //! | `DefinitionsConfirm` | dictionary of the president | dictionary of the newcomer | a piece of it |
 //! | `SessionsOrder` | membership of the president | membership of the newcomer | all API nodes that I know |
 //! | `StepDoneReport` | dictionary, membership, a data manager of the newcomer | restart of the same node | my part of this step is done |
+//! | `CopyingReport` | a data manager of the newcomer | restart of the same node | so much was copied to me |
+//! | `NewcomerProgressReport` | restart of the newcomer | restart of the president | how far my start is, for people |
 //! | `NewcomerReport` | restart of the newcomer | restart of the president | all parts of this step are done, in this view |
 //! | `ThreadsRequest` | restart of the president | restart of each member | have all your threads adopted this view? |
 //! | `ThreadsConfirm` | the receivers | restart of the president | they have |
@@ -22,11 +24,12 @@
 use crate::dictionary::TableRecord;
 use crate::membership::ApiSessionRequest;
 use crate::schema::Database;
+use crate::start::StartProgressReport;
 use crate::view::Member;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use vinga_base::{Epoch, Incarnation, NodeId, ViewNumber};
+use vinga_base::{Amount, Epoch, Incarnation, NodeId, ViewNumber};
 
 /// Body of `JoiningReport`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -94,6 +97,22 @@ pub struct StepDoneReport {
     pub step: NewcomerStep,
     /// The view in which it is done: a copy counts as long as the replicas stay the same.
     pub view: ViewNumber,
+}
+
+/// Body of `CopyingReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CopyingReport {
+    /// What has come of the rows of the data manager's partition, and what there is as far as its primary says.
+    pub amount: Amount,
+}
+
+/// Body of `NewcomerProgressReport`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewcomerProgress {
+    /// Which start of the newcomer.
+    pub incarnation: Incarnation,
+    /// How far it is.
+    pub progress: StartProgressReport,
 }
 
 /// Body of `NewcomerReport`.

@@ -296,6 +296,7 @@ signals! {
     EpochLimitOrder = 196, Own;
     NodeStopRequest = 197, Driver;
     NodeStopConfirm = 198, Own;
+    StartPartReport = 199, Own;
     // checkpoint.rs
     CheckpointOrder = 200, Own;
     CheckpointQuotaOrder = 201, Own;
@@ -330,6 +331,8 @@ signals! {
     TurnRequest = 334, Own;
     TurnConfirm = 335, Own;
     DefinitionsRequest = 336, Node;
+    CopyingReport = 337, Own;
+    NewcomerProgressReport = 338, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

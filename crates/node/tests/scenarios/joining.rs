@@ -7,6 +7,7 @@ use vinga_base::schema::{IndexDefinition, IndexKind, TableDefinition};
 use vinga_base::{ColumnId, NodeId};
 use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::dictionary::{CreateTableRequest, TableRecord};
+use vinga_wire::info::{InfoTable, InfoValue};
 use vinga_wire::schema::SchemaChange;
 use vinga_wire::view::MemberState;
 use vinga_wire::{Address, BlockNumber, SignalNumber, cold};
@@ -228,6 +229,16 @@ fn one_that_comes_back_waits_for_a_schema_change() {
     c.join(3);
     wait(&mut c);
     assert_eq!(c.state_of(3), None);
+    let waits = start_of(&mut c, 3).expect("it is connected");
+    assert_eq!((waits("kind"), waits("phase")), (text("node restart"), text("cluster joined")));
+    assert_eq!(waits("elapsed_ms"), InfoValue::Number(1000));
+    let now = c.now;
+    let others = c.node(2).restart().expect("each node has one").starts(now);
+    assert_eq!(
+        others.iter().map(|start| start.node).collect::<Vec<_>>(),
+        [NodeId(2)],
+        "the president says it"
+    );
     c.release(dictionary(2), dictionary(1));
     wait(&mut c);
     all_are_equal(&c, &[1, 2, 3]);
@@ -337,4 +348,81 @@ fn each_newcomer_reports_for_itself() {
     c.release(restart(3), restart(1));
     wait(&mut c);
     all_are_equal(&c, &[1, 2, 3]);
+}
+
+/// The row of a data node in the table of starts that node 1 answers with, by the names of columns.
+fn start_of(c: &mut Cluster, node: u64) -> Option<impl Fn(&str) -> InfoValue + use<>> {
+    const COLUMNS: [&str; 14] = [
+        "node_id",
+        "incarnation",
+        "kind",
+        "phase",
+        "started_at",
+        "finished_at",
+        "elapsed_ms",
+        "phase_times",
+        "rows_done",
+        "rows_all",
+        "bytes_done",
+        "bytes_all",
+        "percent",
+        "seconds_left",
+    ];
+    let row = c.info(InfoTable::Restarts).into_iter().find(|row| row[0] == InfoValue::Number(node))?;
+    assert_eq!(row.len(), COLUMNS.len());
+    Some(move |column: &str| {
+        let at = COLUMNS.iter().position(|&name| name == column).expect("it is a column");
+        row[at].clone()
+    })
+}
+
+fn text(text: &str) -> InfoValue {
+    InfoValue::Text(text.into())
+}
+
+/// The president says how far a newcomer is, until that is started and says it itself.
+#[test]
+fn people_see_how_far_a_newcomer_is() {
+    const ROWS: u64 = 100;
+    let mut c = cluster(3, None);
+    for key in 10..=ROWS {
+        write(&mut c, 1, key, 1);
+    }
+    let first = start_of(&mut c, 1).expect("it has started");
+    assert_eq!((first("kind"), first("phase")), (text("first start"), text("started")));
+    assert_eq!((first("percent"), first("rows_all")), (InfoValue::Number(100), InfoValue::Number(0)));
+    assert!(start_of(&mut c, 3).is_none(), "it says so itself");
+    c.die(3);
+    for instance in 0..2 {
+        c.hold(dm(3, instance), dm(1, instance));
+    }
+    c.join(3);
+    wait(&mut c);
+    assert_eq!(c.state_of(3), Some(MemberState::Copying));
+    let number = |value: InfoValue| match value {
+        InfoValue::Number(number) => number,
+        other => panic!("{other:?}"),
+    };
+    let copies = start_of(&mut c, 3).expect("it copies");
+    assert_eq!((copies("phase"), copies("incarnation")), (text("rows copied"), InfoValue::Number(2)));
+    let (rows, bytes) = (number(copies("rows_done")), number(copies("bytes_done")));
+    assert!((1..ROWS / 2).contains(&rows), "{rows}");
+    assert_eq!(number(copies("rows_all")), ROWS);
+    assert_eq!(number(copies("percent")), bytes * 100 / number(copies("bytes_all")));
+    assert_eq!(copies("finished_at"), text(""));
+    for instance in 0..2 {
+        c.release(dm(3, instance), dm(1, instance));
+    }
+    wait(&mut c);
+    all_are_equal(&c, &[1, 2, 3]);
+    assert!(start_of(&mut c, 3).is_none(), "the president leaves that to it");
+    let now = c.now;
+    let own = c.node(3).restart().expect("each node has one").starts(now);
+    let own = &own.first().expect("its own").progress;
+    let phases: Vec<&str> = own.finished.iter().map(|phase| phase.work.as_str()).collect();
+    assert_eq!(phases, ["cluster joined", "tables and clients learned", "rows copied"]);
+    assert!(own.is_started() && own.amount.percent() == Some(100), "{own:?}");
+    assert_eq!((own.amount.rows, own.amount.rows_all), (ROWS, ROWS));
+    assert!(own.amount.bytes > bytes);
+    assert_eq!(own.finished.iter().map(|phase| phase.micros).sum::<u64>(), own.elapsed);
 }

@@ -5,7 +5,7 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
-use super::BroughtMarkers;
+use super::{BroughtMarkers, Received};
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::markers::Marker;
@@ -14,12 +14,15 @@ use crate::versions::RowPlace;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, NodeId, RowId, TransactionId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::copying::{
     COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
 };
-use vinga_wire::restart::{NewcomerStep, StepDoneReport};
+use vinga_wire::restart::{CopyingReport, NewcomerStep, StepDoneReport};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// How often it is reported how much was copied, if batches come.
+const REPORT_AGAIN: Span = Span::from_millis(500);
 
 impl DataManager {
     /// Whether this data manager is being sent the rows of its partition.
@@ -124,7 +127,7 @@ impl DataManager {
         };
         let partition = table.fragments().next()?.0;
         let place = |row| RowPlace { table: id, partition, row: RowId(row) };
-        let mut next = head.first.get();
+        let (mut next, mut bytes) = (head.first.get(), 0);
         for _ in 0..head.count.get() {
             let (item, image) = CopiedRow::take(&mut rest)?;
             let row = item.row.get();
@@ -141,10 +144,41 @@ impl DataManager {
                 return Some(());
             }
             next = row + 1;
+            bytes += image.len() as u64;
         }
         self.free_rows(cx, place(next), head.end.get());
+        self.note_received(cx, head, bytes);
         self.confirm_copied(cx, head.batch);
         Some(())
+    }
+
+    /// A batch has been taken over: counts it, and reports that now and then.
+    fn note_received(&mut self, cx: &mut Context<'_>, head: &CopyRowsHead, bytes: u64) {
+        let received = self.received_of(head.batch);
+        let amount = &mut received.amount;
+        amount.rows += u64::from(head.count.get());
+        amount.bytes += bytes;
+        amount.rows_all = amount.rows.saturating_add(head.rows_left.get());
+        amount.bytes_all = amount.bytes.saturating_add(head.bytes_left.get());
+        if received.reported.is_none_or(|reported| cx.now().since(reported) >= REPORT_AGAIN) {
+            self.report_received(cx);
+        }
+    }
+
+    /// What has come of the copy that a batch belongs to.
+    fn received_of(&mut self, batch: CopyBatch) -> &mut Received {
+        let copy = ViewNumber(batch.copy.get());
+        if self.copying.received.copy != copy {
+            self.copying.received = Received { copy, ..Received::default() };
+        }
+        &mut self.copying.received
+    }
+
+    fn report_received(&mut self, cx: &mut Context<'_>) {
+        self.copying.received.reported = Some(cx.now());
+        let report = CopyingReport { amount: self.copying.received.amount };
+        let restart = Address::new(self.settings.node, BlockNumber::Restart, 0);
+        cold::write(&mut cx.frame(SignalNumber::CopyingReport, restart), &report);
     }
 
     fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
@@ -262,6 +296,9 @@ impl DataManager {
                 }
             }
             self.copying.complete = Some(begun_in);
+            let amount = &mut self.received_of(head.batch).amount;
+            (amount.rows_all, amount.bytes_all) = (amount.rows, amount.bytes);
+            self.report_received(cx);
             self.report_copied(cx);
         }
         self.confirm_copied(cx, head.batch);
