@@ -236,7 +236,10 @@ impl Lifecycle {
             let (rows, bytes) = (self.rows, self.brought);
             return Amount { rows, rows_all: rows, bytes, bytes_all: bytes };
         }
-        self.parts.values().copied().sum()
+        let sum: Amount = self.parts.values().copied().sum();
+        // How much there is in all is known when each block that is not done has said it.
+        let is_known = self.awaited.iter().all(|block| self.parts.contains_key(block));
+        if is_known { sum } else { Amount { rows_all: 0, bytes_all: 0, ..sum } }
     }
 
     /// When the start has begun, and how far it is or how it went.
@@ -252,7 +255,11 @@ impl Lifecycle {
             epoch: self.restored.0,
             finished: finished.collect(),
             amount,
-            left: self.phase.brings().then(|| self.pace.time_for(amount.bytes_left())).flatten(),
+            left: if self.phase.brings() && amount.bytes_all > 0 {
+                self.pace.time_for(amount.bytes_left())
+            } else {
+                None
+            },
             elapsed: self.ended.unwrap_or(now).since(self.since).0,
             ..StartProgressReport::new(self.kind, self.phase.work())
         };
@@ -370,7 +377,7 @@ impl Lifecycle {
             let (_, StartProgressReport { phase, amount, left, .. }) = self.progress(now);
             match left {
                 Some(left) => {
-                    cx.log(LogLevel::Info, format_args!("{phase}: {amount}, {} left", Seconds(left)))
+                    cx.log(LogLevel::Info, format_args!("{phase}: {amount}, {} left", Seconds(left)));
                 }
                 None => cx.log(LogLevel::Info, format_args!("{phase}: {amount}")),
             }

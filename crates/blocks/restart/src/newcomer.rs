@@ -71,7 +71,10 @@ impl Newcomer {
     }
 
     fn amount(&self) -> Amount {
-        self.copied.values().copied().sum()
+        let sum: Amount = self.copied.values().copied().sum();
+        // How much there is in all is known when each data manager has said it.
+        let is_known = self.copied.len() as u32 >= self.asked;
+        if is_known { sum } else { Amount { rows_all: 0, bytes_all: 0, ..sum } }
     }
 
     /// The node goes on to another state.
@@ -104,7 +107,7 @@ impl Newcomer {
     /// How far the start is.
     pub fn progress(&self, now: Tick) -> StartProgressReport {
         let amount = self.amount();
-        let is_copying = self.state == Some(MemberState::Copying) && amount != Amount::default();
+        let is_copying = self.state == Some(MemberState::Copying) && amount.bytes_all > 0;
         StartProgressReport {
             asked: self.asked,
             awaited: self.awaited.len() as u32,

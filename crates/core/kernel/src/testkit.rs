@@ -494,8 +494,11 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::CopyMarkersRequest => {
             let (body, _) = frame.head::<copying::CopyMarkersHead>()?;
-            let copying::CopyMarkersHead { batch: copying::CopyBatch { copy, batch }, count, flags } = body;
-            Some(format!("{{ copy: {copy}, batch: {batch}, markers: {count}, flags: {flags} }}"))
+            let copying::CopyMarkersHead { batch, count, flags, epoch } = body;
+            let copying::CopyBatch { copy, batch } = batch;
+            Some(format!(
+                "{{ copy: {copy}, batch: {batch}, markers: {count}, flags: {flags}, epoch: {epoch} }}"
+            ))
         }
         S::CopyConfirm => {
             let (copying::CopyBatch { copy, batch }, _) = frame.head()?;

@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use vinga_base::NodeId;
-use vinga_kernel::Origin;
+use vinga_kernel::{Executor, Origin};
 use vinga_wire::Address;
 use vinga_wire::frame::Frames;
 
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// Bytes of frames that wait for newer views, at all nodes.
     pub fn parked(&self) -> usize {
-        self.executors.values().map(|executor| executor.parked_bytes()).sum()
+        self.executors.values().map(Executor::parked_bytes).sum()
     }
 
     /// How many frames of a pair are held back: a scenario that holds nothing back is another scenario.
