@@ -89,8 +89,8 @@ pub struct DataArguments {
     /// refused (error 20054)
     #[arg(long, conflicts_with = "initial")]
     existing: bool,
-    /// Run the node in a child process, and start it again when it has ended by itself, unless the parameter StopOnError
-    /// says otherwise; for that it needs a folder
+    /// Run the node in a child process, and start it again when it has ended by itself, unless the parameter
+    /// StopOnError says otherwise; for that it needs a folder
     #[arg(long, conflicts_with = "show")]
     restarts: bool,
     /// Management nodes that hand out the configuration, instead of a file: host:port, several with commas between

@@ -118,7 +118,8 @@ impl Pauses {
     }
 }
 
-/// The arguments of the node: those of the parent without the flag. A later start leaves a database alone that is there.
+/// The arguments of the node: those of the parent without the flag. A later start leaves a database alone that is
+/// there.
 fn arguments_of_node(own: impl Iterator<Item = OsString>, is_first: bool) -> Vec<OsString> {
     own.skip(1).filter(|argument| argument != FLAG && (is_first || argument != "--initial")).collect()
 }

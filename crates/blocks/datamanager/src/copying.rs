@@ -36,13 +36,13 @@ pub(crate) struct Copying {
     pub sent_markers: SentMarkers,
     /// The replicas of this partition, and since which view they have been these.
     pub replicas: (Chain, ViewNumber),
-    /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but those
-    /// that wait.
+    /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but
+    /// those that wait.
     pub complete: Option<ViewNumber>,
     /// Markers that copies to this node have brought.
     pub markers: BroughtMarkers,
-    /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as they
-    /// are not confirmed before they are taken over.
+    /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as
+    /// they are not confirmed before they are taken over.
     pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
     /// What has come of the newest copy to this node.
     pub received: Received,

@@ -72,8 +72,8 @@ impl IndexWork {
         self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty() && self.sorters.is_empty()
     }
 
-    /// Whether rows of a table are gone through, or have been, for an index that its fragments do not have yet: none may
-    /// come or go.
+    /// Whether rows of a table are gone through, or have been, for an index that its fragments do not have yet: none
+    /// may come or go.
     pub(crate) fn is_building(&self, table: u32) -> bool {
         self.builds.iter().any(|build| build.table == table && build.has_begun)
     }

@@ -181,7 +181,8 @@ pub struct ViewChangeRefuse {
     pub reason: ViewChangeRefusal,
 }
 
-/// Why a change of the view is not made. What does not fit will not; all else may be otherwise when it is asked for again.
+/// Why a change of the view is not made. What does not fit will not; all else may be otherwise when it is asked for
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ViewChangeRefusal {
     /// This node is not the president.

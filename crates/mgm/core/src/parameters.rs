@@ -193,8 +193,8 @@ parameters! {
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
     /// Whether a data node stays down that has ended by itself: because of an error, as it was killed, or as the others
-    /// have gone on without it. Else its parent starts it again, after pauses that grow; 'vinga up' gives each data node
-    /// one ('vinga data --restarts').
+    /// have gone on without it. Else its parent starts it again, after pauses that grow; 'vinga up' gives each data
+    /// node one ('vinga data --restarts').
     StopOnError: Kind::Flag, Default::Flag(false);
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.

@@ -162,8 +162,8 @@ fn changes_that_an_earlier_primary_has_prepared_do_not_stay_at_the_copy() {
     }
 }
 
-/// The coordinator's order to drop a marker comes to the copy before the marker. What the source passes on of it is lost
-/// with a replica between.
+/// The coordinator's order to drop a marker comes to the copy before the marker. What the source passes on of it is
+/// lost with a replica between.
 #[test]
 fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
     let mut c = cluster(4, false, None);
