@@ -303,13 +303,21 @@ impl World {
 
     /// A data node has found its links to another one closed, of which one may not be a member.
     pub(crate) fn on_newcomer_link_end(&mut self, node: u8, other: Start) {
-        let own = self.start_of(node);
-        if self.has_no_view(own) {
-            self.agenda.enter(self.now(), Event::NodeEnds(own));
-        } else if !self.is_member_at(node, other) {
+        if !self.end_if_it_has_no_view(node) && !self.is_member_at(node, other) {
             // Agreement orders that for members only.
             self.close_link(node, other);
         }
+    }
+
+    /// A data node that waits for its first view ends when a link of it is closed; says whether it is one. (A process
+    /// would look for the others again.)
+    pub(crate) fn end_if_it_has_no_view(&mut self, node: u8) -> bool {
+        let own = self.start_of(node);
+        let waits = self.has_no_view(own);
+        if waits {
+            self.agenda.enter(self.now(), Event::NodeEnds(own));
+        }
+        waits
     }
 
     /// The process of a data node ends that can't join this time.

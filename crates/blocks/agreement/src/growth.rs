@@ -273,10 +273,6 @@ impl Agreement {
         if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {
             return Err(ViewChangeRefusal::NotConnected);
         }
-        let runs = |(node, _): (NodeId, Incarnation)| self.growth.candidates[&node].runs;
-        if newcomer.is_some_and(|newcomer| !runs(newcomer)) {
-            return Err(ViewChangeRefusal::NotAnswered);
-        }
         let newcomer = newcomer.map(|(node, _)| node);
         self.growth.attempts += 1;
         let attempt = ViewAttempt { view: view.number(), attempt: self.growth.attempts };

@@ -237,7 +237,7 @@ fn changes_that_are_refused() {
     // Nothing has come from the one that joins.
     let (mut network, _) = cluster(3, &[0, 0, 0], true);
     network.start_again(5);
-    network.stall(5, INTERVAL * 3);
+    network.stall(5, INTERVAL * 8);
     let others = network.ids();
     network.connect(5, &others);
     network.run(INTERVAL);
