@@ -13,11 +13,13 @@ use vinga_runtime::node_folder::NodeFolder;
 fn up(more: &[&str]) -> Folder {
     let folder = Folder::new();
     let mut up = folder.plain_command("up");
-    up.args(["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000", "--port", "0"]).args(more);
+    up.args(SETTINGS).args(["--port", "0"]).args(more);
     let (ok, text) = said(up.output());
     assert!(ok, "{text}");
     folder
 }
+
+const SETTINGS: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
 
 const PAIR: [&str; 4] = ["--data-nodes", "2", "--replicas", "2"];
 
@@ -83,7 +85,7 @@ fn one_that_is_stopped_stays_down() {
     await_that(&nodes[1], || nodes[1].parent().expect("the folder is there").is_none());
     assert_eq!(nodes[1].running().expect("the folder is there"), None);
 
-    let (ok, text) = said(folder.plain_command("up").output());
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
     assert!(ok && text.contains(": it has joined the others"), "{text}");
     // Each pause is longer than the one before.
     let is_between = || nodes[1].running().expect("the folder is there").is_none();
