@@ -251,7 +251,9 @@ impl Agreement {
         let (body, _) = frame.head::<NodeHeartbeatBody>()?;
         let node = frame.sender().node();
         self.peers.note_answered(node);
-        let confirm = self.heartbeat(body.sent);
+        // Nobody waits for the leases of one that is no member in this node's view: the answer counts for none.
+        let sent = if self.peers.has(node) { body.sent } else { U64::new(0) };
+        let confirm = self.heartbeat(sent);
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
         self.send_missed_view(cx, node, body.view.get());
         self.send_missed_ticket(cx, node, body.view.get(), body.change.get());
