@@ -151,6 +151,11 @@ impl Blocks {
         self.main.as_ref().map(|main| &main.distribution)
     }
 
+    /// The restart block, on the main thread.
+    pub fn restart(&self) -> Option<&Restart> {
+        self.main.as_ref().map(|main| &main.restart)
+    }
+
     /// The lifecycle block, on the main thread of a node with a disk.
     pub fn lifecycle(&self) -> Option<&Lifecycle> {
         self.main.as_ref().and_then(|main| main.lifecycle.as_ref())
@@ -265,6 +270,8 @@ impl Host for Blocks {
                     first_stream: self.first_stream,
                     membership: self.main.as_ref().map(|main| &main.membership),
                     agreement: self.main.as_ref().map(|main| &main.agreement),
+                    restart: self.main.as_ref().map(|main| &main.restart),
+                    lifecycle: self.main.as_ref().and_then(|main| main.lifecycle.as_ref()),
                     stopped: self.info.stopped_nodes().to_vec(),
                     parameters: &self.parameters,
                     facts: self.facts.as_ref(),

@@ -9,16 +9,19 @@ use alloc::vec;
 use alloc::vec::Vec;
 use vinga_agreement::Agreement;
 use vinga_base::page_pool::PAGE_BYTES;
-use vinga_base::{Incarnation, LiveValues, NodeId, TransactionId};
+use vinga_base::{Incarnation, LiveValues, Millis, NodeId, TransactionId};
 use vinga_coordinator::Coordinator;
 use vinga_datamanager::inspect::RowLock;
 use vinga_datamanager::table_usage::TableUsage;
 use vinga_datamanager::{DataManager, PoolUsage};
 use vinga_info::{InfoSource, ROWS_MAX};
 use vinga_kernel::{Span, Tick};
+use vinga_lifecycle::Lifecycle;
 use vinga_membership::{Membership, Phase};
 use vinga_redo::Redo;
+use vinga_restart::{KnownStart, Restart};
 use vinga_wire::info::{InfoTable, InfoValue};
+use vinga_wire::start::PhaseTime;
 
 /// What only a thread's driver knows: the edge measures it, the simulator has none.
 pub trait DriverFacts: Send {
@@ -118,6 +121,10 @@ pub struct Source<'a> {
     pub membership: Option<&'a Membership>,
     /// On the main thread.
     pub agreement: Option<&'a Agreement>,
+    /// On the main thread.
+    pub restart: Option<&'a Restart>,
+    /// On the main thread of a node with a disk.
+    pub lifecycle: Option<&'a Lifecycle>,
     /// The data nodes that have left after they were asked to stop.
     pub stopped: Vec<(NodeId, Incarnation)>,
     pub parameters: &'a LiveValues,
@@ -176,6 +183,22 @@ impl InfoSource for Source<'_> {
             InfoTable::Parameters => &["node", "parameter", "value", "unit", "min", "max"],
             InfoTable::LostNodes => &["lost_node", "node_group", "address", "since", "why"],
             InfoTable::Arbitration => &["arbitrator", "state", "view", "changes", "why"],
+            InfoTable::Restarts => &[
+                "node_id",
+                "incarnation",
+                "kind",
+                "phase",
+                "started_at",
+                "finished_at",
+                "elapsed_ms",
+                "phase_times",
+                "rows_done",
+                "rows_all",
+                "bytes_done",
+                "bytes_all",
+                "percent",
+                "seconds_left",
+            ],
         }
     }
 
@@ -195,6 +218,7 @@ impl InfoSource for Source<'_> {
             InfoTable::Parameters => self.parameters(out),
             InfoTable::LostNodes => self.lost_nodes(now, out),
             InfoTable::Arbitration => self.arbitration(out),
+            InfoTable::Restarts => self.restarts(now, out),
         }
         0
     }
@@ -384,6 +408,51 @@ impl Source<'_> {
             InfoValue::Number(u64::from(found.changes)),
             text(found.why),
         ]);
+    }
+
+    /// The last start of this node, and of those that it has join. A node with a disk has started from that.
+    fn restarts(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) {
+        let Some(restart) = self.restart else { return };
+        let from_disk = self.lifecycle.map(|lifecycle| lifecycle.progress(now));
+        for mut start in restart.starts(now) {
+            if let (true, Some((begun, progress))) = (start.node == self.node, &from_disk) {
+                (start.begun, start.progress) = (*begun, progress.clone());
+            }
+            out.push(self.restart_row(now, &start));
+        }
+    }
+
+    fn restart_row(&self, now: Tick, start: &KnownStart) -> Vec<InfoValue> {
+        let KnownStart { node, incarnation, begun, progress } = start;
+        let since_begin = now.since(*begun);
+        let begun_at = self.facts.time_of(since_begin);
+        let ended = progress.is_started().then(|| since_begin.0.saturating_sub(progress.elapsed));
+        let or_nothing = |number: Option<u64>| number.map_or(text(""), InfoValue::Number);
+        let amount = progress.amount;
+        let of = |number: u64| InfoValue::Number(number);
+        // A start that had nothing to bring is complete all the same.
+        let percent = amount.percent().or(progress.is_started().then_some(100));
+        let times: Vec<String> = progress
+            .finished
+            .iter()
+            .map(|PhaseTime { work, micros }| format!("{work}: {}", Millis(*micros)))
+            .collect();
+        vec![
+            of(u64::from(node.0)),
+            of(u64::from(incarnation.0)),
+            text(progress.kind.name()),
+            text(&progress.phase),
+            of(begun_at),
+            or_nothing(ended.map(|ago| self.facts.time_of(Span(ago)))),
+            of(progress.elapsed / 1000),
+            text(times.join(", ")),
+            of(amount.rows),
+            of(amount.rows_all),
+            of(amount.bytes),
+            of(amount.bytes_all),
+            or_nothing(percent.map(u64::from)),
+            or_nothing(progress.left.map(|left| left.div_ceil(1_000_000))),
+        ]
     }
 
     fn transactions(&self, now: Tick, out: &mut Vec<Vec<InfoValue>>) -> usize {

@@ -161,7 +161,6 @@ impl World {
         }
         if self.nemesis.draw_silence() {
             self.note(|| "... without a word".to_string());
-            self.plan_silent_end(node);
         } else {
             for connection in 0..self.connections.len() {
                 if self.connections[connection].link.node == node {
@@ -267,6 +266,7 @@ impl World {
                 }
                 let other = Start { node: link.node.0, incarnation: link.incarnation.0 };
                 self.close_link(self.threads[id.0].node, other);
+                self.end_if_it_has_no_view(self.threads[id.0].node);
             }
             Some(SignalNumber::ViewInstallOrder) => {
                 let view: ClusterView = cold::read(frame).expect("agreement sent it");

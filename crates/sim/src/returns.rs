@@ -255,16 +255,12 @@ impl World {
     }
 
     /// Whether a data node has nothing to do any more with earlier starts of another one.
-    fn is_done_with(&mut self, node: u8, peer: Start) -> bool {
+    fn is_done_with(&self, node: u8, peer: Start) -> bool {
         let threads: Vec<ThreadId> = (0..self.profile.threads).map(|i| self.thread_of(node, i)).collect();
         for incarnation in 1..peer.incarnation {
             let earlier = Start { incarnation, ..peer };
             if !self.past_links.contains_key(&(earlier, node)) {
                 continue;
-            }
-            if !self.agreed.has_closed(node, earlier) && !self.is_member_at(node, earlier) {
-                // It fell silent before it was a member, and nobody has noticed.
-                self.on_link_end(threads[0], earlier);
             }
             let connections = self.profile.connections;
             if !threads.iter().all(|&id| self.agreed.has_markers(id, node, earlier, connections)) {
@@ -307,13 +303,21 @@ impl World {
 
     /// A data node has found its links to another one closed, of which one may not be a member.
     pub(crate) fn on_newcomer_link_end(&mut self, node: u8, other: Start) {
-        let own = self.start_of(node);
-        if self.has_no_view(own) {
-            self.agenda.enter(self.now(), Event::NodeEnds(own));
-        } else if !self.is_member_at(node, other) {
+        if !self.end_if_it_has_no_view(node) && !self.is_member_at(node, other) {
             // Agreement orders that for members only.
             self.close_link(node, other);
         }
+    }
+
+    /// A data node that waits for its first view ends when a link of it is closed; says whether it is one. (A process
+    /// would look for the others again.)
+    pub(crate) fn end_if_it_has_no_view(&mut self, node: u8) -> bool {
+        let own = self.start_of(node);
+        let waits = self.has_no_view(own);
+        if waits {
+            self.agenda.enter(self.now(), Event::NodeEnds(own));
+        }
+        waits
     }
 
     /// The process of a data node ends that can't join this time.
@@ -321,22 +325,6 @@ impl World {
         if self.is_running(start) {
             self.note(|| format!("data node {start} ends: a link has broken before it could join"));
             self.kill_node(start.node);
-        }
-    }
-
-    /// A data node has fallen silent. Members are found out about by their heartbeats, others when their connections
-    /// have answered nothing for a while.
-    pub(crate) fn plan_silent_end(&mut self, node: u8) {
-        let start = self.start_of(node);
-        if start.has_come_back() {
-            let at = self.now() + self.profile.node_heartbeat_interval * 8;
-            self.agenda.enter(at, Event::SilentEnd(start));
-        }
-    }
-
-    pub(crate) fn on_silent_end(&mut self, start: Start) {
-        if !self.is_alive(start.node) && self.start_of(start.node) == start {
-            self.end_links_of(start.node);
         }
     }
 }

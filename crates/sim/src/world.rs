@@ -86,8 +86,6 @@ pub enum Event {
     ReturnNode(u8),
     /// The links between two data nodes are to open, of which the first has come back.
     OpenLinks(Start, Start),
-    /// Others find out that a data node is dead that fell silent while it was coming back.
-    SilentEnd(Start),
     /// A data node ends that can't come back this time.
     NodeEnds(Start),
     /// All data nodes that live are to have agreed on who has died so far, if so many have.
@@ -428,7 +426,6 @@ impl World {
             Event::Split(chosen, span) => self.split_sets(&chosen, span),
             Event::ReturnNode(node) => self.on_return(node),
             Event::OpenLinks(newcomer, other) => self.on_open_links(newcomer, other),
-            Event::SilentEnd(start) => self.on_silent_end(start),
             Event::NodeEnds(start) => self.on_node_ends(start),
             Event::ViewDue(deaths) => self.check_view_came(deaths),
         }

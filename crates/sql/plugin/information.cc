@@ -1,4 +1,4 @@
-/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS, _DISK_WRITE_SPEED_… and _REDO_LOGS:
+/* INFORMATION_SCHEMA.VINGA_THREADS, _MEMORY, _POOLS, _COUNTERS, _NODES, _TRANSACTIONS, _LOCKS, _DISK_WRITE_SPEED_…, _REDO_LOGS and _RESTARTS:
    the state of the data nodes, as each of them reports it. */
 #include "ha_vinga.h"
 #include "sql_acl.h"
@@ -87,6 +87,15 @@ static ST_FIELD_INFO redo_logs[]= {
   Column("LCPS_GIVEN_UP", ULonglong(), NOT_NULL), Column("RESERVED_BYTES", ULonglong(), NOT_NULL),
   Column("REFUSALS", ULonglong(), NOT_NULL), Column("LCP_FAILURE", Varchar(512), NULLABLE), CEnd()};
 
+static ST_FIELD_INFO restarts[]= {
+  Column("NODE_ID", ULonglong(), NOT_NULL), Column("INCARNATION", ULonglong(), NOT_NULL),
+  Column("KIND", Varchar(16), NOT_NULL), Column("PHASE", Varchar(64), NOT_NULL),
+  Column("STARTED_AT", Datetime(0), NULLABLE), Column("FINISHED_AT", Datetime(0), NULLABLE),
+  Column("ELAPSED_MS", ULonglong(), NOT_NULL), Column("PHASE_TIMES", Varchar(1024), NOT_NULL),
+  Column("ROWS_DONE", ULonglong(), NOT_NULL), Column("ROWS_ALL", ULonglong(), NOT_NULL),
+  Column("BYTES_DONE", ULonglong(), NOT_NULL), Column("BYTES_ALL", ULonglong(), NOT_NULL),
+  Column("PERCENT", ULonglong(), NULLABLE), Column("SECONDS_LEFT", ULonglong(), NULLABLE), CEnd()};
+
 }  // namespace Show
 
 namespace {
@@ -158,3 +167,4 @@ int init_locks(void *p) { return init<6>(p, Show::locks); }
 int init_disk_write_speed_base(void *p) { return init<7>(p, Show::disk_write_speed_base); }
 int init_disk_write_speed_aggregate(void *p) { return init<8>(p, Show::disk_write_speed_aggregate); }
 int init_redo_logs(void *p) { return init<9>(p, Show::redo_logs); }
+int init_restarts(void *p) { return init<10>(p, Show::restarts); }

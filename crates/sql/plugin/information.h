@@ -13,4 +13,5 @@ int init_locks(void *p);
 int init_disk_write_speed_base(void *p);
 int init_disk_write_speed_aggregate(void *p);
 int init_redo_logs(void *p);
+int init_restarts(void *p);
 #endif

@@ -184,5 +184,6 @@ maria_declare_plugin(vinga) {
 {INFORMATION("VINGA_LOCKS", "Rows that are locked or waited for", init_locks)},
 {INFORMATION("VINGA_DISK_WRITE_SPEED_BASE", "What data nodes have written, by the second", init_disk_write_speed_base)},
 {INFORMATION("VINGA_DISK_WRITE_SPEED_AGGREGATE", "How fast data nodes write", init_disk_write_speed_aggregate)},
-{INFORMATION("VINGA_REDO_LOGS", "Redo logs of the data nodes, and how large they should be", init_redo_logs)}
+{INFORMATION("VINGA_REDO_LOGS", "Redo logs of the data nodes, and how large they should be", init_redo_logs)},
+{INFORMATION("VINGA_RESTARTS", "The last start of each data node", init_restarts)}
 maria_declare_plugin_end;

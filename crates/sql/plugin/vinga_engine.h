@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define VINGA_INTERFACE 20
+#define VINGA_INTERFACE 21
 
 /* What a commit waits for: that all replicas have the changes in memory; that they are on disk, which fails where there
    is none; or that they are on disk where there is one. */
@@ -431,8 +431,8 @@ typedef struct vinga_engine {
   int (*change_directly)(vinga_cursor *cursor, vinga_session *session, const vinga_direct_change *change, uint64_t *found,
                          uint64_t *changed);
 
-  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks. A row with only one
-     text is a sentence about missing information. */
+  /* An information table: 0 threads, 1 memory, 2 pools, 3 blocks, 4 nodes, 5 transactions, 6 locks, 7 and 8 disk write
+     speed by the second and on average, 9 redo logs, 10 starts. A row with only one text is a sentence about missing information. */
   int (*information)(vinga_session *session, uint32_t table, vinga_row_taker take, void *context);
   /* The status of this node, as one name. */
   void (*status)(vinga_name_taker take, void *context);

@@ -54,8 +54,7 @@ enum AdminCommand {
     },
     /// Stops a data node in order, on whatever machine it is; the others go on without it
     ///
-    /// The order goes by a client's connection. In this version a data node of several can't return into its cluster
-    /// before the whole cluster is started again.
+    /// The order goes by a client's connection. A data node of several comes back when it is started again.
     Stop {
         /// The data node's id, as 'vinga admin show' has it
         #[arg(value_name = "ID", value_parser = whole(1..=255u8))]
@@ -93,6 +92,8 @@ enum AdminCommand {
     },
     /// The redo log: size, what is in use, where head and tail are, what is logged, and how large it should be
     Redo,
+    /// The last start of each data node: phases with times, rows and bytes done and to do, time left
+    Restarts,
     /// Parameters that may change while the data nodes run, with their present values
     Parameters,
     /// Gives such a parameter another value, at all data nodes, until they are started again
@@ -188,6 +189,7 @@ pub fn run(arguments: &AdminArguments, json: bool) -> Result<(), String> {
         AdminCommand::Transactions => show(InfoTable::Transactions),
         AdminCommand::Locks => show(InfoTable::Locks),
         AdminCommand::DiskWrites { seconds } => disk_writes(&cluster, *seconds, json),
+        AdminCommand::Restarts => show(InfoTable::Restarts),
         AdminCommand::Parameters => show(InfoTable::Parameters),
         AdminCommand::Set { change } => {
             cluster.set_parameter(change.parameter, change.value).map_err(|error| error.to_string())?;

@@ -2,6 +2,7 @@
 
 use crate::arguments::{name_and_value, whole};
 use crate::handed_out::{self, HandedOut, Purpose};
+use crate::restarts;
 use crate::version::VERSION;
 use clap::Args;
 use std::io;
@@ -88,6 +89,10 @@ pub struct DataArguments {
     /// refused (error 20054)
     #[arg(long, conflicts_with = "initial")]
     existing: bool,
+    /// Run the node in a child process, and start it again when it has ended by itself, unless the parameter
+    /// StopOnError says otherwise; for that it needs a folder
+    #[arg(long, conflicts_with = "show")]
+    restarts: bool,
     /// Management nodes that hand out the configuration, instead of a file: host:port, several with commas between
     /// them, key=FILE before them if the cluster has a key. A copy in the node's folder serves if none of them answers
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
@@ -224,6 +229,13 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
              names it"
                 .to_owned(),
         );
+    }
+    if arguments.restarts && !configuration.parameters.flag(Parameter::StopOnError) {
+        let folder = folder.ok_or(
+            "--restarts: the parent of the node is known by the node's folder, and no folder is named: --folder or DataDir \
+             names it",
+        )?;
+        return restarts::run(&folder, configuration.parameters.integer(Parameter::NodeId));
     }
     let source = match (arguments.initial, arguments.existing) {
         (true, _) => Source::Nothing,

@@ -7,6 +7,7 @@ use crate::cluster_file::cluster_key;
 use crate::data::{self, DataOptions};
 use crate::database_note::DatabaseNote;
 use crate::numbered;
+use crate::restarts;
 use crate::waiting::{Waiting, name_process};
 use std::fs::File;
 use std::io;
@@ -140,7 +141,8 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     // Another `vinga up` may have been quicker at the same time: its data node runs. Ours would notice that and stop,
     // unless the other has stopped by then.
     let running = folder.running().map_err(|e| fail("cannot look into", e))?;
-    if running.is_some_and(|pid| pid != child.id() as i32) {
+    let parent = folder.parent().map_err(|e| fail("cannot look into", e))?;
+    if running.is_some_and(|pid| ![Some(pid), parent].contains(&Some(child.id() as i32))) {
         let _ = child.kill().and_then(|()| child.wait());
         let address = find_running(&folder)?;
         return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
@@ -234,7 +236,9 @@ fn spawn(
 /// # Errors
 /// The log can't be written, or this program not be found.
 pub fn command(folder: &NodeFolder) -> io::Result<Command> {
-    background("data", folder)
+    let mut command = background("data", folder)?;
+    command.arg(restarts::FLAG);
+    Ok(command)
 }
 
 /// A command of this program that runs a node in a folder, as a background process with its log there.
@@ -309,9 +313,12 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
     let mut waiting = Waiting::begin();
     loop {
         let running = folder.running();
-        let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
-        let Some(pid) = running else { return Ok(None) };
+        let look_failed = |e: io::Error| format!("cannot look into {}: {e}", folder.path().display());
+        let running = running.map_err(look_failed)?;
+        // Its parent starts it again when it has ended.
+        let Some(pid) = running.or(folder.parent().map_err(look_failed)?) else { return Ok(None) };
         let why = match folder.address() {
+            _ if running.is_none() => "it has ended, and is to be started again".to_owned(),
             None => "it is still starting".to_owned(),
             Some(address) => match probe(folder) {
                 Ok(Sign::Closed(why)) => return Err(closed(folder, pid, &why)),
@@ -441,9 +448,42 @@ pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
 /// # Errors
 /// A text that says what failed.
 pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> {
-    let Some(pid) = process(folder)? else { return Ok(Stopped::Before) };
-    ask_to_stop(name, pid)?;
-    wait_for_end(name, folder, pid)
+    let asked = ask_parent_to_stop(name, folder)?;
+    let end = match process(folder)? {
+        Some(pid) => {
+            ask_to_stop(name, pid)?;
+            wait_for_end(name, folder, pid)?
+        }
+        None => Stopped::Before,
+    };
+    wait_for_parent(name, folder, asked)?;
+    Ok(end)
+}
+
+/// Asks the process that starts the node in this folder again to do that no more; returns its number, if there is one.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn ask_parent_to_stop(name: &str, folder: &NodeFolder) -> Result<Option<i32>, String> {
+    let parent = folder.parent();
+    let parent = parent.map_err(|error| format!("cannot look into {}: {error}", folder.path().display()))?;
+    parent.map(|pid| ask_to_stop(name, pid).map(|()| pid)).transpose()
+}
+
+/// Waits until the process that starts the node again has ended, which was asked to.
+///
+/// # Errors
+/// A text that says what failed: it has not ended for long.
+pub fn wait_for_parent(name: &str, folder: &NodeFolder, asked: Option<i32>) -> Result<(), String> {
+    let begun = Instant::now();
+    while let Some(pid) = asked.filter(|&pid| matches!(folder.parent(), Ok(Some(parent)) if parent == pid)) {
+        if begun.elapsed() >= STOP_PATIENCE {
+            let process = name_process(pid);
+            return Err(format!("the process that starts {name} again ({process}) has not ended"));
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    Ok(())
 }
 
 /// The process id of the node that runs in this folder, if one does.

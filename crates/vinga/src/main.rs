@@ -17,6 +17,7 @@ mod mgm;
 mod node_log;
 mod numbered;
 mod pages;
+mod restarts;
 mod restore;
 mod sim;
 mod sql_nodes;
@@ -45,7 +46,7 @@ pub struct Arguments {
 
 const AFTER_HELP: &str = "'vinga help COMMAND' tells more of a command.\n\
                           Exit codes: 0 done, 1 an error, 2 a command line that can't be understood, 3 a node that does \
-                          not run (status), 4 a data node that has ended and can't come back to the others (up)";
+                          not run (status)";
 
 #[derive(Subcommand)]
 enum Command {
@@ -112,9 +113,6 @@ impl Command {
 /// A node that should run does not.
 const EXIT_NOT_RUNNING: u8 = 3;
 
-/// Everything runs but data nodes that have ended, which can't come back to the others.
-const EXIT_STAYS_AWAY: u8 = 4;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.json && !arguments.command.speaks_json() {
@@ -139,9 +137,7 @@ fn fail(message: &str) -> ExitCode {
 fn run(Arguments { json, command }: Arguments) -> Result<ExitCode, String> {
     let code = |is_well, otherwise| if is_well { ExitCode::SUCCESS } else { otherwise };
     match command {
-        Command::Up(arguments) => {
-            return up::run(arguments).map(|all| code(all, ExitCode::from(EXIT_STAYS_AWAY)));
-        }
+        Command::Up(arguments) => up::run(arguments)?,
         Command::Down(arguments) => up::down(&arguments.folder)?,
         Command::Status(arguments) => {
             return status::run(&arguments, json).map(|all| code(all, ExitCode::from(EXIT_NOT_RUNNING)));

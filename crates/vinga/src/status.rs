@@ -8,11 +8,13 @@ use crate::sql_nodes;
 use crate::table::{Table, grouped};
 use std::io;
 use std::path::Path;
+use vinga_base::{Amount, Millis, Seconds};
 use vinga_mgm::NotFetched;
 use vinga_runtime::console;
 use vinga_runtime::node_folder::{LastStart, NodeFolder};
 use vinga_runtime::say;
-use vinga_runtime::start_progress::{STARTED, StartProgress};
+use vinga_runtime::start_progress::StartProgress;
+use vinga_wire::start::StartProgressReport;
 
 /// The state of a node.
 struct Node {
@@ -43,6 +45,8 @@ enum State {
     Closed { pid: i32, why: String },
     /// No process: it has stopped by itself, as it could not go on, and has noted why.
     CouldNotGoOn { why: String },
+    /// No process: it has ended by itself, and its parent is about to start it again.
+    Restarting,
     /// No process, and it was not stopped orderly: it was killed, or has crashed.
     CutOff,
     /// It was stopped, or has never become ready.
@@ -63,6 +67,7 @@ impl State {
             State::Refusing { .. } => "refuses clients",
             State::Closed { .. } => "can't be asked",
             State::CouldNotGoOn { .. } => "could not go on",
+            State::Restarting => "starts again",
             State::CutOff => "killed or crashed",
             State::Stopped => "stopped",
         }
@@ -76,7 +81,7 @@ impl State {
             | State::Silent { pid, .. }
             | State::Refusing { pid, .. }
             | State::Closed { pid, .. } => Some(*pid),
-            State::CouldNotGoOn { .. } | State::CutOff | State::Stopped => None,
+            State::CouldNotGoOn { .. } | State::Restarting | State::CutOff | State::Stopped => None,
         }
     }
 
@@ -95,6 +100,7 @@ impl State {
             State::Running { .. }
             | State::Starting { .. }
             | State::Stopping { .. }
+            | State::Restarting
             | State::CutOff
             | State::Stopped => None,
         }
@@ -217,6 +223,7 @@ fn look(
                 Answer::None(why) => State::Silent { pid, why },
             },
         },
+        None if folder.parent()?.is_some() => State::Restarting,
         // A stop in order removes the address. A SQL node that was stopped by other means than 'vinga down' logs that
         // at the end.
         None if folder.address().is_some() && !has_logged_its_end(folder) => match folder.end() {
@@ -232,11 +239,8 @@ fn look(
 /// How far a start is, or how it went, as a sentence about the node.
 fn describe(progress: &StartProgress) -> String {
     let report = &progress.report;
-    let times: Vec<String> = report
-        .finished
-        .iter()
-        .map(|phase| format!("{} in {}.{} ms", phase.work, phase.micros / 1000, phase.micros / 100 % 10))
-        .collect();
+    let times: Vec<String> =
+        report.finished.iter().map(|phase| format!("{} in {}", phase.work, Millis(phase.micros))).collect();
     let restored = match report.epoch {
         0 => String::new(),
         epoch => format!(
@@ -246,7 +250,7 @@ fn describe(progress: &StartProgress) -> String {
         ),
     };
     let times = times.join(", ");
-    if report.phase == STARTED {
+    if report.is_started() {
         return format!("has started: {times}{restored}");
     }
     let waits = match report.asked {
@@ -254,7 +258,15 @@ fn describe(progress: &StartProgress) -> String {
         asked => format!(", {} of {asked} have done their part", asked - report.awaited.min(asked)),
     };
     let before = if times.is_empty() { String::new() } else { format!("; before that: {times}") };
-    format!("is starting since {}: phase '{}'{waits}{before}{restored}", progress.since, report.phase)
+    let amount = amount_of(report).map_or_else(String::new, |amount| format!(", {amount}"));
+    format!("is starting since {}: phase '{}'{waits}{amount}{before}{restored}", progress.since, report.phase)
+}
+
+/// How much was brought in the present phase, and how long the rest takes, if that is known.
+pub fn amount_of(report: &StartProgressReport) -> Option<String> {
+    let known = (report.amount != Amount::default()).then_some(report.amount)?;
+    let left = report.left.map_or_else(String::new, |left| format!(", {} left", Seconds(left)));
+    Some(format!("{known}{left}"))
 }
 
 fn progress_as_json(progress: &StartProgress) -> serde_json::Value {
@@ -273,6 +285,14 @@ fn progress_as_json(progress: &StartProgress) -> serde_json::Value {
         "checkpoint_rows": report.rows,
         "log_batches": report.batches,
         "epoch": report.epoch,
+        "kind": report.kind.name(),
+        "rows_done": report.amount.rows,
+        "rows_all": report.amount.rows_all,
+        "bytes_done": report.amount.bytes,
+        "bytes_all": report.amount.bytes_all,
+        "percent": report.amount.percent(),
+        "seconds_left": report.left.map(|left| left as f64 / 1e6),
+        "elapsed_ms": report.elapsed / 1000,
     })
 }
 
@@ -351,7 +371,7 @@ fn as_json(nodes: &[Node]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vinga_wire::start::{PhaseTime, StartProgressReport};
+    use vinga_wire::start::{PhaseTime, STARTED, StartKind};
 
     #[test]
     fn what_does_not_run_has_no_address() {
@@ -415,13 +435,14 @@ mod tests {
     fn people_read_how_far_a_start_is() {
         let finished = vec![PhaseTime { work: "log scanned".into(), micros: 12_345 }];
         let report = StartProgressReport {
-            phase: "checkpoints loaded".into(),
             asked: 8,
             awaited: 3,
             rows: 1000,
-            batches: 0,
             epoch: 4711,
             finished,
+            amount: Amount { rows: 1500, rows_all: 0, bytes: 48_000_000, bytes_all: 117_000_000 },
+            left: Some(1_300_000),
+            ..StartProgressReport::new(StartKind::Recovery, "checkpoints loaded")
         };
         let mut node = Node {
             name: "data node 1".into(),
@@ -436,11 +457,15 @@ mod tests {
             as_table(nodes),
             "node         state     pid  address  since  version\n\
              data node 1  starting  7    -        -      -\n\
-             data node 1 is starting since then: phase 'checkpoints loaded', 5 of 8 have done their part; before \
-             that: log scanned in 12.3 ms; 1 000 rows from checkpoints, 0 batches of the log, up to epoch 4711\n"
+             data node 1 is starting since then: phase 'checkpoints loaded', 5 of 8 have done their part, \
+             1 500 rows (41 %), 48 of 117 MB, 1.3 s left; before that: log scanned in 12.3 ms; 1 000 rows from checkpoints, 0 batches of the log, up to epoch 4711\n"
         );
         let json = as_json(nodes);
         assert_eq!((&json[0]["running"], &json[0]["start"]["awaited"]), (&false.into(), &3.into()), "{json}");
+        assert_eq!(
+            (&json[0]["start"]["percent"], &json[0]["start"]["seconds_left"]),
+            (&41.into(), &1.3.into())
+        );
         assert_eq!(json[0]["start"]["phases"][0]["ms"], 12.345, "{json}");
         let progress = node.progress.as_mut().expect("it has one");
         (progress.report.phase, node.state) = (STARTED.into(), State::Running { pid: 7 });

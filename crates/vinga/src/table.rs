@@ -1,6 +1,7 @@
 //! Tables for people: aligned columns.
 
 use std::fmt;
+use vinga_base::Grouped;
 
 /// Cells under heads. Columns are aligned to the left unless [`Table::align_right`] was called for them.
 pub struct Table {
@@ -58,15 +59,7 @@ pub fn counted(number: u64, singular: &str) -> String {
 
 /// A number with a space between thousands.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    Grouped(number).to_string()
 }
 
 #[cfg(test)]

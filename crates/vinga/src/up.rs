@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use vinga_config::parameters::Parameter;
 use vinga_datanode::this_machine;
 use vinga_runtime::node_folder::NodeFolder;
-use vinga_runtime::{complain, say};
+use vinga_runtime::say;
 
 /// `vinga up`.
 #[derive(Args)]
@@ -89,17 +89,15 @@ fn sql_variable(text: &str) -> Result<(String, String), String> {
 struct DataNodesUp {
     /// Their addresses, for SQL nodes.
     addresses: String,
-    /// Those that have ended and can't come back to the others.
-    away: Vec<u8>,
-    /// Why management nodes could not be started.
+    /// Why others of the cluster's data nodes and management nodes could not be started.
     failures: Vec<String>,
 }
 
-/// Starts the nodes that do not run yet; returns whether all data nodes run. If not, it is said on standard error.
+/// Starts the nodes that do not run yet.
 ///
 /// # Errors
 /// A text that says what failed.
-pub fn run(arguments: UpArguments) -> Result<bool, String> {
+pub fn run(arguments: UpArguments) -> Result<(), String> {
     let UpArguments { folder, data_nodes, replicas, management_nodes, port, initial, parameters, sql } =
         arguments;
     let cluster = folder.folder;
@@ -120,7 +118,7 @@ pub fn run(arguments: UpArguments) -> Result<bool, String> {
     }
     let asked =
         DataNodes { cluster: &cluster, data_nodes, replicas, management_nodes, port, initial, parameters };
-    let DataNodesUp { addresses, away, mut failures } = asked.up()?;
+    let DataNodesUp { addresses, mut failures } = asked.up()?;
     let sql = sql_nodes::up(&sql_nodes::Wanted {
         cluster: &cluster,
         nodes: sql.sql_nodes,
@@ -130,13 +128,10 @@ pub fn run(arguments: UpArguments) -> Result<bool, String> {
         variables: &sql.sql_variables,
     });
     failures.extend(sql.err());
-    if !away.is_empty() {
-        complain!("vinga: {}", describe_away(&away));
-    }
     if !failures.is_empty() {
         return Err(failures.join("\n"));
     }
-    Ok(away.is_empty())
+    Ok(())
 }
 
 /// Whether a data node of the cluster has a process.
@@ -148,17 +143,6 @@ fn runs(cluster: &Path) -> Result<bool, String> {
         }
     }
     Ok(false)
-}
-
-fn describe_away(away: &[u8]) -> String {
-    let ids: Vec<String> = away.iter().map(u8::to_string).collect();
-    let (nodes, stay) = if ids.len() == 1 { ("node", "stays") } else { ("nodes", "stay") };
-    format!(
-        "data {nodes} {} {stay} away: a data node that has ended can't come back to a running cluster in this version, and \
-         the others go on without it. 'vinga down' stops them all, and the next 'vinga up' begins with all data nodes and \
-         an empty database ('vinga admin backup' saves it before)",
-        ids.join(", ")
-    )
 }
 
 /// A folder that is a node's own holds no cluster: a new one in it would be taken for the old one without its data.
@@ -205,7 +189,7 @@ impl DataNodes<'_> {
             return Err(self.other_number(1, file.path()));
         }
         size.check()?;
-        self.one(&file).map(|addresses| DataNodesUp { addresses, away: Vec::new(), failures: Vec::new() })
+        self.one(&file).map(|addresses| DataNodesUp { addresses, failures: Vec::new() })
     }
 
     /// The size of a new cluster.
@@ -355,7 +339,7 @@ impl DataNodes<'_> {
         let running = several::start(&wanted)?;
         say_several(self.cluster, file, &running, &self.parameters.as_written());
         let addresses = running.addresses(self.cluster).unwrap_or_default();
-        Ok(DataNodesUp { addresses, away: running.away, failures: running.failures })
+        Ok(DataNodesUp { addresses, failures: running.failures })
     }
 
     /// What can't be asked of several data nodes.

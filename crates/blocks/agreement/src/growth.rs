@@ -22,21 +22,21 @@ use crate::{Agreement, SILENT_INTERVALS};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::agreement::{
     LinkBody, ViewAttempt, ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest,
     ViewPrepareRequest, WantedChange,
 };
 use vinga_wire::commit::CHAIN_MAX;
 use vinga_wire::view::{ClusterView, Member, MemberState};
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::{Address, ErrorCode, Frame, SignalNumber, cold};
 
 /// What this node knows of changes without a failure.
 #[derive(Default)]
 pub(crate) struct Growth {
     /// Data nodes to which all links are open, and that are no members: as long as this node has no view, all that are
     /// connected.
-    candidates: BTreeMap<NodeId, Incarnation>,
+    candidates: BTreeMap<NodeId, Candidate>,
     /// The later view to which this node has agreed.
     agreed: Option<Agreed>,
     /// At the president: the change that is under way.
@@ -44,6 +44,18 @@ pub(crate) struct Growth {
     /// Attempts that this node has made as president.
     attempts: u32,
 }
+
+/// A data node that is connected, and no member.
+struct Candidate {
+    incarnation: Incarnation,
+    /// When something last came from it, or its links were opened.
+    received: Tick,
+    /// Whether something has come from it: its blocks run when it has connected to all others.
+    runs: bool,
+}
+
+/// Heartbeat intervals that a data node has from the opening of its links until it sends something.
+const STARTING_INTERVALS: u64 = 40;
 
 /// A later view to which a node has agreed: whether the president has installed it is not known.
 #[derive(Clone)]
@@ -81,7 +93,27 @@ impl Growth {
 
     /// Whether this start of a node is connected, and no member.
     pub(crate) fn is_candidate(&self, (node, incarnation): (NodeId, Incarnation)) -> bool {
-        self.candidates.get(&node) == Some(&incarnation)
+        self.candidates.get(&node).is_some_and(|candidate| candidate.incarnation == incarnation)
+    }
+
+    /// Those that are connected, and no members.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = NodeId> {
+        self.candidates.keys().copied()
+    }
+
+    /// Something has come from a node, which may be a candidate.
+    pub(crate) fn note_received(&mut self, node: NodeId, now: Tick) {
+        self.candidates.entry(node).and_modify(|candidate| {
+            candidate.received = now;
+            candidate.runs = true;
+        });
+    }
+
+    /// This node has not run for a while: that nothing came meanwhile means nothing.
+    pub(crate) fn forgive(&mut self, now: Tick, span: Span) {
+        for candidate in self.candidates.values_mut() {
+            candidate.received = now.min(candidate.received + span);
+        }
     }
 
     /// A view begins. Returns those of its members that were candidates: their links are open.
@@ -144,23 +176,27 @@ impl Agreement {
             return false;
         }
         match frame.signal() {
-            Some(S::ViewPrepareConfirm | S::ViewPrepareRefuse) => true,
             Some(
-                S::ViewPrepareRequest
-                | S::ViewCancelOrder
-                | S::ViewOrder
+                S::ViewPrepareConfirm
+                | S::ViewPrepareRefuse
                 | S::NodeHeartbeatRequest
-                | S::FailPrepareRequest,
-            ) => !self.is_member(),
+                | S::NodeHeartbeatConfirm,
+            ) => true,
+            Some(S::ViewPrepareRequest | S::ViewCancelOrder | S::ViewOrder | S::FailPrepareRequest) => {
+                !self.is_member()
+            }
             _ => false,
         }
     }
 
     /// All links to a data node are open.
-    pub(crate) fn on_link_opened_report(&mut self, frame: &Frame<'_>) -> Option<()> {
+    pub(crate) fn on_link_opened_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let LinkBody { node, incarnation, .. } = cold::read(frame)?;
         if !self.has_identity((node, incarnation)) {
-            self.growth.candidates.insert(node, incarnation);
+            self.growth.candidates.insert(node, Candidate { incarnation, received: cx.now(), runs: false });
+            // Its answer says that its blocks run.
+            self.send_heartbeats(cx, [node]);
+            self.begin_beats(cx);
         }
         Some(())
     }
@@ -168,10 +204,37 @@ impl Agreement {
     /// The links to a data node that is no member are closed.
     pub(crate) fn on_candidate_closed(&mut self, cx: &mut Context<'_>, link: LinkBody) {
         if self.growth.is_candidate((link.node, link.incarnation)) {
-            self.growth.candidates.remove(&link.node);
-            if self.growth.change.as_ref().is_some_and(|change| change.newcomer == Some(link.node)) {
-                self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
-            }
+            self.lose_candidate(cx, link.node);
+        }
+    }
+
+    fn lose_candidate(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        self.growth.candidates.remove(&node);
+        if self.growth.change.as_ref().is_some_and(|change| change.newcomer == Some(node)) {
+            self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
+        }
+    }
+
+    /// Once in an interval: closes the links to those that have not answered for so long, so that they, or another
+    /// start of them, can connect anew.
+    pub(crate) fn look_at_candidates(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        let limit = |candidate: &Candidate| {
+            self.intervals(if candidate.runs { SILENT_INTERVALS } else { STARTING_INTERVALS })
+        };
+        let silent: Vec<(NodeId, Incarnation)> = self
+            .growth
+            .candidates
+            .iter()
+            .filter(|(_, candidate)| now.since(candidate.received) >= limit(candidate))
+            .map(|(&node, candidate)| (node, candidate.incarnation))
+            .collect();
+        for (node, incarnation) in silent {
+            cx.mark("data node that was no member was silent");
+            let text = format_args!("data node {node} (incarnation {incarnation}) is silent, and no member");
+            cx.log(LogLevel::Warning, text);
+            self.lose_candidate(cx, node);
+            self.close_link(cx, LinkBody { node, incarnation, is_gone: false });
         }
     }
 
@@ -201,8 +264,10 @@ impl Agreement {
         if !self.is_whole(cx) {
             return Err(ViewChangeRefusal::NotWhole);
         }
-        let view = (self.view.number() == from).then(|| next_view(&self.view, change)).flatten();
-        let view = view.ok_or(ViewChangeRefusal::DoesNotFit)?;
+        if self.view.number() != from {
+            return Err(ViewChangeRefusal::OtherView);
+        }
+        let view = next_view(&self.view, change).ok_or(ViewChangeRefusal::DoesNotFit)?;
         let view = view.with_ticket(self.tickets.state().ticket);
         let newcomer = newcomers(&self.view, &view).next().map(Member::identity);
         if newcomer.is_some_and(|newcomer| !self.growth.is_candidate(newcomer)) {
@@ -225,8 +290,6 @@ impl Agreement {
         }
         let begun = cx.now();
         self.growth.change = Some(Change { requester, request, attempt, view, newcomer, awaited, begun });
-        // The only member sends no heartbeats before.
-        self.begin_beats(cx);
         self.end_growth_if_agreed(cx);
         Ok(())
     }
@@ -236,6 +299,14 @@ impl Agreement {
         let ViewPrepareRequest { attempt, change, view } = cold::read(frame)?;
         let president = frame.sender().node();
         let attempt = ViewAttempt { view: view.number(), attempt };
+        if self.is_to_join_again(&view) {
+            // These would never be silent for long enough: the president asks again and again.
+            cx.mark("data node that had joined in a view of its own stopped");
+            let why =
+                "the other data nodes do not know that this one has joined: they have gone on without it";
+            self.stop(cx, ErrorCode::DeclaredFailed, format_args!("{why}"));
+            return Some(());
+        }
         let agrees = if self.is_member() {
             self.agrees_as_member(president, change, &view)
         } else {
@@ -263,6 +334,14 @@ impl Agreement {
             && self.peers.given_up().next().is_none()
             && (tickets.change, tickets.prepared) == (change, None)
             && newcomers(&self.view, view).all(|member| self.growth.is_candidate(member.identity()))
+    }
+
+    /// Whether this node has joined in a view that those who have sent a later one have never had: they would have it
+    /// join once more.
+    fn is_to_join_again(&self, view: &ClusterView) -> bool {
+        let since = |view: &ClusterView| view.member(self.settings.node).map(|member| member.since);
+        let (own, theirs) = (since(&self.view), since(view));
+        view.number() > self.view.number() && own.is_some() && theirs.is_some() && own != theirs
     }
 
     /// Whether this node, which is no member yet, agrees: it is one in that view, and is connected to all others. A
@@ -341,7 +420,7 @@ impl Agreement {
 
     pub(crate) fn check_growth(&self) {
         let Growth { candidates, agreed, change, .. } = &self.growth;
-        let mut candidates = candidates.iter().map(|(&node, &incarnation)| (node, incarnation));
+        let mut candidates = candidates.iter().map(|(&node, candidate)| (node, candidate.incarnation));
         assert!(!candidates.any(|candidate| self.has_identity(candidate)), "no member is a candidate");
         if let Some(agreed) = agreed
             && self.is_member()

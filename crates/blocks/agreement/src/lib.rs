@@ -204,12 +204,16 @@ impl Agreement {
         NodeHeartbeatBody { sent, view, change }
     }
 
-    /// Sends heartbeats, and will do so again.
-    fn beat(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn send_heartbeats(&self, cx: &mut Context<'_>, nodes: impl IntoIterator<Item = NodeId>) {
         let body = self.heartbeat(U64::new(cx.now().0));
-        for node in self.peers.served() {
+        for node in nodes {
             cx.frame(SignalNumber::NodeHeartbeatRequest, Self::address_of(node)).put(&body);
         }
+    }
+
+    /// Sends heartbeats to all, and will do so again.
+    fn beat(&mut self, cx: &mut Context<'_>) {
+        self.send_heartbeats(cx, self.peers.served().chain(self.growth.candidates()));
         self.beat_due = cx.now() + self.settings.heartbeat_interval;
         cx.send_after(self.settings.heartbeat_interval, Timer::Beat.token());
     }
@@ -230,8 +234,10 @@ impl Agreement {
             cx.log(LogLevel::Warning, format_args!("this node did not run for {} ms", late.millis()));
             // What the others have sent meanwhile has not been read yet.
             self.peers.forgive(cx.now(), late);
+            self.growth.forgive(cx.now(), late);
             self.round.iter_mut().for_each(|round| round.forgive(cx.now(), late));
         }
+        self.look_at_candidates(cx);
         self.beat(cx);
         self.renew_lease(cx);
         self.look_at_growth(cx);
@@ -245,7 +251,9 @@ impl Agreement {
         let (body, _) = frame.head::<NodeHeartbeatBody>()?;
         let node = frame.sender().node();
         self.peers.note_answered(node);
-        let confirm = self.heartbeat(body.sent);
+        // Nobody waits for the leases of one that is no member in this node's view: the answer counts for none.
+        let sent = if self.peers.has(node) { body.sent } else { U64::new(0) };
+        let confirm = self.heartbeat(sent);
         cx.frame(SignalNumber::NodeHeartbeatConfirm, frame.sender()).put(&confirm);
         self.send_missed_view(cx, node, body.view.get());
         self.send_missed_ticket(cx, node, body.view.get(), body.change.get());
@@ -266,7 +274,7 @@ impl Agreement {
 
     /// Sends the newest view to a member that does not have it: whoever should have sent it has failed.
     fn send_missed_view(&self, cx: &mut Context<'_>, node: NodeId, has: u32) {
-        if has < self.view.number().0 {
+        if self.peers.has(node) && has < self.view.number().0 {
             cx.mark("member had missed a view");
             self.send_view(cx, node);
         }
@@ -368,12 +376,12 @@ impl Agreement {
         let sender = frame.sender();
         let is_from_peer =
             sender.block() == Some(BlockNumber::Agreement) && sender.node() != self.settings.node;
-        if is_from_peer
-            && !self.peers.note_received(sender.node(), cx.now())
-            && !self.is_for_candidates(frame)
-        {
-            cx.mark("signal of a data node that was given up");
-            return;
+        if is_from_peer && !self.peers.note_received(sender.node(), cx.now()) {
+            if !self.is_for_candidates(frame) {
+                cx.mark("signal of a data node that was given up");
+                return;
+            }
+            self.growth.note_received(sender.node(), cx.now());
         }
         let handled = match frame.signal() {
             Some(SignalNumber::NodeHeartbeatRequest) => self.on_node_heartbeat_request(cx, frame),
@@ -384,7 +392,7 @@ impl Agreement {
             Some(SignalNumber::FailPrepareRefuse) => self.on_fail_prepare_refuse(cx, frame),
             Some(SignalNumber::ViewOrder) => self.on_view_order(cx, frame),
             Some(SignalNumber::LinkClosedReport) => self.on_link_closed_report(cx, frame),
-            Some(SignalNumber::LinkOpenedReport) => self.on_link_opened_report(frame),
+            Some(SignalNumber::LinkOpenedReport) => self.on_link_opened_report(cx, frame),
             Some(SignalNumber::ViewChangeRequest) => self.on_view_change_request(cx, frame),
             Some(SignalNumber::ViewPrepareRequest) => self.on_view_prepare_request(cx, frame),
             Some(SignalNumber::ViewPrepareConfirm) => self.on_view_prepare_confirm(cx, frame),

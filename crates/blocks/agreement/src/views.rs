@@ -71,6 +71,8 @@ impl Agreement {
         self.led_by = None;
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::ViewInstallOrder, driver), &*self.view);
+        // Their answers count for the lease from now on.
+        self.send_heartbeats(cx, connected);
         self.begin_beats(cx);
         self.renew_lease(cx);
         // Others may have failed meanwhile.

@@ -21,8 +21,11 @@ pub(crate) use source::CopySource;
 pub use source::{COPY_PIECE, CopyProgress};
 
 use alloc::collections::BTreeSet;
-use vinga_base::{Incarnation, NodeId, TransactionId, ViewNumber};
+use alloc::vec::Vec;
+use vinga_base::{Amount, Incarnation, NodeId, TransactionId, ViewNumber};
+use vinga_kernel::Tick;
 use vinga_wire::commit::Chain;
+use vinga_wire::copying::CopyRowsHead;
 
 /// What a data manager has to do with copies.
 #[derive(Default)]
@@ -33,8 +36,26 @@ pub(crate) struct Copying {
     pub sent_markers: SentMarkers,
     /// The replicas of this partition, and since which view they have been these.
     pub replicas: (Chain, ViewNumber),
-    /// The view in which the copy to this node began that has come to its end: this data manager has all rows.
+    /// The view in which the copy to this node began that has come to its end: this data manager has all rows, but
+    /// those that wait.
     pub complete: Option<ViewNumber>,
+    /// Markers that copies to this node have brought.
+    pub markers: BroughtMarkers,
+    /// Batches of rows that have come while an index of their table was built, as they came. There are not many, as
+    /// they are not confirmed before they are taken over.
+    pub waiting: Vec<(CopyRowsHead, Vec<u8>)>,
+    /// What has come of the newest copy to this node.
+    pub received: Received,
+}
+
+/// How far a copy to this node has come.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The view in which it began.
+    pub copy: ViewNumber,
+    pub amount: Amount,
+    /// When that was reported last.
+    pub reported: Option<Tick>,
 }
 
 /// Markers that a copy has got: orders to drop them are passed on to it.
@@ -43,4 +64,16 @@ pub(crate) struct SentMarkers {
     /// Which start of which data node.
     pub target: Option<(NodeId, Incarnation)>,
     pub ids: BTreeSet<TransactionId>,
+}
+
+/// Markers that have come with the copies to a node, until it has started.
+#[derive(Default)]
+pub(crate) struct BroughtMarkers {
+    /// The view in which the newest copy began that has brought any.
+    pub begun_in: ViewNumber,
+    pub ids: BTreeSet<TransactionId>,
+    /// Those of earlier copies that this one has not brought so far. What its source does not have any more was
+    /// dropped; the order to drop it here may have come before the marker, and what was passed on of it is lost if a
+    /// replica on the way is.
+    pub stale: BTreeSet<TransactionId>,
 }

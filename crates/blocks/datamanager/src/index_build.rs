@@ -5,8 +5,9 @@
 //! filled after (`index_fill.rs`). Indexes that a table gets while it is in use and those of a restart, of which
 //! nothing is on disk, are built in the same way.
 //!
-//! Nobody changes the table meanwhile: coordinators have let go of it. The build begins when the last transaction is
-//! complete here, so each row has one version, and stays where it is.
+//! Nobody changes the table meanwhile: coordinators have let go of it, and rows that are copied to this node wait
+//! (`copying`). The build begins when the last transaction is complete here, so each row has one version, and stays
+//! where it is.
 //!
 //! When memory is refused, all that was built of the index is dropped, and the build is [refused](BuiltIndex).
 
@@ -69,6 +70,12 @@ impl IndexWork {
     /// Whether nothing is left to do or to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.builds.is_empty() && self.built.is_empty() && self.dropped.is_empty() && self.sorters.is_empty()
+    }
+
+    /// Whether rows of a table are gone through, or have been, for an index that its fragments do not have yet: none
+    /// may come or go.
+    pub(crate) fn is_building(&self, table: u32) -> bool {
+        self.builds.iter().any(|build| build.table == table && build.has_begun)
     }
 
     /// The table is going away: builds of it end, and nobody is notified.

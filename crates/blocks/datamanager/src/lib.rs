@@ -518,6 +518,7 @@ impl Block for DataManager {
         self.take_over_partitions(cx);
         self.update_copy(cx);
         self.follow_primary(cx);
+        self.take_over_waiting(cx);
     }
 
     /// Long work is looked for in every turn: what is not under way costs one comparison, and no call.
@@ -536,6 +537,7 @@ impl Block for DataManager {
         let removals = !self.store.tables.removals.is_empty() && self.remove_table_slice(cx);
         let statistics = !self.index_statistics.is_empty() && self.statistics_slice(cx);
         let indexes = !self.schema.index_work.is_empty() && self.index_work_slice(cx);
+        self.take_over_waiting(cx);
         if self.builds_for_start() {
             self.note_built(cx);
         } else if self.schema.building.is_some() {

@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::page_pool::{OutOfPages, PAGE_BYTES, PagePool, Purpose};
 use vinga_base::schema::IndexKind;
-use vinga_base::{Epoch, PartitionId, RowId};
+use vinga_base::{Amount, Epoch, PartitionId, RowId};
 use vinga_format::block::BlockError;
 use vinga_format::image_reader::{ImageContent, ImageError, ImageReader, Piece};
 use vinga_format::redo::{Record, RecordKind, records};
@@ -86,6 +86,8 @@ struct Loading {
     /// The first batch that it does not contain.
     batch: u64,
     rows: u64,
+    /// Bytes of the files that were read to their end.
+    bytes: u64,
     /// The log incarnations in which the files were written.
     incarnations: BTreeSet<u32>,
 }
@@ -133,6 +135,17 @@ impl Fault {
 enum Step {
     More,
     Loaded,
+}
+
+impl Loading {
+    /// How much was loaded. How many rows there are is only known at the end.
+    fn amount(&self, sizes: &BTreeMap<u64, u64>) -> Amount {
+        let present = self.stream.offset();
+        let sizes = self.files.iter().map(|number| sizes.get(number).copied().unwrap_or(0));
+        let bytes = self.bytes + present;
+        let bytes_all = (self.bytes + sizes.sum::<u64>()).max(bytes);
+        Amount { rows: self.rows, rows_all: 0, bytes, bytes_all }
+    }
 }
 
 impl Restore {
@@ -300,6 +313,7 @@ impl DataManager {
             taken_now: BTreeSet::new(),
             batch: 1,
             rows: 0,
+            bytes: 0,
             incarnations: BTreeSet::new(),
         });
         self.load(cx);
@@ -353,6 +367,8 @@ impl DataManager {
                 Ok(None) => {
                     let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
                     loading.stream.read_on(cx, |number| Task::Read(number).token());
+                    let amount = loading.amount(&self.restore.files);
+                    self.restore.asked.note_amount(cx, amount);
                     return;
                 }
                 Err(Fault::Damaged(reason)) => return self.reject_checkpoint(cx, reason),
@@ -475,6 +491,7 @@ impl DataManager {
         let loading = self.restore.loading.as_mut().expect("a checkpoint is being loaded");
         let taken = core::mem::take(&mut loading.taken_now);
         loading.taken.extend(taken);
+        loading.bytes += loading.stream.offset();
         loading.files.pop_front();
         self.restore.next_read = loading.stream.next_read();
         let Some(&next) = loading.files.front() else { return Ok(Step::Loaded) };
@@ -493,7 +510,7 @@ impl DataManager {
 
     /// The checkpoint counts. Files that it does not build on are of no use any more.
     fn finish_loading(&mut self, cx: &mut Context<'_>) {
-        let Loading { chain, batch, rows, incarnations, .. } =
+        let Loading { chain, batch, rows, bytes, incarnations, .. } =
             self.restore.loading.take().expect("it was loaded");
         let next = self.restore.files.keys().last().map_or(1, |last| last + 1);
         let surplus = self.restore.files.keys().copied().filter(|number| !chain.contains(number));
@@ -502,6 +519,8 @@ impl DataManager {
             checkpoints.note_loaded(chain.clone(), batch, next);
         }
         self.store.listener.note_replayed(batch - 1);
+        let amount = Amount { rows, rows_all: rows, bytes, bytes_all: bytes };
+        self.restore.asked.report_amount(cx, amount);
         let greatest = self.restore.greatest;
         let (rejected, unfinished) = self.restore.take_rejected();
         let incarnations = incarnations.into_iter().collect();

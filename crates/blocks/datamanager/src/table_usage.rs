@@ -1,6 +1,7 @@
 //! What each table takes here, for people.
 
 use crate::DataManager;
+use crate::tables::Table;
 use alloc::collections::BTreeMap;
 use vinga_base::RowId;
 use vinga_base::page_pool::PAGE_BYTES;
@@ -71,6 +72,12 @@ impl DataManager {
             let tree = index.tree.usage();
             sum.index_bytes += tree.bytes + tree.heap_bytes;
         }
+    }
+
+    /// Bytes of the images of all rows of a fragment, about.
+    pub(crate) fn image_bytes(&self, table: &Table, fragment: &Fragment) -> u64 {
+        let rows = fragment.rows().usage().rows;
+        rows * table.layout.fixed_bytes() as u64 + self.variable_bytes(fragment, rows)
     }
 
     /// Bytes of the variable parts of all rows, from those of a few in pages far apart.

@@ -1,17 +1,19 @@
-//! A data node joins: its dictionary is sent all definitions.
+//! A data node joins: its dictionary learns all definitions.
 //!
 //! The president's restart block has schema changes held: none is begun any more, and it is confirmed when none is
-//! under way, and nothing is left of coordinators that have failed. When the president has adopted a view with somebody
-//! who has joined, that one is sent what there is. Its dictionary makes the tables at the data managers and
-//! coordinators of its own node. When it has, changes go on, and it takes part in them; the write fences and the holder
-//! of the schema lock are stated anew then, which may have changed meanwhile.
+//! under way, and nothing is left of coordinators that have failed. In its first view the dictionary of the one that
+//! has joined asks the president's for what there is, piece by piece, and makes the tables of each piece at the data
+//! managers and coordinators of its own node before it asks for the next one. When it has all, changes go on, and it
+//! takes part in them; the write fences and the holder of the schema lock are stated anew then, which may have changed
+//! meanwhile.
 
 use crate::Dictionary;
+use crate::requests::LIST_BYTES_MAX;
 use alloc::format;
 use alloc::vec::Vec;
 use vinga_base::TableVersion;
 use vinga_kernel::Context;
-use vinga_wire::restart::{DefinitionsOrder, NewcomerStep, SchemaHold, StepDoneReport};
+use vinga_wire::restart::{DefinitionsConfirm, DefinitionsRequest, NewcomerStep, SchemaHold, StepDoneReport};
 use vinga_wire::view::{MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -21,6 +23,15 @@ pub(crate) struct Hold {
     requester: Address,
     hold: SchemaHold,
     is_confirmed: bool,
+}
+
+/// This node learns the definitions.
+#[derive(Default, Debug)]
+pub(crate) struct Joining {
+    /// Up to where it has them.
+    known: DefinitionsRequest,
+    /// Whether there are no more.
+    knows_all: bool,
 }
 
 impl Dictionary {
@@ -56,31 +67,83 @@ impl Dictionary {
         Some(())
     }
 
-    /// The president sends those that have joined all definitions.
-    pub(crate) fn inform_joined(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
-        let own = cx.own().node();
-        if change.new.president() != Some(own) {
-            return;
-        }
-        for member in change.joined().filter(|member| member.state == MemberState::Starting) {
-            let order = DefinitionsOrder {
-                tables: self.tables.iter().cloned().collect(),
-                databases: self.databases.iter().cloned().collect(),
-                version_next: self.tables.version().0,
-                changes: self.changes,
-                epoch: self.epoch,
-            };
-            let newcomer = Address::new(member.node, BlockNumber::Dictionary, 0);
-            cold::write(&mut cx.frame(SignalNumber::DefinitionsOrder, newcomer), &order);
+    /// This node is to learn all definitions if its first view is one that it has joined.
+    pub(crate) fn begin_to_join(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
+        let own = change.new.member(cx.own().node());
+        if change.old.members().is_empty() && own.is_some_and(|own| own.state == MemberState::Starting) {
+            self.joining = Some(Joining::default());
+            self.ask_or_report(cx);
         }
     }
 
-    /// This node has joined: it makes all tables.
-    pub(crate) fn on_definitions_order(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let DefinitionsOrder { tables, databases, version_next, changes, epoch } = cold::read(frame)?;
-        let is_new = self.tables.iter().next().is_none() && self.changes == 0;
-        if cx.view().president() != Some(frame.sender().node()) || !is_new {
+    /// All tables are made that this node knows, which joins. Asks for more, or reports that it has all.
+    pub(crate) fn ask_or_report(&mut self, cx: &mut Context<'_>) {
+        let Some(joining) = &self.joining else { return };
+        if joining.knows_all {
+            self.joining = None;
+            let report = StepDoneReport { step: NewcomerStep::Informed, view: cx.view().number() };
+            let restart = Address::new(cx.own().node(), BlockNumber::Restart, 0);
+            cold::write(&mut cx.frame(SignalNumber::StepDoneReport, restart), &report);
+        } else if let Some(president) = cx.view().president() {
+            let dictionary = Address::new(president, BlockNumber::Dictionary, 0);
+            cold::write(&mut cx.frame(SignalNumber::DefinitionsRequest, dictionary), &joining.known);
+        }
+    }
+
+    /// Somebody that joins asks for definitions. They do not change meanwhile.
+    pub(crate) fn on_definitions_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let known: DefinitionsRequest = cold::read(frame)?;
+        let node = frame.sender().node();
+        let view = cx.view();
+        let joins = view.member(node).is_some_and(|member| member.state == MemberState::Starting);
+        if view.president() != Some(cx.own().node()) || !joins {
             return None;
+        }
+        let mut piece = DefinitionsConfirm {
+            databases: Vec::new(),
+            tables: Vec::new(),
+            is_last: false,
+            version_next: self.tables.version().0,
+            changes: self.changes,
+            epoch: self.epoch,
+        };
+        let mut bytes = 0;
+        // One that is longer than a piece is a piece of its own.
+        let mut fits = |length: usize| {
+            let is_first = bytes == 0;
+            bytes += length;
+            is_first || bytes <= LIST_BYTES_MAX
+        };
+        let mut databases = self.databases.iter_after(&known.database).peekable();
+        while let Some(database) = databases.next_if(|&database| fits(cold::length(database))) {
+            piece.databases.push(database.clone());
+        }
+        if databases.peek().is_none() {
+            let mut tables = self.tables.iter_after(known.table).peekable();
+            while let Some(table) = tables.next_if(|&table| fits(cold::length(table))) {
+                piece.tables.push(table.clone());
+            }
+            piece.is_last = tables.peek().is_none();
+        }
+        if !piece.is_last {
+            cx.mark("definitions went to a newcomer in several pieces");
+        }
+        cold::write(&mut cx.frame(SignalNumber::DefinitionsConfirm, frame.sender()), &piece);
+        Some(())
+    }
+
+    /// This node, which joins, learns of more tables: it makes them.
+    pub(crate) fn on_definitions_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let DefinitionsConfirm { databases, tables, is_last, version_next, changes, epoch } =
+            cold::read(frame)?;
+        let is_from_president = cx.view().president() == Some(frame.sender().node());
+        let joining = self.joining.as_mut().filter(|joining| is_from_president && !joining.knows_all)?;
+        joining.knows_all = is_last;
+        if let Some(database) = databases.last() {
+            joining.known.database.clone_from(&database.name);
+        }
+        if let Some(table) = tables.last() {
+            joining.known.table = table.table;
         }
         self.tables.raise_version(TableVersion(version_next));
         self.changes = changes;
@@ -96,16 +159,7 @@ impl Dictionary {
             return Some(());
         }
         self.start.to_make.extend(tables);
-        self.is_joining = true;
         self.make_next_table(cx);
         Some(())
-    }
-
-    /// All tables are made.
-    pub(crate) fn note_informed(&mut self, cx: &mut Context<'_>) {
-        self.is_joining = false;
-        let report = StepDoneReport { step: NewcomerStep::Informed, view: cx.view().number() };
-        let restart = Address::new(cx.own().node(), BlockNumber::Restart, 0);
-        cold::write(&mut cx.frame(SignalNumber::StepDoneReport, restart), &report);
     }
 }

@@ -51,7 +51,7 @@ pub use start::VERSIONS_RESERVED;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use databases::Databases;
 use events::Subscribers;
-use joining::Hold;
+use joining::{Hold, Joining};
 use lock::SchemaLock;
 use orders::Orders;
 use plan::ChangeRequest;
@@ -150,8 +150,8 @@ pub struct Dictionary {
     queue: VecDeque<(Requester, ChangeRequest)>,
     /// Changes are held as a data node joins.
     hold: Option<Hold>,
-    /// This node has joined, and makes the tables that it was sent.
-    is_joining: bool,
+    /// This node has joined, and learns the definitions.
+    joining: Option<Joining>,
     /// Number of the newest change, here or where it was noted from.
     changes: u64,
     /// The current epoch, as far as it was announced here.
@@ -186,7 +186,7 @@ impl Dictionary {
             succession: None,
             queue: VecDeque::new(),
             hold: None,
-            is_joining: false,
+            joining: None,
             changes: 0,
             epoch: Epoch(0),
             durable: Epoch(0),
@@ -345,7 +345,8 @@ impl Block for Dictionary {
             Some(SignalNumber::SchemaRoundRefuse) => self.on_schema_round_refuse(cx, frame),
             Some(SignalNumber::SchemaHoldRequest) => self.on_schema_hold_request(cx, frame),
             Some(SignalNumber::SchemaReleaseOrder) => self.on_schema_release_order(cx, frame),
-            Some(SignalNumber::DefinitionsOrder) => self.on_definitions_order(cx, frame),
+            Some(SignalNumber::DefinitionsRequest) => self.on_definitions_request(cx, frame),
+            Some(SignalNumber::DefinitionsConfirm) => self.on_definitions_confirm(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
             Some(SignalNumber::DurableEpochOrder) => self.on_durable_epoch_order(frame),
             Some(SignalNumber::LogRoomOrder) => self.on_log_room_order(cx, frame),
@@ -386,7 +387,7 @@ impl Block for Dictionary {
         } else {
             self.no_longer_await_state(cx, change);
         }
-        self.inform_joined(cx, change);
+        self.begin_to_join(cx, change);
     }
 
     fn check_invariants(&self, scrutiny: Scrutiny) {

@@ -22,7 +22,7 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 const DETAIL_CHARACTERS_MAX: usize = 400;
 
 /// Bytes of a list, at most; what goes beyond comes in the next piece.
-const LIST_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const LIST_BYTES_MAX: usize = 32 * 1024;
 
 /// Bytes of a table's id, version and the length of its name in a list, at most.
 const LIST_ENTRY_BYTES: usize = 5 + 10 + 2;

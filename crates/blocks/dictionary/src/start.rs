@@ -252,7 +252,12 @@ impl Dictionary {
     /// Has the next table made by all data managers of the node.
     pub(crate) fn make_next_table(&mut self, cx: &mut Context<'_>) {
         let Some(record) = self.start.to_make.pop_front() else {
-            return if self.is_joining { self.note_informed(cx) } else { self.confirm_definitions(cx) };
+            if self.joining.is_some() {
+                self.ask_or_report(cx);
+            } else {
+                self.confirm_definitions(cx);
+            }
+            return;
         };
         let made = record.all().map(|table| table.table).collect();
         let task = RoundTask::Prepare { record: record.clone(), made };
@@ -294,7 +299,7 @@ impl Dictionary {
             let name = &record.definition.name;
             let reason = format!("{sender} can't make table '{name}' again: {code}");
             match code.class() {
-                _ if self.is_joining => cx.stop_node_for(code as u16, format_args!("{reason}")),
+                _ if self.joining.is_some() => cx.stop_node_for(code as u16, format_args!("{reason}")),
                 ErrorClass::Resources => self.start.asked.refuse_for(cx, code, reason),
                 _ => self.start.asked.refuse(cx, reason),
             }

@@ -281,7 +281,8 @@ mod tests {
                 | InfoTable::RedoLogs
                 | InfoTable::Parameters
                 | InfoTable::LostNodes
-                | InfoTable::Arbitration => {}
+                | InfoTable::Arbitration
+                | InfoTable::Restarts => {}
             }
             0
         }

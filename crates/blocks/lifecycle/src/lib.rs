@@ -26,14 +26,13 @@ mod phases;
 mod stop;
 mod system_file;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 pub use phases::Phase;
-use phases::Times;
 use stop::Stop;
 use system_file::{SystemFile, Task};
-use vinga_base::Epoch;
+use vinga_base::{Amount, Epoch, Millis, Pace, Seconds};
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, EndedIncarnation, LogIncarnation, SystemState};
@@ -41,8 +40,8 @@ use vinga_kernel::{Block, Context, InjectedBug, LogLevel, Scrutiny, Span, Tick};
 use vinga_wire::epoch::{EpochBody, EpochOrder, LogRoom};
 use vinga_wire::file::{FileConfirm, FileRefuse};
 use vinga_wire::start::{
-    self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, RestoredFrom, StartConfirm,
-    StartProgressReport, StartRefuse, StartRequest, StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, PhaseTime, Restored, RestoredFrom, StartConfirm, StartKind,
+    StartPartReport, StartProgressReport, StartRefuse, StartRequest, StartResult, StartTask,
 };
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -81,6 +80,10 @@ pub const EPOCH_RESERVE: u64 = 1 << 24;
 /// future for all that is known.
 const EARLIER_MAX: usize = 4096;
 
+/// How often it is reported, and how often logged, how far a phase is, if that is known.
+const REPORT_AGAIN: Span = Span::from_millis(500);
+const LOG_AGAIN: Span = Span::from_millis(2000);
+
 /// The lifecycle block.
 pub struct Lifecycle {
     phase: Phase,
@@ -117,6 +120,17 @@ pub struct Lifecycle {
     /// When the present phase began, and how long those before it took.
     entered: Tick,
     times: Vec<(Phase, Span)>,
+    kind: StartKind,
+    /// What the blocks have brought in the present phase, or the last one in which they bring something.
+    parts: BTreeMap<Address, Amount>,
+    pace: Pace,
+    /// Bytes that were brought in phases that have ended.
+    brought: u64,
+    /// When progress was reported and logged last.
+    reported: Tick,
+    logged: Tick,
+    /// When the node was started.
+    ended: Option<Tick>,
     /// The current epoch, as far as it was announced.
     epoch: Epoch,
     /// The node is to stop in order.
@@ -166,6 +180,13 @@ impl Lifecycle {
             since: Tick(0),
             entered: Tick(0),
             times: Vec::new(),
+            kind: if is_initial { StartKind::First } else { StartKind::Recovery },
+            parts: BTreeMap::new(),
+            pace: Pace::default(),
+            brought: 0,
+            reported: Tick(0),
+            logged: Tick(0),
+            ended: None,
             epoch: Epoch(0),
             stop: None,
             log_room: LogRoom::Enough,
@@ -193,17 +214,68 @@ impl Lifecycle {
     }
 
     /// The present phase ends: how long it took.
-    fn note_time(&mut self, now: Tick) {
+    fn note_time(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
         if self.step > 0 {
-            self.times.push((self.phase, now.since(self.entered)));
+            let span = now.since(self.entered);
+            self.times.push((self.phase, span));
+            let (work, time) = (self.phase.work(), Millis(span.0));
+            if self.phase.brings() {
+                let amount = self.amount();
+                self.brought += amount.bytes;
+                cx.log(LogLevel::Info, format_args!("{work} in {time}: {amount}"));
+            } else {
+                cx.log(LogLevel::Info, format_args!("{work} in {time}"));
+            }
         }
         self.entered = now;
     }
 
+    fn amount(&self) -> Amount {
+        if self.phase == Phase::Started {
+            let (rows, bytes) = (self.rows, self.brought);
+            return Amount { rows, rows_all: rows, bytes, bytes_all: bytes };
+        }
+        let sum: Amount = self.parts.values().copied().sum();
+        // How much there is in all is known when each block that is not done has said it.
+        let is_known = self.awaited.iter().all(|block| self.parts.contains_key(block));
+        if is_known { sum } else { Amount { rows_all: 0, bytes_all: 0, ..sum } }
+    }
+
+    /// When the start has begun, and how far it is or how it went.
+    pub fn progress(&self, now: Tick) -> (Tick, StartProgressReport) {
+        let amount = self.amount();
+        let finished =
+            self.times.iter().map(|(phase, span)| PhaseTime { work: phase.work().into(), micros: span.0 });
+        let report = StartProgressReport {
+            asked: self.asked,
+            awaited: self.awaited.len() as u32,
+            rows: self.loaded,
+            batches: self.replayed,
+            epoch: self.restored.0,
+            finished: finished.collect(),
+            amount,
+            left: if self.phase.brings() && amount.bytes_all > 0 {
+                self.pace.time_for(amount.bytes_left())
+            } else {
+                None
+            },
+            elapsed: self.ended.unwrap_or(now).since(self.since).0,
+            ..StartProgressReport::new(self.kind, self.phase.work())
+        };
+        (self.since, report)
+    }
+
     /// Begins a phase: asks everybody who takes part.
     fn enter(&mut self, cx: &mut Context<'_>, phase: Phase) {
-        self.note_time(cx.now());
+        self.note_time(cx);
         self.phase = phase;
+        if phase.brings() {
+            self.parts.clear();
+            self.pace = Pace::default();
+            self.pace.note(cx.now().0, 0);
+            self.logged = cx.now();
+        }
         self.asked = 0;
         let epoch = self.restored;
         let task = match phase {
@@ -241,6 +313,7 @@ impl Lifecycle {
                 return self.write_system_file(cx);
             }
             Phase::Started => {
+                self.ended = Some(cx.now());
                 self.report_progress(cx);
                 return self.report_started(cx);
             }
@@ -276,23 +349,40 @@ impl Lifecycle {
     }
 
     /// Reports how far the start is, on a node that has one.
-    fn report_progress(&self, cx: &mut Context<'_>) {
+    fn report_progress(&mut self, cx: &mut Context<'_>) {
         if self.file.is_none() {
             return;
         }
-        let finished =
-            self.times.iter().map(|(phase, span)| PhaseTime { work: phase.work().into(), micros: span.0 });
-        let report = StartProgressReport {
-            phase: self.phase.work().into(),
-            asked: self.asked,
-            awaited: self.awaited.len() as u32,
-            rows: self.loaded,
-            batches: self.replayed,
-            epoch: self.restored.0,
-            finished: finished.collect(),
-        };
+        self.reported = cx.now();
+        let (_, report) = self.progress(cx.now());
         let driver = cx.driver();
         cold::write(&mut cx.frame(SignalNumber::StartProgressReport, driver), &report);
+    }
+
+    /// A block says how much of its part is done.
+    fn on_start_part_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let StartPartReport { step, amount } = cold::read(frame)?;
+        if step != self.step || !self.awaited.contains(&frame.sender()) {
+            return Some(());
+        }
+        self.parts.insert(frame.sender(), amount);
+        let now = cx.now();
+        if now.since(self.reported) < REPORT_AGAIN {
+            return Some(());
+        }
+        self.pace.note(now.0, self.amount().bytes);
+        self.report_progress(cx);
+        if now.since(self.logged) >= LOG_AGAIN {
+            self.logged = now;
+            let (_, StartProgressReport { phase, amount, left, .. }) = self.progress(now);
+            match left {
+                Some(left) => {
+                    cx.log(LogLevel::Info, format_args!("{phase}: {amount}, {} left", Seconds(left)));
+                }
+                None => cx.log(LogLevel::Info, format_args!("{phase}: {amount}")),
+            }
+        }
+        Some(())
     }
 
     fn next_phase(&self) -> Phase {
@@ -368,7 +458,6 @@ impl Lifecycle {
                     self.rows, self.restored, self.loaded, self.replayed
                 ),
             );
-            cx.log(LogLevel::Info, format_args!("phases of the start: {}", Times(&self.times)));
             // A trial removes nothing.
             let removed = if self.is_trial { &[] } else { &self.unfinished[..] };
             for unfinished in removed {
@@ -591,6 +680,7 @@ impl Block for Lifecycle {
     fn handle(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) {
         let handled = match frame.signal() {
             Some(SignalNumber::StartConfirm) => self.on_start_confirm(cx, frame),
+            Some(SignalNumber::StartPartReport) => self.on_start_part_report(cx, frame),
             Some(SignalNumber::StartRefuse) => self.on_start_refuse(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),
             Some(SignalNumber::FileRefuse) => self.on_file_refuse(cx, frame),

@@ -1,7 +1,4 @@
-//! The phases of a start, and how long they take.
-
-use core::fmt;
-use vinga_kernel::Span;
+//! The phases of a start.
 
 /// The part of the start that is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,29 +44,9 @@ impl Phase {
             Phase::Refused => "refused",
         }
     }
-}
 
-/// How long phases took, for people.
-pub struct Times<'a>(pub &'a [(Phase, Span)]);
-
-impl fmt::Display for Times<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (phase, span)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{} in {}.{} ms", phase.work(), span.0 / 1000, span.0 / 100 % 10)?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::string::ToString;
-
-    #[test]
-    fn people_read_how_long_phases_took() {
-        let times = [(Phase::ScanningLog, Span(12_345)), (Phase::EndingRestore, Span(400))];
-        assert_eq!(Times(&times).to_string(), "log scanned in 12.3 ms, indexes built in 0.4 ms");
+    /// Whether it brings rows: it is known then how much of it is done.
+    pub(crate) fn brings(self) -> bool {
+        matches!(self, Phase::LoadingCheckpoints | Phase::ReplayingLog)
     }
 }

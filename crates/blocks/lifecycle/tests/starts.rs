@@ -1,19 +1,19 @@
 //! The phases of a start, played against the lifecycle block.
 
 use vinga_base::aligned::AlignedBuffer;
-use vinga_base::{Epoch, Incarnation, NodeId};
+use vinga_base::{Amount, Epoch, Incarnation, NodeId};
 use vinga_format::checksum::Checksum;
 use vinga_format::schema::SchemaExtent;
 use vinga_format::system::{ClusterIncarnation, LogIncarnation, SystemState, choose, decode};
-use vinga_kernel::Span;
 use vinga_kernel::files::{Data, FileAnswer, FileData, FileError, FileRequest, FileTask};
 use vinga_kernel::testkit::{Harness, Sent};
+use vinga_kernel::{Span, Tick};
 use vinga_lifecycle::{Disk, Lifecycle, Phase, Settings};
 use vinga_wire::epoch::{EpochBody, EpochOrder};
 use vinga_wire::file::{FileErrorKind, StopNodeOrder};
 use vinga_wire::start::{
-    self, DefinitionsExtent, NodeStartedOrder, StartConfirm, StartProgressReport, StartRefuse, StartRequest,
-    StartResult, StartTask,
+    self, DefinitionsExtent, NodeStartedOrder, StartConfirm, StartKind, StartPartReport, StartProgressReport,
+    StartRefuse, StartRequest, StartResult, StartTask,
 };
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
@@ -104,6 +104,16 @@ impl Node {
         self.harness
             .send(sender, SignalNumber::StartConfirm, |writer| {
                 cold::write(writer, &StartConfirm { step, result });
+            })
+            .expect("a block may send this");
+    }
+
+    /// A block says how much of its part is done.
+    fn note_part(&mut self, (block, instance): (BlockNumber, u16), step: u32, amount: Amount) {
+        let sender = Address::new(NODE, block, instance);
+        self.harness
+            .send(sender, SignalNumber::StartPartReport, |writer| {
+                cold::write(writer, &StartPartReport { step, amount });
             })
             .expect("a block may send this");
     }
@@ -666,6 +676,58 @@ fn the_driver_is_informed_how_far_the_start_is() {
     assert_eq!((report.phase.as_str(), report.epoch), ("tables made", 100));
     let [scan] = &report.finished[..] else { panic!("one phase has ended: {report:?}") };
     assert!(scan.work == "log scanned" && scan.micros >= 5000, "{scan:?}");
+
+    // How much of the checkpoints is loaded, twice a second.
+    let made = StartResult::DefinitionsOnDisk { extent: DefinitionsExtent::default(), greatest: Epoch(0) };
+    node.answer((BlockNumber::Dictionary, 0), step + 1, made);
+    let (_, receivers, step) = node.asked();
+    node.progress();
+    // One of two has said it: how much there is in all is not known.
+    node.harness.advance(Span::from_millis(500));
+    node.note_part(receivers[0], step, Amount { bytes: 7, bytes_all: 7, ..Amount::default() });
+    let reports = node.progress();
+    let [report] = &reports[..] else { panic!("one part, one report: {reports:?}") };
+    assert_eq!((report.amount, report.left), (Amount { bytes: 7, ..Amount::default() }, None));
+    let amount = |rows, bytes| Amount { rows, rows_all: 0, bytes, bytes_all: 1000 };
+    let mut newest = None;
+    for (time, bytes) in [(100, 0), (400, 100), (500, 300)] {
+        node.harness.advance(Span::from_millis(time));
+        for &receiver in &receivers {
+            node.note_part(receiver, step, amount(bytes / 10, bytes));
+        }
+        let reports = node.progress();
+        assert_eq!(reports.len(), usize::from(time > 100), "{reports:?}");
+        newest = reports.into_iter().next().or(newest);
+    }
+    let newest = newest.expect("it was reported");
+    // The report goes out when the first data manager has sent its part.
+    let brought = Amount { rows: 40, rows_all: 0, bytes: 400, bytes_all: 2000 };
+    assert_eq!((newest.phase.as_str(), newest.amount), ("checkpoints loaded", brought));
+    // 400 bytes in a second and a half.
+    assert_eq!((newest.left, newest.kind), (Some(6_000_000), StartKind::Recovery));
+    node.note_part(receivers[0], step - 1, Amount::default());
+    let loaded = StartResult::CheckpointLoaded {
+        files: vec![],
+        batch: 1,
+        rows: 30,
+        greatest: Epoch(0),
+        rejected: vec![],
+        unfinished: vec![],
+        incarnations: vec![],
+    };
+    for receiver in receivers {
+        node.answer(receiver, step, loaded.clone());
+    }
+    node.answer_all(|| StartResult::LogReplayed { batches: 0 });
+    node.answer_all(|| StartResult::Restored { rows: 31 });
+    while node.harness.block().phase() != Phase::Started {
+        node.serve();
+        node.all_done();
+        node.serve();
+    }
+    let (_, last) = node.harness.block().progress(Tick(u64::MAX));
+    assert_eq!((last.is_started(), last.amount.rows, last.amount.percent()), (true, 62, Some(100)));
+    assert_eq!(last.finished.iter().map(|phase| phase.micros).sum::<u64>(), last.elapsed);
 
     let mut node = Node::new(None);
     assert!(node.progress().is_empty(), "a node without a disk has no phases");

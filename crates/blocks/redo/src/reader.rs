@@ -150,6 +150,13 @@ impl LogReader {
         self.incarnations.clone()
     }
 
+    /// Bytes between what is read next and a place.
+    pub fn bytes_to(&self, end: Place) -> u64 {
+        let ahead = self.segments.iter().filter(|found| found.number <= end.segment);
+        let ends = ahead.map(|found| if found.number == end.segment { end.offset } else { found.file_bytes });
+        ends.sum::<u64>().saturating_sub(self.file.offset())
+    }
+
     /// A read has been answered.
     ///
     /// # Errors

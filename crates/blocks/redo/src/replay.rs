@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
-use vinga_base::Epoch;
 use vinga_base::aligned::AlignedBuffer;
+use vinga_base::{Amount, Epoch};
 use vinga_format::block::Block;
 use vinga_format::redo::entries;
 use vinga_kernel::{Context, InjectedBug};
@@ -33,6 +33,8 @@ pub struct Replay {
     under_way: Vec<(u16, u64, u64)>,
     sent: u64,
     is_read: bool,
+    /// Bytes of the log that are to be read.
+    bytes: u64,
 }
 
 impl Replay {
@@ -44,7 +46,18 @@ impl Replay {
         participants: Range<u16>,
         next: Vec<u64>,
     ) -> Self {
-        Replay { reader, epoch, end, participants, next, under_way: Vec::new(), sent: 0, is_read: false }
+        let bytes = reader.bytes_to(end);
+        Replay {
+            reader,
+            epoch,
+            end,
+            participants,
+            next,
+            under_way: Vec::new(),
+            sent: 0,
+            is_read: false,
+            bytes,
+        }
     }
 
     /// A piece of a file was read.
@@ -119,6 +132,12 @@ impl Replay {
             (Progress::Damaged(reason) | Progress::NotUnderstood(reason), None) => return Err(reason),
         }
         Ok(())
+    }
+
+    /// How much of the log was read.
+    pub fn amount(&self) -> Amount {
+        let left = if self.is_read { 0 } else { self.reader.bytes_to(self.end).min(self.bytes) };
+        Amount { bytes: self.bytes - left, bytes_all: self.bytes, ..Amount::default() }
     }
 
     /// Batches that were sent.

@@ -376,9 +376,13 @@ impl Redo {
         let Some(replay) = &mut self.start.replay else { return Ok(()) };
         // What is still being read is of no use, but must not meet a later task.
         if replay.advance(cx)? && !replay.has_reads() {
-            let batches = replay.batches();
+            let (batches, amount) = (replay.batches(), replay.amount());
             self.start.replay = None;
+            self.start.asked.report_amount(cx, amount);
             self.start.asked.confirm(cx, StartResult::LogReplayed { batches });
+        } else {
+            let amount = replay.amount();
+            self.start.asked.note_amount(cx, amount);
         }
         Ok(())
     }

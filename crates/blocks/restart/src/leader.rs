@@ -1,22 +1,26 @@
 //! The president has one newcomer after the other become a member, and then primaries handed over (`hand_over`).
 
-use crate::Restart;
 use crate::hand_over::HandOvers;
+use crate::newcomer::waiting;
+use crate::{KnownStart, Restart};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use vinga_base::{NodeId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug, LogLevel};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
 use vinga_wire::agreement::{
     ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest, WantedChange,
 };
-use vinga_wire::restart::{JoiningReport, NewcomerReport, NewcomerStep, SchemaHold};
-use vinga_wire::view::{Member, MemberState, ViewChange};
+use vinga_wire::restart::{JoiningReport, NewcomerProgress, NewcomerReport, NewcomerStep, SchemaHold};
+use vinga_wire::view::{ClusterView, Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What the president waits for.
 #[derive(Default)]
 pub(crate) struct Leader {
-    /// Connected data nodes that are no members, as they have greeted.
-    candidates: BTreeMap<NodeId, Member>,
+    /// Connected data nodes that are no members, as they have greeted, and since when.
+    candidates: BTreeMap<NodeId, (Member, Tick)>,
+    /// The one that was to join last. The one behind it is the next.
+    tried: Option<NodeId>,
     /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
     hold: Option<(u32, bool)>,
     holds: u32,
@@ -29,12 +33,25 @@ pub(crate) struct Leader {
     installed: ViewNumber,
     /// What the newcomer has reported last, and its id.
     report: Option<(NodeId, NewcomerReport)>,
+    /// Whether this node is the president.
+    leads: bool,
+    /// A start of a newcomer as it was reported last, which has begun at this moment of this node's clock.
+    progress: Option<KnownStart>,
     /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
     retry: Option<u64>,
     retries: u64,
 }
 
 impl Leader {
+    /// Who joins next: each candidate has its turn, though another one may be refused again and again.
+    fn next_candidate(&self, view: &ClusterView) -> Option<Member> {
+        let candidates = self.candidates.values().map(|(candidate, _)| candidate);
+        let (before, behind): (Vec<_>, Vec<_>) =
+            candidates.partition(|candidate| Some(candidate.node) <= self.tried);
+        // Another start of it is a member as long as the others have not given that up.
+        behind.into_iter().chain(before).find(|candidate| !view.has(candidate.node)).cloned()
+    }
+
     pub fn check_invariants(&self) {
         assert!(self.hold.is_none_or(|(number, _)| number == self.holds), "holds are numbered");
         assert!(self.request.is_none_or(|(number, _)| number == self.requests), "requests are numbered");
@@ -44,13 +61,31 @@ impl Leader {
             "no schema changes while a primary is handed over"
         );
     }
+
+    /// Whether this node is the president of the present view.
+    pub fn note_view(&mut self, leads: bool) {
+        self.leads = leads;
+    }
+
+    /// The starts of nodes that join: one that is a member, and those that wait until they may become one. All members
+    /// know of these; the president says it.
+    pub fn known_starts(&self, now: Tick) -> impl Iterator<Item = KnownStart> {
+        let waiting =
+            self.candidates.values().filter(|_| self.leads).map(move |(candidate, since)| KnownStart {
+                node: candidate.node,
+                incarnation: candidate.incarnation,
+                begun: *since,
+                progress: waiting(now.since(*since)),
+            });
+        self.progress.iter().cloned().chain(waiting)
+    }
 }
 
 impl Restart {
     /// A data node is connected that is no member.
     pub(crate) fn on_joining_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let JoiningReport { member } = cold::read(frame)?;
-        self.leader.candidates.insert(member.node, member);
+        self.leader.candidates.insert(member.node, (member, cx.now()));
         self.go_on(cx);
         Some(())
     }
@@ -60,7 +95,13 @@ impl Restart {
         let leader = &mut self.leader;
         let is_member =
             |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
-        leader.candidates.retain(|_, candidate| !is_member(candidate));
+        leader.candidates.retain(|_, (candidate, _)| !is_member(candidate));
+        let is_on_its_way = |one: &KnownStart| {
+            let mut newcomers = change.new.members().iter().filter(|m| m.state != MemberState::Started);
+            newcomers.any(|member| member.identity() == (one.node, one.incarnation))
+        };
+        leader.progress.take_if(|one| !is_on_its_way(one));
+        leader.note_view(change.new.president() == Some(self.settings.node));
         for member in change.lost() {
             self.threads.forget(member.node);
         }
@@ -115,10 +156,8 @@ impl Restart {
     /// under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
-        // Another start of it is a member as long as the others have not given that up.
-        let candidate = self.leader.candidates.values().find(|candidate| !view.has(candidate.node)).cloned();
         let hand_over = self.leader.hand_overs.next(&view);
-        match (candidate, hand_over, self.leader.hold) {
+        match (self.leader.next_candidate(&view), hand_over, self.leader.hold) {
             (None, None, _) => self.release_schema(cx),
             (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
             (None, Some((partition, node)), Some((_, true))) => self.hand_over(cx, partition, node),
@@ -181,13 +220,31 @@ impl Restart {
         let Some((_, joins)) = self.leader.request.take_if(|(asked, _)| *asked == request) else {
             return Some(());
         };
-        if let Some(node) = joins
-            && reason == ViewChangeRefusal::NotConnected
-        {
-            cx.mark("newcomer has gone before it could join");
-            self.leader.candidates.remove(&node);
-        } else if let Some(node) = joins {
-            cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+        match (joins, reason) {
+            (Some(node), ViewChangeRefusal::NotConnected) => {
+                cx.mark("newcomer has gone before it could join");
+                self.leader.candidates.remove(&node);
+            }
+            // It would hold up schema changes, and others that wait, as long as it is connected, and longer.
+            (Some(node), ViewChangeRefusal::DoesNotFit) => {
+                cx.mark("newcomer does not fit the cluster");
+                self.leader.candidates.remove(&node);
+                cx.log(
+                    LogLevel::Warning,
+                    format_args!(
+                        "data node {node} can't join: it has other partitions than the members, or no place in its node group"
+                    ),
+                );
+            }
+            (Some(node), _) => {
+                cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+            }
+            (None, _) => {}
+        }
+        if joins.is_some() {
+            self.leader.tried = joins;
+            // Schema changes do not wait for somebody that may never be able to join.
+            self.release_schema(cx);
         }
         self.give_up_hand_over(cx);
         self.begin_retry(cx);
@@ -206,6 +263,20 @@ impl Restart {
         if self.leader.retry.take_if(|retry| *retry == number).is_some() {
             self.go_on(cx);
         }
+    }
+
+    /// A newcomer says how far its start is. What the way of this report has taken is nothing that matters to people.
+    pub(crate) fn on_newcomer_progress(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let NewcomerProgress { incarnation, progress } = cold::read(frame)?;
+        let node = frame.sender().node();
+        let is_newcomer = |member: &Member| {
+            member.identity() == (node, incarnation) && member.state != MemberState::Started
+        };
+        if cx.view().members().iter().any(is_newcomer) {
+            let begun = Tick(cx.now().0.saturating_sub(progress.elapsed));
+            self.leader.progress = Some(KnownStart { node, incarnation, begun, progress });
+        }
+        Some(())
     }
 
     pub(crate) fn on_newcomer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {

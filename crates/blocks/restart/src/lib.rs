@@ -27,11 +27,13 @@ mod leader;
 mod newcomer;
 mod threads;
 
+use alloc::vec::Vec;
 use leader::Leader;
 use newcomer::Newcomer;
 use threads::Threads;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Block, Context, Scrutiny, Span};
+use vinga_kernel::{Block, Context, Scrutiny, Span, Tick};
+use vinga_wire::start::{STARTED, StartKind, StartProgressReport};
 use vinga_wire::view::ViewChange;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64};
 
@@ -55,12 +57,45 @@ pub struct Restart {
     /// While this node is no full member.
     newcomer: Option<Newcomer>,
     threads: Threads,
+    /// The last start of this node, once it is over, and when it began.
+    started: Option<(Tick, StartProgressReport)>,
+}
+
+/// The token of the timer for reports of progress; others are counted.
+const REPORT_TIMER: u64 = u64::MAX;
+
+/// A start of a data node, as this block knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownStart {
+    /// Which start of which data node.
+    pub node: NodeId,
+    /// See `node`.
+    pub incarnation: Incarnation,
+    /// When it began, by this node's clock.
+    pub begun: Tick,
+    /// How far it is, or how it went.
+    pub progress: StartProgressReport,
 }
 
 impl Restart {
     /// Before it is known whether there is a view already.
     pub fn new(settings: Settings) -> Self {
-        Restart { settings, leader: Leader::default(), newcomer: None, threads: Threads::default() }
+        Restart {
+            settings,
+            leader: Leader::default(),
+            newcomer: None,
+            threads: Threads::default(),
+            started: None,
+        }
+    }
+
+    /// The last start of this node, and at the president those of nodes that join.
+    pub fn starts(&self, now: Tick) -> Vec<KnownStart> {
+        let present = self.newcomer.as_ref().map(|newcomer| (newcomer.begun(), newcomer.progress(now)));
+        let Settings { node, incarnation, .. } = self.settings;
+        let own = present.or_else(|| self.started.clone());
+        let own = own.map(|(begun, progress)| KnownStart { node, incarnation, begun, progress });
+        own.into_iter().chain(self.leader.known_starts(now)).collect()
     }
 
     fn address_of(node: NodeId) -> Address {
@@ -73,6 +108,9 @@ impl Block for Restart {
     fn start(&mut self, cx: &mut Context<'_>) {
         if cx.view().members().is_empty() {
             self.newcomer = Some(Newcomer::new(cx));
+        } else {
+            self.leader.note_view(cx.view().president() == Some(self.settings.node));
+            self.started = Some((cx.now(), StartProgressReport::new(StartKind::First, STARTED)));
         }
     }
 
@@ -83,6 +121,8 @@ impl Block for Restart {
             Some(SignalNumber::ViewChangeConfirm) => self.on_view_change_confirm(cx, frame),
             Some(SignalNumber::ViewChangeRefuse) => self.on_view_change_refuse(cx, frame),
             Some(SignalNumber::NewcomerReport) => self.on_newcomer_report(cx, frame),
+            Some(SignalNumber::CopyingReport) => self.on_copying_report(frame),
+            Some(SignalNumber::NewcomerProgressReport) => self.on_newcomer_progress(cx, frame),
             Some(SignalNumber::StepDoneReport) => self.on_step_done_report(cx, frame),
             Some(SignalNumber::ThreadsRequest) => self.on_threads_request(cx, frame),
             Some(SignalNumber::ThreadsConfirm) => self.on_threads_confirm(cx, frame),
@@ -110,7 +150,10 @@ impl Block for Restart {
 impl Restart {
     fn on_timer_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let (token, _) = frame.head::<U64>()?;
-        self.on_retry(cx, token.get());
+        match token.get() {
+            REPORT_TIMER => self.on_report_timer(cx),
+            retry => self.on_retry(cx, retry),
+        }
         Some(())
     }
 }

@@ -217,7 +217,7 @@ typedef struct vinga_schema_events vinga_schema_events;
 #define VINGA_ERROR_BAD_ADDRESS 20028
 /** The data node is starting, and waits for the other ones: retry a little later. */
 #define VINGA_ERROR_NODE_STARTING 20029
-/** The data nodes have begun without this one: one that has failed can't return to a running cluster yet. */
+/** The data node has lost a member of the cluster that it was to join, before it was one itself: start it again. */
 #define VINGA_ERROR_NOT_IN_THE_VIEW 20030
 /** A node does not fit the configuration of another one; all nodes of a cluster start with the same configuration. */
 #define VINGA_ERROR_OTHER_CONFIGURATION 20031
@@ -840,6 +840,8 @@ VINGA_API int vinga_result_get(const vinga_result *result, size_t row, unsigned 
 #define VINGA_INFO_DISK_WRITE_SPEED_AGGREGATE 6
 /** Log streams: size, what is in use, where head and tail are, what is logged, how large the log should be. */
 #define VINGA_INFO_REDO_LOGS 7
+/** The last start of each data node: its phases, and how much of the rows it has. */
+#define VINGA_INFO_RESTARTS 8
 
 /**
  * Rows of an information table, VINGA_INFO_*, of all data nodes; the first column is the data node's id. What is

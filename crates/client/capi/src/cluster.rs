@@ -169,7 +169,7 @@ fn delete(
 }
 
 /// The information tables by their numbers.
-const INFO_TABLES: [InfoTable; 7] = [
+const INFO_TABLES: [InfoTable; 8] = [
     InfoTable::Threads,
     InfoTable::Memory,
     InfoTable::Pools,
@@ -177,6 +177,7 @@ const INFO_TABLES: [InfoTable; 7] = [
     InfoTable::DiskWriteSpeedBase,
     InfoTable::DiskWriteSpeedAggregate,
     InfoTable::RedoLogs,
+    InfoTable::Restarts,
 ];
 
 fn info(waiting: &Waiting<'_>, _: &mut Cluster, table: c_int, result: Out<Handle<ResultSet>>) -> Outcome {

@@ -101,8 +101,11 @@ impl Cluster {
             let first = unanswered.into_iter().next();
             return Err(first.map_or_else(|| Error::new(ErrorCode::ClusterFailure), |one| one.error));
         }
-        let joined =
-            if table == InfoTable::Nodes { nodes::join(&view, answers) } else { join(&view, answers) };
+        let joined = match table {
+            InfoTable::Nodes => nodes::join(&view, answers),
+            InfoTable::Restarts => join_starts(&view, answers),
+            _ => join(&view, answers),
+        };
         Ok(InfoRows { unanswered, ..joined })
     }
 
@@ -160,6 +163,18 @@ fn join(view: &ClusterView, answers: Vec<Answered>) -> InfoRows {
         }
     }
     all
+}
+
+/// The last starts of the data nodes: what each says of itself, and what others say of those that have not answered.
+fn join_starts(view: &ClusterView, mut answers: Vec<Answered>) -> InfoRows {
+    let answered: Vec<u64> = answers.iter().map(|(node, _)| u64::from(node.0)).collect();
+    for (node, answer) in &mut answers {
+        answer.rows.retain(|row| match row[0] {
+            InfoValue::Number(of) => of == u64::from(node.0) || !answered.contains(&of),
+            InfoValue::Text(_) | InfoValue::Real(_) => true,
+        });
+    }
+    join(view, answers)
 }
 
 /// A data node's note, with its name where there are others.
@@ -224,6 +239,17 @@ mod tests {
                 (vec![name.into(), "stream".into()], vec![vec![number(1), number(0)]])
             );
         }
+    }
+
+    #[test]
+    fn a_start_is_shown_once() {
+        let row = |node, phase: &str| vec![number(node), text(phase)];
+        let columns = ["node_id", "phase"];
+        let first = vec![row(1, "started"), row(2, "rows copied"), row(3, "rows copied")];
+        let answers = vec![answer(1, &columns, first), answer(2, &columns, vec![row(2, "started")])];
+        // Node 2 has started meanwhile.
+        let expected = [row(1, "started"), row(3, "rows copied"), row(2, "started")];
+        assert_eq!(join_starts(&view(&[0, 0]), answers).rows, expected);
     }
 
     #[test]

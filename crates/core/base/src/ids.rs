@@ -29,8 +29,8 @@ id! {
     NodeId(u8)
 }
 id! {
-    /// One run of a node. The number grows with every start; signals and connections of an older incarnation are
-    /// refused.
+    /// One run of a node. No two of a node have the same number, and those of a client or of a node with a disk grow
+    /// with every start; signals and connections of an earlier incarnation are refused.
     Incarnation(u32)
 }
 id! {

@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod aligned;
+pub mod amount;
 pub mod definition_error;
 pub mod hash;
 pub mod host_port;
@@ -25,6 +26,7 @@ pub mod schema;
 pub mod table_partitions;
 pub mod time;
 
+pub use amount::{Amount, Grouped, Millis, Pace, Seconds};
 pub use definition_error::{DefinitionError, Limit};
 pub use ids::*;
 pub use live_parameter::{LiveParameter, LiveUnit, LiveValues};

@@ -347,6 +347,12 @@ impl<H: Host> Executor<H> {
         self.unpark();
     }
 
+    /// A node that was rejected, if it was, has new connections: nothing that it has sent by the old ones arrives any
+    /// more.
+    pub fn readmit(&mut self, node: NodeId) {
+        self.shared.rejected.retain(|&rejected| rejected != node);
+    }
+
     /// The view that the thread is in.
     pub fn view(&self) -> &Arc<ClusterView> {
         &self.shared.view

@@ -494,8 +494,11 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::CopyMarkersRequest => {
             let (body, _) = frame.head::<copying::CopyMarkersHead>()?;
-            let copying::CopyMarkersHead { batch: copying::CopyBatch { copy, batch }, count, flags } = body;
-            Some(format!("{{ copy: {copy}, batch: {batch}, markers: {count}, flags: {flags} }}"))
+            let copying::CopyMarkersHead { batch, count, flags, epoch } = body;
+            let copying::CopyBatch { copy, batch } = batch;
+            Some(format!(
+                "{{ copy: {copy}, batch: {batch}, markers: {count}, flags: {flags}, epoch: {epoch} }}"
+            ))
         }
         S::CopyConfirm => {
             let (copying::CopyBatch { copy, batch }, _) = frame.head()?;
@@ -508,9 +511,12 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         }
         S::JoiningReport => cold!(restart::JoiningReport),
         S::SchemaHoldRequest | S::SchemaHoldConfirm | S::SchemaReleaseOrder => cold!(restart::SchemaHold),
-        S::DefinitionsOrder => cold!(restart::DefinitionsOrder),
+        S::DefinitionsRequest => cold!(restart::DefinitionsRequest),
+        S::DefinitionsConfirm => cold!(restart::DefinitionsConfirm),
         S::SessionsOrder => cold!(restart::SessionsOrder),
         S::StepDoneReport => cold!(restart::StepDoneReport),
+        S::CopyingReport => cold!(restart::CopyingReport),
+        S::NewcomerProgressReport => cold!(restart::NewcomerProgress),
         S::NewcomerReport => cold!(restart::NewcomerReport),
         S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
             cold!(restart::ThreadsBody)
@@ -545,6 +551,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::StartRequest => cold::read::<start::StartRequest>(frame).map(|body| format!("{body:?}")),
         S::StartConfirm => cold::read::<start::StartConfirm>(frame).map(|body| format!("{body:?}")),
         S::StartRefuse => cold::read::<start::StartRefuse>(frame).map(|body| format!("{body:?}")),
+        S::StartPartReport => {
+            cold::read::<start::StartPartReport>(frame).map(|body| fields(format!("{body:?}")))
+        }
         S::StartProgressReport => {
             cold::read::<start::StartProgressReport>(frame).map(|body| format!("{body:?}"))
         }

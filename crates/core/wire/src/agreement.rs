@@ -181,7 +181,8 @@ pub struct ViewChangeRefuse {
     pub reason: ViewChangeRefusal,
 }
 
-/// Why a change of the view is not made. All but one may be otherwise when it is asked for again.
+/// Why a change of the view is not made. What does not fit will not; all else may be otherwise when it is asked for
+/// again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ViewChangeRefusal {
     /// This node is not the president.
@@ -190,7 +191,9 @@ pub enum ViewChangeRefusal {
     OtherChange,
     /// Somebody is suspected or was given up, or a round about failed members is under way.
     NotWhole,
-    /// The change does not fit the view: this one has changed since the request was made, or the request is wrong.
+    /// The view has changed since the request was made.
+    OtherView,
+    /// The change does not fit the view that it was asked for: the request is wrong.
     DoesNotFit,
     /// The one that is to join is not connected.
     NotConnected,
@@ -208,6 +211,7 @@ impl fmt::Display for ViewChangeRefusal {
             Self::NotPresident => "this data node is not the president",
             Self::OtherChange => "another change of the view, or of its ticket, is under way",
             Self::NotWhole => "not all members are reached",
+            Self::OtherView => "the view has changed meanwhile",
             Self::DoesNotFit => "the change does not fit the view",
             Self::NotConnected => "the data node that is to join is not connected",
             Self::NotAgreed => "a data node has not agreed",

@@ -39,6 +39,10 @@ pub struct CopyRowsHead {
     pub batch: CopyBatch,
     /// With which version the table's rows began.
     pub birth: U64,
+    /// Rows that are still to come behind this batch, and bytes of their images, about.
+    pub rows_left: U64,
+    /// See `rows_left`.
+    pub bytes_left: U64,
     /// The table's id.
     pub table: U32,
     /// The range begins with this row id.
@@ -100,6 +104,8 @@ pub const COPY_IS_COMPLETE: u16 = 1;
 pub struct CopyMarkersHead {
     /// Which batch it is.
     pub batch: CopyBatch,
+    /// The newest epoch of any commit at the primary: of a row that was deleted nothing else is copied.
+    pub epoch: U64,
     /// Markers in this batch.
     pub count: U16,
     /// [`COPY_IS_COMPLETE`], or 0.

@@ -176,8 +176,8 @@ errors! {
         "That is no address of data nodes: write host:port (several with commas between) or unix:/path/vinga.sock.";
     NodeStarting = 20029, Temporary,
         "The data node is starting, and waits for the other ones: retry a little later.";
-    NotInTheView = 20030, Usage,
-        "The data nodes have begun without this one: one that has failed can't return to a running cluster yet.";
+    NotInTheView = 20030, Temporary,
+        "The data node has lost a member of the cluster that it was to join, before it was one itself: start it again.";
     OtherConfiguration = 20031, Usage,
         "A node does not fit the configuration of another one; all nodes of a cluster start with the same configuration.";
     KeyRequired = 20032, Usage,

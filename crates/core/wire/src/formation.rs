@@ -152,6 +152,19 @@ pub struct NodeHello {
     pub link: u16,
     /// Where all data nodes are, as the sender is configured, in order of id. Both sides must have the same.
     pub places: Vec<ConfiguredPlace>,
+    /// If the sender's threads run: the cluster that the other one joins.
+    pub begun: Option<BegunCluster>,
+}
+
+/// A cluster that runs, as one of its members greets a data node that is to join.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BegunCluster {
+    /// Random number of the cluster's incarnation, for greetings of API nodes.
+    pub cluster_incarnation: u64,
+    /// Random number of the database.
+    pub database: u64,
+    /// The members of the sender's view: which start of which node. None if it waits for its first view itself.
+    pub members: Vec<(NodeId, Incarnation)>,
 }
 
 /// Which process of which machine, so that another process can tell whether it sees the same processes, and whether

@@ -43,6 +43,8 @@ pub enum InfoTable {
     LostNodes,
     /// What the data node that leads has found of the arbitrator; no row of any other one.
     Arbitration,
+    /// The last start of the requested node; at the one that leads also of those that join.
+    Restarts,
 }
 
 /// `InfoRequest`.

@@ -6,9 +6,12 @@
 //! | `SchemaHoldRequest` | restart of the president | dictionary of the same node | begin no schema change until I say so; confirm when none is under way |
 //! | `SchemaHoldConfirm` | dictionary | restart | none is, and no transactions of failed coordinators are left |
 //! | `SchemaReleaseOrder` | restart | dictionary | go on |
-//! | `DefinitionsOrder` | dictionary of the president | dictionary of the newcomer | all that I know |
+//! | `DefinitionsRequest` | dictionary of the newcomer | dictionary of the president | I know so much: what else is there? |
+//! | `DefinitionsConfirm` | dictionary of the president | dictionary of the newcomer | a piece of it |
 //! | `SessionsOrder` | membership of the president | membership of the newcomer | all API nodes that I know |
 //! | `StepDoneReport` | dictionary, membership, a data manager of the newcomer | restart of the same node | my part of this step is done |
+//! | `CopyingReport` | a data manager of the newcomer | restart of the same node | so much was copied to me |
+//! | `NewcomerProgressReport` | restart of the newcomer | restart of the president | how far my start is, for people |
 //! | `NewcomerReport` | restart of the newcomer | restart of the president | all parts of this step are done, in this view |
 //! | `ThreadsRequest` | restart of the president | restart of each member | have all your threads adopted this view? |
 //! | `ThreadsConfirm` | the receivers | restart of the president | they have |
@@ -25,10 +28,12 @@
 use crate::dictionary::TableRecord;
 use crate::membership::ApiSessionRequest;
 use crate::schema::Database;
+use crate::start::StartProgressReport;
 use crate::view::Member;
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use vinga_base::{Epoch, Incarnation, NodeId, ViewNumber};
+use vinga_base::{Amount, Epoch, Incarnation, NodeId, ViewNumber};
 
 /// Body of `JoiningReport`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,14 +49,25 @@ pub struct SchemaHold {
     pub hold: u32,
 }
 
-/// Body of `DefinitionsOrder`: what a dictionary has to know that takes part in later changes, and may lead them. Write
-/// fences and the schema lock are stated anew when schema changes go on.
+/// Body of `DefinitionsRequest`: up to where the newcomer has the definitions.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DefinitionsRequest {
+    /// It has the databases up to this name, in their order; empty: none.
+    pub database: String,
+    /// It has the tables up to this id; 0: none.
+    pub table: u32,
+}
+
+/// Body of `DefinitionsConfirm`: what a dictionary has to know that takes part in later changes, and may lead them; one
+/// piece. Write fences and the schema lock are stated anew when schema changes go on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DefinitionsOrder {
-    /// All tables.
-    pub tables: Vec<TableRecord>,
-    /// All databases.
+pub struct DefinitionsConfirm {
+    /// The next databases, in order of their names.
     pub databases: Vec<Database>,
+    /// The next tables, by id; none before all databases were sent.
+    pub tables: Vec<TableRecord>,
+    /// Whether there are no more.
+    pub is_last: bool,
     /// No table was given this version or a greater one so far.
     pub version_next: u64,
     /// The number of the newest schema change.
@@ -85,6 +101,22 @@ pub struct StepDoneReport {
     pub step: NewcomerStep,
     /// The view in which it is done: a copy counts as long as the replicas stay the same.
     pub view: ViewNumber,
+}
+
+/// Body of `CopyingReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CopyingReport {
+    /// What has come of the rows of the data manager's partition, and what there is as far as its primary says.
+    pub amount: Amount,
+}
+
+/// Body of `NewcomerProgressReport`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewcomerProgress {
+    /// Which start of the newcomer.
+    pub incarnation: Incarnation,
+    /// How far it is.
+    pub progress: StartProgressReport,
 }
 
 /// Body of `NewcomerReport`.

@@ -297,6 +297,7 @@ signals! {
     EpochLimitOrder = 196, Own;
     NodeStopRequest = 197, Driver;
     NodeStopConfirm = 198, Own;
+    StartPartReport = 199, Own;
     // checkpoint.rs
     CheckpointOrder = 200, Own;
     CheckpointQuotaOrder = 201, Own;
@@ -322,7 +323,7 @@ signals! {
     SchemaHoldRequest = 325, Own;
     SchemaHoldConfirm = 326, Own;
     SchemaReleaseOrder = 327, Own;
-    DefinitionsOrder = 328, Node;
+    DefinitionsConfirm = 328, Node;
     SessionsOrder = 329, Node;
     StepDoneReport = 330, Own;
     NewcomerReport = 331, Node;
@@ -330,10 +331,13 @@ signals! {
     ThreadsConfirm = 333, Node;
     TurnRequest = 334, Own;
     TurnConfirm = 335, Own;
-    HandOverRequest = 336, Node;
-    HandOverConfirm = 337, Node;
-    HandOverRefuse = 338, Node;
-    HandOverReleaseOrder = 339, Node;
+    DefinitionsRequest = 336, Node;
+    CopyingReport = 337, Own;
+    NewcomerProgressReport = 338, Node;
+    HandOverRequest = 339, Node;
+    HandOverConfirm = 340, Node;
+    HandOverRefuse = 341, Node;
+    HandOverReleaseOrder = 342, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

@@ -3,9 +3,10 @@
 //! | signal | from | to | meaning |
 //! |---|---|---|---|
 //! | `StartRequest` | lifecycle | redo, dictionary, data managers, distribution, coordinators | do your part of this phase |
+//! | `StartPartReport` | redo, data managers | lifecycle | so much of my part is done |
 //! | `StartConfirm` | the same | lifecycle | done |
 //! | `StartRefuse` | the same | lifecycle | it can't be done with these files: the node stops |
-//! | `StartProgressReport` | lifecycle | driver | how far the start is |
+//! | `StartProgressReport` | lifecycle, restart | driver | how far the start is |
 //! | `NodeStartedOrder` | lifecycle | redo, driver | the node is started: order checkpoints; let clients in |
 //! | `DefinitionsReport` | dictionary | lifecycle | definitions on the disk reach so far now |
 //! | `EpochLimitOrder` | lifecycle | coordinators, distribution | epochs up to this one may be used: a restart begins above it |
@@ -17,7 +18,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use vinga_base::Epoch;
+use vinga_base::{Amount, Epoch};
 
 /// A log incarnation that still has records in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -200,6 +201,15 @@ pub struct StartConfirm {
     pub result: StartResult,
 }
 
+/// Body of `StartPartReport` (cold).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartPartReport {
+    /// The step of the request.
+    pub step: u32,
+    /// What the block has brought to this node's memory, and what there is.
+    pub amount: Amount,
+}
+
 /// Body of `StartRefuse` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartRefuse {
@@ -221,10 +231,40 @@ pub struct PhaseTime {
     pub micros: u64,
 }
 
-/// How far the start of a node with a disk is. Body of `StartProgressReport` (cold).
+/// How a data node has come to its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StartKind {
+    /// There was nothing: the cluster began with it.
+    First,
+    /// From its own files.
+    Recovery,
+    /// From the other data nodes.
+    NodeRestart,
+}
+
+impl StartKind {
+    /// All of them.
+    pub const ALL: [StartKind; 3] = [StartKind::First, StartKind::Recovery, StartKind::NodeRestart];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            StartKind::First => "first start",
+            StartKind::Recovery => "recovery",
+            StartKind::NodeRestart => "node restart",
+        }
+    }
+}
+
+/// The phase of a node that is started.
+pub const STARTED: &str = "started";
+
+/// How far the start of a data node is. Body of `StartProgressReport` (cold).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartProgressReport {
-    /// What is being done, for people; `started` at the end.
+    /// From where it gets its rows.
+    pub kind: StartKind,
+    /// What is being done, for people; [`STARTED`] at the end.
     pub phase: String,
     /// Blocks that take part in the phase.
     pub asked: u32,
@@ -238,4 +278,34 @@ pub struct StartProgressReport {
     pub epoch: u64,
     /// The phases that have ended, in their order.
     pub finished: Vec<PhaseTime>,
+    /// What is brought here in this phase, or was in the last one that has brought something.
+    pub amount: Amount,
+    /// How long that will take from now on, in microseconds, as far as that can be estimated.
+    pub left: Option<u64>,
+    /// How long the start has taken so far, in microseconds.
+    pub elapsed: u64,
+}
+
+impl StartProgressReport {
+    /// A start in this phase, of which nothing else is to be said.
+    pub fn new(kind: StartKind, phase: &str) -> Self {
+        StartProgressReport {
+            kind,
+            phase: phase.into(),
+            asked: 0,
+            awaited: 0,
+            rows: 0,
+            batches: 0,
+            epoch: 0,
+            finished: Vec::new(),
+            amount: Amount::default(),
+            left: None,
+            elapsed: 0,
+        }
+    }
+
+    /// Whether the node is started.
+    pub fn is_started(&self) -> bool {
+        self.phase == STARTED
+    }
 }

@@ -389,7 +389,7 @@ impl ClusterView {
 /// Why a set of data nodes can't be a cluster by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
-    /// None of them is of this node group: its rows are missing.
+    /// None of them has all rows of this node group.
     NodeGroup(u16),
     /// None of them has coordinators: nobody could act for those that have failed, or begin a transaction.
     Coordinators,
@@ -398,7 +398,7 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NodeGroup(group) => write!(f, "no data node of node group {group}"),
+            Self::NodeGroup(group) => write!(f, "no data node with all rows of node group {group}"),
             Self::Coordinators => f.write_str("no data node with coordinators"),
         }
     }

@@ -28,7 +28,9 @@ use facts::EdgeFacts;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vinga_base::Epoch;
 use vinga_config::configuration::Configuration;
 use vinga_config::parameters::Parameter;
 use vinga_kernel::InjectedBug;
@@ -126,7 +128,7 @@ impl Assembly {
         let progress = folder.as_ref().filter(|_| disk.is_some()).cloned();
         let restores = disk.is_some();
         let (disk, mark) = disk.map(|found| (found.settings, found.mark)).unzip();
-        let node = settings::node_settings(configuration, disk);
+        let node = settings::node_settings(configuration, disk)?;
         let mut edge = settings::edge_settings(configuration, &node, folder)?;
         log_cluster(configuration, &edge);
         edge.first_start = mark.flatten();
@@ -209,10 +211,16 @@ impl Assembly {
     ) -> (edge::ProcessSettings, impl Fn(u16, &Statistics) -> Blocks + Send + Sync + 'static) {
         let Assembly { node, edge, pages, descriptions, .. } = self;
         let (peers, io) = (edge.peers.clone(), edge.files.io_threads());
+        let joins = edge.joins.clone();
         let make_host = move |thread, statistics: &Statistics| {
             let at = usize::from(thread);
             let (figures, description) = (statistics[at].clone(), descriptions[at].clone());
             let facts = EdgeFacts::new(figures, description, peers.clone(), io.clone());
+            let mut node = node.clone();
+            if joins.load(Ordering::Acquire) {
+                // It learns the cluster's.
+                node.epoch = Epoch(1);
+            }
             Blocks::new(&node, thread, |_| pages.pool(), Box::new(facts))
         };
         (edge, make_host)

@@ -41,7 +41,13 @@ pub fn clock_millis() -> u64 {
 }
 
 /// The settings of the blocks, of a node with this disk.
-pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) -> NodeSettings {
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn node_settings(
+    configuration: &Configuration,
+    disk: Option<DiskSettings>,
+) -> Result<NodeSettings, String> {
     let integer = |parameter| configuration.parameters.integer(parameter);
     let text = |parameter| configuration.parameters.text(parameter).unwrap_or_default().to_owned();
     let millis = |parameter| Span::from_millis(integer(parameter));
@@ -54,10 +60,12 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         placement.executors().iter().map(|plan| hosting(plan, streams)).collect();
     let now = clock_millis();
     let share = |parameter, instances: u16| (integer(parameter) / u64::from(instances.max(1))).max(32) as u32;
-    NodeSettings {
+    Ok(NodeSettings {
         node,
         incarnation: match &disk {
-            None => Incarnation((now / 1000) as u32),
+            // Not from the clock: a node that has ended may come back in the same second, and would be taken for the
+            // one that was given up.
+            None => Incarnation(random()? as u32),
             Some(disk) => Incarnation(disk.start.state.node_incarnation),
         },
         group: own.group,
@@ -93,7 +101,7 @@ pub fn node_settings(configuration: &Configuration, disk: Option<DiskSettings>) 
         epoch_interval: millis(Parameter::TimeBetweenEpochs),
         checkpoint_interval: millis(Parameter::TimeBetweenGlobalCheckpoints),
         disk,
-    }
+    })
 }
 
 /// Partitions of a table that does not say how many it wants: those of each data node.
@@ -184,6 +192,7 @@ pub fn edge_settings(
             ..edge::Limits::default()
         },
         has_disk: node.disk.is_some(),
+        joins: Arc::default(),
         first_start: None,
         start_progress: None,
         others: others(configuration, listen)?,
@@ -242,17 +251,20 @@ mod tests {
         let flags = [("NodeId", node), ("ThreadConfig", "ldm={count=2},tc,recv={count=2},main")];
         let configuration =
             Configuration::new(Some(&file), &flags, &this_machine()).expect("a good configuration");
-        let node = node_settings(&configuration, None);
+        let node = node_settings(&configuration, None).expect("there are random numbers");
         let edge = edge_settings(&configuration, &node, None).expect("these are addresses");
         (node, edge)
     }
 
-    /// Clients take whatever has these numbers for what they knew before.
+    /// Clients take whatever has these numbers for what they knew before, and the other data nodes a node that comes
+    /// back.
     #[test]
     fn no_two_starts_without_a_disk_have_the_same_incarnation_or_database() {
-        let starts: BTreeSet<(u64, u64)> =
-            (0..50).map(|_| settings("1").1).map(|edge| (edge.cluster_incarnation, edge.database)).collect();
-        assert_eq!(starts.len(), 50);
+        let starts: Vec<edge::ProcessSettings> = (0..50).map(|_| settings("1").1).collect();
+        let databases: BTreeSet<(u64, u64)> =
+            starts.iter().map(|edge| (edge.cluster_incarnation, edge.database)).collect();
+        let incarnations: BTreeSet<Incarnation> = starts.iter().map(|edge| edge.incarnation).collect();
+        assert_eq!((databases.len(), incarnations.len()), (50, 50));
     }
 
     /// What all nodes say of themselves together is the view that a cluster with this file begins in.
@@ -292,7 +304,7 @@ mod tests {
         assert_eq!(others.collect::<Vec<_>>(), [(1, 0, 7001), (2, 0, 7002), (4, 1, 7004)]);
         assert_eq!(edge.listen.to_string(), "127.0.0.1:7003");
         let alone = Configuration::new(None, &[("ServerPort", "0")], &this_machine()).expect("good flags");
-        let node = node_settings(&alone, None);
+        let node = node_settings(&alone, None).expect("there are random numbers");
         let edge = edge_settings(&alone, &node, None).expect("localhost has an address");
         assert_eq!((edge.others, node.group, edge.view.groups()), (Vec::new(), 0, 1));
         // Nobody is sent to a port that nobody listens on.

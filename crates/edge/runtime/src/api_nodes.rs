@@ -113,6 +113,31 @@ impl ApiNodes {
         }
     }
 
+    /// All links to a data node are open, and will be served by these threads. False if it has others, or those are
+    /// being closed.
+    pub fn link(&mut self, node: NodeId, incarnation: Incarnation, threads: Vec<u16>) -> bool {
+        if !self.is_absent(node) {
+            return false;
+        }
+        self.admissions += 1;
+        let admission = Admission(self.admissions);
+        self.states[usize::from(node.0)] = State::Open { incarnation, admission, connected: threads };
+        true
+    }
+
+    /// Whether a node has no connection, and none is being closed.
+    pub fn is_absent(&self, node: NodeId) -> bool {
+        matches!(self.states[usize::from(node.0)], State::Absent)
+    }
+
+    /// Which start of a node has connections that are not being closed.
+    pub fn open_incarnation(&self, node: NodeId) -> Option<Incarnation> {
+        match &self.states[usize::from(node.0)] {
+            State::Open { incarnation, .. } => Some(*incarnation),
+            State::Absent | State::Closing { .. } => None,
+        }
+    }
+
     /// Begins to close all connections of an API node, if there are some.
     pub fn begin_closing(&mut self, api: NodeId) -> Closing {
         let state = &mut self.states[usize::from(api.0)];
@@ -176,6 +201,29 @@ mod tests {
         assert!(nodes.note_step(API));
         assert_eq!(nodes.admit(API, Incarnation(7)), None, "Membership was not notified yet");
         assert_eq!(nodes.finish_closing(API), Incarnation(7));
+    }
+
+    #[test]
+    fn a_data_node_comes_back_any_number_of_times() {
+        let mut nodes = ApiNodes::new(2);
+        let node = NodeId(3);
+        for start in 1..4 {
+            assert!(nodes.link(node, Incarnation(start), vec![0, 1]));
+            assert_eq!(nodes.open_incarnation(node), Some(Incarnation(start)));
+            assert!(!nodes.link(node, Incarnation(start + 1), vec![0]), "there are links of another start");
+            assert_eq!(nodes.begin_closing(node), Closing::Begins);
+            assert_eq!((nodes.open_incarnation(node), nodes.is_absent(node)), (None, false));
+            for _ in 0..3 {
+                assert!(!nodes.note_step(node));
+            }
+            assert!(nodes.note_step(node));
+            assert!(
+                !nodes.link(node, Incarnation(start + 1), vec![0]),
+                "the main thread does not know it yet"
+            );
+            assert_eq!(nodes.finish_closing(node), Incarnation(start));
+        }
+        assert!(nodes.is_absent(node));
     }
 
     #[test]

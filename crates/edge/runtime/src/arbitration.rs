@@ -79,8 +79,9 @@ impl From<NotAccepted> for Unanswered {
 }
 
 impl Arbitrators {
-    /// Those that a node is configured with; `None` if there are none.
-    pub fn of(settings: &ProcessSettings) -> Option<Self> {
+    /// Those that a node is configured with, of a cluster that is configured with these data nodes; `None` if there are
+    /// none.
+    pub fn of(settings: &ProcessSettings, data_nodes: &[(NodeId, u16)]) -> Option<Self> {
         if settings.arbitrators.is_empty() {
             return None;
         }
@@ -88,7 +89,7 @@ impl Arbitrators {
             magic: MAGIC,
             version: PROTOCOL_VERSION,
             cluster: settings.cluster.clone(),
-            data_nodes: settings.data_nodes(),
+            data_nodes: data_nodes.to_vec(),
             node: settings.node,
         };
         let (places, timeout) = (settings.arbitrators.clone(), settings.arbitration_timeout);

@@ -8,16 +8,18 @@
 //!
 //! A node that dies before is noticed by its links, also if its machine has vanished ([`silence`]), and may come back:
 //! its next start is another incarnation, which is greeted anew. If the one with the lowest id dies after it has sent
-//! the view to some, those begin, and agree that it has failed; the others look for it as before, and are refused, as
-//! the cluster has begun without them.
+//! the view to some, those begin, and agree that it has failed.
+//!
+//! A node that finds others which have begun opens links to all of their members, and begins without a view: it joins
+//! ([`Formed::joins`]).
 //!
 //! This runs on one thread, with all links polled a few hundred times a second: it lasts for a moment, once.
 
 mod buffers;
-mod greeting;
+pub(crate) mod greeting;
 mod pending;
 mod process;
-mod search;
+pub(crate) mod search;
 pub(crate) mod silence;
 mod ticket;
 
@@ -33,12 +35,13 @@ use search::{Found, NotFound};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use ticket::FirstTicket;
 use vinga_base::{Incarnation, NodeId};
 use vinga_key::{Listening, Step};
-use vinga_wire::formation::{FirstViewOrder, NodeHello, NodesConnectedReport};
+use vinga_wire::formation::{BegunCluster, FirstViewOrder, NodeHello, NodesConnectedReport};
 use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
 use vinga_wire::view::{ClusterView, Member};
@@ -48,6 +51,8 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber, cold};
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long after a failed search for a node the next one begins.
 const SEARCH_PAUSE: Duration = Duration::from_millis(50);
+/// The same if this node was not left out yet, or another one has its id: that may take some heartbeats.
+const IN_USE_PAUSE: Duration = Duration::from_millis(200);
 /// How often a node that should look for this one is asked whether it has begun without it.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 /// How often the log says which nodes are missing.
@@ -62,24 +67,60 @@ pub(crate) fn links_between(one: &Member, other: &Member) -> u16 {
     one.connections.len().min(other.connections.len()).max(1) as u16
 }
 
-/// The processes of other data nodes that run on this machine, as far as the system lets them be watched.
-pub(crate) type Processes = BTreeMap<NodeId, ProcessWatch>;
-
-/// What a cluster begins with.
+/// What a node begins with.
 pub(crate) struct Formed {
-    pub order: FirstViewOrder,
-    pub links: Vec<Link>,
-    pub processes: Processes,
+    /// The first view; the one without members, if this node joins a cluster that runs.
+    pub view: ClusterView,
+    pub cluster_incarnation: u64,
+    pub database: u64,
+    /// The members of the cluster that it joins.
+    pub joins: Vec<NodeId>,
+    /// To the others.
+    pub links: Vec<AllLinks>,
 }
 
-/// An open link to another data node.
-pub(crate) struct Link {
-    pub node: NodeId,
-    pub incarnation: Incarnation,
-    pub index: u16,
-    pub stream: TcpStream,
-    /// What was read behind the frames of the formation.
-    pub early: Vec<u8>,
+/// Another data node with all links to it, in their order; with each what was read behind the frames of the formation.
+pub(crate) type AllLinks = (Linked, Vec<(TcpStream, Vec<u8>)>);
+
+/// Another data node, to which all links are open.
+pub(crate) struct Linked {
+    /// As it has greeted.
+    pub member: Member,
+    /// Its process, if it runs on this machine and the system lets it be watched.
+    pub process: Option<ProcessWatch>,
+}
+
+/// A data node, at the moment in which threads begin to serve the links to it.
+pub(crate) fn linked(Found { hello, links }: Found, own: &NodeHello) -> AllLinks {
+    for (stream, _) in &links {
+        // A link that fails here is found closed by the thread that serves it.
+        let _ = silence::unwatch(stream);
+    }
+    (Linked::new(hello, own), links)
+}
+
+impl Linked {
+    pub fn new(hello: NodeHello, own: &NodeHello) -> Self {
+        Linked { process: ProcessWatch::on(&hello.process, &own.process), member: hello.member }
+    }
+}
+
+/// How a data node greets by its first link, before it has begun.
+pub(crate) fn own_hello(settings: &ProcessSettings) -> NodeHello {
+    let member = settings.view.member(settings.node).expect("a node knows itself").clone();
+    NodeHello {
+        magic: MAGIC,
+        version: PROTOCOL_VERSION,
+        cluster: settings.cluster.clone(),
+        data_nodes: settings.data_nodes(),
+        heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
+        configuration: settings.configuration,
+        member,
+        process: process::this_process(),
+        link: 0,
+        places: settings.places.clone(),
+        begun: None,
+    }
 }
 
 /// Forms the cluster of this node and the others that it is configured with.
@@ -88,16 +129,17 @@ pub(crate) struct Link {
 /// The node was asked to stop before, or another one says why nothing can come of it.
 pub(crate) fn form(
     settings: &ProcessSettings,
+    own: &NodeHello,
     listener: &TcpListener,
     stop: &StopRequest,
 ) -> Result<Formed, StopCause> {
-    let mut formation = Formation::new(settings, listener);
+    let mut formation = Formation::new(settings, own.clone(), listener);
     loop {
         if let Some(cause) = stop.cause() {
             return Err(cause);
         }
-        if let Some(order) = formation.turn() {
-            return Ok(formation.finish(order));
+        if let Some(begin) = formation.turn() {
+            return Ok(formation.finish(begin));
         }
         if let Some(why) = formation.hopeless.take() {
             return Err(StopCause::CannotGoOn(why));
@@ -107,7 +149,7 @@ pub(crate) fn form(
 }
 
 /// Gives a link the buffers that are configured for it, if any are; the log says of the first one what that comes to.
-fn set_buffers(link: &TcpStream, to: &OtherDataNode, index: u16) -> io::Result<()> {
+pub(crate) fn set_buffers(link: &impl AsFd, to: &OtherDataNode, index: u16) -> io::Result<()> {
     if to.buffers == LinkBuffers::default() {
         return Ok(());
     }
@@ -131,6 +173,10 @@ struct Other {
     /// Why the last search for it has failed.
     why: String,
     present: Option<Present>,
+    /// Whether a search for it has ended.
+    was_searched: bool,
+    /// Whether its threads ran when it was last asked: a cluster runs.
+    has_begun: bool,
 }
 
 /// A data node that has greeted.
@@ -157,6 +203,11 @@ impl Present {
         self.hello.member.identity() == hello.member.identity() && self.hello.process == hello.process
     }
 
+    /// The cluster that runs, if it is a member of one.
+    fn cluster(&self) -> Option<&BegunCluster> {
+        self.hello.begun.as_ref().filter(|begun| !begun.members.is_empty())
+    }
+
     fn is_complete(&self) -> bool {
         self.links.iter().all(Option::is_some)
     }
@@ -180,26 +231,16 @@ struct Formation<'a> {
 type SearchResult = (NodeId, Result<Found, NotFound>);
 
 impl<'a> Formation<'a> {
-    fn new(settings: &'a ProcessSettings, listener: &'a TcpListener) -> Self {
-        let member = settings.view.member(settings.node).expect("a node knows itself").clone();
-        let own = NodeHello {
-            magic: MAGIC,
-            version: PROTOCOL_VERSION,
-            cluster: settings.cluster.clone(),
-            data_nodes: settings.data_nodes(),
-            heartbeat_interval: settings.heartbeat_interval.as_micros() as u64,
-            configuration: settings.configuration,
-            member,
-            process: process::this_process(),
-            link: 0,
-            places: settings.places.clone(),
-        };
+    fn new(settings: &'a ProcessSettings, own: NodeHello, listener: &'a TcpListener) -> Self {
         let now = Instant::now();
         let other = |&configured: &OtherDataNode| {
             let why = "it has not come yet".to_string();
-            let other = Other { configured, is_searched: false, search_due: now, why, present: None };
+            let (is_searched, was_searched, has_begun) = (false, false, false);
+            let (search_due, present) = (now, None);
+            let other = Other { configured, is_searched, search_due, why, present, was_searched, has_begun };
             (configured.node, other)
         };
+        let first_ticket = FirstTicket::new(settings, &own.data_nodes);
         Formation {
             settings,
             listener,
@@ -209,25 +250,56 @@ impl<'a> Formation<'a> {
             searches: mpsc::channel(),
             log_due: now + LOG_PAUSE,
             refusals: RateLimit::new(REFUSALS_LOGGED),
-            first_ticket: FirstTicket::new(settings),
+            first_ticket,
             hopeless: None,
         }
     }
 
-    /// One look at everything; returns the first view if it is there.
-    fn turn(&mut self) -> Option<FirstViewOrder> {
+    /// One look at everything; returns what to begin with if it is there.
+    fn turn(&mut self) -> Option<Begin> {
         let now = Instant::now();
         pending::accept(self.listener, &mut self.pending, now);
         self.read_pending(now);
         self.begin_searches(now);
         self.note_found(now);
         let order = self.read_links(now).or_else(|| self.make_view());
+        let begin = order.map(Begin::View).or_else(|| self.joined().map(Begin::Join));
         self.report();
         if now >= self.log_due {
             self.log_due = now + LOG_PAUSE;
             self.log_missing();
+            if begin.is_none() {
+                self.forget_begun(now);
+            }
         }
-        order
+        begin
+    }
+
+    /// The cluster that runs, if some have begun, and all links to all of its members are open. Another data node that
+    /// is to join, too, may listen by its threads already, and look for nobody: so each is looked for once.
+    fn joined(&self) -> Option<BegunCluster> {
+        let begun = || self.others.values().filter_map(|other| other.complete()?.cluster());
+        let is_linked = |&(node, start): &(NodeId, Incarnation)| {
+            let other = self.others.get(&node).and_then(Other::complete);
+            node == self.own.member.node
+                || other.is_some_and(|one| one.hello.member.identity() == (node, start))
+        };
+        let are_linked = begun().flat_map(|cluster| &cluster.members).all(is_linked);
+        let is_settled = |other: &Other| {
+            other.complete().is_some() || other.present.is_none() && !other.is_searched && other.was_searched
+        };
+        let is_all = are_linked && self.others.values().all(is_settled);
+        begun().next().filter(|_| is_all).cloned()
+    }
+
+    /// Those that have begun may have other members by now, so they are greeted anew.
+    fn forget_begun(&mut self, now: Instant) {
+        for other in self.others.values_mut() {
+            if other.present.as_ref().is_some_and(|present| present.cluster().is_some()) {
+                (other.present, other.search_due) = (None, now + SEARCH_PAUSE);
+                other.why = "it is asked again whom its cluster has".to_string();
+            }
+        }
     }
 
     fn log_missing(&self) {
@@ -376,9 +448,8 @@ impl<'a> Formation<'a> {
                 // Nobody waits for it if the node stops.
                 let _ = sender.send((configured.node, search::search(&own, &configured, key.as_deref())));
             };
-            let name = format!("search {}", configured.node);
-            match std::thread::Builder::new().name(name).spawn(search) {
-                Ok(_) => other.is_searched = true,
+            match search::spawn(configured.node, search) {
+                Ok(()) => other.is_searched = true,
                 Err(why) => {
                     other.why = format!("no thread to look for it: {why}");
                     other.search_due = now + SEARCH_PAUSE;
@@ -390,7 +461,11 @@ impl<'a> Formation<'a> {
     fn note_found(&mut self, now: Instant) {
         while let Ok((node, result)) = self.searches.1.try_recv() {
             let Some(other) = self.others.get_mut(&node) else { continue };
-            other.is_searched = false;
+            (other.is_searched, other.was_searched) = (false, true);
+            other.has_begun = match &result {
+                Ok(found) => found.hello.begun.is_some(),
+                Err(not_found) => not_found.has_begun,
+            };
             match result {
                 Ok(Found { hello, links }) => {
                     log::info!(target: WHO, "data node {node} is found");
@@ -398,7 +473,7 @@ impl<'a> Formation<'a> {
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final, is_too_late, is_in_use }) => {
+                Err(NotFound { why, is_final, is_too_late, is_in_use, .. }) => {
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
                     if is_too_late || is_final && !is_awaited {
@@ -407,7 +482,12 @@ impl<'a> Formation<'a> {
                     }
                     other.why =
                         if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
-                    other.search_due = now + if is_awaited { ASK_PAUSE } else { SEARCH_PAUSE };
+                    other.search_due = now
+                        + match (is_in_use, is_awaited) {
+                            (true, _) => IN_USE_PAUSE,
+                            (false, true) => ASK_PAUSE,
+                            (false, false) => SEARCH_PAUSE,
+                        };
                 }
             }
         }
@@ -425,7 +505,8 @@ impl<'a> Formation<'a> {
                 let Some((stream, bytes)) = link else { continue };
                 is_well &= greeting::read_some(stream, bytes) == Progress::Open;
                 // From others come signals of blocks, if they have begun already.
-                if index == 0 && (is_first || other.configured.node == first) {
+                if index == 0 && present.hello.begun.is_none() && (is_first || other.configured.node == first)
+                {
                     match take_frame(bytes) {
                         Ok(None) => {}
                         Ok(Some(Read::Connected(nodes))) => present.connected = nodes,
@@ -461,15 +542,21 @@ impl<'a> Formation<'a> {
         self.own.data_nodes[0].0
     }
 
-    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed.
+    /// Reports to the node with the lowest id which nodes are connected, whenever that has changed; not if a cluster
+    /// runs: the threads of that node may serve the link already, as it joins, too.
     fn report(&mut self) {
         let first = self.first_node();
         if first == self.own.member.node {
             return;
         }
+        let may_run = |other: &Other| other.has_begun || other.complete().is_none() && !other.was_searched;
+        if self.others.values().any(may_run) {
+            return;
+        }
         let nodes = self.connected();
         let present = self.others.get_mut(&first).and_then(|other| other.present.as_mut());
-        let Some(present) = present.filter(|present| present.reported != nodes) else { return };
+        let is_due = |present: &&mut Present| present.reported != nodes;
+        let Some(present) = present.filter(is_due) else { return };
         let report = NodesConnectedReport { nodes: nodes.clone() };
         let frame = greeting::frame(SignalNumber::NodesConnectedReport, self.own.member.node, |writer| {
             cold::write(writer, &report);
@@ -514,27 +601,40 @@ impl<'a> Formation<'a> {
         self.all_connected() == Some(members)
     }
 
-    fn finish(mut self, order: FirstViewOrder) -> Formed {
-        let (mut links, mut processes) = (Vec::new(), Processes::new());
-        for (node, other) in self.others {
-            let Some(present) = other.present else { continue };
-            let incarnation = present.hello.member.incarnation;
-            processes.extend(
-                ProcessWatch::on(&present.hello.process, &self.own.process).map(|watch| (node, watch)),
-            );
-            for (index, (stream, early)) in (0..).zip(present.links.into_iter().flatten()) {
-                // A link that fails here is found closed by the thread that serves it.
-                let _ = silence::unwatch(&stream);
-                links.push(Link { node, incarnation, index, stream, early });
-            }
+    fn finish(mut self, begin: Begin) -> Formed {
+        let mut all_links = Vec::new();
+        // One to which not all links are open opens them again.
+        let others = self.others.into_values().filter(|other| other.complete().is_some());
+        for present in others.filter_map(|other| other.present) {
+            let links = present.links.into_iter().flatten().collect();
+            all_links.push(linked(Found { hello: present.hello, links }, &self.own));
         }
         for mut pending in self.pending {
             let why = Refused::new(ErrorCode::NodeStarting, "");
             refuse(&mut pending.stream, self.own.member.node, &why, &mut self.refusals);
         }
-        log::info!(target: WHO, "the cluster has begun with {} data nodes", order.view.members().len());
-        Formed { order, links, processes }
+        match begin {
+            Begin::View(FirstViewOrder { view, cluster_incarnation, database }) => {
+                log::info!(target: WHO, "the cluster has begun with {} data nodes", view.members().len());
+                Formed { view, cluster_incarnation, database, joins: Vec::new(), links: all_links }
+            }
+            Begin::Join(BegunCluster { cluster_incarnation, database, members }) => {
+                let is_other = |node: &NodeId| *node != self.own.member.node;
+                let joins: Vec<NodeId> = members.into_iter().map(|(node, _)| node).filter(is_other).collect();
+                log::info!(target: WHO, "the cluster runs with {} data nodes: this one joins", joins.len());
+                let view = ClusterView::default();
+                Formed { view, cluster_incarnation, database, joins, links: all_links }
+            }
+        }
     }
+}
+
+/// With what a node begins.
+enum Begin {
+    /// The cluster begins, with its first view.
+    View(FirstViewOrder),
+    /// The cluster runs.
+    Join(BegunCluster),
 }
 
 /// What comes on a link before the threads begin.
@@ -551,6 +651,8 @@ fn take_frame(bytes: &mut Vec<u8>) -> Result<Option<Read>, ()> {
             cold::read(&frame).map(|NodesConnectedReport { nodes }| Read::Connected(nodes))
         }
         Some(SignalNumber::FirstViewOrder) => cold::read(&frame).map(Read::View),
+        // Another one that joins has begun: its blocks' signals wait for ours.
+        _ if frame.sender().block() != Some(BlockNumber::Driver) => return Ok(None),
         _ => None,
     };
     let length = frame.length();

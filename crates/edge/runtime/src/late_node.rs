@@ -1,61 +1,170 @@
-//! Data nodes that come to a cluster that has begun: each is refused, with what is the matter with it.
+//! Data nodes that come to a cluster that runs, or that look for one that waits to join it: what is accepted, and the
+//! links to those that were accepted, until all of a node are open.
 
 use crate::exchange::shown;
+use crate::formation::greeting::{self, Refused};
+use crate::formation::links_between;
 use crate::greeting::NotAdmitted;
+use crate::peer::Peer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vinga_base::NodeId;
-use vinga_wire::formation::{ConfiguredPlace, NodeHello, check_cluster, check_places, check_protocol};
-use vinga_wire::view::ClusterView;
+use vinga_local::Socket;
+use vinga_wire::formation::{BegunCluster, NodeHello};
+use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 
 /// Bytes of a greeting that are read, at most: the places of a large cluster fit.
 pub(crate) const GREETING_BYTES_MAX: usize = 32 * 1024;
 
-/// The cluster that has begun.
-pub(crate) struct Begun<'a> {
-    /// The data node itself.
-    pub node: NodeId,
-    /// The cluster's name.
-    pub cluster: &'a str,
-    /// Its data nodes and where they are, as they are configured.
-    pub data_nodes: &'a [(NodeId, u16)],
-    pub places: &'a [ConfiguredPlace],
-    /// Those that are members.
-    pub view: &'a ClusterView,
+/// How long the links of a node may take until all are open.
+const LINKS_MAX: Duration = Duration::from_secs(3);
+
+/// A link that was accepted, and what was read behind its greeting.
+pub(crate) struct AcceptedLink {
+    pub stream: Socket,
+    pub peer: Peer,
+    pub early: Vec<u8>,
+}
+
+/// A data node to which some links are open.
+struct Coming {
+    hello: NodeHello,
+    links: Vec<Option<AcceptedLink>>,
+    since: Instant,
+}
+
+/// The data nodes that come, at one that has begun, or has no view yet.
+pub(crate) struct LateNodes {
+    own: NodeHello,
+    cluster: BegunCluster,
+    /// The view that all threads have, and the newest one that is installed.
+    views: [Arc<ClusterView>; 2],
+    coming: BTreeMap<NodeId, Coming>,
+}
+
+impl LateNodes {
+    pub fn new(own: NodeHello, view: Arc<ClusterView>, cluster_incarnation: u64, database: u64) -> Self {
+        let cluster = BegunCluster { cluster_incarnation, database, members: Vec::new() };
+        LateNodes { own, cluster, views: [view.clone(), view], coming: BTreeMap::new() }
+    }
+
+    /// All threads have this view, or are about to.
+    pub fn note_view(&mut self, view: Arc<ClusterView>) {
+        self.views[0] = view;
+    }
+
+    /// Agreement has installed this view.
+    pub fn note_installed(&mut self, view: Arc<ClusterView>) {
+        self.views[1] = view;
+    }
+
+    /// Whether this node waits for its first view.
+    pub fn is_waiting(&self) -> bool {
+        self.views.iter().all(|view| view.members().is_empty())
+    }
+
+    /// The greeting at the beginning of `bytes` and its length, if this node may have links to its sender; `None` if it
+    /// is not all there yet. `is_unlinked`: whether nothing is left of other links to a node.
+    pub fn greeting(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        is_unlinked: impl Fn(NodeId) -> bool,
+    ) -> Result<Option<(NodeHello, usize)>, NotAdmitted> {
+        let length = bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length));
+        if length as usize > GREETING_BYTES_MAX {
+            return Err(NotAdmitted::new(ErrorCode::BadHandshake, "its greeting is too long"));
+        }
+        let frame = match Frame::first(bytes) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(None),
+            Err(_) => return Err(NotAdmitted::new(ErrorCode::BadHandshake, "its first bytes are no frame")),
+        };
+        let read = greeting::hello(&frame, SignalNumber::NodeHelloRequest).and_then(|hello| {
+            self.check(&hello, now, is_unlinked)?;
+            Ok(Some((hello, frame.length())))
+        });
+        read.map_err(|why| NotAdmitted::new(why.code, shown(&why.detail)))
+    }
+
+    fn check(
+        &mut self,
+        hello: &NodeHello,
+        now: Instant,
+        is_unlinked: impl Fn(NodeId) -> bool,
+    ) -> Result<(), Refused> {
+        greeting::check(hello, &self.own)?;
+        let node = hello.member.node;
+        self.coming.retain(|_, coming| now.duration_since(coming.since) < LINKS_MAX);
+        let is_same = |coming: &Coming| {
+            (coming.hello.member.identity(), &coming.hello.process)
+                == (hello.member.identity(), &hello.process)
+        };
+        // The same start has lost its links, if it is a member: the others give it up.
+        let is_in_use = self.views.iter().any(|view| view.has(node)) || !is_unlinked(node);
+        let coming = self.coming.get(&node);
+        if self.is_waiting() && node < self.own.member.node {
+            // Of two that wait, the one with the greater id connects, so that they do not cross.
+            return Err(Refused::new(ErrorCode::NodeStarting, ""));
+        }
+        if is_in_use || coming.is_some_and(|coming| !is_same(coming)) {
+            let detail = format!("another process runs as data node {node}, or was not left out yet");
+            return Err(Refused::new(ErrorCode::NodeIdInUse, detail));
+        }
+        let links = links_between(&self.own.member, &hello.member);
+        if hello.link >= links {
+            return Err(Refused::new(ErrorCode::BadHandshake, format!("there are {links} links")));
+        }
+        if coming.is_none() && hello.link != 0 {
+            return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
+        }
+        Ok(())
+    }
+
+    /// How this node confirms a link.
+    pub fn confirm(&self, link: u16) -> Vec<u8> {
+        // One that waits itself names nobody.
+        let members = self.views[0].members().iter().map(Member::identity).collect();
+        let begun = Some(BegunCluster { members, ..self.cluster.clone() });
+        let hello = NodeHello { link, begun, ..self.own.clone() };
+        greeting::frame(SignalNumber::NodeHelloConfirm, self.own.member.node, |writer| {
+            cold::write(writer, &hello);
+        })
+    }
+
+    /// A link whose greeting was checked is open. Returns the node, and all of its links, if these are all.
+    pub fn accept(
+        &mut self,
+        hello: NodeHello,
+        link: AcceptedLink,
+        now: Instant,
+    ) -> Option<(NodeHello, Vec<AcceptedLink>)> {
+        let (node, index) = (hello.member.node, usize::from(hello.link));
+        if index == 0 {
+            // It begins anew: earlier links are not its any more.
+            let links = (0..links_between(&self.own.member, &hello.member)).map(|_| None).collect();
+            self.coming.insert(node, Coming { hello, links, since: now });
+        }
+        let coming = self.coming.get_mut(&node)?;
+        coming.links[index] = Some(link);
+        if coming.links.iter().any(Option::is_none) {
+            return None;
+        }
+        let Coming { hello, links, .. } = self.coming.remove(&node)?;
+        Some((hello, links.into_iter().flatten().collect()))
+    }
+
+    /// How this node greets.
+    pub fn own(&self) -> &NodeHello {
+        &self.own
+    }
 }
 
 /// Whether a data node's greeting is at the beginning of `bytes`.
 pub(crate) fn is_greeting(bytes: &[u8]) -> bool {
     bytes.get(4..6) == Some(&(SignalNumber::NodeHelloRequest as u16).to_le_bytes())
-}
-
-/// Why the data node with this greeting is not admitted; `None` if it is not all there yet.
-pub(crate) fn refuse(bytes: &[u8], begun: &Begun<'_>) -> Option<NotAdmitted> {
-    let length = bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length));
-    if length as usize > GREETING_BYTES_MAX {
-        return Some(NotAdmitted::new(ErrorCode::NotInTheView, ""));
-    }
-    let frame = match Frame::first(bytes) {
-        Ok(frame) => frame?,
-        Err(_) => return Some(NotAdmitted::new(ErrorCode::BadHandshake, "its first bytes are no frame")),
-    };
-    let (code, detail) = check(&frame, begun).err().unwrap_or((ErrorCode::NotInTheView, String::new()));
-    Some(NotAdmitted::new(code, shown(&detail)))
-}
-
-/// What else than that it comes too late keeps it out.
-fn check(greeting: &Frame<'_>, begun: &Begun<'_>) -> Result<(), (ErrorCode, String)> {
-    check_protocol(greeting)?;
-    let hello: NodeHello = cold::read(greeting)
-        .ok_or_else(|| (ErrorCode::BadHandshake, "the greeting can't be read".to_owned()))?;
-    check_cluster((begun.cluster, begun.data_nodes), (&hello.cluster, &hello.data_nodes))?;
-    let node = hello.member.node;
-    check_places((begun.node, begun.places), (node, &hello.places))?;
-    // The same start has lost its links: the others give it up.
-    let member = begun.view.member(node);
-    if member.is_some_and(|member| member.incarnation != hello.member.incarnation) {
-        return Err((ErrorCode::NodeIdInUse, format!("another process runs as data node {node}")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -65,6 +174,7 @@ mod tests {
     use proptest::prelude::*;
     use vinga_base::Incarnation;
     use vinga_wire::configuration::ConfigurationStamp;
+    use vinga_wire::formation::ConfiguredPlace;
     use vinga_wire::formation::ProcessIdentity;
     use vinga_wire::handshake::{MAGIC, PROTOCOL_VERSION};
     use vinga_wire::view::Member;
@@ -92,22 +202,25 @@ mod tests {
             process: ProcessIdentity::default(),
             link: 0,
             places: places(),
+            begun: None,
         }
     }
 
-    /// Data node 1 has begun with 2, in their first incarnations, or alone.
-    fn answer(bytes: &[u8], is_alone: bool) -> Option<NotAdmitted> {
+    fn alone() -> Arc<ClusterView> {
+        Arc::new(ClusterView::first(vec![member(1, 1), member(2, 1)]).without(&[NodeId(2)]))
+    }
+
+    /// At data node 1, which has this view.
+    fn nodes(view: Arc<ClusterView>) -> LateNodes {
+        LateNodes::new(hello(1), view, 8, 9)
+    }
+
+    /// How data node 1 answers which has begun with 2, in their first incarnations, or goes on alone: the refusal, or
+    /// whether the greeting is whole.
+    fn answer(bytes: &[u8], is_alone: bool) -> Result<bool, NotAdmitted> {
         let both = ClusterView::first(vec![member(1, 1), member(2, 1)]);
-        let view = if is_alone { both.without(&[NodeId(2)]) } else { both };
-        let places = places();
-        let begun = Begun {
-            node: NodeId(1),
-            cluster: "north",
-            data_nodes: &DATA_NODES,
-            places: &places,
-            view: &view,
-        };
-        refuse(bytes, &begun)
+        let view = if is_alone { alone() } else { Arc::new(both) };
+        nodes(view).greeting(bytes, Instant::now(), |_| true).map(|greeting| greeting.is_some())
     }
 
     fn greeting(hello: &NodeHello) -> Vec<u8> {
@@ -115,15 +228,14 @@ mod tests {
     }
 
     fn code(hello: &NodeHello) -> ErrorCode {
-        answer(&greeting(hello), true).expect("it is whole").code
+        answer(&greeting(hello), true).expect_err("it is refused").code
     }
 
     #[test]
     fn what_is_the_matter_is_said() {
-        assert_eq!(code(&hello(2)), ErrorCode::NotInTheView);
         let shop = NodeHello { cluster: "shop\n".to_owned(), ..hello(2) };
         assert_eq!(code(&shop), ErrorCode::WrongCluster);
-        let detail = answer(&greeting(&shop), true).expect("it is whole").detail;
+        let detail = answer(&greeting(&shop), true).expect_err("it is refused").detail;
         assert!(detail.contains("\"north\"") && !detail.contains('\n'), "{detail}");
         let later = NodeHello { version: PROTOCOL_VERSION + 1, ..hello(2) };
         assert_eq!(code(&later), ErrorCode::WrongProtocol);
@@ -135,15 +247,88 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_in_use_as_long_as_its_process_is_a_member() {
-        let refused = |hello: &NodeHello, is_alone| answer(&greeting(hello), is_alone).expect("it is whole");
+    fn an_id_is_in_use_as_long_as_it_is_a_member_or_has_links() {
+        let refused =
+            |hello: &NodeHello, is_alone| answer(&greeting(hello), is_alone).expect_err("it is refused");
         let in_use = refused(&hello(2), false);
         assert_eq!(in_use.code, ErrorCode::NodeIdInUse);
-        assert_eq!(in_use.detail, "another process runs as data node 2");
-        assert_eq!(refused(&hello(1), true).code, ErrorCode::NodeIdInUse, "this one");
-        assert_eq!(refused(&hello(2), true).code, ErrorCode::NotInTheView);
+        assert!(in_use.detail.contains("data node 2"), "{in_use:?}");
         let same = NodeHello { member: member(2, 1), ..hello(2) };
-        assert_eq!(refused(&same, false).code, ErrorCode::NotInTheView);
+        assert_eq!(refused(&same, false).code, ErrorCode::NodeIdInUse, "it has lost its links");
+        assert_eq!(refused(&hello(1), true).code, ErrorCode::NodeIdInUse, "this one");
+        assert_eq!(answer(&greeting(&hello(2)), true), Ok(true));
+        let mut nodes = nodes(alone());
+        let now = Instant::now();
+        let is_in_use = |nodes: &mut LateNodes, is_unlinked| {
+            let answer = nodes.greeting(&greeting(&hello(2)), now, |_| is_unlinked);
+            answer.is_err_and(|why| why.code == ErrorCode::NodeIdInUse)
+        };
+        assert!(is_in_use(&mut nodes, false), "links are being closed");
+        nodes.note_installed(Arc::new(alone().with_joined(member(2, 8))));
+        assert!(is_in_use(&mut nodes, true), "a view with another start is installed");
+        nodes.note_installed(alone());
+        assert!(!is_in_use(&mut nodes, true));
+    }
+
+    /// A link of which nothing is sent.
+    fn accepted() -> AcceptedLink {
+        let (one, _) = std::os::unix::net::UnixStream::pair().expect("the system has sockets");
+        AcceptedLink { stream: one.into(), peer: Peer::Remote("127.0.0.1:1".parse().unwrap()), early: vec![] }
+    }
+
+    #[test]
+    fn links_are_handed_over_when_all_are_open() {
+        let wide = |node, link| {
+            let connections = vec![vinga_wire::view::ConnectionHosts::default(); 2];
+            NodeHello { member: member(node, 9).with_connections(connections), link, ..hello(node) }
+        };
+        let mut nodes = LateNodes::new(wide(1, 0), alone(), 8, 9);
+        let now = Instant::now();
+        let greet = |nodes: &mut LateNodes, hello: &NodeHello, now| {
+            nodes.greeting(&greeting(hello), now, |_| true).map_err(|why| why.code).map(|_| ())
+        };
+        assert_eq!(greet(&mut nodes, &wide(2, 1), now), Err(ErrorCode::BadHandshake), "link 0 comes first");
+        assert_eq!(greet(&mut nodes, &wide(2, 2), now), Err(ErrorCode::BadHandshake), "there are two");
+        assert_eq!(greet(&mut nodes, &wide(2, 0), now), Ok(()));
+        assert!(nodes.accept(wide(2, 0), accepted(), now).is_none());
+        let other = NodeHello { process: ProcessIdentity { process: 7, ..Default::default() }, ..wide(2, 0) };
+        assert_eq!(greet(&mut nodes, &other, now), Err(ErrorCode::NodeIdInUse));
+        assert_eq!(greet(&mut nodes, &wide(2, 1), now), Ok(()));
+        let (hello, links) = nodes.accept(wide(2, 1), accepted(), now).expect("these are all");
+        assert_eq!((hello.member.node, links.len()), (NodeId(2), 2));
+        // One that does not open the rest makes room.
+        assert!(nodes.accept(wide(2, 0), accepted(), now).is_none());
+        assert_eq!(greet(&mut nodes, &other, now + LINKS_MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_member_says_what_the_other_one_joins() {
+        let confirm = |view| {
+            let bytes = nodes(view).confirm(0);
+            let frame = Frame::first(&bytes).expect("a frame").expect("a whole one");
+            greeting::hello(&frame, SignalNumber::NodeHelloConfirm).expect("a confirm").begun
+        };
+        let cluster = |members| Some(BegunCluster { cluster_incarnation: 8, database: 9, members });
+        assert_eq!(confirm(alone()), cluster(vec![(NodeId(1), Incarnation(1))]));
+        assert_eq!(confirm(Arc::default()), cluster(vec![]), "it has no view itself");
+    }
+
+    #[test]
+    fn of_two_that_wait_the_one_with_the_greater_id_connects() {
+        let answer = |own: u8, other: u8| {
+            let mut waiting = LateNodes::new(hello(own), Arc::default(), 8, 9);
+            assert!(waiting.is_waiting());
+            let answer = waiting.greeting(&greeting(&hello(other)), Instant::now(), |_| true);
+            answer.map(|greeting| greeting.is_some()).map_err(|why| why.code)
+        };
+        assert_eq!(answer(1, 2), Ok(true));
+        assert_eq!(answer(2, 1), Err(ErrorCode::NodeStarting));
+        let mut member = nodes(alone());
+        assert!(!member.is_waiting());
+        assert_eq!(
+            member.greeting(&greeting(&hello(2)), Instant::now(), |_| true).map(|one| one.is_some()),
+            Ok(true)
+        );
     }
 
     #[test]
@@ -151,11 +336,11 @@ mod tests {
         let bytes = greeting(&hello(2));
         assert!(is_greeting(&bytes));
         for cut in 0..bytes.len() {
-            assert_eq!(answer(&bytes[..cut], true), None);
+            assert_eq!(answer(&bytes[..cut], true), Ok(false));
         }
         let mut long = bytes;
         long[..4].copy_from_slice(&(1u32 << 20).to_le_bytes());
-        assert_eq!(answer(&long, true).expect("it is not waited for").code, ErrorCode::NotInTheView);
+        assert_eq!(answer(&long, true).expect_err("it is not waited for").code, ErrorCode::BadHandshake);
         // All data nodes that there can be, with long names.
         let data_nodes: Vec<(NodeId, u16)> = (1..=144).map(|node| (NodeId(node), 0)).collect();
         let host = "h".repeat(150);
@@ -163,7 +348,7 @@ mod tests {
         let places = data_nodes.iter().map(place).collect();
         let large = greeting(&NodeHello { data_nodes, places, ..hello(2) });
         assert!(large.len() > 20_000 && large.len() < GREETING_BYTES_MAX, "{}", large.len());
-        assert_eq!(answer(&large, true).expect("it is whole").code, ErrorCode::OtherConfiguration);
+        assert_eq!(answer(&large, true).expect_err("it is whole").code, ErrorCode::OtherConfiguration);
     }
 
     proptest! {
@@ -173,7 +358,7 @@ mod tests {
             let length = bytes.len() as u32;
             bytes[..4].copy_from_slice(&length.to_le_bytes());
             bytes[4..6].copy_from_slice(&(SignalNumber::NodeHelloRequest as u16).to_le_bytes());
-            prop_assert!(answer(&bytes, true).is_some());
+            prop_assert!(answer(&bytes, true).is_err());
         }
     }
 }

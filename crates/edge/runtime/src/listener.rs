@@ -18,8 +18,10 @@
 //! closed, and the log gets a line, some of them a second.
 
 use crate::api_nodes::Admission;
+use crate::formation::search::{self, Found};
+use crate::formation::{self, Linked};
 use crate::greeting::{self, Expected, GREETING_BYTES_MAX, NotAdmitted};
-use crate::late_node::{self, Begun};
+use crate::late_node::{self, AcceptedLink, LateNodes};
 use crate::local_socket::{Accepted, LocalSocket};
 use crate::log::RateLimit;
 use crate::peer::Peer;
@@ -28,6 +30,7 @@ use crate::settings::ProcessSettings;
 use crate::switchboard::{Adoption, Message, Switchboard};
 use log::Level;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -37,6 +40,7 @@ use std::time::{Duration, Instant};
 use vinga_base::NodeId;
 use vinga_key::{Gate, Listening, Step};
 use vinga_local::{NodeLink, OFFER, Socket};
+use vinga_wire::formation::NodeHello;
 use vinga_wire::handshake::{HelloConfirm, HelloRequest, PROTOCOL_VERSION};
 use vinga_wire::key::NodeKind;
 use vinga_wire::membership::{ApiConnectConfirm, ApiConnectRefuse, ApiConnectRequest};
@@ -65,6 +69,9 @@ const EXHAUSTION_PAUSE: Duration = Duration::from_millis(50);
 /// Bits of a pending connection's name that are its place.
 const PLACE_BITS: u32 = 16;
 
+/// How often a node that waits to join looks for the data nodes that it has no links to.
+const SEARCH_PAUSE: Duration = Duration::from_millis(500);
+
 const LINES_PER_SECOND: u32 = 10;
 const WHO: &str = "listener";
 
@@ -82,6 +89,12 @@ pub(crate) enum ListenerMessage {
     Refuse(ApiConnectRefuse),
     /// All threads have this view, or are about to.
     View(Arc<ClusterView>),
+    /// Agreement has installed this view.
+    Installed(Arc<ClusterView>),
+    /// A search for another data node has ended: whether it was found, and all links to it are open.
+    Searched(NodeId, Option<Found>),
+    /// The node is started: API nodes are let in.
+    Started,
     /// The node stops.
     Stop,
 }
@@ -93,9 +106,12 @@ pub(crate) struct Listener {
     poller: Poller,
     switchboard: Arc<Switchboard>,
     settings: Arc<ProcessSettings>,
-    /// The newest view, and all data nodes, as they are configured.
-    view: Arc<ClusterView>,
-    data_nodes: Vec<(NodeId, u16)>,
+    late_nodes: LateNodes,
+    /// The data nodes that are being looked for.
+    searched: BTreeSet<NodeId>,
+    search_due: Instant,
+    /// Whether API nodes are let in.
+    is_started: bool,
     socket_threads: Vec<u16>,
     /// By place; a pending connection's place is part of the name by which Membership knows it.
     pending: Vec<Option<PendingConnection>>,
@@ -160,7 +176,9 @@ impl Listener {
         switchboard: Arc<Switchboard>,
         settings: Arc<ProcessSettings>,
         descriptors: Option<u64>,
+        (own, is_started): (NodeHello, bool),
     ) -> io::Result<Self> {
+        let (incarnation, database) = (settings.cluster_incarnation, settings.database);
         socket.set_nonblocking(true)?;
         let poller = Poller::new(switchboard.listener.wake_event.alarm())?;
         poller.add(&socket, SOCKET, Interest::Accept)?;
@@ -174,8 +192,10 @@ impl Listener {
             poller,
             switchboard,
             socket_threads: settings.socket_threads(),
-            view: settings.view.clone(),
-            data_nodes: settings.data_nodes(),
+            late_nodes: LateNodes::new(own, settings.view.clone(), incarnation, database),
+            searched: BTreeSet::new(),
+            search_due: Instant::now(),
+            is_started,
             settings,
             pending: (0..pending_max).map(|_| None).collect(),
             greeted: 0,
@@ -200,12 +220,54 @@ impl Listener {
                 match message {
                     ListenerMessage::Confirm { confirm, admission } => self.on_confirm(confirm, admission),
                     ListenerMessage::Refuse(refuse) => self.on_refuse(refuse),
-                    ListenerMessage::View(view) => self.view = view,
+                    ListenerMessage::View(view) => self.late_nodes.note_view(view),
+                    ListenerMessage::Installed(view) => self.late_nodes.note_installed(view),
+                    ListenerMessage::Searched(node, found) => self.on_searched(node, found),
+                    ListenerMessage::Started => self.is_started = true,
                     ListenerMessage::Stop => return self.stop(),
                 }
             }
             self.expire(Instant::now());
+            self.search(Instant::now());
         }
+    }
+
+    /// As long as this node waits to join, it looks for the data nodes that it has no links to: it may have looked for
+    /// another one that joins, too, in the moment in which that did not listen, or a link between the two has failed.
+    /// Whoever becomes a member after that other one must have links to it.
+    fn search(&mut self, now: Instant) {
+        if now < self.search_due || !self.late_nodes.is_waiting() {
+            return;
+        }
+        self.search_due = now + SEARCH_PAUSE;
+        let settings = self.settings.clone();
+        for &other in &settings.others {
+            if !self.switchboard.is_unlinked(other.node) || self.searched.contains(&other.node) {
+                continue;
+            }
+            let (own, switchboard) = (self.late_nodes.own().clone(), self.switchboard.clone());
+            let key = settings.key.clone();
+            let search = move || {
+                let found = search::search(&own, &other, key.as_deref());
+                switchboard.listener.post(ListenerMessage::Searched(other.node, found.ok()));
+            };
+            match search::spawn(other.node, search) {
+                Ok(()) => _ = self.searched.insert(other.node),
+                Err(why) => {
+                    let text = format_args!("no thread to look for data node {}: {why}", other.node);
+                    self.lines.write(Level::Warn, WHO, text);
+                }
+            }
+        }
+    }
+
+    fn on_searched(&mut self, node: NodeId, found: Option<Found>) {
+        self.searched.remove(&node);
+        // As a member it is looked for by those that are none.
+        let Some(found) = found.filter(|_| self.late_nodes.is_waiting()) else { return };
+        self.lines.write(Level::Info, WHO, format_args!("data node {node} is found"));
+        let links = formation::linked(found, self.late_nodes.own());
+        self.switchboard.hand_over(links, self.settings.listen);
     }
 
     fn wait(&mut self, ready: &mut Vec<u64>) {
@@ -213,6 +275,7 @@ impl Listener {
         let timeout = match (wake_event.begin_sleep(), self.pending.iter().any(Option::is_some)) {
             (false, _) => Duration::ZERO,
             (true, true) => PENDING_CHECK,
+            (true, false) if self.late_nodes.is_waiting() => SEARCH_PAUSE,
             (true, false) => Duration::from_secs(1),
         };
         self.poller.wait(timeout.as_nanos() as u64, |one| ready.push(one.token));
@@ -320,7 +383,7 @@ impl Listener {
 
     fn send_refusal(&mut self, stream: &Socket, peer: Peer, why: &NotAdmitted) {
         match return_refused(why.code) {
-            Some(text) => self.lines.write(Level::Info, WHO, format_args!("{peer} {text}")),
+            Some((level, text)) => self.lines.write(level, WHO, format_args!("{peer} {text}")),
             None => self.lines.write(
                 Level::Warn,
                 WHO,
@@ -374,10 +437,14 @@ impl Listener {
                         let Ok(read) = read_some(&pending.stream, bytes) else { return };
                         reading = read;
                     }
-                    match (self.refuse_data_node(bytes), reading) {
-                        (Some(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
-                        (None, Reading::Open) => self.pending[place] = Some(pending),
-                        (None, Reading::Ended) => {}
+                    match (self.greet_data_node(gate, bytes), reading) {
+                        (Err(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
+                        (Ok(Some((hello, length))), _) => {
+                            let early = bytes.split_off(length);
+                            self.accept_link(pending.stream, pending.peer, hello, early);
+                        }
+                        (Ok(None), Reading::Open) => self.pending[place] = Some(pending),
+                        (Ok(None), Reading::Ended) => {}
                     }
                     return;
                 }
@@ -387,6 +454,10 @@ impl Listener {
                     connections: self.socket_threads.len() as u16,
                 };
                 match greeting::read(bytes, &expected) {
+                    Ok(Some(_)) if !self.is_started => {
+                        let why = NotAdmitted::new(ErrorCode::NodeStarting, "");
+                        self.refuse(place, pending.stream, pending.peer, &why);
+                    }
                     Ok(Some((hello, length))) => {
                         let early = bytes.split_off(length);
                         self.ask(place, pending, hello, early);
@@ -401,11 +472,38 @@ impl Listener {
         }
     }
 
-    /// Why the data node with this greeting is not admitted; `None` if the greeting is not all there yet.
-    fn refuse_data_node(&self, bytes: &[u8]) -> Option<NotAdmitted> {
-        let ProcessSettings { node, cluster, places, .. } = &*self.settings;
-        let begun = Begun { node: *node, cluster, data_nodes: &self.data_nodes, places, view: &self.view };
-        late_node::refuse(bytes, &begun)
+    /// The greeting of a data node, and its length, if it is accepted; `None` if it is not all there yet.
+    fn greet_data_node(
+        &mut self,
+        gate: &Gate,
+        bytes: &[u8],
+    ) -> Result<Option<(NodeHello, usize)>, NotAdmitted> {
+        let switchboard = &self.switchboard;
+        let is_unlinked = |node| switchboard.is_unlinked(node);
+        let greeting = self.late_nodes.greeting(bytes, Instant::now(), is_unlinked)?;
+        if let Some((hello, _)) = &greeting {
+            gate.check_sender(hello.member.node).map_err(|why| NotAdmitted::new(why.code, why.detail))?;
+        }
+        Ok(greeting)
+    }
+
+    /// Confirms a link to a data node, and has the threads serve its links when all are open.
+    fn accept_link(&mut self, stream: Socket, peer: Peer, hello: NodeHello, early: Vec<u8>) {
+        let node = hello.member.node;
+        let other = self.settings.others.iter().find(|other| other.node == node);
+        let buffers = other.map_or(Ok(()), |other| formation::set_buffers(&stream, other, hello.link));
+        self.poller.remove(&stream);
+        // It fits an empty socket buffer. Without it the other node closes the link, and tries again.
+        let confirmed = buffers.and_then(|()| stream.write(&self.late_nodes.confirm(hello.link)));
+        if let Err(why) = confirmed {
+            return self.lines.write(Level::Warn, WHO, format_args!("data node {node} ({peer}): {why}"));
+        }
+        let link = AcceptedLink { stream, peer, early };
+        let Some((hello, links)) = self.late_nodes.accept(hello, link, Instant::now()) else { return };
+        self.lines.write(Level::Info, WHO, format_args!("data node {node} ({peer}) has come"));
+        let adoption = |AcceptedLink { stream, peer, early }| Adoption::of_link(stream, peer, node, early);
+        let adoptions = links.into_iter().map(adoption).collect();
+        self.switchboard.link(Linked::new(hello, self.late_nodes.own()), adoptions);
     }
 
     /// Has what was read of a pending connection go through its gate; returns whether it has passed.
@@ -587,15 +685,21 @@ impl Listener {
     }
 }
 
-/// The log line for a client that reconnects and must begin anew, or try again: nothing is wrong with it, and what
-/// these codes mean for transactions is the client's business.
-fn return_refused(code: ErrorCode) -> Option<&'static str> {
+/// The log line for a client that reconnects and must begin anew, or has to try again: nothing is wrong with it, and
+/// what these codes mean for transactions is the client's business.
+fn return_refused(code: ErrorCode) -> Option<(Level, &'static str)> {
     match code {
-        ErrorCode::UnknownOutcome => {
-            Some("comes back as a client that this node does not know (any more), and is asked to begin anew")
-        }
-        ErrorCode::ConnectionLost => {
-            Some("comes back while its earlier connections are being closed, and is asked to try again")
+        ErrorCode::UnknownOutcome => Some((
+            Level::Info,
+            "comes back as a client that this node does not know (any more), and is asked to begin anew",
+        )),
+        ErrorCode::ConnectionLost => Some((
+            Level::Info,
+            "comes back while its earlier connections are being closed, and is asked to try again",
+        )),
+        // Each client tries again every second or so.
+        ErrorCode::NodeStarting => {
+            Some((Level::Debug, "comes before this node is started, and is asked to try again"))
         }
         _ => None,
     }

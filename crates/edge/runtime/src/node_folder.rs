@@ -4,6 +4,7 @@
 //! ```text
 //!   node-1/vinga.pid       process id; locked (flock) by the node for as long as it runs; behind it, why a data node
 //!                          has ended, if that was not in order
+//!   node-1/vinga.parent    process id of the parent that starts a data node again; locked for as long as it runs
 //!   node-1/vinga.address   host:port, written when the node is ready, removed when it stops
 //!   node-1/vinga.start     the last start: where, when, which version, which file has the cluster's key, whether its
 //!                          data is on disk and what was restored; stays when the node stops
@@ -183,6 +184,10 @@ impl NodeFolder {
         self.path.join("vinga.pid")
     }
 
+    fn parent_file(&self) -> PathBuf {
+        self.path.join("vinga.parent")
+    }
+
     fn address_file(&self) -> PathBuf {
         self.path.join("vinga.address")
     }
@@ -305,12 +310,40 @@ impl NodeFolder {
         let _ = fs::remove_file(self.address_file());
     }
 
+    /// Called by a process that starts the node again when that ends: as long as the file is open it is the only one.
+    /// `None` if there is another one.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn occupy_as_parent(&self) -> io::Result<Option<File>> {
+        let mut file = File::options().create(true).truncate(false).write(true).open(self.parent_file())?;
+        if !lock_patiently(&file)? {
+            return Ok(None);
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(file))
+    }
+
+    /// The process id of the parent that starts the node again when that ends; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn parent(&self) -> io::Result<Option<i32>> {
+        Self::locked_by(&self.parent_file())
+    }
+
     /// The process id of the running node; `None` if none runs.
     ///
     /// # Errors
     /// The file system's.
     pub fn running(&self) -> io::Result<Option<i32>> {
-        let file = match File::open(self.pid_file()) {
+        Self::locked_by(&self.pid_file())
+    }
+
+    /// The process id in a file, if that process has it locked.
+    fn locked_by(path: &Path) -> io::Result<Option<i32>> {
+        let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -319,7 +352,7 @@ impl NodeFolder {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
                 // A SQL node has this file as its standard output: any output would stand behind the number.
-                let text = fs::read_to_string(self.pid_file())?;
+                let text = fs::read_to_string(path)?;
                 Ok(text.lines().next().and_then(|line| line.trim().parse().ok()))
             }
             Err(TryLockError::Error(error)) => Err(error),

@@ -17,20 +17,19 @@ use crate::arbitration::{self, Arbitrators, Question};
 use crate::clock::Clock;
 use crate::farewell::say_ended;
 use crate::files::{FileCall, Files, IoPool, Observer, flush_folder_observed, observed};
-use crate::formation::{self, Formed, Link, links_between};
+use crate::formation::{self, Formed, links_between};
 use crate::handlers::HandlerStack;
 use crate::lane_progress::LANE_BYTES;
 use crate::last_signals::Registered;
 use crate::listener::{Listener, ListenerMessage};
 use crate::local_socket::LocalSocket;
 use crate::memory::raise_to_hard_limit;
-use crate::peer::Peer;
 use crate::realtime::Realtime;
 use crate::settings::{ProcessSettings, ThreadSettings};
 use crate::start_progress::StartProgress;
 use crate::statistics::ThreadStatistics;
 use crate::stop_request::{StopCause, StopRequest};
-use crate::switchboard::{Adoption, Message, Switchboard};
+use crate::switchboard::{Message, Switchboard};
 use crate::termination::Termination;
 use crate::watchdog;
 use crate::worker::data_nodes::DataNodes;
@@ -42,12 +41,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vinga_base::NodeId;
 use vinga_kernel::{Executor, Host, LaneId, Outbox, Routes, Tick};
-use vinga_local::Socket;
+use vinga_wire::formation::NodeHello;
 use vinga_wire::start::{NodeStartedOrder, Restored};
 use vinga_wire::view::connection_of;
 use vinga_wire::{Address, BlockNumber, FrameWriter, SignalNumber};
@@ -199,18 +199,21 @@ impl NodeProcess {
         let socket = bind(&settings)?;
         let address = socket.local_addr().map_err(|why| why.to_string())?;
         settings.peers.listen_at(address);
-        let (links, processes) = if settings.others.is_empty() {
+        let own = formation::own_hello(&settings);
+        let (links, joins) = if settings.others.is_empty() {
             Default::default()
         } else {
             rustix::net::listen(&socket, BACKLOG)
                 .map_err(|why| not_listening(address, &settings, why.into()))?;
             socket.set_nonblocking(true).map_err(|why| why.to_string())?;
-            let Formed { order, links, processes } = formation::form(&settings, &socket, &stop)?;
-            settings.cluster_incarnation = order.cluster_incarnation;
-            settings.database = order.database;
-            settings.view = Arc::new(order.view);
-            (links, processes)
+            let Formed { view, cluster_incarnation, database, joins, links } =
+                formation::form(&settings, &own, &socket, &stop)?;
+            settings.cluster_incarnation = cluster_incarnation;
+            settings.database = database;
+            settings.view = Arc::new(view);
+            (links, joins)
         };
+        settings.joins.store(!joins.is_empty(), Ordering::Release);
         let settings = Arc::new(settings);
         let statistics: Statistics =
             settings.threads.iter().map(|plan| ThreadStatistics::new(&plan.name)).collect();
@@ -220,11 +223,11 @@ impl NodeProcess {
         let (asks, requests) = mpsc::channel();
         let of_main = MainParts {
             data_nodes: (!settings.others.is_empty())
-                .then(|| DataNodes::new(settings.view.clone(), processes)),
+                .then(|| DataNodes::new(settings.view.clone(), joins.clone())),
             arbitration: (!settings.arbitrators.is_empty()).then_some(asks),
         };
         let threads = start_workers(&settings, &switchboard, files.files(), of_main, make_host)?;
-        let arbitration = match Arbitrators::of(&settings) {
+        let arbitration = match Arbitrators::of(&settings, &own.data_nodes) {
             Some(arbitrators) => {
                 let switchboard = switchboard.clone();
                 let run = move || arbitration::run(arbitrators, &requests, &switchboard);
@@ -232,7 +235,9 @@ impl NodeProcess {
             }
             None => None,
         };
-        hand_over(links, &settings, &switchboard);
+        for links in links {
+            switchboard.hand_over(links, address);
+        }
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
@@ -251,7 +256,7 @@ impl NodeProcess {
             watched,
             watchdog,
         };
-        Ok(Begun { node, socket, descriptors })
+        Ok(Begun { node, socket, descriptors, own, joins: !joins.is_empty() })
     }
 
     /// Where the node is asked to stop: by its own blocks, or by others. That alone does not stop it: whoever has
@@ -326,12 +331,28 @@ struct Begun {
     socket: TcpListener,
     /// The limit on file descriptors.
     descriptors: Option<u64>,
+    /// How it greets other data nodes.
+    own: NodeHello,
+    /// It joins a cluster that runs.
+    joins: bool,
 }
 
 impl Begun {
     /// Waits until the blocks have started the node, then lets clients in.
     fn finish_start(mut self) -> Result<NodeProcess, NotStarted> {
-        if self.node.settings.has_disk {
+        if self.joins {
+            // Other data nodes that are to join come here, too. API nodes are refused until this one is started.
+            match self.let_nodes_in() {
+                Ok((listener, is_local)) => {
+                    (self.node.listener, self.node.is_local) = (Some(listener), is_local);
+                }
+                Err(why) => {
+                    self.node.stop();
+                    return Err(NotStarted::Failed(why));
+                }
+            }
+        }
+        if self.node.settings.has_disk || self.joins {
             let file = self.node.settings.start_progress.clone();
             let mut last: Option<StartProgress> = None;
             let show = |report| {
@@ -352,7 +373,14 @@ impl Begun {
                 }
             }
         }
-        match self.let_clients_in() {
+        let listens = match self.node.listener.take() {
+            Some(listener) => {
+                self.node.switchboard.listener.post(ListenerMessage::Started);
+                Ok((listener, self.node.is_local))
+            }
+            None => self.let_nodes_in(),
+        };
+        match listens {
             Ok((listener, is_local)) => {
                 let node = &mut self.node;
                 (node.listener, node.is_local) = (Some(listener), is_local);
@@ -374,7 +402,7 @@ impl Begun {
     }
 
     /// Listens; returns the thread that does, and whether clients on this machine have a socket of their own.
-    fn let_clients_in(&self) -> Result<(JoinHandle<()>, bool), String> {
+    fn let_nodes_in(&self) -> Result<(JoinHandle<()>, bool), String> {
         let NodeProcess { settings, switchboard, address, .. } = &self.node;
         if let Some(mark) = &settings.first_start {
             remove_for_good(mark, &settings.files.observer)
@@ -386,7 +414,9 @@ impl Begun {
         let local = settings.listen_locally.as_deref();
         let local = local.and_then(|path| listen_locally(path, settings.local_group));
         let is_local = local.is_some();
-        let listener = Listener::new(socket, local, switchboard.clone(), settings.clone(), self.descriptors);
+        let greeting = (self.own.clone(), !self.joins);
+        let listener =
+            Listener::new(socket, local, switchboard.clone(), settings.clone(), self.descriptors, greeting);
         let listener = listener.map_err(out_of("descriptors"))?;
         let gives_way = settings.helpers.priority.is_none();
         let listener = spawn_helper("listener", &settings.helpers, move || {
@@ -487,25 +517,10 @@ fn start_io_threads(settings: &ProcessSettings, switchboard: &Arc<Switchboard>) 
     })
 }
 
-/// Hands the links to other data nodes to the threads that serve them: the i-th link of each pair of nodes to the i-th.
-fn hand_over(links: Vec<Link>, settings: &ProcessSettings, switchboard: &Switchboard) {
-    let socket_threads = settings.socket_threads();
-    for Link { node, incarnation, index, stream, early } in links {
-        let thread = socket_threads[usize::from(index)];
-        // A link that has no address any more is found closed by the thread that reads it.
-        let peer = Peer::Remote(stream.peer_addr().unwrap_or(settings.listen));
-        let stream = Socket::from(stream);
-        let adoption =
-            Adoption { stream, local: None, peer, api: node, is_link: true, welcome: Vec::new(), early };
-        switchboard.join_link(adoption, incarnation, thread);
-    }
-}
-
-/// The lanes of a thread to other data nodes. Links are spread as the connections of API nodes are: a thread that
-/// serves one sends by it, the others by that of another thread. So two blocks always exchange signals by the same
-/// link, in order. Returns the lanes whose links this thread will serve.
+/// The lanes of a thread to the other members of its first view, to which its blocks may send as they start
+/// ([`Switchboard::link`]). Returns the lanes whose links this thread will serve.
 fn open_link_lanes(outbox: &mut Outbox, thread: u16, settings: &ProcessSettings) -> Vec<(NodeId, LaneId)> {
-    let own = settings.view.member(settings.node).expect("a node is a member of its first view");
+    let Some(own) = settings.view.member(settings.node) else { return Vec::new() };
     let others = settings.view.members().iter().filter(|member| member.node != settings.node);
     let mut lanes = Vec::new();
     for other in others {

@@ -188,6 +188,7 @@ mod tests {
             seed: 1,
             limits: Limits::default(),
             has_disk: false,
+            joins: Arc::default(),
             first_start: None,
             start_progress: None,
             others: Vec::new(),

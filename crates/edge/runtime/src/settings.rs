@@ -5,6 +5,7 @@ use crate::peers::Peers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::InjectedBug;
@@ -69,6 +70,9 @@ pub struct ProcessSettings {
     /// disk first; clients are let in afterwards. And whether they are asked to bring everything to disk when the node
     /// stops.
     pub has_disk: bool,
+    /// Set before the first thread starts: whether the node joins a cluster that runs. Then, too, the blocks report
+    /// when it is started, and its first epoch is not its own: it learns the cluster's.
+    pub joins: Arc<AtomicBool>,
     /// The mark of a first start: this file is removed, on the disk too, when the node is started.
     pub first_start: Option<PathBuf>,
     /// The file that says how far the start is (`start_progress`).
@@ -246,6 +250,7 @@ mod tests {
             seed: 1,
             limits: Limits::default(),
             has_disk: false,
+            joins: Arc::default(),
             first_start: None,
             start_progress: None,
             others: Vec::new(),

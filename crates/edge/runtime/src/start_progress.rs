@@ -8,6 +8,10 @@
 //!   rows=1000                     from checkpoints, so far
 //!   batches=20                    of the log, so far
 //!   epoch=4711                    the restore point; 0 before it is known
+//!   kind=recovery                 from where the rows come
+//!   amount=412 1000 48 117        rows here and all rows, bytes here and all bytes; 0: not known
+//!   left=1300000                  how long that will take, in microseconds, if that is known
+//!   elapsed=900000                how long the start has taken, in microseconds
 //!   done=log scanned:12345        a phase that has ended, and how long it took, in microseconds
 //! ```
 //! The file is replaced at each step, so it is complete whenever it exists. It stays when the node is started, and
@@ -17,7 +21,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
-use vinga_wire::start::{PhaseTime, StartProgressReport};
+use vinga_base::Amount;
+use vinga_wire::start::{PhaseTime, StartKind, StartProgressReport};
 
 /// How far a start is, and since when.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,9 +32,6 @@ pub struct StartProgress {
     /// When the present phase began, such as `2026-11-22T12:58:58.123Z`.
     pub since: String,
 }
-
-/// The phase of a node that is started.
-pub const STARTED: &str = "started";
 
 impl StartProgress {
     /// What is reported now; a phase that goes on keeps its beginning.
@@ -59,12 +61,28 @@ impl StartProgress {
     }
 
     fn text(&self) -> String {
-        let StartProgressReport { phase, asked, awaited, rows, batches, epoch, finished } = &self.report;
+        let StartProgressReport {
+            kind,
+            phase,
+            asked,
+            awaited,
+            rows,
+            batches,
+            epoch,
+            finished,
+            amount: Amount { rows: brought, rows_all, bytes, bytes_all },
+            left,
+            elapsed,
+        } = &self.report;
         let mut text = format!(
             "phase={phase}\nsince={}\nasked={asked}\nawaited={awaited}\nrows={rows}\nbatches={batches}\n\
-             epoch={epoch}\n",
-            self.since
+             epoch={epoch}\nkind={}\namount={brought} {rows_all} {bytes} {bytes_all}\nelapsed={elapsed}\n",
+            self.since,
+            kind.name()
         );
+        if let Some(left) = left {
+            text.push_str(&format!("left={left}\n"));
+        }
         for PhaseTime { work, micros } in finished {
             text.push_str(&format!("done={work}:{micros}\n"));
         }
@@ -79,7 +97,15 @@ impl StartProgress {
         let finished = done
             .map(|(work, micros)| Some(PhaseTime { work: work.to_owned(), micros: micros.parse().ok()? }))
             .collect::<Option<Vec<_>>>()?;
+        let kind = field("kind")?;
+        let amount = field("amount")?;
+        let amount: Vec<u64> = amount.split(' ').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let &[brought, rows_all, bytes, bytes_all] = amount.as_slice() else { return None };
         let report = StartProgressReport {
+            kind: StartKind::ALL.into_iter().find(|known| known.name() == kind)?,
+            amount: Amount { rows: brought, rows_all, bytes, bytes_all },
+            left: field("left").and_then(|left| left.parse().ok()),
+            elapsed: field("elapsed")?.parse().ok()?,
             phase: field("phase")?,
             asked: field("asked")?.parse().ok()?,
             awaited: field("awaited")?.parse().ok()?,
@@ -100,13 +126,16 @@ mod tests {
         let finished = [("log scanned", 12_345), ("tables made", 7)]
             .map(|(work, micros)| PhaseTime { work: work.into(), micros });
         StartProgressReport {
-            phase: phase.into(),
+            amount: Amount { rows: 412, rows_all: 0, bytes: 48, bytes_all: 117 },
+            left: Some(1_300_000),
+            elapsed: 900_000,
             asked: 8,
             awaited,
             rows: 1000,
             batches: 20,
             epoch: 4711,
             finished: finished.into(),
+            ..StartProgressReport::new(StartKind::Recovery, phase)
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::api_nodes::{Admission, ApiNodes, Closing, Joined};
 use crate::farewell::QuietLink;
+use crate::formation::{AllLinks, Linked};
 use crate::listener::ListenerMessage;
 use crate::parker::{MESSAGE, WakeEvent, thread_bit};
 use crate::peer::Peer;
@@ -16,6 +17,7 @@ use crate::statistics::ThreadStatistics;
 use crate::stop_request::StopRequest;
 use std::io;
 use std::mem;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vinga_base::{Incarnation, NodeId};
@@ -35,8 +37,10 @@ pub(crate) enum Message {
     Adopt(Box<Adoption>),
     /// Adopt this view: nothing of those that it has lost can arrive any more.
     AdoptView(Arc<ClusterView>),
-    /// From now on an API node is reached through that thread.
+    /// From now on an API node, or another data node, is reached through that thread.
     Route { api: NodeId, thread: u16 },
+    /// For the main thread: all links to a data node are open.
+    Linked(Box<Linked>),
     /// Close the connection to an API node, if there is one, and forget the route to it. The reason is sent to it, if
     /// given.
     Close { api: NodeId, reason: Option<ErrorCode> },
@@ -68,6 +72,13 @@ pub(crate) struct Adoption {
     pub welcome: Vec<u8>,
     /// Bytes that were read behind the greeting.
     pub early: Vec<u8>,
+}
+
+impl Adoption {
+    /// A link to another data node.
+    pub fn of_link(stream: Socket, peer: Peer, node: NodeId, early: Vec<u8>) -> Self {
+        Adoption { stream, local: None, peer, api: node, is_link: true, welcome: Vec::new(), early }
+    }
 }
 
 /// Wake-up events and inboxes of the threads of a node, and its connected API nodes.
@@ -179,21 +190,62 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Hands a link to another data node to the thread that will serve it. All threads have routes to it since they
-    /// began.
-    pub fn join_link(&self, adoption: Adoption, incarnation: Incarnation, thread: u16) {
+    /// Hands all links to a data node to the threads that will serve them, the i-th to the i-th of those that serve
+    /// connections, and notifies the main thread. Links are spread as the connections of API nodes are: a thread that
+    /// serves one sends by it, the others by that of another thread. So two blocks always exchange signals by the same
+    /// link, in order. If there are other links to it, these ones are closed by being dropped.
+    pub fn link(&self, linked: Linked, adoptions: Vec<Adoption>) {
         let mut nodes = lock(&self.api_nodes);
-        // If one of its links has been closed meanwhile, this one is closed by being dropped.
-        if let Some(admission) = nodes.admit(adoption.api, incarnation)
-            && nodes.join(adoption.api, admission, thread).is_ok()
-        {
+        let (api, incarnation) = linked.member.identity();
+        let serving: Vec<u16> = self.socket_threads.iter().copied().take(adoptions.len()).collect();
+        if !nodes.link(api, incarnation, serving.clone()) {
+            return;
+        }
+        // Nobody sends to it before the main thread is notified, and nobody answers it before there are links: so all
+        // threads have the route by then, and those that serve links have these.
+        for (thread, inbox) in (0..).zip(&self.threads) {
+            let server = serving[connection_of(thread, &serving)];
+            if server != thread {
+                inbox.post(Message::Route { api, thread: server });
+            }
+        }
+        for (&thread, adoption) in serving.iter().zip(adoptions) {
             self.threads[usize::from(thread)].post(Message::Adopt(Box::new(adoption)));
+        }
+        // Whoever closes them waits for the lock: so the main thread knows of them before.
+        self.threads[usize::from(self.main_thread)].post(Message::Linked(Box::new(linked)));
+    }
+
+    /// The same with links that this node has opened. A link that has no address any more is found closed by the thread
+    /// that reads it; `own` stands for it.
+    pub fn hand_over(&self, (linked, streams): AllLinks, own: SocketAddr) {
+        let node = linked.member.node;
+        let adoption = |(stream, early): (TcpStream, _)| {
+            let peer = Peer::Remote(stream.peer_addr().unwrap_or(own));
+            Adoption::of_link(Socket::from(stream), peer, node, early)
+        };
+        self.link(linked, streams.into_iter().map(adoption).collect());
+    }
+
+    /// Whether there are no links to a data node, and none that are being closed.
+    pub fn is_unlinked(&self, node: NodeId) -> bool {
+        lock(&self.api_nodes).is_absent(node)
+    }
+
+    /// Has all links to this start of a data node closed.
+    pub fn close_links(&self, node: NodeId, incarnation: Incarnation) {
+        let mut nodes = lock(&self.api_nodes);
+        if nodes.open_incarnation(node) == Some(incarnation) {
+            self.begin_closing(&mut nodes, node, None);
         }
     }
 
     /// Has all connections of an API node, or all links to a data node, closed.
     pub fn close(&self, api: NodeId, reason: Option<ErrorCode>) -> Closing {
-        let mut nodes = lock(&self.api_nodes);
+        self.begin_closing(&mut lock(&self.api_nodes), api, reason)
+    }
+
+    fn begin_closing(&self, nodes: &mut ApiNodes, api: NodeId, reason: Option<ErrorCode>) -> Closing {
         let closing = nodes.begin_closing(api);
         if closing == Closing::Begins {
             for inbox in &self.threads {

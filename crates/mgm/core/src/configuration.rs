@@ -266,12 +266,6 @@ fn remark(parameters: &Parameters, machine: &Machine, notes: &mut Vec<ParameterE
         );
         notes.push(parameters.refuse(Parameter::DataMemory, problem));
     }
-    if *parameters.origin(Parameter::StopOnError) != Origin::Default
-        && !parameters.flag(Parameter::StopOnError)
-    {
-        let problem = "accepted without effect so far: a node that has failed stays down until it is started";
-        notes.push(parameters.refuse(Parameter::StopOnError, problem));
-    }
     let log_file = parameters.integer(Parameter::FragmentLogFileSize);
     let excess = log_file % DISK_UNIT;
     if excess != 0 {

@@ -192,9 +192,10 @@ parameters! {
     /// Copies of the data that the cluster keeps, each on another data node; their number must be a multiple of it.
     NoOfReplicas: count(1, 4), Default::Integer(1), placed(Place::AllDataNodes);
 
-    /// Whether a node that fails stays down. It does so far in any case: false is accepted, with a warning, without
-    /// effect.
-    StopOnError: Kind::Flag, Default::Flag(true);
+    /// Whether a data node stays down that has ended by itself: because of an error, as it was killed, or as the others
+    /// have gone on without it. Else its parent starts it again, after pauses that grow; 'vinga up' gives each data
+    /// node one ('vinga data --restarts').
+    StopOnError: Kind::Flag, Default::Flag(false);
 
     /// Memory for rows and indexes; when it is used up, inserts get a temporary error.
     DataMemory: bytes(16 << 20, 16 << 40), Default::QuarterOfMachine;

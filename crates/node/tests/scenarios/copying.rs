@@ -2,7 +2,7 @@
 //! are run with all rules and, with the feature `injected-bugs`, with one broken, which they must notice.
 
 use crate::support::{ALL, Cluster, Op, Row, Setup, committed, dm, open, row, strict, tc};
-use vinga_kernel::InjectedBug;
+use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
 /// Nodes that hold all rows and have coordinators; a batch of a copy has one row. Rows with their primary at node 2
@@ -160,6 +160,46 @@ fn changes_that_an_earlier_primary_has_prepared_do_not_stay_at_the_copy() {
             c.ends_well();
         }
     }
+}
+
+/// The coordinator's order to drop a marker comes to the copy before the marker. What the source passes on of it is
+/// lost with a replica between.
+#[test]
+fn a_marker_that_is_dropped_while_a_copy_begins_anew_does_not_stay() {
+    let mut c = cluster(4, false, None);
+    let [key, ..]: [u64; 2] = with_rows(&mut c);
+    let instance = c.owner_of(key).instance();
+    return_of_node_3(&mut c, 0);
+    assert_eq!(c.at_once_by(tc(4), &[Op::Add(key, 1)]), [committed(1)]);
+    c.hold(tc(4), dm(2, instance));
+    c.forget_all_outcomes();
+    c.release_slices(2);
+    assert!(c.is_copied(3));
+    c.hold(dm(1, instance), dm(3, instance));
+    c.release(tc(4), dm(2, instance));
+    assert!(c.held(dm(1, instance), dm(3, instance)) > 0, "the order is on its way");
+    c.kill(1);
+    c.release_coordinator(tc(2), tc(1));
+    c.start(3);
+    c.ends_well();
+}
+
+/// The newest commit is the delete of a row: nothing of it is left that could be copied.
+#[test]
+fn a_copy_knows_the_newest_epoch_of_its_source() {
+    let mut c = cluster(3, false, None);
+    let keys: [u64; 3] = with_rows(&mut c);
+    c.kill(3);
+    c.release_coordinator(tc(1), tc(3));
+    c.advance(Span::from_millis(500));
+    assert_eq!(c.at_once_by(tc(2), &[Op::Delete(keys[0])]), [committed(1)]);
+    c.come_back(3);
+    c.copy_to(3);
+    c.start(3);
+    let instance = usize::from(c.owner_of(keys[0]).instance());
+    let epoch = |node| c.node(node).data_managers()[instance].epoch();
+    assert!(epoch(3) >= epoch(2), "{:?} {:?}", epoch(3), epoch(2));
+    c.ends_well();
 }
 
 hazards! {

@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use vinga_base::NodeId;
-use vinga_kernel::Origin;
+use vinga_kernel::{Executor, Origin};
 use vinga_wire::Address;
 use vinga_wire::frame::Frames;
 
@@ -79,6 +79,11 @@ impl Cluster {
         self.held_slices.insert(node);
     }
 
+    /// So many units of long work are done in one slice of a node from now on.
+    pub fn set_slice_units(&mut self, node: u8, units: u32) {
+        self.executors.get_mut(&node).expect("a live node").set_slice_units(units);
+    }
+
     /// One slice of the long work of a node that stands still, and what follows from that.
     pub fn slice(&mut self, node: u8) {
         let executor = self.executors.get_mut(&node).expect("a live node");
@@ -91,6 +96,11 @@ impl Cluster {
     pub fn release_slices(&mut self, node: u8) {
         self.held_slices.remove(&node);
         self.run();
+    }
+
+    /// Bytes of frames that wait for newer views, at all nodes.
+    pub fn parked(&self) -> usize {
+        self.executors.values().map(Executor::parked_bytes).sum()
     }
 
     /// How many frames of a pair are held back: a scenario that holds nothing back is another scenario.

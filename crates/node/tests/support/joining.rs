@@ -3,7 +3,7 @@
 use super::*;
 use vinga_wire::agreement::LinkBody;
 use vinga_wire::restart::JoiningReport;
-use vinga_wire::view::MemberState;
+use vinga_wire::view::{Member, MemberState};
 
 /// The view that agreement has installed, if that is what a driver is sent.
 pub fn installed(frame: &Frame<'_>) -> Option<ClusterView> {
@@ -86,10 +86,16 @@ impl Cluster {
 
     /// A data node that has died starts again, with nothing, and is connected.
     pub fn join(&mut self, node: u8) {
+        self.join_as(node, |_| {});
+    }
+
+    /// The same, with something else said of it.
+    pub fn join_as(&mut self, node: u8, differs: impl FnOnce(&mut Member)) {
         let settings = self.settings.get_mut(&node).expect("it was there");
         settings.incarnation.0 += 1;
         settings.epoch = Epoch(1);
-        let member = settings.member();
+        let mut member = settings.member();
+        differs(&mut member);
         self.outcomes.retain(|coordinator, _| coordinator.node() != NodeId(node));
         let others = self.executors.keys().map(|&other| NodeId(other)).collect::<Vec<_>>();
         let nobody = Arc::new(ClusterView::default());

@@ -218,7 +218,7 @@ pub struct Cluster {
     /// The hidden tables of the unique indexes.
     hidden: Vec<(u32, u64)>,
     pub view: Arc<ClusterView>,
-    now: Tick,
+    pub now: Tick,
     received: Vec<Received>,
     transactions: u64,
     /// The API node's incarnation.

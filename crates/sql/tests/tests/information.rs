@@ -48,6 +48,12 @@ fn nodes_transactions_and_locks_are_listed() {
     }
     let needed = "SELECT COUNT(NEEDED_BYTES) FROM information_schema.VINGA_REDO_LOGS";
     assert_eq!(a.lines(needed), ["0"], "nothing is kept on disk");
+    let starts = a.lines(
+        "SELECT NODE_ID, KIND, PHASE, STARTED_AT = FINISHED_AT, ELAPSED_MS, PHASE_TIMES = '', ROWS_ALL, PERCENT, \
+         SECONDS_LEFT IS NULL, ABS(TIMESTAMPDIFF(SECOND, STARTED_AT, NOW())) < 600 \
+         FROM information_schema.VINGA_RESTARTS",
+    );
+    assert_eq!(starts, ["1 first start started 1 0 1 0 100 1 1"]);
     a.query("BEGIN");
     a.query("UPDATE t SET v = 0 WHERE id = 1");
     b.query("BEGIN");

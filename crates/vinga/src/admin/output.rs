@@ -33,7 +33,7 @@ pub fn cell(column: &str, value: &InfoValue) -> String {
     match value {
         InfoValue::Text(text) => text.clone(),
         // Seconds since 1970.
-        InfoValue::Number(number) if column == "since" => {
+        InfoValue::Number(number) if matches!(column, "since" | "started_at" | "finished_at") => {
             humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*number)).to_string()
         }
         InfoValue::Number(number) => grouped(*number),

@@ -6,19 +6,22 @@
 
 use super::gone::{self, Lost};
 use super::place::{Configured, ConfiguredData, ConfiguredManagement};
-use super::show::Node;
+use super::show::{Node, number_in};
 use crate::arguments::nearest_address;
 use crate::data_node::is_closed;
 use crate::node_log;
+use crate::status::amount_of;
 use crate::table::Table;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use vinga::blocking::Cluster;
-use vinga::{ErrorCode, InfoRows, InfoTable};
+use vinga::{ErrorCode, InfoRows, InfoTable, InfoValue};
+use vinga_base::Amount;
 use vinga_mgm::NotFetched;
 use vinga_runtime::node_folder::NodeFolder;
 use vinga_runtime::{console, say};
+use vinga_wire::start::{StartKind, StartProgressReport};
 
 /// A node, as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +35,8 @@ pub struct Status {
     pub address: String,
     pub group: Option<u64>,
     leads: bool,
+    /// The last start of a data node, as the data nodes know it, by the names of columns.
+    start: Option<Value>,
 }
 
 /// How far a node is.
@@ -106,12 +111,13 @@ pub fn run(
     // None answers if all of them have gone since.
     let answer = cluster.and_then(|cluster| {
         let rows = cluster.info(InfoTable::Nodes).map_err(|error| error.to_string())?;
-        Ok((rows, gone::lost(&cluster)))
+        let starts = cluster.info(InfoTable::Restarts).unwrap_or_default();
+        Ok((rows, gone::lost(&cluster), starts))
     });
-    let (mut all, mut lost, nobody) = match (answer, configured) {
-        (Ok((rows, lost)), _) => (members(&rows), lost, None),
+    let (mut all, mut lost, starts, nobody) = match (answer, configured) {
+        (Ok((rows, lost, starts)), _) => (members(&rows), lost, starts, None),
         (Err(why), Some(configured)) if !configured.data.is_empty() => {
-            (BTreeMap::new(), BTreeMap::new(), Some(why))
+            (BTreeMap::new(), BTreeMap::new(), InfoRows::default(), Some(why))
         }
         (Err(why), _) => return Err(why),
     };
@@ -125,6 +131,10 @@ pub fn run(
     for (id, lost) in lost {
         let gone = Status { address: lost.address.clone(), group: lost.group, ..Status::gone(id) };
         all.insert(id, gone.with(&lost, false));
+    }
+    for (id, start) in starts_in(&starts) {
+        let status = all.remove(&id).unwrap_or_else(|| Status::gone(id));
+        all.insert(id, status.with_start(start));
     }
     for one in configured.map_or(&[][..], |configured| &configured.management) {
         all.insert(u64::from(one.node), look_at_management(one));
@@ -161,17 +171,59 @@ fn members(rows: &InfoRows) -> BTreeMap<u64, Status> {
             None => State::Member(node.state),
         };
         let Node { id, since, version, address, group, leads, .. } = node;
-        (id, Status { node: id, kind: "data", state, since, version, address, group, leads })
+        (id, Status { node: id, kind: "data", state, since, version, address, group, leads, start: None })
     })
     .collect()
 }
 
+/// The starts of data nodes, by their ids.
+fn starts_in(rows: &InfoRows) -> impl Iterator<Item = (u64, Value)> {
+    rows.rows.iter().filter(|row| !InfoRows::is_note(row)).filter_map(|row| {
+        let value = |value: &InfoValue| match value {
+            InfoValue::Number(number) => Value::from(*number),
+            InfoValue::Text(text) if text.is_empty() => Value::Null,
+            InfoValue::Text(text) => Value::from(text.as_str()),
+            InfoValue::Real(real) => Value::from(*real),
+        };
+        let fields = rows.columns.iter().cloned().zip(row.iter().map(value));
+        Some((number_in(rows, row, "node_id")?, Value::Object(fields.collect())))
+    })
+}
+
 impl Status {
+    /// Adds what the data nodes know of its last start. One that is under way makes it a node that starts: it is
+    /// connected with the others, and no client is let in before it is a full member.
+    fn with_start(self, start: Value) -> Self {
+        let is_over = !start["finished_at"].is_null();
+        let (state, since) = match self.state {
+            State::Started | State::Stopping | State::Silent(_) | State::Closed { .. } => {
+                (self.state, self.since)
+            }
+            State::Member(_) | State::Starting(_) | State::NotConnected(_) if is_over => {
+                (self.state, self.since)
+            }
+            State::Member(_) | State::Starting(_) | State::NotConnected(_) => {
+                (State::Starting(Some(describe_start(&start))), start["started_at"].as_u64())
+            }
+        };
+        Status { state, since, start: Some(start), ..self }
+    }
+
     /// A data node that is no member any more, before anything is known of it.
     pub fn gone(node: u64) -> Self {
         let (state, version) = (State::NotConnected(String::new()), String::new());
         let address = String::new();
-        Status { node, kind: "data", state, since: None, version, address, group: None, leads: false }
+        Status {
+            node,
+            kind: "data",
+            state,
+            since: None,
+            version,
+            address,
+            group: None,
+            leads: false,
+            start: None,
+        }
     }
 
     /// Adds what the members say of one without which they have gone on. Of one that `is_here`, its folder says how it
@@ -183,6 +235,29 @@ impl Status {
         let why = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         Status { state: State::NotConnected(why), since: lost.since, ..self }
     }
+}
+
+/// The phase of a start that is under way, and how far it is.
+fn describe_start(start: &Value) -> String {
+    let number = |column: &str| start[column].as_u64().unwrap_or(0);
+    let amount = Amount {
+        rows: number("rows_done"),
+        rows_all: number("rows_all"),
+        bytes: number("bytes_done"),
+        bytes_all: number("bytes_all"),
+    };
+    let report = StartProgressReport {
+        amount,
+        left: start["seconds_left"].as_u64().map(|seconds| seconds * 1_000_000),
+        ..StartProgressReport::new(StartKind::NodeRestart, start["phase"].as_str().unwrap_or_default())
+    };
+    phase_of(report)
+}
+
+/// A phase, with how much of it is done if that is known.
+fn phase_of(report: StartProgressReport) -> String {
+    let amount = amount_of(&report).map_or_else(String::new, |amount| format!(": {amount}"));
+    format!("{}{amount}", report.phase)
 }
 
 /// Completes what is known of a data node that may be a member. `nobody`: why no data node of the cluster answers, if
@@ -214,6 +289,7 @@ pub fn look_at_data(one: &ConfiguredData, member: Option<Status>, nobody: Option
         address: listed.unwrap_or_default().to_owned(),
         group: one.group.map(u64::from),
         leads: false,
+        start: None,
     }
 }
 
@@ -240,7 +316,7 @@ fn start_of(folder: &NodeFolder, nobody: Option<&str>) -> (State, Option<u64>) {
     };
     let since = humantime::parse_rfc3339(&progress.since).ok();
     let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-    (State::Starting(Some(progress.report.phase)), since)
+    (State::Starting(Some(phase_of(progress.report))), since)
 }
 
 /// Asks a data node at an address that is no member, as far as is known.
@@ -279,6 +355,7 @@ fn look_at_management(one: &ConfiguredManagement) -> Status {
         address: one.address.clone(),
         group: None,
         leads: false,
+        start: None,
     }
 }
 
@@ -328,6 +405,7 @@ fn as_json(all: &[Status]) -> Value {
         if one.kind == "data" {
             fields["node_group"] = one.group.into();
             fields["leads"] = one.leads.into();
+            fields["start"] = one.start.clone().unwrap_or_default();
         }
         fields
     };
@@ -341,7 +419,17 @@ mod tests {
     fn status(node: u64, kind: &'static str, state: State) -> Status {
         let (version, address) = ("0.1.0".to_owned(), format!("h:{node}"));
         let group = (kind == "data").then_some(0);
-        Status { node, kind, state, since: Some(1_795_352_338), version, address, group, leads: node == 1 }
+        Status {
+            node,
+            kind,
+            state,
+            since: Some(1_795_352_338),
+            version,
+            address,
+            group,
+            leads: node == 1,
+            start: None,
+        }
     }
 
     #[test]
@@ -370,5 +458,49 @@ mod tests {
         assert_eq!((&shown[0]["leads"], &shown[0]["why"]), (&json!(true), &Value::Null));
         assert_eq!((&shown[1]["state"], &shown[1]["phase"]), (&json!("starting"), &json!("log scanned")));
         assert_eq!((&shown[2]["why"], &shown[2]["leads"]), (&json!("refused"), &Value::Null));
+    }
+
+    #[test]
+    fn one_that_is_copied_to_starts() {
+        let columns = [
+            "node_id",
+            "phase",
+            "started_at",
+            "finished_at",
+            "rows_done",
+            "rows_all",
+            "bytes_done",
+            "bytes_all",
+            "percent",
+            "seconds_left",
+        ];
+        let number = InfoValue::Number;
+        let text = |text: &str| InfoValue::Text(text.to_owned());
+        let numbers = [412_000, 1_000_000, 48_000_000, 117_000_000, 41, 2].map(number);
+        let row = |node: u64, phase: &str, finished: InfoValue| {
+            [vec![number(node), text(phase), number(7), finished], numbers.to_vec()].concat()
+        };
+        let rows = vec![row(1, "started", number(9)), row(2, "rows copied", text(""))];
+        let starts = InfoRows { columns: columns.map(str::to_owned).into(), rows, ..InfoRows::default() };
+        let [(1, first), (2, second)] = &starts_in(&starts).collect::<Vec<_>>()[..] else {
+            panic!("two starts")
+        };
+        let started = status(1, "data", State::Started).with_start(first.clone());
+        assert_eq!((&started.state, started.since), (&State::Started, Some(1_795_352_338)));
+        let copies = Status::gone(2).with_start(second.clone());
+        let phase = "rows copied: 412 000 of 1 000 000 rows (41 %), 48 of 117 MB, 2.0 s left";
+        assert_eq!((copies.state.phase(), copies.since), (Some(phase), Some(7)));
+        let shown = as_json(&[started, copies]);
+        assert_eq!(
+            (&shown[0]["start"]["finished_at"], &shown[1]["start"]["percent"]),
+            (&json!(9), &json!(41))
+        );
+        assert_eq!(
+            (&shown[1]["state"], &shown[1]["start"]["finished_at"]),
+            (&json!("starting"), &Value::Null)
+        );
+        // Its folder is here, and the last start that the others know is over: it is no member any more.
+        let gone = Status::gone(1).with_start(first.clone());
+        assert_eq!(gone.state, State::NotConnected(String::new()));
     }
 }

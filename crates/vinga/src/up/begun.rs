@@ -68,12 +68,6 @@ impl Begun {
         self.by_group().values().map(Vec::len).max().unwrap_or(1)
     }
 
-    /// The node group of a data node, and the data nodes of that.
-    pub fn group_of(&self, node: u8) -> Option<(u16, Vec<u8>)> {
-        let group = self.nodes.get(&node)?.group;
-        Some((group, self.by_group().remove(&group)?))
-    }
-
     fn by_group(&self) -> BTreeMap<u16, Vec<u8>> {
         let mut groups: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
         for (node, begin) in &self.nodes {
@@ -163,7 +157,6 @@ mod tests {
     fn what_was_changed_in_the_file_is_said() {
         let running = begun(&[(1, 0, "127.0.0.1:71"), (2, 0, "127.0.0.1:72")]);
         assert_eq!((running.count(), running.groups(), running.replicas()), (2, 1, 2));
-        assert_eq!(running.group_of(2), Some((0, vec![1, 2])));
         let same = with(2, &[(1, 71), (2, 72)]);
         assert!(running.is_of(&same) && running.differences(&same).is_empty());
         assert_eq!(Begun::now(&same), running);

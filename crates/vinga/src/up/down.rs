@@ -60,6 +60,16 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
     let mut failures = Vec::new();
     // All are found before the first one is asked: the last ones of a node group end by themselves when others have
     // ended, and nobody would look how.
+    let name = |node: u8| format!("data node {node}");
+    // Nor is one started again that ends so.
+    let mut parents = Vec::new();
+    for &node in nodes {
+        let folder = NodeFolder::new(cluster, node);
+        match data_node::ask_parent_to_stop(&name(node), &folder) {
+            Ok(parent) => parents.push((node, parent)),
+            Err(why) => failures.push(why),
+        }
+    }
     for &node in nodes {
         let folder = NodeFolder::new(cluster, node);
         match data_node::process(&folder) {
@@ -68,7 +78,6 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
             Err(why) => failures.push(why),
         }
     }
-    let name = |node: u8| format!("data node {node}");
     running.retain(|&(node, _, pid)| match data_node::ask_to_stop(&name(node), pid) {
         Ok(()) => true,
         Err(why) => {
@@ -96,6 +105,10 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
                 say!("data node {node} has stopped");
             }
         }
+    }
+    for (node, parent) in parents {
+        failures
+            .extend(data_node::wait_for_parent(&name(node), &NodeFolder::new(cluster, node), parent).err());
     }
     if !failures.is_empty() {
         return Err(failures.join("; "));

@@ -1,6 +1,5 @@
 //! What `vinga up` says of data nodes that run.
 
-use super::begun::Begun;
 use super::several;
 use crate::arguments::with_key;
 use crate::cluster_file::ClusterFile;
@@ -26,12 +25,10 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     }
     for (id, address, is_fresh) in &running.nodes {
         let state = if *is_fresh { "is ready" } else { "is running already," };
-        say!("data node {id} {state} on {address}");
+        let joined = if running.joined.contains(id) { ": it has joined the others" } else { "" };
+        say!("data node {id} {state} on {address}{joined}");
     }
     let nodes = &running.begun;
-    for line in running.away.iter().filter_map(|&id| away(nodes, &running.away, id)) {
-        say!("{line}");
-    }
     for id in &running.added {
         say!(
             "data node {id} does not run: it was added to the file, and the cluster that runs has no such data node"
@@ -39,18 +36,18 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
     }
     let (all, replicas, groups) = (nodes.count(), nodes.replicas(), nodes.groups());
     let group = if groups == 1 { "group" } else { "groups" };
+    let how_many = match running.nodes.len() {
+        running if running < all => format!("{running} of {all}"),
+        _ => all.to_string(),
+    };
     if running.nodes.iter().any(|(_, _, is_fresh)| *is_fresh) {
         let after = running.after.as_secs_f64() * 1000.0;
-        say!("{all} data nodes, {groups} node {group}, NoOfReplicas={replicas}, after {after:.0} ms");
+        say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}, after {after:.0} ms");
         for warning in &running.warnings {
             say!("warning of {warning}");
         }
         say_what_is_gone(&KeptData::InMemory, running.before.as_ref());
     } else {
-        let how_many = match running.away.len() {
-            0 => all.to_string(),
-            away => format!("{} of {all}", all - away),
-        };
         say!("{how_many} data nodes, {groups} node {group}, NoOfReplicas={replicas}");
     }
     let differences = nodes.differences(&running.data_nodes);
@@ -119,16 +116,6 @@ pub fn say_several(cluster: &Path, file: &ClusterFile, running: &several::Runnin
 fn unreadable_key(node: &NodeFolder) -> Option<PathBuf> {
     let key = node.last_start()?.key?;
     rustix::fs::access(&key, rustix::fs::Access::READ_OK).is_err().then_some(key)
-}
-
-/// That a data node is left out, and how many its node group has left.
-fn away(nodes: &Begun, away: &[u8], id: u8) -> Option<String> {
-    let (group, of_group) = nodes.group_of(id)?;
-    let (all, left) = (of_group.len(), of_group.iter().filter(|node| !away.contains(node)).count());
-    let noun = if all == 1 { "data node" } else { "data nodes" };
-    Some(format!(
-        "data node {id} does not run, and stays away: node group {group} has {left} of {all} {noun} left"
-    ))
 }
 
 /// A data node was started.

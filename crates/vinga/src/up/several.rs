@@ -1,7 +1,7 @@
 //! Several data nodes on this machine: one process each, which wait for each other at their start.
 //!
-//! Either all of them are made to run, or those that this command has started are stopped again. A data node that has
-//! ended can't come back to a cluster that runs: it is left out, and everything else is started.
+//! Either all of them are made to run, or those that this command has started are stopped again. If others run, a data
+//! node that has ended joins them; one that can't keeps nothing else from being started.
 
 use super::begun::Begun;
 use super::started::Started;
@@ -46,17 +46,18 @@ pub struct Running {
     pub begun: Begun,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
-    /// The data nodes that have ended and can't come back, as others run.
-    pub away: Vec<u8>,
+    /// Those that have joined the others, which ran.
+    pub joined: Vec<u8>,
     /// Those of the file that the cluster which runs has never had.
     pub added: Vec<u8>,
     /// The management nodes, as `nodes`.
     pub management: Vec<(u8, String, bool)>,
     /// That no management node decides between the data nodes, in a sentence, if they say so.
     pub undecided: Option<String>,
-    /// Why management nodes could not be started, or do not answer, while data nodes run.
+    /// Why data nodes could not join the others; why management nodes could not be started, or do not answer, while
+    /// data nodes run.
     pub failures: Vec<String>,
-    /// Those of them that run.
+    /// The management nodes of these that run.
     pub unanswered: Vec<u8>,
     /// How long it took until the last one was ready.
     pub after: Duration,
@@ -107,8 +108,8 @@ enum Found {
     Ended,
 }
 
-/// Starts the nodes that do not run, and waits until all are ready. Data nodes that have ended while others run are
-/// left out.
+/// Starts the nodes that do not run, and waits until all are ready. Data nodes that have ended while others run join
+/// those.
 ///
 /// # Errors
 /// A text: a node could not be started, and why.
@@ -118,12 +119,16 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     for &id in wanted.ids {
         found.push((id, look(&NodeFolder::new(wanted.cluster, id))?));
     }
-    let away = away(&found);
+    let plan = Plan::of(&found, || {
+        let ready = found.iter().filter(|(_, found)| matches!(found, Found::Ready(_)));
+        let addresses = addresses_of(ready.map(|(id, _)| NodeFolder::new(wanted.cluster, *id)))?;
+        Begun::of_running(&Cluster::connect(&addresses).ok()?)
+    });
     let begun = Instant::now();
     // Data nodes ask them when they begin. They are stopped behind the data nodes if these do not start.
     let mut management_started = Started::default();
     let (mut failures, mut unanswered) = (Vec::new(), Vec::new());
-    let management = if found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
+    let management = if plan.others_run {
         // Whatever can run goes on, or is started.
         let mut management = Vec::new();
         for id in wanted.management {
@@ -145,17 +150,26 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     };
     let mut started = Started::default();
     let mut before = None;
-    for (id, _) in found.iter().filter(|(id, found)| *found == Found::Ended && !away.contains(id)) {
-        let folder = NodeFolder::new(wanted.cluster, *id);
-        before = before.or(EarlierRun::of(&folder));
-        started.start(*id, format!("data node {id}"), folder, |folder| {
-            let mut command = data_node::command(folder)?;
-            command.arg("--config").arg(wanted.file.path()).arg("--node").arg(id.to_string());
-            data_node::set(&mut command, wanted.parameters);
-            Ok(command)
-        })?;
+    for &id in &plan.first {
+        before = before.or(EarlierRun::of(&NodeFolder::new(wanted.cluster, id)));
+        start_data_node(wanted, id, &mut started)?;
     }
-    let addresses = wait(&mut started, wanted, &away)?;
+    let mut joining = Vec::new();
+    for &id in &plan.joining {
+        let mut one = Started::default();
+        match start_data_node(wanted, id, &mut one) {
+            Ok(()) => joining.push((id, one)),
+            Err(why) => failures.push(why),
+        }
+    }
+    let mut addresses = wait(&mut started, wanted, &plan)?;
+    let mut joined = Vec::new();
+    for (id, address, one) in wait_until_joined(joining, wanted, &mut failures)? {
+        joined.push(id);
+        addresses.push((id, address));
+        started.take_over(one);
+    }
+    addresses.sort_unstable();
     let mut warnings = management_started.warnings();
     warnings.extend(started.warnings());
     let mut seen = BTreeSet::new();
@@ -174,13 +188,12 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     let asked = cluster.as_ref().filter(|_| is_any_old).and_then(Begun::of_running);
     let begun = asked.unwrap_or_else(|| Begun::now(&data_nodes));
     let undecided = cluster.and_then(|cluster| Arbitration::of(&cluster, None).gap());
-    let (away, added) = away.into_iter().partition(|&id| begun.has(id));
     Ok(Running {
         data_nodes,
         begun,
         nodes,
-        away,
-        added,
+        joined,
+        added: plan.added,
         management,
         undecided,
         failures,
@@ -214,12 +227,79 @@ fn start_management(
     addresses.collect()
 }
 
-/// The data nodes that have ended while others run: none comes back to a cluster that runs.
-fn away(found: &[(u8, Found)]) -> Vec<u8> {
-    if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
-        return Vec::new();
+/// Which data nodes are started.
+#[derive(PartialEq, Eq, Debug)]
+struct Plan {
+    /// Whether some are ready.
+    others_run: bool,
+    /// Those that begin together with others that begin.
+    first: Vec<u8>,
+    /// Those that join the others, which run.
+    joining: Vec<u8>,
+    /// Those of the file that the cluster which runs has never had: they are not started.
+    added: Vec<u8>,
+}
+
+impl Plan {
+    /// `begun`: what the cluster that runs has begun with, if it says that.
+    fn of(found: &[(u8, Found)], begun: impl FnOnce() -> Option<Begun>) -> Self {
+        let ended = found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id);
+        if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
+            return Plan {
+                others_run: false,
+                first: ended.collect(),
+                joining: Vec::new(),
+                added: Vec::new(),
+            };
+        }
+        let begun = begun();
+        let (joining, added) = ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.has(id)));
+        Plan { others_run: true, first: Vec::new(), joining, added }
     }
-    found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id).collect()
+
+    /// Whether this node is waited for together with those that begin.
+    fn awaits(&self, id: u8) -> bool {
+        !self.joining.contains(&id) && !self.added.contains(&id)
+    }
+}
+
+/// Starts a data node in its folder.
+fn start_data_node(wanted: &Wanted<'_>, id: u8, started: &mut Started) -> Result<(), String> {
+    started.start(id, format!("data node {id}"), NodeFolder::new(wanted.cluster, id), |folder| {
+        let mut command = data_node::command(folder)?;
+        command.arg("--config").arg(wanted.file.path()).arg("--node").arg(id.to_string());
+        data_node::set(&mut command, wanted.parameters);
+        Ok(command)
+    })
+}
+
+/// Waits until these data nodes, which join others, are ready: as long as it takes to copy their rows. Why others could
+/// not join is added to the failures.
+fn wait_until_joined(
+    mut joining: Vec<(u8, Started)>,
+    wanted: &Wanted<'_>,
+    failures: &mut Vec<String>,
+) -> Result<Vec<(u8, String, Started)>, String> {
+    let mut waited = Waiting::begin();
+    let mut joined = Vec::new();
+    while !joining.is_empty() {
+        for (id, mut one) in std::mem::take(&mut joining) {
+            if let Err(why) = one.check() {
+                failures.push(why);
+            } else if let Found::Ready(address) = look(&NodeFolder::new(wanted.cluster, id))? {
+                joined.push((id, address, one));
+            } else {
+                joining.push((id, one));
+            }
+        }
+        waited.say_if_long(|| {
+            let ids: Vec<String> = joining.iter().map(|(id, _)| id.to_string()).collect();
+            let logs = wanted.cluster.join("node-*/vinga.log");
+            format!("waiting until data node {} has joined; the logs: {}", ids.join(", "), logs.display())
+        });
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    Ok(joined)
 }
 
 /// Whether a node runs. Waits for one that ends at this moment.
@@ -227,8 +307,12 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     let mut waiting = Waiting::begin();
     loop {
         let running = folder.running();
-        let running = running.map_err(|e| format!("cannot look into {}: {e}", folder.path().display()))?;
-        let Some(pid) = running else { return Ok(Found::Ended) };
+        let look_failed = |e| format!("cannot look into {}: {e}", folder.path().display());
+        let Some(pid) = running.map_err(look_failed)? else {
+            // Its parent starts it again when it has ended.
+            let parent = folder.parent().map_err(look_failed)?;
+            return Ok(if parent.is_some() { Found::Starting } else { Found::Ended });
+        };
         let Some(address) = folder.address() else { return Ok(Found::Starting) };
         let why = match data_node::probe(folder) {
             Ok(Sign::Closed(why)) => return Err(data_node::closed(folder, pid, &why)),
@@ -243,14 +327,14 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     }
 }
 
-/// Waits until all data nodes of the cluster are ready but those that stay away; returns their addresses.
-fn wait(started: &mut Started, wanted: &Wanted<'_>, away: &[u8]) -> Result<Vec<(u8, String)>, String> {
+/// Waits until all data nodes of the cluster are ready but those that join others; returns their addresses.
+fn wait(started: &mut Started, wanted: &Wanted<'_>, plan: &Plan) -> Result<Vec<(u8, String)>, String> {
     let mut waited = Waiting::begin();
     let mut ready: Vec<(u8, String)> = Vec::new();
     loop {
         started.check()?;
         let mut waiting = Vec::new();
-        let is_awaited = |id: u8| !away.contains(&id) && ready.iter().all(|(other, _)| *other != id);
+        let is_awaited = |id: u8| plan.awaits(id) && ready.iter().all(|(other, _)| *other != id);
         let awaited: Vec<u8> = wanted.ids.iter().copied().filter(|&id| is_awaited(id)).collect();
         for id in awaited {
             let folder = NodeFolder::new(wanted.cluster, id);
@@ -295,12 +379,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_has_ended_does_not_come_back() {
+    fn those_that_have_ended_join_others_that_run() {
         let ready = || Found::Ready("127.0.0.1:1".into());
-        assert!(away(&[(1, ready()), (2, ready())]).is_empty());
-        assert!(away(&[(1, Found::Ended), (2, Found::Ended)]).is_empty());
+        let plan = |found: &[(u8, Found)]| Plan::of(found, || None);
+        let beginning = |first: &[u8]| Plan {
+            others_run: false,
+            first: first.to_vec(),
+            joining: Vec::new(),
+            added: Vec::new(),
+        };
+        assert_eq!(plan(&[(1, Found::Ended), (2, Found::Ended)]), beginning(&[1, 2]));
         // The last `vinga up` was interrupted.
-        assert!(away(&[(1, Found::Starting), (2, Found::Ended)]).is_empty());
-        assert_eq!(away(&[(1, Found::Ended), (2, ready()), (3, Found::Starting), (4, Found::Ended)]), [1, 4]);
+        assert_eq!(plan(&[(1, Found::Starting), (2, Found::Ended)]), beginning(&[2]));
+        let plan = plan(&[(1, Found::Ended), (2, ready()), (3, Found::Starting), (4, Found::Ended)]);
+        assert!(plan.others_run && plan.first.is_empty() && plan.added.is_empty());
+        assert_eq!(plan.joining, [1, 4]);
+        assert_eq!([1, 2, 3, 4].map(|id| plan.awaits(id)), [false, true, true, false]);
     }
 }

@@ -15,4 +15,6 @@ mod cluster_kills;
 mod histories;
 mod loads;
 mod networks;
+mod restarts;
+mod returning;
 mod several_data_nodes;

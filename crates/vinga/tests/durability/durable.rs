@@ -6,6 +6,7 @@ use crate::support::folder::{Folder, said, vinga};
 use crate::support::number;
 use crate::tools::durable::{DurableNode, Row, make_table, row, table_of, value};
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -521,9 +522,31 @@ fn status_says_how_long_each_phase_of_the_start_took() {
     };
     let first = status();
     assert_eq!(phases(&first), ["files made", "system file written", "log opened", "first epoch begun"]);
-    let create = ["create", "shop.orders", "id int, primary key (id)"];
-    assert!(folder.run("admin", &create).0 && folder.run("down", &[]).0 && folder.up(&["--port", "0"]).0);
+    assert_eq!(first[0]["start"]["kind"], "first start");
+    let create = ["create", "shop.orders", "id bigint unsigned, primary key (id)"];
+    assert!(folder.run("admin", &create).0);
+    let cluster = Cluster::connect(&folder.addresses([1])).expect("it runs");
+    let table = cluster.table("shop.orders").expect("it was made");
+    (0..50_u64).for_each(|id| cluster.insert(&table, &[("id", id)]).expect("it is new"));
+    drop((table, cluster));
+    assert!(folder.run("down", &[]).0 && folder.up(&["--port", "0"]).0);
+    // The same in all places.
+    for (what, arguments) in [("restarts", &["restarts"][..]), ("status", &["status"])] {
+        let output = folder.command("admin").arg("--json").args(arguments).output().expect("the binary runs");
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let row = if what == "status" { &rows[0]["start"] } else { &rows[0] };
+        assert_eq!((&row["node_id"], &row["kind"]), (&1.into(), &"recovery".into()), "{rows}");
+        assert_eq!((&row["phase"], &row["percent"]), (&"started".into(), &100.into()), "{rows}");
+        assert_eq!((&row["rows_done"], &row["rows_all"]), (&50.into(), &50.into()), "{rows}");
+        assert!(row["bytes_done"].as_u64() > Some(0) && row["bytes_done"] == row["bytes_all"], "{rows}");
+        let (begun, ended) = (row["started_at"].as_u64(), row["finished_at"].as_u64());
+        assert!(begun > Some(1_700_000_000) && ended >= begun, "{rows}");
+        assert!(row["phase_times"].as_str().is_some_and(|times| times.contains("log applied: ")), "{rows}");
+    }
+    let log = fs::read_to_string(folder.0.join("node-1/vinga.log")).expect("it has one");
+    assert!(log.contains("checkpoints loaded in ") && log.contains("indexes built in "), "{log}");
     let second = status();
+    assert_eq!(second[0]["start"]["rows_done"], 50, "{second}");
     assert_eq!(second[0]["start"]["phase"], "started");
     assert!(second[0]["start"]["epoch"].as_u64() > Some(0), "{second}");
     assert_eq!(phases(&second)[..3], ["log scanned", "tables made", "checkpoints loaded"]);

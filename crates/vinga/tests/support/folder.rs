@@ -37,8 +37,18 @@ impl Folder {
         said(self.command("up").args(SMALL).args(more).output())
     }
 
-    /// A command on this cluster; further arguments go behind the folder.
+    /// A command on this cluster; further arguments go behind the folder. Data nodes that it starts stay down when they
+    /// have ended.
     pub fn command(&self, what: &str) -> Command {
+        let mut command = self.plain_command(what);
+        if what == "up" {
+            command.args(["--set", "StopOnError=yes"]);
+        }
+        command
+    }
+
+    /// The same, without anything else.
+    pub fn plain_command(&self, what: &str) -> Command {
         let mut command = vinga();
         command.arg(what).arg("--folder").arg(&self.0);
         command

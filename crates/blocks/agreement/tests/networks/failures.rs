@@ -114,7 +114,7 @@ fn a_set_with_all_nodes_of_a_group_needs_no_arbitrator() {
     assert_eq!(network.alive(), set(&[1, 2, 3]));
     assert_eq!(
         network.stopped(4),
-        Some("no data node of node group 0 is reached (not reached: 1, 2, 3; they may run)")
+        Some("no data node with all rows of node group 0 is reached (not reached: 1, 2, 3; they may run)")
     );
 }
 

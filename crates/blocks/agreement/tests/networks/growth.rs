@@ -234,10 +234,19 @@ fn changes_that_are_refused() {
     let number = network.view(1).number().0;
     assert_eq!(network.change(join()), Ok(number + 1));
 
-    // Nobody answers for the one that joins, nor does its system say that it has ended.
+    // Nothing has come from the one that joins.
+    let (mut network, _) = cluster(3, &[0, 0, 0], true);
+    network.start_again(5);
+    network.stall(5, INTERVAL * 8);
+    let others = network.ids();
+    network.connect(5, &others);
+    network.run(INTERVAL);
+    let silent = network.joining(5, 0);
+    assert_eq!(network.change(silent), Err(Refusal::NotAnswered));
+    // It does not answer any more, nor does its system say that it has ended.
     let (mut network, newcomer) = cluster(3, &[0, 0, 0], true);
     network.end(newcomer, End::Silent);
-    assert_eq!(network.change(join()), Err(Refusal::NotAnswered));
+    assert_eq!(network.change(join()), Err(Refusal::MemberLost));
     assert!(network.has_met("change of the view was given up"));
     network.run(REST);
     network.check_rest();
@@ -264,6 +273,36 @@ fn changes_that_are_refused() {
     network.connect(4, &[3]);
     network.run(INTERVAL);
     assert_eq!(network.change(join()), Ok(2));
+}
+
+/// One that has fallen silent is no candidate any more, at nobody: another start of it may connect.
+#[test]
+fn one_that_is_silent_before_it_joins_is_closed() {
+    let (mut network, newcomer) = cluster(1, &[0, 0], true);
+    network.end(newcomer, End::Silent);
+    network.run(REST);
+    assert!(network.has_met("data node that was no member was silent"));
+    let join = network.joining(newcomer, 0);
+    assert_eq!(network.change(join), Err(ViewChangeRefusal::NotConnected));
+    network.check_rest();
+    // The same between two that wait.
+    let (mut network, first) = cluster(2, &[0, 0], true);
+    let second = first + 1;
+    network.start_again(second);
+    network.connect(second, &[1, 2, first]);
+    network.run(INTERVAL);
+    network.end(second, End::Silent);
+    network.run(REST);
+    network.start_again(second);
+    network.connect(second, &[1, 2, first]);
+    for node in [first, second] {
+        network.run(INTERVAL);
+        let join = network.joining(node, 0);
+        assert!(network.change(join).is_ok());
+    }
+    network.run(REST);
+    network.check_rest();
+    assert_eq!(network.alive(), set(&[1, 2, first, second]));
 }
 
 /// One that is in another view, does not know the ticket that counts, or has given up others, agrees to nothing; nor
@@ -329,6 +368,36 @@ fn one_that_joins_gets_the_view_of_others() {
     network.run(REST);
     network.check_rest();
     assert_eq!(network.alive(), set(&[1, 2, 3, 4]));
+}
+
+/// The president ends when only the one that joins has got the view with it. The other one does not know that, and asks
+/// it to join again and again: so it is never suspicious to it that no heartbeats come.
+#[test]
+fn one_that_has_joined_in_a_view_that_nobody_else_has_stops_when_it_is_asked_to_join() {
+    let mut cases = 0;
+    for moment in 0..40 {
+        let (mut network, newcomer) = cluster(moment, &[0, 0], true);
+        let join = network.joining(newcomer, 0);
+        network.ask_for(1, join.clone());
+        network.run(moment / 8);
+        network.cut(&[1], &[2]);
+        network.run(INTERVAL * 2);
+        let is_alone =
+            network.members(newcomer).contains(&newcomer) && !network.members(2).contains(&newcomer);
+        network.end(1, End::Gone);
+        for _ in 0..20 {
+            network.run(INTERVAL * 2);
+            if network.president() == Some(2) && network.alive().contains(&newcomer) {
+                network.ask_for(2, join.clone());
+            }
+        }
+        network.check_rest();
+        if is_alone {
+            cases += 1;
+            assert_eq!(network.alive(), set(&[2]), "it stands in nobody's way");
+        }
+    }
+    assert!(cases > 0, "it was never the only one");
 }
 
 /// Nothing comes from 2 to 3 and 4 any more when 4 starts, with which they can go on without 2. Its driver does not

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use vinga_base::pool::Handle;
 use vinga_base::{Incarnation, NodeId, PartitionId, RowId, TransactionId, ViewNumber};
 use vinga_fragment::row::{OperationRef, Row};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{Context, InjectedBug, Span, Tick};
 use vinga_wire::commit::Chain;
 use vinga_wire::copying::{
     COPIED_MARKERS_MAX, COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch,
@@ -56,7 +56,19 @@ pub(crate) struct CopySource {
     /// Rows that were sent, and bytes of their images.
     rows: u64,
     bytes: u64,
+    left: Left,
 }
+
+/// What is to be sent yet, for people: it is counted now and then, and what is sent is subtracted meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    rows: u64,
+    bytes: u64,
+    counted: Option<Tick>,
+}
+
+/// How long a count of what is left to send is good for: it looks at all tables.
+const COUNT_AGAIN: Span = Span::from_millis(1000);
 
 /// How far a copy has come, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +155,7 @@ impl DataManager {
                     confirmed: 0,
                     rows: 0,
                     bytes: 0,
+                    left: Left::default(),
                 }
             });
         }
@@ -245,6 +258,9 @@ impl DataManager {
                 };
                 let next = self.store.tables.iter().find(is_meant).map(|(id, _)| id);
                 if let Some(id) = next {
+                    if copy.left.counted.is_none_or(|counted| cx.now().since(counted) >= COUNT_AGAIN) {
+                        copy.left = self.count_left(cx, copy);
+                    }
                     let first = if id == from { row } else { 0 };
                     let end = self.send_rows(cx, copy, id, first, TO_THE_END, cx.slice_units());
                     copy.cursor = if end == TO_THE_END { (id + 1, 0) } else { (id, end) };
@@ -264,6 +280,26 @@ impl DataManager {
             }
             Stage::Complete => false,
         }
+    }
+
+    /// Counts what a copy has not sent. Of the table that it is going through that is what stands in the pages from the
+    /// cursor on, as if all were equally full.
+    fn count_left(&self, cx: &Context<'_>, copy: &CopySource) -> Left {
+        let partition = self.own_partition(cx);
+        let (mut rows, mut bytes) = (copy.awaited.len() as u64, 0);
+        for (id, table) in self.store.tables.iter() {
+            if id < copy.cursor.0 || table.is_gone || !table.has_fragment(partition) {
+                continue;
+            }
+            let fragment = table.fragment(partition);
+            let pages = u64::from(fragment.rows().page_count()).max(1);
+            let sent =
+                if id == copy.cursor.0 { u64::from(RowId(copy.cursor.1).page()).min(pages) } else { 0 };
+            let part = |all: u64| (u128::from(all) * u128::from(pages - sent) / u128::from(pages)) as u64;
+            rows += part(fragment.rows().usage().rows);
+            bytes += part(self.image_bytes(table, fragment));
+        }
+        Left { rows, bytes, counted: Some(cx.now()) }
     }
 
     /// Where what is sent to the target goes first.
@@ -293,11 +329,16 @@ impl DataManager {
         let forgets = cx.has_bug(InjectedBug::CopyForgetsOpenRows);
         let gathered =
             self.gather(copy, RowPlace { table, partition, row: RowId(first) }, end, units, forgets);
-        copy.rows += u64::from(gathered.count);
-        copy.bytes += gathered.image_bytes as u64;
+        let (rows, bytes) = (u64::from(gathered.count), gathered.image_bytes as u64);
+        copy.rows += rows;
+        copy.bytes += bytes;
+        copy.left.rows = copy.left.rows.saturating_sub(rows);
+        copy.left.bytes = copy.left.bytes.saturating_sub(bytes);
         let head = CopyRowsHead {
             batch: copy.next_batch(),
             birth: U64::new(self.store.tables.current(table).birth.0),
+            rows_left: U64::new(copy.left.rows),
+            bytes_left: U64::new(copy.left.bytes),
             table: U32::new(table),
             first: U32::new(first),
             end: U32::new(gathered.end),
@@ -384,6 +425,7 @@ impl DataManager {
             let is_last = parts.peek().is_none();
             let head = CopyMarkersHead {
                 batch: copy.next_batch(),
+                epoch: U64::new(self.epoch.0),
                 count: U16::new(part.len() as u16),
                 flags: U16::new(if is_last { COPY_IS_COMPLETE } else { 0 }),
             };

@@ -5,6 +5,7 @@
 //! what is prepared here is dropped. (Either may be left of an earlier primary, and the order that ends it may still
 //! be on its way; it finds nothing then, and is passed on.)
 
+use super::{BroughtMarkers, Received};
 use crate::DataManager;
 use crate::apply::Insert;
 use crate::markers::Marker;
@@ -13,12 +14,15 @@ use crate::versions::RowPlace;
 use alloc::vec::Vec;
 use vinga_base::hash::KeyHash;
 use vinga_base::{Epoch, NodeId, RowId, TransactionId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug};
+use vinga_kernel::{Context, InjectedBug, Span};
 use vinga_wire::copying::{
     COPY_IS_COMPLETE, CopiedMarker, CopiedMarkerDrop, CopiedRow, CopyBatch, CopyMarkersHead, CopyRowsHead,
 };
-use vinga_wire::restart::{NewcomerStep, StepDoneReport};
+use vinga_wire::restart::{CopyingReport, NewcomerStep, StepDoneReport};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
+
+/// How often it is reported how much was copied, if batches come.
+const REPORT_AGAIN: Span = Span::from_millis(500);
 
 impl DataManager {
     /// Whether this data manager is being sent the rows of its partition.
@@ -29,7 +33,7 @@ impl DataManager {
 
     /// The view in which the copy to this node began that is complete; `None` while one is under way.
     pub fn copy_complete(&self) -> Option<ViewNumber> {
-        self.copying.complete
+        self.copying.complete.filter(|_| self.copying.waiting.is_empty())
     }
 
     /// The view has changed: with other replicas the copy to this node begins anew.
@@ -39,15 +43,17 @@ impl DataManager {
         if replicas != self.copying.replicas.0 {
             self.copying.replicas = (replicas, cx.view().number());
             self.copying.complete = None;
+            self.copying.waiting.clear();
         }
         if partition.copying.is_empty() {
             self.copying.complete = None;
+            self.copying.markers = BroughtMarkers::default();
         }
     }
 
     /// Reports that the copy to this node is complete, in this view.
     pub(crate) fn report_copied(&self, cx: &mut Context<'_>) {
-        if self.copying.complete.is_some() && self.is_copied_to(cx) {
+        if self.copy_complete().is_some() && self.is_copied_to(cx) {
             let report = StepDoneReport { step: NewcomerStep::Copied, view: cx.view().number() };
             let restart = Address::new(self.settings.node, BlockNumber::Restart, 0);
             cold::write(&mut cx.frame(SignalNumber::StepDoneReport, restart), &report);
@@ -77,10 +83,41 @@ impl DataManager {
     }
 
     pub(crate) fn on_copy_rows_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let (head, mut rest) = frame.head::<CopyRowsHead>()?;
+        let (head, rest) = frame.head::<CopyRowsHead>()?;
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        if self.waits_for_index(head.table.get()) {
+            cx.mark("copied rows wait for an index that is built");
+            self.copying.waiting.push((*head, rest.to_vec()));
+            return Some(());
+        }
+        self.take_over_rows(cx, head, rest)
+    }
+
+    /// Whether rows of a table can't be taken over at the moment, or others before them have not been.
+    fn waits_for_index(&self, table: u32) -> bool {
+        self.schema.index_work.is_building(table)
+            || self.copying.waiting.iter().any(|(head, _)| head.table.get() == table)
+    }
+
+    /// Takes over the rows that have waited for indexes which are not built any more.
+    pub(crate) fn take_over_waiting(&mut self, cx: &mut Context<'_>) {
+        if self.copying.waiting.is_empty() {
+            return;
+        }
+        for (head, rows) in core::mem::take(&mut self.copying.waiting) {
+            if self.schema.index_work.is_building(head.table.get()) {
+                self.copying.waiting.push((head, rows));
+            } else if self.take_over_rows(cx, &head, &rows).is_none() {
+                let why = format_args!("copied rows can't be read");
+                return cx.stop_node_for(ErrorCode::MalformedSignal as u16, why);
+            }
+        }
+        self.report_copied(cx);
+    }
+
+    fn take_over_rows(&mut self, cx: &mut Context<'_>, head: &CopyRowsHead, mut rest: &[u8]) -> Option<()> {
         let id = head.table.get();
         let Ok(table) = self.store.tables.get_forwarded(id, head.birth.get()) else {
             // It goes here, or is not there yet: then it has no rows.
@@ -90,7 +127,7 @@ impl DataManager {
         };
         let partition = table.fragments().next()?.0;
         let place = |row| RowPlace { table: id, partition, row: RowId(row) };
-        let mut next = head.first.get();
+        let (mut next, mut bytes) = (head.first.get(), 0);
         for _ in 0..head.count.get() {
             let (item, image) = CopiedRow::take(&mut rest)?;
             let row = item.row.get();
@@ -107,10 +144,41 @@ impl DataManager {
                 return Some(());
             }
             next = row + 1;
+            bytes += image.len() as u64;
         }
         self.free_rows(cx, place(next), head.end.get());
+        self.note_received(cx, head, bytes);
         self.confirm_copied(cx, head.batch);
         Some(())
+    }
+
+    /// A batch has been taken over: counts it, and reports that now and then.
+    fn note_received(&mut self, cx: &mut Context<'_>, head: &CopyRowsHead, bytes: u64) {
+        let received = self.received_of(head.batch);
+        let amount = &mut received.amount;
+        amount.rows += u64::from(head.count.get());
+        amount.bytes += bytes;
+        amount.rows_all = amount.rows.saturating_add(head.rows_left.get());
+        amount.bytes_all = amount.bytes.saturating_add(head.bytes_left.get());
+        if received.reported.is_none_or(|reported| cx.now().since(reported) >= REPORT_AGAIN) {
+            self.report_received(cx);
+        }
+    }
+
+    /// What has come of the copy that a batch belongs to.
+    fn received_of(&mut self, batch: CopyBatch) -> &mut Received {
+        let copy = ViewNumber(batch.copy.get());
+        if self.copying.received.copy != copy {
+            self.copying.received = Received { copy, ..Received::default() };
+        }
+        &mut self.copying.received
+    }
+
+    fn report_received(&mut self, cx: &mut Context<'_>) {
+        self.copying.received.reported = Some(cx.now());
+        let report = CopyingReport { amount: self.copying.received.amount };
+        let restart = Address::new(self.settings.node, BlockNumber::Restart, 0);
+        cold::write(&mut cx.frame(SignalNumber::CopyingReport, restart), &report);
     }
 
     fn confirm_copied(&self, cx: &mut Context<'_>, batch: CopyBatch) {
@@ -201,20 +269,36 @@ impl DataManager {
         if !self.is_for_this_copy(cx, frame) {
             return Some(());
         }
+        self.epoch = self.epoch.max(Epoch(head.epoch.get()));
+        let begun_in = ViewNumber(head.batch.copy.get());
+        let brought = &mut self.copying.markers;
+        if brought.begun_in < begun_in {
+            brought.begun_in = begun_in;
+            brought.stale.append(&mut brought.ids);
+        }
         for _ in 0..head.count.get() {
             let marker = CopiedMarker::take(&mut rest)?;
             let coordinator = marker.coordinator.name();
             if cx.view().acts_for(coordinator).is_none() {
                 continue;
             }
+            let id = TransactionId(marker.transaction.get());
             let (epoch, number) = (Epoch(marker.epoch.get()), marker.number.get());
-            self.markers
-                .insert(TransactionId(marker.transaction.get()), Marker { epoch, number, coordinator });
+            self.markers.insert(id, Marker { epoch, number, coordinator });
+            brought.stale.remove(&id);
+            brought.ids.insert(id);
         }
-        let begun_in = ViewNumber(head.batch.copy.get());
         if head.flags.get() & COPY_IS_COMPLETE != 0 && begun_in >= self.copying.replicas.1 {
             cx.mark("copy of a partition is complete");
+            for id in core::mem::take(&mut self.copying.markers.stale) {
+                if self.markers.remove_if(id, |_| true).is_some() {
+                    cx.mark("marker of an earlier copy goes that its source has no more");
+                }
+            }
             self.copying.complete = Some(begun_in);
+            let amount = &mut self.received_of(head.batch).amount;
+            (amount.rows_all, amount.bytes_all) = (amount.rows, amount.bytes);
+            self.report_received(cx);
             self.report_copied(cx);
         }
         self.confirm_copied(cx, head.batch);

@@ -3,14 +3,14 @@
 use crate::settings::LinkBuffers;
 use rustix::net::sockopt;
 use std::io;
-use std::net::TcpStream;
+use std::os::fd::AsFd;
 
 /// Sets the sizes of a link's buffers; what the system has made of them: Linux allows twice as much, for what it keeps
 /// of each packet, and less than that if it has a limit.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn set(link: &TcpStream, wanted: LinkBuffers) -> io::Result<LinkBuffers> {
+pub(crate) fn set(link: &impl AsFd, wanted: LinkBuffers) -> io::Result<LinkBuffers> {
     let LinkBuffers { send, receive } = wanted;
     if send > 0 {
         sockopt::set_socket_send_buffer_size(link, send as usize)?;
@@ -29,6 +29,7 @@ pub(crate) fn set(link: &TcpStream, wanted: LinkBuffers) -> io::Result<LinkBuffe
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::net::TcpStream;
 
     #[test]
     fn the_system_has_what_was_wanted() {

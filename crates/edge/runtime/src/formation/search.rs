@@ -6,6 +6,7 @@ use crate::settings::OtherDataNode;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use vinga_base::NodeId;
 use vinga_key::{ClusterKey, NotAccepted};
 use vinga_wire::formation::NodeHello;
 use vinga_wire::key::{ConnectionPurpose, ConnectionTerms};
@@ -26,15 +27,18 @@ pub(crate) struct NotFound {
     pub why: String,
     /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
     pub is_final: bool,
-    /// The data nodes have begun without this one, or as those of another cluster.
+    /// The data nodes have begun, as those of another cluster.
     pub is_too_late: bool,
     /// Another process runs as this node.
     pub is_in_use: bool,
+    /// Its threads run, those of a cluster that does.
+    pub has_begun: bool,
 }
 
 impl From<io::Error> for NotFound {
     fn from(why: io::Error) -> Self {
-        NotFound { why: why.to_string(), is_final: false, is_too_late: false, is_in_use: false }
+        let (is_final, is_too_late, is_in_use, has_begun) = (false, false, false, false);
+        NotFound { why: why.to_string(), is_final, is_too_late, is_in_use, has_begun }
     }
 }
 
@@ -42,10 +46,13 @@ impl From<Refused> for NotFound {
     fn from(Refused { code, detail, has_begun, .. }: Refused) -> Self {
         use ErrorCode as E;
         let is_of_others = matches!(code, E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
-        let is_final = is_of_others || matches!(code, E::NotInTheView | E::WrongKey | E::KeyRequired);
+        let is_final = is_of_others || matches!(code, E::WrongKey | E::KeyRequired);
         let why = format!("{code} {detail}").trim_end().to_string();
-        let is_too_late = code == E::NotInTheView || has_begun && is_of_others;
-        NotFound { why, is_final, is_too_late, is_in_use: code == E::NodeIdInUse }
+        let is_too_late = has_begun && is_of_others;
+        let is_in_use = code == E::NodeIdInUse;
+        // One that starts refuses by the same signal if it waits itself, or wants the key first.
+        let has_begun = has_begun && !matches!(code, E::NodeStarting | E::KeyRequired);
+        NotFound { why, is_final, is_too_late, is_in_use, has_begun }
     }
 }
 
@@ -56,6 +63,14 @@ impl From<NotAccepted> for NotFound {
             NotAccepted::Refused(code, detail) => Refused::new(code, detail).into(),
         }
     }
+}
+
+/// Runs a search for a data node on a thread of its own.
+///
+/// # Errors
+/// The system has no thread left.
+pub(crate) fn spawn(node: NodeId, search: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(format!("search {node}")).spawn(search).map(drop)
 }
 
 /// Tries once to open all links to another data node.

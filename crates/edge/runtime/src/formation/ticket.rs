@@ -28,8 +28,9 @@ enum State {
 }
 
 impl FirstTicket {
-    pub fn new(settings: &ProcessSettings) -> Self {
-        FirstTicket { arbitrators: Arbitrators::of(settings), attempts: 0, state: State::NotAsked }
+    pub fn new(settings: &ProcessSettings, data_nodes: &[(NodeId, u16)]) -> Self {
+        let arbitrators = Arbitrators::of(settings, data_nodes);
+        FirstTicket { arbitrators, attempts: 0, state: State::NotAsked }
     }
 
     /// The ticket of a first view with these members; `None` as long as it is not known.

@@ -4,6 +4,7 @@
 use super::{Reads, Worker};
 use crate::api_nodes::Closing;
 use crate::arbitration::Question;
+use crate::formation::Linked;
 use crate::listener::ListenerMessage;
 use crate::stop_request::StopCause;
 use crate::switchboard::Message;
@@ -14,6 +15,7 @@ use vinga_wire::agreement::{LeaseOrder, LinkBody};
 use vinga_wire::file::StopNodeOrder;
 use vinga_wire::frame::Frames;
 use vinga_wire::membership::{ApiConnectConfirm, ApiNodeBody, CloseConnectionOrder};
+use vinga_wire::restart::JoiningReport;
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, FrameWriter, SignalNumber, cold};
 
@@ -28,9 +30,12 @@ impl<H: Host> Worker<H> {
             Message::Ring { from, consumer } => self.rings.connect(from, consumer),
             Message::Frames(frames) => self.feed_own(&frames),
             Message::Adopt(adoption) => {
+                self.executor.readmit(adoption.api);
                 self.sockets.adopt(*adoption, &mut self.executor, &self.poller, &self.switchboard, now);
             }
+            Message::Linked(linked) => self.report_linked(*linked),
             Message::Route { api, thread } => {
+                self.executor.readmit(api);
                 self.executor.outbox().routes.set_node(api, Some(LaneId::thread(thread)));
             }
             Message::Close { api, reason } => self.close(api, reason, now),
@@ -59,8 +64,12 @@ impl<H: Host> Worker<H> {
 
     /// This thread's part in closing an API node, or the links to a data node; see [`crate::api_nodes`].
     fn close(&mut self, api: NodeId, reason: Option<ErrorCode>, now: u64) {
-        if let Some(data_nodes) = &mut self.data_nodes {
-            data_nodes.note_closed(api, now);
+        if let Some(data_nodes) = &mut self.data_nodes
+            && data_nodes.note_closed(api, now)
+        {
+            let why = format!("the links to data node {api} were closed: {}", ErrorCode::NotInTheView);
+            log::error!(target: "formation", "the node can't go on: {why}");
+            self.switchboard.stop.make(StopCause::CannotGoOn(why));
         }
         if self.disconnect(api, reason) {
             let own = self.switchboard.driver(self.index);
@@ -91,7 +100,7 @@ impl<H: Host> Worker<H> {
         self.carry_out_orders();
         let incarnation = self.switchboard.finish_closing(api);
         if let Some(data_nodes) = &mut self.data_nodes
-            && data_nodes.incarnation_of(api).is_some()
+            && data_nodes.is_linked(api)
         {
             data_nodes.note_drained(api);
             return self.have_views_adopted();
@@ -175,12 +184,17 @@ impl<H: Host> Worker<H> {
             }
             Some(SignalNumber::LinkCloseOrder) => {
                 let link: LinkBody = cold::read(frame).expect("agreement sends whole orders");
-                self.switchboard.close(link.node, None);
+                self.switchboard.close_links(link.node, link.incarnation);
             }
             Some(SignalNumber::ViewInstallOrder) => {
                 let view: ClusterView = cold::read(frame).expect("agreement sends whole views");
+                self.switchboard.listener.post(ListenerMessage::Installed(view.clone().into()));
+                let now = self.clock.nanos();
                 let data_nodes = self.data_nodes.as_mut();
-                data_nodes.expect("agreement and the other data nodes are on one thread").install(view);
+                let data_nodes = data_nodes.expect("agreement and the other data nodes are on one thread");
+                for (node, incarnation) in data_nodes.install(view, now) {
+                    self.switchboard.close_links(node, incarnation);
+                }
                 self.have_views_adopted();
             }
             Some(SignalNumber::ArbitrationRequest) => {
@@ -224,11 +238,42 @@ impl<H: Host> Worker<H> {
         }
     }
 
+    /// Reports to this node's blocks that all links to a data node are open that is no member.
+    fn report_linked(&mut self, linked: Linked) {
+        let data_nodes = self.data_nodes.as_mut().expect("it has other data nodes");
+        // What is still to be said of links that it had before must not be taken for these.
+        let closed = data_nodes.take_closed_of(linked.member.node);
+        let member = data_nodes.note_linked(linked);
+        self.report_closed_to(&closed);
+        let Some(member) = member else { return };
+        let own = self.switchboard.driver(self.index);
+        let (node, incarnation) = member.identity();
+        let mut frames = Vec::new();
+        let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
+        cold::write(
+            &mut FrameWriter::begin(&mut frames, SignalNumber::LinkOpenedReport, 0, agreement, own, 0),
+            &LinkBody { node, incarnation, is_gone: false },
+        );
+        let restart = Address::new(self.switchboard.node, BlockNumber::Restart, 0);
+        if self.executor.outbox().routes.thread_of(restart).is_some() {
+            cold::write(
+                &mut FrameWriter::begin(&mut frames, SignalNumber::JoiningReport, 0, restart, own, 0),
+                &JoiningReport { member },
+            );
+        }
+        self.feed_own(&frames);
+    }
+
     /// Reports to agreement which links are closed; returns whether there were any.
     pub(super) fn report_closed_links(&mut self, now: u64) -> bool {
         let Some(data_nodes) = &mut self.data_nodes else { return false };
         let closed = data_nodes.take_closed(now);
-        for &(node, incarnation, is_gone) in &closed {
+        self.report_closed_to(&closed);
+        !closed.is_empty()
+    }
+
+    fn report_closed_to(&mut self, closed: &[(NodeId, Incarnation, bool)]) {
+        for &(node, incarnation, is_gone) in closed {
             let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
             let own = self.switchboard.driver(self.index);
             let mut frame = Vec::new();
@@ -238,17 +283,17 @@ impl<H: Host> Worker<H> {
             );
             self.feed_own(&frame);
         }
-        !closed.is_empty()
     }
 
     /// Has all threads adopt the views of which nothing of lost members can arrive any more.
     fn have_views_adopted(&mut self) {
         let Some(data_nodes) = &mut self.data_nodes else { return };
         while let Some(view) = data_nodes.take_adoptable() {
-            self.switchboard.listener.post(ListenerMessage::View(view.clone()));
             for inbox in &self.switchboard.threads {
                 inbox.post(Message::AdoptView(view.clone()));
             }
+            // Links that it accepts from now on come to a thread behind the view.
+            self.switchboard.listener.post(ListenerMessage::View(view));
         }
     }
 

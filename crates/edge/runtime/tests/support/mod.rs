@@ -261,6 +261,7 @@ pub fn settings(threads: u16) -> ProcessSettings {
         seed: 1,
         limits: Limits::default(),
         has_disk: false,
+        joins: Arc::default(),
         first_start: None,
         start_progress: None,
         others: Vec::new(),

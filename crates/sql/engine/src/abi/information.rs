@@ -21,7 +21,8 @@ fn table_of(number: u32) -> InfoTable {
         6 => InfoTable::Locks,
         7 => InfoTable::DiskWriteSpeedBase,
         8 => InfoTable::DiskWriteSpeedAggregate,
-        _ => InfoTable::RedoLogs,
+        9 => InfoTable::RedoLogs,
+        _ => InfoTable::Restarts,
     }
 }
 
@@ -119,7 +120,8 @@ entries! {
             | InfoTable::RedoLogs
             | InfoTable::Parameters
             | InfoTable::LostNodes
-            | InfoTable::Arbitration => {}
+            | InfoTable::Arbitration
+                | InfoTable::Restarts => {}
         }
         // One that has not answered is a warning, as is what its answer has no room for.
         for unanswered in std::mem::take(&mut info.unanswered) {

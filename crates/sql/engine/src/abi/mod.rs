@@ -29,7 +29,7 @@ use crate::node::node;
 use crate::session::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const INTERFACE: u32 = 20;
+const INTERFACE: u32 = 21;
 
 /// The result of an entry that did not fail.
 trait Outcome {

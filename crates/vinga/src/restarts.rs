@@ -1,0 +1,219 @@
+//! The parent of a data node: it runs the node in a child process, and starts it again when it has ended by itself.
+//!
+//! ```text
+//!   vinga data --restarts …        the parent; holds vinga.parent in the node's folder
+//!     └ vinga data …               the node, a process of its own; holds vinga.pid
+//! ```
+//! A node that has ended in order, as it was asked to, is not started again, nor is one that could not start the first
+//! time: whoever has started it finds out why. After every other end the next start follows, with a pause that doubles
+//! from one to the next, until the node has run for a while. When the parent is asked to stop, it asks the node, and
+//! ends when that has.
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use vinga_datanode::why_refused;
+use vinga_runtime::log::{self, LogSettings};
+use vinga_runtime::node_folder::{self, NodeFolder};
+use vinga_runtime::termination::Termination;
+
+/// The pause before a node is started again whose last run was long.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest pause between two starts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A run that was as long as this has nothing to do with the ends before it.
+const LONG_RUN: Duration = Duration::from_secs(60);
+
+/// The flag of `vinga data` that makes a process the parent.
+pub const FLAG: &str = "--restarts";
+
+/// What the two threads of the parent share.
+#[derive(Default)]
+struct Parent {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The node's process, as long as its number belongs to it.
+    child: Option<Pid>,
+    is_asked_to_stop: bool,
+}
+
+impl Parent {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the node to stop, now or as soon as there is one.
+    fn ask_to_stop(&self) {
+        let mut state = self.lock();
+        state.is_asked_to_stop = true;
+        state.pass_on();
+        self.changed.notify_all();
+    }
+
+    /// Runs the node until its process has ended.
+    fn run_node(&self, command: &mut Command) -> io::Result<ExitStatus> {
+        let mut child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        let mut state = self.lock();
+        state.child = Some(pid);
+        state.pass_on();
+        drop(state);
+        // Its number stays its own until it is waited for, which is after nobody uses the number any more.
+        while let Err(error) =
+            rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        {
+            if error != rustix::io::Errno::INTR {
+                break;
+            }
+        }
+        self.lock().child = None;
+        child.wait()
+    }
+
+    /// Waits; true if the parent is asked to stop meanwhile, or was before.
+    fn is_asked_to_stop_within(&self, pause: Duration) -> bool {
+        let is_not_asked = |state: &mut State| !state.is_asked_to_stop;
+        let waited = self.changed.wait_timeout_while(self.lock(), pause, is_not_asked);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_asked_to_stop
+    }
+}
+
+impl State {
+    fn pass_on(&self) {
+        if let Some(pid) = self.child.filter(|_| self.is_asked_to_stop) {
+            // If it has ended meanwhile there is nothing to ask.
+            let _ = node_folder::send_signal(pid, Signal::TERM);
+        }
+    }
+}
+
+/// The pauses between starts.
+struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Pauses { next: SHORTEST_PAUSE }
+    }
+
+    /// The pause behind a run of this length.
+    fn after(&mut self, run: Duration) -> Duration {
+        if run >= LONG_RUN {
+            self.next = SHORTEST_PAUSE;
+        }
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
+/// The arguments of the node: those of the parent without the flag. A later start leaves a database alone that is
+/// there.
+fn arguments_of_node(own: impl Iterator<Item = OsString>, is_first: bool) -> Vec<OsString> {
+    own.skip(1).filter(|argument| argument != FLAG && (is_first || argument != "--initial")).collect()
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("with exit code {code}"),
+        (None, Some(signal)) => format!("by signal {signal}"),
+        (None, None) => format!("({status})"),
+    }
+}
+
+/// Keeps the node in this folder running, with the arguments of this process. Returns the exit code of its last run.
+///
+/// # Errors
+/// A text: it could not be started, or somebody keeps it running already.
+pub fn run(folder: &NodeFolder, node: u64) -> Result<ExitCode, String> {
+    let place = folder.path().display();
+    let termination = Termination::prepare().map_err(|why| format!("signals can't be waited for: {why}"))?;
+    let fail = |what: &str, why: &io::Error| format!("{what} the folder {place}: {}", why_refused(why));
+    folder.create().map_err(|why| fail("cannot make", &why))?;
+    let lock = folder.occupy_as_parent().map_err(|why| fail("cannot use", &why))?;
+    let _lock =
+        lock.ok_or_else(|| format!("another process starts the data node in {place} again when it ends"))?;
+    log::begin(&LogSettings { file: None, stderr: true, level: ::log::LevelFilter::Info, copy: None })?;
+    let program = std::env::current_exe().map_err(|why| format!("this program is not found: {why}"))?;
+    let parent = Arc::new(Parent::default());
+    let asked = parent.clone();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            loop {
+                termination.wait();
+                asked.ask_to_stop();
+            }
+        })
+        .map_err(|why| format!("no thread for signals: {why}"))?;
+    let mut pauses = Pauses::new();
+    let mut is_first = true;
+    loop {
+        let begun = Instant::now();
+        let mut command = Command::new(&program);
+        command.args(arguments_of_node(std::env::args_os(), is_first));
+        let status = parent.run_node(&mut command);
+        let (end, code) = match &status {
+            Ok(status) => (format!("has ended {}", in_words(*status)), status.code()),
+            Err(why) => (format!("can't be started: {why}"), None),
+        };
+        let has_never_been_ready = is_first && folder.address().is_none();
+        if code == Some(0) || has_never_been_ready || parent.is_asked_to_stop_within(Duration::ZERO) {
+            return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+        }
+        is_first = false;
+        let pause = pauses.after(begun.elapsed());
+        ::log::warn!(
+            target: "restarts",
+            "data node {node} {end}: it is started again in {:.1} s", pause.as_secs_f64()
+        );
+        if parent.is_asked_to_stop_within(pause) {
+            ::log::info!(target: "restarts", "asked to stop: data node {node} is not started again");
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_a_run_was_long() {
+        let mut pauses = Pauses::new();
+        let short = Duration::from_secs(1);
+        let met: Vec<u128> = (0..9).map(|_| pauses.after(short).as_millis()).collect();
+        assert_eq!(met, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(pauses.after(LONG_RUN), SHORTEST_PAUSE);
+        assert_eq!(pauses.after(short), SHORTEST_PAUSE * 2);
+    }
+
+    #[test]
+    fn a_later_start_removes_no_database() {
+        let own = || ["vinga", "data", FLAG, "--initial", "--folder", "x"].into_iter().map(OsString::from);
+        assert_eq!(arguments_of_node(own(), true), ["data", "--initial", "--folder", "x"]);
+        assert_eq!(arguments_of_node(own(), false), ["data", "--folder", "x"]);
+    }
+
+    #[test]
+    fn a_parent_that_is_asked_to_stop_asks_its_node() {
+        let parent = Parent::default();
+        assert!(!parent.is_asked_to_stop_within(Duration::ZERO));
+        parent.ask_to_stop();
+        assert!(parent.is_asked_to_stop_within(Duration::from_secs(600)));
+        // That holds for a node that starts later, too.
+        let status = parent.run_node(Command::new("sleep").arg("600")).expect("it can be run");
+        assert_eq!(status.signal(), Some(15));
+    }
+}

@@ -1,0 +1,134 @@
+//! Data nodes that `vinga up` has started, and that end by themselves, are started again by their parents.
+
+use crate::bank::Bank;
+use crate::support::HANG_GUARD;
+use crate::support::folder::{Folder, said};
+use rustix::process::{Pid, Signal, kill_process};
+use std::thread;
+use std::time::{Duration, Instant};
+use vinga::blocking::Cluster;
+use vinga_runtime::node_folder::NodeFolder;
+
+/// A cluster whose data nodes are started again.
+fn up(more: &[&str]) -> Folder {
+    let folder = Folder::new();
+    let mut up = folder.plain_command("up");
+    up.args(SETTINGS).args(["--port", "0"]).args(more);
+    let (ok, text) = said(up.output());
+    assert!(ok, "{text}");
+    folder
+}
+
+const SETTINGS: [&str; 4] = ["--set", "DataMemory=64M", "--set", "HeartbeatIntervalDbDb=5000"];
+
+const PAIR: [&str; 4] = ["--data-nodes", "2", "--replicas", "2"];
+
+fn kill(node: &NodeFolder) {
+    let pid = node.running().expect("the folder is there").expect("it runs");
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
+    await_that(node, || node.running().expect("the folder is there") != Some(pid));
+}
+
+fn await_that(node: &NodeFolder, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        let log = std::fs::read_to_string(node.log());
+        assert!(begun.elapsed() < HANG_GUARD, "{}:\n{}", node.path().display(), log.unwrap_or_default());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until a process of the node has said that it is ready, `count` times in all.
+fn await_ready(node: &NodeFolder, count: usize) {
+    await_that(node, || {
+        let log = std::fs::read_to_string(node.log()).expect("it has a log");
+        log.matches(" is ready on ").count() == count
+    });
+}
+
+#[test]
+fn one_that_is_killed_comes_back_by_itself() {
+    let folder = up(&PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    let cluster = Cluster::connect(&folder.addresses([1, 2])).expect("they admit us");
+    let bank = Bank::new(&cluster, "started again");
+    bank.run(|| {
+        for (at, count) in [(1, 2), (0, 2), (1, 3)] {
+            bank.wait_for(50);
+            kill(&nodes[at]);
+            await_ready(&nodes[at], count);
+        }
+        bank.wait_for(50);
+    });
+    bank.check();
+    drop(cluster);
+    // It is found running: nothing is started.
+    let (ok, text) = said(folder.plain_command("up").output());
+    assert!(ok && text.contains("data node 2 is running already"), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(
+        ok && text.contains("data node 1 has stopped") && text.contains("data node 2 has stopped"),
+        "{text}"
+    );
+    for node in &nodes {
+        assert_eq!((node.running().expect("it is there"), node.parent().expect("it is there")), (None, None));
+    }
+}
+
+/// One that is to stop is not started again, nor one that was to be started again when the cluster is stopped.
+#[test]
+fn one_that_is_stopped_stays_down() {
+    let folder = up(&PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok, "{text}");
+    await_that(&nodes[1], || nodes[1].parent().expect("the folder is there").is_none());
+    assert_eq!(nodes[1].running().expect("the folder is there"), None);
+
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(ok && text.contains(": it has joined the others"), "{text}");
+    // Each pause is longer than the one before.
+    let is_between = || nodes[1].running().expect("the folder is there").is_none();
+    for _ in 0..4 {
+        await_that(&nodes[1], || !is_between());
+        kill(&nodes[1]);
+    }
+    let (_, text) = folder.run("status", &[]);
+    assert!(text.contains("starts again") || !is_between(), "{text}");
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok, "{text}");
+    for node in &nodes {
+        assert_eq!((node.running().expect("it is there"), node.parent().expect("it is there")), (None, None));
+    }
+    let (_, text) = folder.run("status", &[]);
+    assert!(!text.contains("starts again"), "{text}");
+}
+
+#[test]
+fn the_only_one_comes_back_with_its_database() {
+    let folder = up(&[]);
+    let node = NodeFolder::new(&folder.0, 1);
+    kill(&node);
+    await_ready(&node, 2);
+    let log = std::fs::read_to_string(node.log()).expect("it has a log");
+    assert!(
+        log.contains("restarts: data node 1 has ended by signal 9: it is started again in 0.5 s"),
+        "{log}"
+    );
+    let (ok, text) = folder.run("down", &[]);
+    assert!(ok && text.contains("data node 1 has stopped; its data is on disk"), "{text}");
+    assert_eq!(node.parent().expect("the folder is there"), None);
+}
+
+/// The first start fails: whoever has asked for it gets the reason, and nothing is tried again.
+#[test]
+fn one_that_can_not_start_the_first_time_is_not_started_again() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let folder = Folder::new();
+    let (ok, text) =
+        said(folder.plain_command("up").args(["--set", "DataMemory=64M", "--port", &port]).output());
+    assert!(!ok && text.contains("is in use"), "{text}");
+    let node = NodeFolder::new(&folder.0, 1);
+    await_that(&node, || node.parent().expect("the folder is there").is_none());
+}
