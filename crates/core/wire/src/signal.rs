@@ -192,7 +192,7 @@ signals! {
     InDoubtConfirm = 78, Node;
     CompleteRequest = 306, Node;
     CompleteConfirm = 307, Node;
-    PrepareMovedReport = 340, Node;
+    PrepareMovedReport = 343, Node;
     // take_over.rs
     TakeOverOrder = 72, Node;
     TakeOverReport = 73, Node;
