@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A cluster of two data nodes with two replicas and two SQL nodes on this machine; one data node is killed while SQL
-# clients work, and what they see is shown. The cluster goes on running, and is stopped by 'vinga down --folder FOLDER'.
+# clients work and comes back, and what they see is shown. The cluster goes on running, and is stopped by
+# 'vinga down --folder FOLDER'.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -37,11 +38,17 @@ wait
 echo "all sessions have ended after $((($(date +%s%N) - begun) / 1000000)) ms"
 echo "rows, with what the sessions have counted (4000 statements each):"
 sql 1 <<<"SELECT id, n FROM cluster_demo.counters ORDER BY id"
-echo "statements that failed, by session: $(cat "$results"/* | tr '\n' ' ')"
+echo "statements that failed, by session: $(cat "$results"/[0-9] | tr '\n' ' ')"
 echo "(a statement that was under way at the dead node may fail with an unknown outcome; it is counted or not)"
 echo
-"$vinga" status --folder "$folder"
+echo "the data node that was killed is started again, and joins the other one:"
+for ((tries = 0; tries < 120; tries++)); do
+    "$vinga" status --folder "$folder" >"$results/status" && break
+    sleep 0.5
+done
+cat "$results/status"
+grep -E "restarts:|Restart" "$folder/node-1/vinga.log"
 echo "what the other data node has logged:"
 grep -E "given up|view|president|leads" "$folder/node-2/vinga.log"
 echo
-echo "'$vinga down --folder $folder' stops the rest"
+echo "'$vinga down --folder $folder' stops everything"
