@@ -68,7 +68,10 @@ impl DataManager {
         }
         match self.statistics_request(cx, frame.sender(), head, ranges) {
             Ok(asked) => self.index_statistics.0.push_back(asked),
-            Err(code) => refuse(cx, frame.sender(), head.request.get(), code),
+            Err(code) => {
+                let partition = PartitionId(head.partition.get());
+                refuse(cx, frame.sender(), (head.request.get(), partition), code);
+            }
         }
         Some(())
     }
@@ -117,7 +120,7 @@ impl DataManager {
         match self.answer_some(cx, &mut asked) {
             Ok(true) => {}
             Ok(false) => self.index_statistics.0.push_front(asked),
-            Err(code) => refuse(cx, asked.api, asked.request, code),
+            Err(code) => refuse(cx, asked.api, (asked.request, asked.partition), code),
         }
         !self.index_statistics.is_empty()
     }
@@ -177,10 +180,10 @@ impl DataManager {
     }
 }
 
-fn refuse(cx: &mut Context<'_>, api: Address, request: u32, code: ErrorCode) {
+fn refuse(cx: &mut Context<'_>, api: Address, (request, partition): (u32, PartitionId), code: ErrorCode) {
     cx.frame(SignalNumber::IndexStatisticsRefuse, api).put(&IndexStatisticsRefusal {
         request: U32::new(request),
         code: U16::new(code as u16),
-        unused: U16::ZERO,
+        partition: U16::new(partition.0),
     });
 }

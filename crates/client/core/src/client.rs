@@ -114,7 +114,8 @@ impl Client {
         let held = self.transactions.has_held() || self.writes.has_held() || self.scans.has_lost();
         let held = held.then(|| self.net.now + HELD_CHECK);
         let reads = [self.reads.resend_at(), self.reads.go_on_at()];
-        reads.into_iter().chain([self.scans.resend_at(), requests, held]).flatten().min()
+        let others = [self.scans.resend_at(), self.statistics.resend_at(), requests, held];
+        reads.into_iter().chain(others).flatten().min()
     }
 
     fn check(&mut self) {
@@ -143,6 +144,7 @@ impl Client {
         self.transactions.go_on(&mut self.net);
         self.scans.go_on(&mut self.net);
         self.scans.resend(&mut self.net);
+        self.statistics.resend(&mut self.net);
         self.go_on_with_requests();
         let is_too_late = |net: &Net, _, until| net.now > until;
         self.writes.give_up(&mut self.net, ErrorCode::UnknownOutcome, is_too_late);
@@ -379,6 +381,7 @@ impl Client {
                     self.transactions.on_answer(net, answer, errors)?;
                     while let Some((transaction, code)) = self.transactions.take_rolled_back() {
                         self.scans.end_within(net, transaction, code);
+                        self.reads.end_within(net, transaction, code);
                     }
                     Some(())
                 } else {
@@ -405,7 +408,11 @@ impl Client {
                 Some(())
             }
             SignalNumber::IndexStatisticsConfirm => self.statistics.on_confirm(net, frame),
-            SignalNumber::IndexStatisticsRefuse => self.statistics.on_refuse(net, frame),
+            SignalNumber::IndexStatisticsRefuse => {
+                self.statistics.on_refuse(net, frame)?;
+                self.check_when_due();
+                Some(())
+            }
             SignalNumber::HeartbeatConfirm => {
                 let (body, _) = frame.head::<HeartbeatBody>()?;
                 net.note_epoch(body.epoch.get());

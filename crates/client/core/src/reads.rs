@@ -430,6 +430,15 @@ impl Reads {
         }
     }
 
+    /// A transaction was rolled back: its keys are not asked for again, for the answers would lack its changes.
+    pub fn end_within(&mut self, net: &mut Net, transaction: TransactionId, code: ErrorCode) {
+        let is_of_it = |(_, within): &mut (Entry, Option<Within>)| {
+            within.is_some_and(|it| it.transaction == transaction)
+        };
+        let over: Vec<Entry> = self.refused.extract_if(.., is_of_it).map(|(entry, _)| entry).collect();
+        self.fail_entries(net, &over, code);
+    }
+
     /// Sends a key of a transaction once more, or fails it if there is no way.
     fn send_alone(&mut self, net: &mut Net, entry: Entry, within: Option<Within>) {
         let Some(batch) = self.batches.get(entry.batch) else {

@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::net::{Net, TokenKind};
 use crate::scans::RangeSpec;
 use crate::scans::spec::REQUEST_BYTES_MAX;
-use crate::settings::STATISTICS_MAX;
+use crate::settings::{REFUSED_MAX, RESEND_PAUSE, STATISTICS_MAX};
 use crate::table::Table;
 use alloc::vec::Vec;
-use vinga_base::PartitionId;
 use vinga_base::pool::{Handle, Pool};
+use vinga_base::time::Tick;
+use vinga_base::{PartitionId, TableId, TableVersion};
 use vinga_wire::range_scan::{
     IndexStatisticsAnswer, IndexStatisticsHead, IndexStatisticsRefusal, RANGES_MAX,
 };
@@ -43,9 +44,14 @@ pub struct Sample {
 }
 
 struct Waiting {
+    table: TableId,
+    version: TableVersion,
+    ranges: RangeSpec,
     sample: Sample,
     endpoints: Vec<u16>,
     awaited: usize,
+    /// Since when partitions were refused whose primaries have moved, in the view of the data node or of this client.
+    refused_since: Option<Tick>,
     failed: Option<Error>,
 }
 
@@ -58,6 +64,9 @@ impl Waiting {
 /// All questions for statistics of indexes that are under way.
 pub(crate) struct Statistics {
     pool: Pool<Waiting>,
+    /// What was refused because a primary has moved, and when it is to be asked again.
+    refused: Vec<(Handle, PartitionId)>,
+    resend_at: Tick,
 }
 
 const GENERATION_SHIFT: u32 = 16;
@@ -69,7 +78,7 @@ fn tag(handle: Handle) -> u32 {
 
 impl Statistics {
     pub fn new() -> Self {
-        Statistics { pool: Pool::new(STATISTICS_MAX) }
+        Statistics { pool: Pool::new(STATISTICS_MAX), refused: Vec::new(), resend_at: Tick(0) }
     }
 
     pub fn submit(&mut self, net: &mut Net, table: &Table, ranges: &RangeSpec) -> Result<Handle> {
@@ -82,32 +91,48 @@ impl Statistics {
         let way = |&partition: &PartitionId| {
             net.routes.way(partition).ok_or_else(|| net.routes.why_no_way(partition, false))
         };
-        let ways: Vec<_> = asked.iter().map(way).collect::<Result<_>>()?;
-        if ways.is_empty() {
+        asked.iter().try_for_each(|partition| way(partition).map(drop))?;
+        if asked.is_empty() {
             return Err(ErrorCode::ClusterFailure.into());
         }
         let waiting = Waiting {
+            table: table.id(),
+            version: table.version(),
+            ranges: ranges.clone(),
             sample: Sample { partitions, sampled: Vec::new() },
-            endpoints: ways.iter().map(|(link, _)| link.endpoint()).collect(),
+            endpoints: Vec::new(),
             awaited: asked.len(),
+            refused_since: None,
             failed: None,
         };
         let handle = self.pool.insert(waiting).map_err(|_| Error::new(ErrorCode::Overloaded))?;
-        for (partition, (link, data_manager)) in asked.into_iter().zip(ways) {
-            net.frame(link, SignalNumber::IndexStatisticsRequest, data_manager)
-                .put(&IndexStatisticsHead {
-                    version: U64::new(table.version().0),
-                    request: U32::new(tag(handle)),
-                    table: U32::new(table.id().0),
-                    index: U16::new(ranges.index),
-                    partition: U16::new(partition.0),
-                    ranges: U16::new(ranges.len() as u16),
-                    unused: U16::ZERO,
-                })
-                .bytes(ranges.bytes());
-            net.link(link).hurry();
+        for partition in asked {
+            self.ask(net, handle, partition);
         }
         Ok(handle)
+    }
+
+    /// Asks a partition, if there is a way to it.
+    fn ask(&mut self, net: &mut Net, handle: Handle, partition: PartitionId) {
+        let Some((link, data_manager)) = net.routes.way(partition) else {
+            let why = net.routes.why_no_way(partition, false);
+            return self.fail(net, handle, why);
+        };
+        let waiting = &mut self.pool[handle];
+        waiting.endpoints.push(link.endpoint());
+        let ranges = &waiting.ranges;
+        net.frame(link, SignalNumber::IndexStatisticsRequest, data_manager)
+            .put(&IndexStatisticsHead {
+                version: U64::new(waiting.version.0),
+                request: U32::new(tag(handle)),
+                table: U32::new(waiting.table.0),
+                index: U16::new(ranges.index),
+                partition: U16::new(partition.0),
+                ranges: U16::new(ranges.len() as u16),
+                unused: U16::ZERO,
+            })
+            .bytes(ranges.bytes());
+        net.link(link).hurry();
     }
 
     /// Who waits for this answer, if anybody does.
@@ -137,10 +162,36 @@ impl Statistics {
 
     pub fn on_refuse(&mut self, net: &mut Net, frame: &Frame<'_>) -> Option<()> {
         let (refusal, _) = frame.head::<IndexStatisticsRefusal>()?;
-        if let Some(handle) = self.find(refusal.request.get()) {
-            self.fail(net, handle, Error::from_wire(refusal.code.get()));
+        let Some(handle) = self.find(refusal.request.get()) else { return Some(()) };
+        let error = Error::from_wire(refusal.code.get());
+        let since = *self.pool[handle].refused_since.get_or_insert(net.now);
+        if error.code() != ErrorCode::Moved || net.now >= since + REFUSED_MAX {
+            self.fail(net, handle, error);
+            return Some(());
         }
+        // The data node has another view than this client: soon they have the same.
+        if self.refused.is_empty() {
+            self.resend_at = net.now + RESEND_PAUSE;
+        }
+        self.refused.push((handle, PartitionId(refusal.partition.get())));
         Some(())
+    }
+
+    /// When [`Statistics::resend`] is to be called, if at all.
+    pub fn resend_at(&self) -> Option<Tick> {
+        (!self.refused.is_empty()).then_some(self.resend_at)
+    }
+
+    /// Asks partitions again whose primaries have moved, if it is time.
+    pub fn resend(&mut self, net: &mut Net) {
+        if self.resend_at().is_none_or(|at| net.now < at) {
+            return;
+        }
+        for (handle, partition) in core::mem::take(&mut self.refused) {
+            if self.pool.get(handle).is_some_and(|waiting| !waiting.is_over()) {
+                self.ask(net, handle, partition);
+            }
+        }
     }
 
     fn fail(&mut self, net: &mut Net, handle: Handle, error: Error) {

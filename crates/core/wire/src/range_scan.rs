@@ -170,8 +170,8 @@ pub struct IndexStatisticsRefusal {
     pub request: U32,
     /// [`crate::ErrorCode`].
     pub code: U16,
-    /// Zero.
-    pub unused: U16,
+    /// The partition that was asked for.
+    pub partition: U16,
 }
 
 #[cfg(test)]

@@ -20,6 +20,10 @@ use vinga_runtime::say;
 /// How often the progress is printed.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long a partition is asked again whose primary has moved, and after which pauses.
+const MOVED_MAX: Duration = Duration::from_secs(5);
+const MOVED_PAUSE: Duration = Duration::from_millis(10);
+
 /// What was written.
 #[derive(Clone, Copy, Default)]
 struct Progress {
@@ -78,7 +82,17 @@ impl<'a> Running<'a> {
     /// A text: another backup is being made, or files can't be made.
     pub fn open(&mut self, cluster: &Cluster, partition: PartitionId) -> Result<(), String> {
         let at = partition.0;
-        let backup = cluster.back_up_partition(at).map_err(|error| match error.code() {
+        let begun = Instant::now();
+        let opened = loop {
+            match cluster.back_up_partition(at) {
+                // The data node has another view than this client, as its primary has just moved.
+                Err(error) if error.code() == ErrorCode::Moved && begun.elapsed() < MOVED_MAX => {
+                    thread::sleep(MOVED_PAUSE);
+                }
+                opened => break opened,
+            }
+        };
+        let backup = opened.map_err(|error| match error.code() {
             ErrorCode::BackupRunning => error.to_string(),
             _ => format!("partition {at}: {error}"),
         })?;

@@ -191,7 +191,7 @@ fn answer_batch(rig: &mut Rig, sent: (u8, u64, u32), error: Option<ErrorCode>) {
 }
 
 /// A coordinator's answer to a batch: what became of it, and how many rows come from elsewhere.
-fn answer(
+pub fn answer(
     rig: &mut Rig,
     (node, transaction, request): (u8, u64, u32),
     outcome: Outcome,
