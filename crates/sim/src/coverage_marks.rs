@@ -224,6 +224,14 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "data nodes come back with --returning-nodes only; copying_model.rs of the data node's tests",
     ),
     (
+        "flush of a primary that was not handed over",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
+        "move of a primary was given up, as members did not agree soon",
+        "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
+    ),
+    (
         "prepare comes back when its transaction is over",
         "data nodes come back with --returning-nodes only; handover.rs of the data node's tests",
     ),

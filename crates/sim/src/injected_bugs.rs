@@ -45,6 +45,7 @@ pub const SEEDS_MAX: u64 = 1500;
 pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::NewcomerStartsEarly,
     InjectedBug::PrimaryMovedWithLocks,
+    InjectedBug::PrimaryMovedUnflushed,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

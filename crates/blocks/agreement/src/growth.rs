@@ -18,7 +18,7 @@
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
-use crate::{Agreement, SILENT_INTERVALS};
+use crate::{Agreement, SILENT_INTERVALS, Timer};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId, ViewNumber};
@@ -56,6 +56,9 @@ struct Candidate {
 
 /// Heartbeat intervals that a data node has from the opening of its links until it sends something.
 const STARTING_INTERVALS: u64 = 40;
+
+/// How long a primary may move, at most: operations wait for that, however long intervals are.
+const MOVE_MAX: Span = Span::from_millis(500);
 
 /// A later view to which a node has agreed: whether the president has installed it is not known.
 #[derive(Clone)]
@@ -288,6 +291,9 @@ impl Agreement {
         if cx.has_bug(InjectedBug::GrowthCountsEarly) {
             awaited.clear();
         }
+        if let WantedChange::MovePrimary(..) = change {
+            cx.send_after(MOVE_MAX, Timer::Growth(attempt.attempt).token());
+        }
         let begun = cx.now();
         self.growth.change = Some(Change { requester, request, attempt, view, newcomer, awaited, begun });
         self.end_growth_if_agreed(cx);
@@ -388,6 +394,14 @@ impl Agreement {
     pub(crate) fn look_at_growth(&mut self, cx: &mut Context<'_>) {
         let limit = self.intervals(SILENT_INTERVALS);
         if self.growth.change.as_ref().is_some_and(|change| cx.now().since(change.begun) >= limit) {
+            self.give_up_growth(cx, ViewChangeRefusal::NotAnswered);
+        }
+    }
+
+    /// A change that others wait for has lasted for as long as it may.
+    pub(crate) fn on_growth_limit(&mut self, cx: &mut Context<'_>, attempt: u32) {
+        if self.growth.change.as_ref().is_some_and(|change| change.attempt.attempt == attempt) {
+            cx.mark("move of a primary was given up, as members did not agree soon");
             self.give_up_growth(cx, ViewChangeRefusal::NotAnswered);
         }
     }

@@ -129,6 +129,8 @@ enum Timer {
     ChoiceStands,
     /// The wait of this round is over.
     RoundWait(u32),
+    /// This attempt to change the view has lasted for as long as it may.
+    Growth(u32),
 }
 
 impl Timer {
@@ -138,6 +140,7 @@ impl Timer {
             Timer::JudgeEnded => 2,
             Timer::ChoiceStands => 3,
             Timer::RoundWait(round) => u64::from(round) << 8 | 1,
+            Timer::Growth(attempt) => u64::from(attempt) << 8 | 4,
         }
     }
 
@@ -146,6 +149,7 @@ impl Timer {
             0 => Timer::Beat,
             2 => Timer::JudgeEnded,
             3 => Timer::ChoiceStands,
+            4 => Timer::Growth((token >> 8) as u32),
             _ => Timer::RoundWait((token >> 8) as u32),
         }
     }
@@ -195,6 +199,7 @@ impl Agreement {
             Timer::JudgeEnded => self.on_judge_ended(cx),
             Timer::ChoiceStands => self.act(cx),
             Timer::RoundWait(round) => self.on_round_wait_over(cx, round),
+            Timer::Growth(attempt) => self.on_growth_limit(cx, attempt),
         }
         Some(())
     }

@@ -174,7 +174,7 @@ impl DataManager {
         }
         let refused = if usize::from(partition.0) >= cx.view().partitions().len()
             || !self.is_primary_of(cx.view(), partition)
-            || self.primary.is_handed_over()
+            || !self.refuse_hand_over(cx)
         {
             Some((ErrorCode::Moved, String::new()))
         } else {

@@ -2,8 +2,10 @@
 //! (`docs/protocols/node-restart.md`, decision 0034).
 //!
 //! Locks, and what waits for them, exist at the primary only. So it moves when nobody has any: operations of transactions
-//! that hold nothing here are *put off*, as they came, while those that hold something come to their ends. If that takes
-//! too long the primary goes on. What it has promised holds in one view, and ends with that.
+//! that hold nothing here are *put off*, as they came, while those that hold something come to their ends. Then it has the
+//! chain *flushed*: what it had sent to the other replicas before, of transactions that were rolled back, has arrived when
+//! the last of them answers. Otherwise it might come behind what the next primary does. If all that takes too long the
+//! primary goes on. What it has promised holds in one view, and ends with that.
 //!
 //! Reads without locks are not put off. A change at the next primary is committed only when this replica has taken part in
 //! it, and it takes part when it has adopted the view: so what it shows before is what there is.
@@ -24,6 +26,9 @@ use vinga_wire::{Address, Frame, SignalNumber, cold};
 /// How long operations are put off for a primary to come to rest: far less than a wait for a lock may take.
 const PATIENCE: Span = Span::from_millis(100);
 
+/// Bytes of operations that are put off, at most, before the primary has promised: it goes on rather.
+const PUT_OFF_MAX: usize = 1 << 20;
+
 /// Whether this data manager is the primary of its partition, and stays so.
 #[derive(Default)]
 pub(crate) struct Primary {
@@ -39,10 +44,21 @@ pub(crate) struct Primary {
 struct HandOver {
     requester: Address,
     body: HandOverBody,
-    /// Until when it is to come to rest; `None` when it has.
-    until: Option<Tick>,
+    stage: Stage,
+    /// Until when it is to promise.
+    until: Tick,
     /// Prepares that were put off, as they came.
     frames: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Transactions that hold something here go on.
+    Resting,
+    /// Nobody holds anything; what was sent along the chain is on its way.
+    Flushing,
+    /// The next view may name another primary.
+    Promised,
 }
 
 impl Primary {
@@ -98,7 +114,7 @@ impl DataManager {
         }
         let Some(hand_over) = &mut self.primary.hand_over else { return false };
         let id = TransactionId(head.transaction.get());
-        if hand_over.until.is_some() && self.versions.find_transaction(id).is_some() {
+        if hand_over.stage == Stage::Resting && self.versions.find_transaction(id).is_some() {
             return false;
         }
         cx.mark("prepare is put off while the primary is handed over");
@@ -109,19 +125,20 @@ impl DataManager {
     /// A transaction is rolled back: nothing of it is put off any more.
     pub(crate) fn forget_put_off(&mut self, order: &AbortBody) {
         let Some(hand_over) = &mut self.primary.hand_over else { return };
-        if order.from.get() != WHOLE_TRANSACTION || hand_over.frames.is_empty() {
+        if order.from.get() != WHOLE_TRANSACTION {
             return;
         }
-        let mut left = Vec::new();
-        for frame in Frames(&hand_over.frames) {
+        let is_meant = |frame: &Frame<'_>| {
             let (head, _) = frame.head::<PrepareHead>().expect("it was whole when it came");
-            let is_meant =
-                head.transaction == order.transaction && head.actor.has_same_coordinator(&order.actor);
-            if !is_meant {
+            head.transaction == order.transaction && head.actor.has_same_coordinator(&order.actor)
+        };
+        if Frames(&hand_over.frames).any(|frame| is_meant(&frame)) {
+            let mut left = Vec::new();
+            for frame in Frames(&hand_over.frames).filter(|frame| !is_meant(frame)) {
                 frame.append_to(&mut left);
             }
+            hand_over.frames = left;
         }
-        hand_over.frames = left;
     }
 
     pub(crate) fn on_hand_over_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
@@ -138,8 +155,9 @@ impl DataManager {
             cold::write(&mut cx.frame(SignalNumber::HandOverRefuse, requester), &body);
             return Some(());
         }
-        let until = Some(cx.now() + PATIENCE);
-        self.primary.hand_over = Some(HandOver { requester, body, until, frames: Vec::new() });
+        let until = cx.now() + PATIENCE;
+        let stage = Stage::Resting;
+        self.primary.hand_over = Some(HandOver { requester, body, stage, until, frames: Vec::new() });
         self.primary.note_usual(cx);
         self.hand_over_slice(cx);
         Some(())
@@ -157,21 +175,86 @@ impl DataManager {
         Some(())
     }
 
-    /// Confirms when this primary has come to rest, and gives up when that takes too long.
+    /// Has the chain flushed when this primary has come to rest, and gives up when it takes too long until it can promise.
     #[inline(never)]
     pub(crate) fn hand_over_slice(&mut self, cx: &mut Context<'_>) {
-        let Some(HandOver { requester, body, until: Some(until), .. }) = self.primary.hand_over else {
-            return;
-        };
-        if self.has_come_to_rest() || cx.has_bug(InjectedBug::PrimaryMovedWithLocks) {
-            cx.mark("primary has come to rest to be handed over");
-            self.primary.hand_over.as_mut().expect("it is there").until = None;
-            cold::write(&mut cx.frame(SignalNumber::HandOverConfirm, requester), &body);
-        } else if cx.now() >= until {
-            cx.mark("primary has not come to rest in time");
-            cold::write(&mut cx.frame(SignalNumber::HandOverRefuse, requester), &body);
-            self.end_hand_over(cx);
+        let Some(HandOver { body, stage, until, ref frames, .. }) = self.primary.hand_over else { return };
+        let is_too_long = cx.now() >= until || frames.len() > PUT_OFF_MAX;
+        match stage {
+            Stage::Promised => {}
+            Stage::Resting if self.has_come_to_rest() || cx.has_bug(InjectedBug::PrimaryMovedWithLocks) => {
+                cx.mark("primary has come to rest to be handed over");
+                self.primary.hand_over.as_mut().expect("it is there").stage = Stage::Flushing;
+                let is_flushed = cx.has_bug(InjectedBug::PrimaryMovedUnflushed);
+                if is_flushed || !self.pass_flush_on(cx, &body) {
+                    self.promise(cx);
+                }
+            }
+            Stage::Resting | Stage::Flushing if is_too_long => {
+                cx.mark("primary has not come to rest in time");
+                self.refuse_hand_over(cx);
+            }
+            Stage::Resting | Stage::Flushing => {}
         }
+    }
+
+    /// Goes on as the primary, if it has not promised yet that another one may; returns whether it does.
+    pub(crate) fn refuse_hand_over(&mut self, cx: &mut Context<'_>) -> bool {
+        match self.primary.hand_over {
+            Some(HandOver { stage: Stage::Promised, .. }) => return false,
+            Some(HandOver { requester, body, .. }) => {
+                cold::write(&mut cx.frame(SignalNumber::HandOverRefuse, requester), &body);
+                self.end_hand_over(cx);
+            }
+            None => {}
+        }
+        true
+    }
+
+    fn promise(&mut self, cx: &mut Context<'_>) {
+        let Some(HandOver { requester, body, stage, .. }) = &mut self.primary.hand_over else { return };
+        *stage = Stage::Promised;
+        cold::write(&mut cx.frame(SignalNumber::HandOverConfirm, *requester), body);
+    }
+
+    /// Sends a flush behind all that was sent along the chain; false if this is its end.
+    fn pass_flush_on(&self, cx: &mut Context<'_>, body: &HandOverBody) -> bool {
+        let chain = cx.view().owned_by(self.settings.owner).chain;
+        let Some(next) = chain.next(self.settings.node) else { return false };
+        let next = self.settings.owner.at(next);
+        cold::write(&mut cx.frame(SignalNumber::HandOverFlushRequest, next), body);
+        true
+    }
+
+    /// The replica before has sent nothing that has not arrived: nor has this one, when the flush arrives at the next.
+    /// In another view nothing is handed over any more.
+    pub(crate) fn on_hand_over_flush_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let body: HandOverBody = cold::read(frame)?;
+        if body.view == cx.view().number() && !self.pass_flush_on(cx, &body) {
+            let primary = cx.view().owned_by(self.settings.owner).chain.primary();
+            let primary = self.settings.owner.at(primary);
+            cold::write(&mut cx.frame(SignalNumber::HandOverFlushConfirm, primary), &body);
+        }
+        Some(())
+    }
+
+    pub(crate) fn on_hand_over_flush_confirm(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &Frame<'_>,
+    ) -> Option<()> {
+        let body: HandOverBody = cold::read(frame)?;
+        let is_awaited = |it: &HandOver| it.body == body && it.stage == Stage::Flushing;
+        if self.primary.hand_over.as_ref().is_some_and(is_awaited) {
+            self.promise(cx);
+        } else {
+            cx.mark("flush of a primary that was not handed over");
+        }
+        Some(())
     }
 
     /// Whether nothing is left that only the primary has, but what is over: records of transactions that are committed

@@ -343,6 +343,8 @@ impl DataManager {
             Some(SignalNumber::CopiedMarkerDropOrder) => self.on_copied_marker_drop_order(cx, frame),
             Some(SignalNumber::HandOverRequest) => self.on_hand_over_request(cx, frame),
             Some(SignalNumber::HandOverReleaseOrder) => self.on_hand_over_release_order(cx, frame),
+            Some(SignalNumber::HandOverFlushRequest) => self.on_hand_over_flush_request(cx, frame),
+            Some(SignalNumber::HandOverFlushConfirm) => self.on_hand_over_flush_confirm(cx, frame),
             Some(SignalNumber::EpochClosedConfirm) => self.on_epoch_closed_confirm(frame),
             Some(SignalNumber::CheckpointQuotaOrder) => self.on_checkpoint_quota_order(cx, frame),
             Some(SignalNumber::FileConfirm) => self.on_file_confirm(cx, frame),

@@ -332,7 +332,8 @@ impl DataManager {
         let table = self.store.tables.get(cx, table_id, head.version.get())?;
         let partition = table.partitions.of(hash);
         if !self.is_primary_of(cx.view(), partition) {
-            // Its coordinator was in an older view and rolls the transaction back when it adopts this one.
+            // What was sent to a primary that is none any more goes back before this (`hand_over`). This is of another
+            // partition altogether, as no coordinator sends it.
             return Err(ErrorCode::NodeFailure);
         }
         self.versions.operations[handle].chain = cx.view().partition(partition).chain;

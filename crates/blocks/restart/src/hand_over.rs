@@ -9,7 +9,7 @@
 
 use crate::Restart;
 use vinga_base::{NodeId, PartitionId};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Span};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::HandOverBody;
 use vinga_wire::view::ClusterView;
@@ -24,14 +24,20 @@ struct HandOver {
     node: NodeId,
 }
 
+/// The longest pause between two attempts: each one may keep operations waiting.
+const PAUSE_MAX: Span = Span::from_millis(30_000);
+
 /// What the president knows of hand-overs.
 #[derive(Default)]
 pub(crate) struct HandOvers {
     /// In the present view.
     under_way: Option<HandOver>,
     attempts: u32,
-    /// How often nothing came of one: the next attempt is made with another partition.
-    failures: usize,
+    /// How often nothing came of one since the view has changed: the next attempt is made with another partition, and
+    /// later each time.
+    failures: u32,
+    /// The number of the timer that ends the pause behind a failure.
+    pause: Option<u64>,
 }
 
 impl HandOvers {
@@ -39,15 +45,23 @@ impl HandOvers {
         self.under_way.is_some()
     }
 
-    /// A view has begun: what was under way is over, with success or without.
+    /// A view has begun: what was under way is over, with success or without, and what was in the way may be gone.
     pub fn forget(&mut self) {
-        self.under_way = None;
+        *self = HandOvers { attempts: self.attempts, ..HandOvers::default() };
     }
 
-    /// What is to be handed over next, and to whom.
+    /// What is to be handed over now, and to whom.
     pub fn next(&self, view: &ClusterView) -> Option<(PartitionId, NodeId)> {
+        if self.pause.is_some() {
+            return None;
+        }
         let choices = view.hand_overs();
-        choices.get(self.failures % choices.len().max(1)).copied()
+        choices.get(self.failures as usize % choices.len().max(1)).copied()
+    }
+
+    /// A timer has run out; returns whether it was the pause's.
+    pub fn end_pause(&mut self, number: u64) -> bool {
+        self.pause.take_if(|pause| *pause == number).is_some()
     }
 }
 
@@ -82,23 +96,30 @@ impl Restart {
 
     pub(crate) fn on_hand_over_refuse(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let body: HandOverBody = cold::read(frame)?;
-        let hand_overs = &mut self.leader.hand_overs;
-        if hand_overs.under_way.take_if(|it| it.body == body).is_some() {
-            hand_overs.failures += 1;
-            self.release_schema(cx);
-            self.begin_retry(cx);
+        if self.leader.hand_overs.under_way.take_if(|it| it.body == body).is_some() {
+            self.pause_hand_overs(cx);
+            self.go_on(cx);
         }
         Some(())
     }
 
     /// The view does not change: a primary that has come to rest for that goes on.
     pub(crate) fn give_up_hand_over(&mut self, cx: &mut Context<'_>) {
-        let hand_overs = &mut self.leader.hand_overs;
-        if let Some(HandOver { primary, body, .. }) = hand_overs.under_way.take() {
+        if let Some(HandOver { primary, body, .. }) = self.leader.hand_overs.under_way.take() {
             cx.mark("primary is not handed over as the view does not change");
-            hand_overs.failures += 1;
             cold::write(&mut cx.frame(SignalNumber::HandOverReleaseOrder, primary), &body);
-            self.release_schema(cx);
+            self.pause_hand_overs(cx);
         }
+    }
+
+    /// Nothing has come of a hand-over: the next attempt is made after a pause, which is doubled each time. Schema
+    /// changes, and others that join, do not wait for it.
+    fn pause_hand_overs(&mut self, cx: &mut Context<'_>) {
+        let pause = self.settings.retry.0 << self.leader.hand_overs.failures.min(16);
+        let number = self.begin_timer(cx, Span(pause.min(PAUSE_MAX.0.max(self.settings.retry.0))));
+        let hand_overs = &mut self.leader.hand_overs;
+        hand_overs.failures += 1;
+        hand_overs.pause = Some(number);
+        self.release_schema(cx);
     }
 }

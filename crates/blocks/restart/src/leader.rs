@@ -6,7 +6,7 @@ use crate::{KnownStart, Restart};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::{NodeId, ViewNumber};
-use vinga_kernel::{Context, InjectedBug, LogLevel, Tick};
+use vinga_kernel::{Context, InjectedBug, LogLevel, Span, Tick};
 use vinga_wire::agreement::{
     ViewChangeConfirm, ViewChangeRefusal, ViewChangeRefuse, ViewChangeRequest, WantedChange,
 };
@@ -37,9 +37,9 @@ pub(crate) struct Leader {
     leads: bool,
     /// A start of a newcomer as it was reported last, which has begun at this moment of this node's clock.
     progress: Option<KnownStart>,
-    /// Numbers the timers until a change that was refused is asked for again: nothing is asked for while one runs.
+    /// The number of the timer until a change that was refused is asked for again: nothing is asked for while it runs.
     retry: Option<u64>,
-    retries: u64,
+    timers: u64,
 }
 
 impl Leader {
@@ -252,15 +252,21 @@ impl Restart {
     }
 
     /// Nothing is asked for in the meantime.
-    pub(crate) fn begin_retry(&mut self, cx: &mut Context<'_>) {
-        self.leader.retries += 1;
-        self.leader.retry = Some(self.leader.retries);
-        cx.send_after(self.settings.retry, self.leader.retries);
+    fn begin_retry(&mut self, cx: &mut Context<'_>) {
+        self.leader.retry = Some(self.begin_timer(cx, self.settings.retry));
+    }
+
+    /// Begins a timer, whose number it returns.
+    pub(crate) fn begin_timer(&mut self, cx: &mut Context<'_>, pause: Span) -> u64 {
+        self.leader.timers += 1;
+        cx.send_after(pause, self.leader.timers);
+        self.leader.timers
     }
 
     /// What was refused is asked for again.
-    pub(crate) fn on_retry(&mut self, cx: &mut Context<'_>, number: u64) {
-        if self.leader.retry.take_if(|retry| *retry == number).is_some() {
+    pub(crate) fn on_timer(&mut self, cx: &mut Context<'_>, number: u64) {
+        let is_retry = self.leader.retry.take_if(|retry| *retry == number).is_some();
+        if self.leader.hand_overs.end_pause(number) || is_retry {
             self.go_on(cx);
         }
     }

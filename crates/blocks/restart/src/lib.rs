@@ -152,7 +152,7 @@ impl Restart {
         let (token, _) = frame.head::<U64>()?;
         match token.get() {
             REPORT_TIMER => self.on_report_timer(cx),
-            retry => self.on_retry(cx, retry),
+            number => self.on_timer(cx, number),
         }
         Some(())
     }

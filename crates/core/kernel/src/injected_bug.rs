@@ -221,6 +221,8 @@ injected_bugs! {
     NewcomerStartsEarly = "newcomer-starts-early";
     /// A primary is handed over while transactions hold locks there.
     PrimaryMovedWithLocks = "primary-moved-with-locks";
+    /// A primary is handed over while something that it has sent to its backups is on its way.
+    PrimaryMovedUnflushed = "primary-moved-unflushed";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

@@ -521,7 +521,12 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
             cold!(restart::ThreadsBody)
         }
-        S::HandOverRequest | S::HandOverConfirm | S::HandOverRefuse | S::HandOverReleaseOrder => {
+        S::HandOverRequest
+        | S::HandOverConfirm
+        | S::HandOverRefuse
+        | S::HandOverReleaseOrder
+        | S::HandOverFlushRequest
+        | S::HandOverFlushConfirm => {
             cold!(restart::HandOverBody)
         }
         S::RedoAppendOrder | S::RedoReplayRequest => {

@@ -21,6 +21,8 @@
 //! | `HandOverConfirm` | that data manager | restart of the president | it is at rest, and stays so in this view |
 //! | `HandOverRefuse` | that data manager | restart of the president | it goes on: it has not come to rest in time, or can't now |
 //! | `HandOverReleaseOrder` | restart of the president | that data manager | go on: the view does not change |
+//! | `HandOverFlushRequest` | that data manager; each replica to the next | data manager | all that I have sent along the chain has arrived |
+//! | `HandOverFlushConfirm` | that of the last replica | the data manager that is handed over | it has arrived everywhere |
 //!
 //! A newcomer's first view is one in which it is a member. The protocol is described in
 //! `docs/protocols/node-restart.md`.
@@ -139,7 +141,8 @@ pub struct ThreadsBody {
     pub requester: NodeId,
 }
 
-/// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse` and `HandOverReleaseOrder`.
+/// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse`, `HandOverReleaseOrder`, `HandOverFlushRequest` and
+/// `HandOverFlushConfirm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HandOverBody {
     /// The view in which the data manager is the primary. The next one may have another: no later view is meant.

@@ -338,6 +338,8 @@ signals! {
     HandOverConfirm = 340, Node;
     HandOverRefuse = 341, Node;
     HandOverReleaseOrder = 342, Node;
+    HandOverFlushRequest = 344, Node;
+    HandOverFlushConfirm = 345, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

@@ -4,17 +4,29 @@ use crate::support::{ALL, Cluster, Op, Received, Setup, committed, dm, open, row
 use vinga_base::{NodeId, TransactionId};
 use vinga_kernel::{InjectedBug, Span};
 use vinga_wire::operation::OperationKind;
-use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_START};
+use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 use vinga_wire::view::MemberState;
 use vinga_wire::{Address, BlockNumber, ErrorCode, SignalNumber};
 
 /// Two data nodes. The second one has died; when it comes back it is to be the primary of the second partition again.
 fn cluster(bug: Option<InjectedBug>) -> Cluster {
+    let c = cluster_of(2, bug);
+    assert_eq!(primaries(&c), [1, 1]);
+    c
+}
+
+/// So many replicas, of which all but the first one have died.
+fn cluster_of(nodes: u8, bug: Option<InjectedBug>) -> Cluster {
+    cluster_with(nodes, Span::from_millis(50), bug)
+}
+
+/// The same, with this interval between heartbeats.
+fn cluster_with(nodes: u8, node_heartbeat_interval: Span, bug: Option<InjectedBug>) -> Cluster {
     let mut c = Cluster::with(&Setup {
-        nodes: 2,
+        nodes,
         coordinators: 2,
         commits_at_last_replica: true,
-        node_heartbeat_interval: Span::from_millis(50),
+        node_heartbeat_interval,
         bug,
         ..Setup::default()
     });
@@ -22,8 +34,9 @@ fn cluster(bug: Option<InjectedBug>) -> Cluster {
         assert_eq!(c.at_once_by(tc(1), &[Op::Insert(row(key, 1))]), [committed(1)]);
     }
     c.forget_all_outcomes();
-    c.die(2);
-    assert_eq!(primaries(&c), [1, 1]);
+    for dead in 2..=nodes {
+        c.die(dead);
+    }
     c
 }
 
@@ -56,6 +69,17 @@ fn reader(c: &mut Cluster) -> TransactionId {
     c.batch(id, FLAG_START, 1, &strict(&[Op::Read(OperationKind::ReadShared, key)]));
     assert_eq!(c.received().last(), Some(&open(1)));
     id
+}
+
+/// A transaction in each partition that has locked a row: nothing moves.
+fn readers(c: &mut Cluster) -> [(u64, TransactionId); 2] {
+    [0, 1].map(|owner| {
+        let key = (1..20).find(|&key| c.owner_of(key).instance() == owner).expect("each has some rows");
+        let id = c.begin();
+        c.batch(id, FLAG_START, 1, &strict(&[Op::Read(OperationKind::ReadShared, key)]));
+        assert_eq!(c.received().last(), Some(&open(1)));
+        (key, id)
+    })
 }
 
 /// A data node comes back, and the API node is connected to it.
@@ -291,6 +315,161 @@ fn a_scan_is_sent_on_when_its_primary_moves() {
     assert_eq!((primaries(&c), c.received()), (vec![1, 2], vec![Received::Refused(ErrorCode::Moved)]));
     c.open_scan(partition, dm(2, 1), None, 100);
     assert!(matches!(c.received()[..], [Received::Scanned { .. }, Received::Scanned { end: true, .. }]));
+    c.ends_well();
+}
+
+/// A transaction is rolled back at the primary; its change, and the order to undo it, are on their way to the last replica.
+/// That may take longer than the agreement on the next view. Nothing of it counts behind what the next primary does.
+fn what_was_sent_arrives_before(nodes: u8, bug: Option<InjectedBug>) {
+    let mut c = cluster_of(nodes, bug);
+    let locked = readers(&mut c);
+    for node in 2..=nodes {
+        c.join(node);
+        millis(&mut c, 500);
+        join_clients(&mut c, node);
+    }
+    let (partition, next) = c.view.hand_overs()[0];
+    let chain = c.view.partition(partition).chain;
+    assert_eq!(chain.length(), usize::from(nodes));
+    let is_there = |key: u64| c.partition_of(key) == partition;
+    let (_, id) = locked.into_iter().find(|(key, _)| is_there(*key)).expect("there is a lock");
+    let (_, keeper) = locked.into_iter().find(|(key, _)| !is_there(*key)).expect("there is a lock");
+    let key = (1..20).filter(|&key| is_there(key)).nth(1).expect("each partition has some rows");
+    let instance = c.owner_of(key).instance();
+    let last = chain.last();
+    let before = chain.previous(last).expect("it has more than one replica");
+    let (from, to) = (dm(before.0, instance), dm(last.0, instance));
+    c.hold(from, to);
+    c.batch(id, 0, 2, &strict(&[Op::Set(key, 7)]));
+    c.batch(id, FLAG_ROLLBACK, 3, &[]);
+    assert!(c.held(from, to) >= 2, "the change, and the order to undo it");
+    let was = primaries(&c);
+    millis(&mut c, 90);
+    send_change(&mut c, next.0, key, 9);
+    millis(&mut c, 300);
+    if bug.is_none() {
+        assert_eq!(primaries(&c), was, "attempts are given up");
+    }
+    c.release(from, to);
+    millis(&mut c, 2000);
+    commit(&mut c, keeper);
+    assert!(c.view.hand_overs().is_empty(), "it has moved");
+    assert_eq!(number_of(&mut c, key), Some(9), "it was committed");
+    c.ends_well();
+}
+
+#[test]
+fn what_a_primary_has_sent_arrives_before_it_moves() {
+    for nodes in [2, 3] {
+        what_was_sent_arrives_before(nodes, None);
+    }
+}
+
+#[cfg(feature = "injected-bugs")]
+#[test]
+#[should_panic(expected = "it was committed")]
+fn a_primary_that_moves_before_the_chain_is_flushed_is_noticed() {
+    what_was_sent_arrives_before(2, Some(InjectedBug::PrimaryMovedUnflushed));
+}
+
+/// An insert is undone while the primary comes to rest, and it has nothing of the transaction any more; the order to undo it
+/// is still on its way to the backup. What the transaction does next is done by the next primary, and stays.
+fn a_partial_rollback_arrives_before(bug: Option<InjectedBug>) {
+    let mut c = cluster(bug);
+    let [(_, other_keeper), (_, keeper)] = readers(&mut c);
+    join(&mut c, 2);
+    // Attempts have been given up, and there is a pause.
+    millis(&mut c, 330);
+    let (key, new) =
+        (key(&c, 3), (100..).find(|&key| c.owner_of(key).instance() == 1).expect("there is one"));
+    let id = c.begin();
+    c.batch(id, FLAG_START, 1, &strict(&[Op::Insert(row(new, 1))]));
+    assert_eq!(c.received(), [open(1)]);
+    let other = self::key(&c, 2);
+    let mut n = 1;
+    while {
+        send_change(&mut c, 2, other, n + 1);
+        !c.received().is_empty()
+    } {
+        n += 1;
+        millis(&mut c, 10);
+    }
+    c.hold(dm(1, 1), dm(2, 1));
+    c.batch_with(id, FLAG_ROLLBACK_TO, 2, 1, &strict(&[Op::Set(key, 9)]));
+    assert_eq!(c.held(dm(1, 1), dm(2, 1)), 1, "the order to undo the insert");
+    c.batch(keeper, FLAG_COMMIT, 2, &[]);
+    millis(&mut c, 200);
+    c.release(dm(1, 1), dm(2, 1));
+    millis(&mut c, 1000);
+    c.batch(id, FLAG_COMMIT, 3, &[]);
+    millis(&mut c, 1000);
+    let received = c.received();
+    assert!(received.contains(&committed(3)), "{received:?}");
+    assert!(is_balanced(&c));
+    commit(&mut c, other_keeper);
+    assert_eq!(
+        (number_of(&mut c, key), number_of(&mut c, other), number_of(&mut c, new)),
+        (Some(9), Some(n + 1), None)
+    );
+    c.ends_well();
+}
+
+#[test]
+fn a_partial_rollback_arrives_before_the_primary_moves() {
+    a_partial_rollback_arrives_before(None);
+}
+
+#[cfg(feature = "injected-bugs")]
+#[test]
+#[should_panic]
+fn a_partial_rollback_behind_the_move_is_noticed() {
+    a_partial_rollback_arrives_before(Some(InjectedBug::PrimaryMovedUnflushed));
+}
+
+/// A lock that is held for long keeps operations of others waiting now and then, and less and less often.
+#[test]
+fn hand_overs_are_tried_less_often_each_time() {
+    let mut c = cluster(None);
+    let locked = readers(&mut c);
+    join(&mut c, 2);
+    let key = key(&c, 3);
+    let mut waited = 0;
+    for n in 0..60 {
+        send_change(&mut c, 1, key, n);
+        waited += usize::from(c.received().is_empty());
+        millis(&mut c, 50);
+        c.received();
+    }
+    // 3 seconds: pauses of 0.1, 0.2 … 1.6 seconds between attempts of 0.1, each other one in this partition.
+    assert!((2..=9).contains(&waited), "{waited} of 60 have waited");
+    // It moves within the longest pause.
+    for (_, id) in locked {
+        commit(&mut c, id);
+    }
+    for _ in 0..300 {
+        millis(&mut c, 100);
+    }
+    assert!(is_balanced(&c));
+    c.ends_well();
+}
+
+/// A data node does not agree for a while, less than it takes to give it up: the primary goes on.
+#[test]
+fn a_primary_does_not_wait_for_long_for_the_next_view() {
+    let mut c = cluster_with(2, Span::from_millis(1_000), None);
+    promised(&mut c);
+    let key = key(&c, 3);
+    send_change(&mut c, 1, key, 7);
+    millis(&mut c, 400);
+    assert_eq!(c.received(), [], "it has promised");
+    millis(&mut c, 200);
+    assert_eq!((c.received(), primaries(&c)), (vec![committed(1)], vec![1, 1]));
+    c.release(agreement(2), agreement(1));
+    for _ in 0..50 {
+        millis(&mut c, 100);
+    }
+    assert!(is_balanced(&c));
+    assert_eq!(number_of(&mut c, key), Some(7));
     c.ends_well();
 }
 
