@@ -62,6 +62,9 @@ pub struct Restart {
 /// The token of the timer for reports of progress; others are counted.
 const REPORT_TIMER: u64 = u64::MAX;
 
+/// The token of the timers for candidates that wait for their next attempt.
+const CANDIDATE_TIMER: u64 = u64::MAX - 1;
+
 /// A start of a data node, as this block knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownStart {
@@ -148,6 +151,7 @@ impl Restart {
         let (token, _) = frame.head::<U64>()?;
         match token.get() {
             REPORT_TIMER => self.on_report_timer(cx),
+            CANDIDATE_TIMER => self.go_on(cx),
             retry => self.on_retry(cx, retry),
         }
         Some(())
