@@ -219,6 +219,10 @@ hazards! {
     /// A transaction has changed a row that the copy has. Its last change is one of a row that the copy has not: the
     /// last replica of that must not commit, as the copy would not learn of it.
     the_last_replica_of_a_change_does_not_speak_for_a_copy breaks LastReplicaForgetsCopy;
+
+    /// A coordinator has ordered a rollback before it knew of the copy. The primary has executed the changes since, and
+    /// undoes them in slices, which come to their end when the copy is complete, and its node has started.
+    a_rollback_that_is_older_than_a_copy_goes_on_to_it breaks AbortForgetsCopy;
 }
 
 mod scenarios {
@@ -289,6 +293,31 @@ mod scenarios {
         c.start(2);
         c.kill(1);
         assert_eq!(c.ask_successor(tc(2), id, tc(1)), [crate::support::Received::Outcome(1)]);
+    }
+
+    pub fn a_rollback_that_is_older_than_a_copy_goes_on_to_it(bug: Option<InjectedBug>) {
+        let mut c =
+            Cluster::with(&Setup { nodes: 3, coordinators: 3, ending_slice: 1, bug, ..Setup::default() });
+        let keys: [u64; 2] = with_rows(&mut c);
+        let elsewhere = c.keys_at(1).next().expect("there are keys without end");
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(elsewhere, 1))]), [committed(1)]);
+        c.forget_all_outcomes();
+        c.kill(3);
+        c.come_back(3);
+        let (coordinator, primary) = (tc(1), dm(2, c.owner_of(keys[0]).instance()));
+        c.hold(coordinator, primary);
+        let id = c.begin();
+        // The last one is refused, by another primary: the coordinator rolls back.
+        let ops = [Op::Add(keys[0], 5), Op::Add(keys[1], 5), Op::Insert(row(elsewhere, 2))];
+        c.batch_at(coordinator, id, FLAG_START, 1, 0, &strict(&ops));
+        assert_eq!(c.held(coordinator, primary), 2, "changes, and the order to undo them");
+        c.copy_to(3);
+        c.hold_slices(2);
+        c.release(coordinator, primary);
+        c.start(3);
+        c.release_slices(2);
+        assert_eq!(c.received().len(), 1, "it has ended");
+        c.ends_well();
     }
 
     pub fn the_last_replica_of_a_change_does_not_speak_for_a_copy(bug: Option<InjectedBug>) {

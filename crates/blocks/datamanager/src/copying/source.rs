@@ -200,16 +200,25 @@ impl DataManager {
         self.copying.source.is_some() && !cx.has_bug(InjectedBug::LastReplicaForgetsCopy)
     }
 
-    /// The replicas that an order is for which a coordinator has sent. When it did, it need not have known of the
-    /// copy, which may have changes all the same: of operations that were executed since.
+    /// The replicas that a rollback is for. At the primary these are all that the partition has now: when the
+    /// coordinator ordered it, it need not have known of a copy, which has the changes all the same that were
+    /// executed since. Nor need there be a copy any more: the rollback may have gone in slices until its target had
+    /// started.
     pub(crate) fn with_copy(&self, cx: &mut Context<'_>, replicas: Chain) -> Chain {
-        match &self.copying.source {
-            Some(copy) if !replicas.contains(copy.target) && !cx.has_bug(InjectedBug::AbortForgetsCopy) => {
-                cx.mark("rollback goes on to a copy that its coordinator did not know");
-                cx.view().owned_by(self.settings.owner).replicas()
-            }
-            Some(_) | None => replicas,
+        let own = self.settings.node;
+        let partition = cx.view().owned_by(self.settings.owner);
+        // With the second bug each replica is sent an order of its own, which goes no further.
+        let bugs = [InjectedBug::AbortForgetsCopy, InjectedBug::AbortToEveryReplica];
+        if partition.chain.primary() != own || bugs.into_iter().any(|bug| cx.has_bug(bug)) {
+            return replicas;
         }
+        let all = partition.replicas();
+        // Where only locks are held the primary is named alone: that is no news but while a copy is made.
+        let may_be_meant = self.copying.source.is_some() || !replicas.is_only(own);
+        if may_be_meant && all.nodes().any(|node| !replicas.contains(node)) {
+            cx.mark("rollback goes on to a copy that its coordinator did not know");
+        }
+        all
     }
 
     /// A change of a row has ended. If that was the last one of a row that is awaited, what is committed of it is
