@@ -3,6 +3,7 @@
 
 use crate::support::{ALL, Cluster, Op, Row, Setup, committed, dm, open, row, strict, tc};
 use vinga_kernel::{InjectedBug, Span};
+use vinga_wire::copying::COPIED_MARKERS_MAX;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
 /// Nodes that hold all rows and have coordinators; a batch of a copy has one row. Rows with their primary at node 2
@@ -199,6 +200,33 @@ fn a_copy_knows_the_newest_epoch_of_its_source() {
     let instance = usize::from(c.owner_of(keys[0]).instance());
     let epoch = |node| c.node(node).data_managers()[instance].epoch();
     assert!(epoch(3) >= epoch(2), "{:?} {:?}", epoch(3), epoch(2));
+    c.ends_well();
+}
+
+/// A copy is complete but for its markers, which are more than fit a batch.
+#[test]
+fn markers_are_sent_one_batch_after_the_other() {
+    let mut c = cluster(3, false, None);
+    let [key] = with_rows(&mut c);
+    let instance = c.owner_of(key).instance();
+    for _ in 0..=COPIED_MARKERS_MAX {
+        assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 1)]), [committed(1)]);
+    }
+    return_of_node_3(&mut c, 0);
+    let (source, next) = (dm(2, instance), dm(1, instance));
+    c.hold(source, next);
+    let mut batches = 0;
+    while c.node(3).data_managers()[usize::from(instance)].copy_complete().is_none() {
+        c.slice(2);
+        assert!(c.held(source, next) <= 1, "one batch in a slice");
+        batches += c.held(source, next);
+        c.deliver(source, next);
+        assert!(batches < 20, "it comes to its end");
+    }
+    assert!(batches >= 3, "a row, and two batches of markers: {batches}");
+    c.release(source, next);
+    end_copy(&mut c);
+    c.forget_all_outcomes();
     c.ends_well();
 }
 
