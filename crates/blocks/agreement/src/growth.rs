@@ -197,6 +197,7 @@ impl Agreement {
         let LinkBody { node, incarnation, .. } = cold::read(frame)?;
         if !self.has_identity((node, incarnation)) {
             self.growth.candidates.insert(node, Candidate { incarnation, received: cx.now(), runs: false });
+            self.forget_view_of_others();
             // Its answer says that its blocks run.
             self.send_heartbeats(cx, [node]);
             self.begin_beats(cx);
@@ -213,8 +214,20 @@ impl Agreement {
 
     fn lose_candidate(&mut self, cx: &mut Context<'_>, node: NodeId) {
         self.growth.candidates.remove(&node);
+        self.forget_view_of_others();
         if self.growth.change.as_ref().is_some_and(|change| change.newcomer == Some(node)) {
             self.give_up_growth(cx, ViewChangeRefusal::MemberLost);
+        }
+    }
+
+    /// This node, which is no member yet, has agreed to a view, and is not connected to anybody of it any more: nobody
+    /// can send it. If the whole cluster has started again since, its views have smaller numbers, and this node
+    /// joins it.
+    fn forget_view_of_others(&mut self) {
+        let is_connected = |member: &Member| self.growth.is_candidate(member.identity());
+        let is_of_others = |agreed: &Agreed| !agreed.view.members().iter().any(is_connected);
+        if !self.is_member() && self.growth.agreed().is_some_and(is_of_others) {
+            self.growth.agreed = None;
         }
     }
 

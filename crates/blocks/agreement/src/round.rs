@@ -347,7 +347,9 @@ impl Agreement {
     fn commit_round(&mut self, cx: &mut Context<'_>) {
         let Some(round) = self.round.take() else { return };
         let failed: Vec<NodeId> = round.failed.iter().copied().collect();
-        let view = self.view.without(&failed).with_ticket(round.ticket);
+        // Those that were given up may have let API nodes in by then.
+        let latest = round.later.as_ref().map_or(&*self.view, |later| &later.view);
+        let view = self.view.without_after(&failed, latest).with_ticket(round.ticket);
         cx.log(
             LogLevel::Warning,
             format_args!("view {}: without data nodes {}", view.number(), list(&round.failed)),

@@ -9,7 +9,7 @@
 
 use crate::Restart;
 use vinga_base::{NodeId, PartitionId};
-use vinga_kernel::{Context, Span};
+use vinga_kernel::Context;
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::HandOverBody;
 use vinga_wire::view::ClusterView;
@@ -23,9 +23,6 @@ struct HandOver {
     partition: PartitionId,
     node: NodeId,
 }
-
-/// The longest pause between two attempts: each one may keep operations waiting.
-const PAUSE_MAX: Span = Span::from_millis(30_000);
 
 /// What the president knows of hand-overs.
 #[derive(Default)]
@@ -115,8 +112,8 @@ impl Restart {
     /// Nothing has come of a hand-over: the next attempt is made after a pause, which is doubled each time. Schema
     /// changes, and others that join, do not wait for it.
     fn pause_hand_overs(&mut self, cx: &mut Context<'_>) {
-        let pause = self.settings.retry.0 << self.leader.hand_overs.failures.min(16);
-        let number = self.begin_timer(cx, Span(pause.min(PAUSE_MAX.0.max(self.settings.retry.0))));
+        let pause = self.settings.pause_after(self.leader.hand_overs.failures);
+        let number = self.begin_timer(cx, pause);
         let hand_overs = &mut self.leader.hand_overs;
         hand_overs.failures += 1;
         hand_overs.pause = Some(number);

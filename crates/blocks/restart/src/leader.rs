@@ -2,7 +2,7 @@
 
 use crate::hand_over::HandOvers;
 use crate::newcomer::waiting;
-use crate::{KnownStart, Restart};
+use crate::{CANDIDATE_TIMER, KnownStart, Restart};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::{NodeId, ViewNumber};
@@ -14,11 +14,22 @@ use vinga_wire::restart::{JoiningReport, NewcomerProgress, NewcomerReport, Newco
 use vinga_wire::view::{ClusterView, Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
+/// A data node that is connected, and no member.
+struct Candidate {
+    /// As it has greeted.
+    member: Member,
+    /// Since when.
+    since: Tick,
+    /// Attempts that have failed since then, or since the members have changed.
+    refusals: u32,
+    /// When it may be tried next.
+    next: Tick,
+}
+
 /// What the president waits for.
 #[derive(Default)]
 pub(crate) struct Leader {
-    /// Connected data nodes that are no members, as they have greeted, and since when.
-    candidates: BTreeMap<NodeId, (Member, Tick)>,
+    candidates: BTreeMap<NodeId, Candidate>,
     /// The one that was to join last. The one behind it is the next.
     tried: Option<NodeId>,
     /// Whether the dictionary holds schema changes, or is asked to: under which number, and whether it has confirmed.
@@ -44,8 +55,9 @@ pub(crate) struct Leader {
 
 impl Leader {
     /// Who joins next: each candidate has its turn, though another one may be refused again and again.
-    fn next_candidate(&self, view: &ClusterView) -> Option<Member> {
-        let candidates = self.candidates.values().map(|(candidate, _)| candidate);
+    fn next_candidate(&self, view: &ClusterView, now: Tick) -> Option<Member> {
+        let candidates = self.candidates.values().filter(|candidate| candidate.next <= now);
+        let candidates = candidates.map(|candidate| &candidate.member);
         let (before, behind): (Vec<_>, Vec<_>) =
             candidates.partition(|candidate| Some(candidate.node) <= self.tried);
         // Another start of it is a member as long as the others have not given that up.
@@ -70,13 +82,12 @@ impl Leader {
     /// The starts of nodes that join: one that is a member, and those that wait until they may become one. All members
     /// know of these; the president says it.
     pub fn known_starts(&self, now: Tick) -> impl Iterator<Item = KnownStart> {
-        let waiting =
-            self.candidates.values().filter(|_| self.leads).map(move |(candidate, since)| KnownStart {
-                node: candidate.node,
-                incarnation: candidate.incarnation,
-                begun: *since,
-                progress: waiting(now.since(*since)),
-            });
+        let waiting = self.candidates.values().filter(|_| self.leads).map(move |candidate| KnownStart {
+            node: candidate.member.node,
+            incarnation: candidate.member.incarnation,
+            begun: candidate.since,
+            progress: waiting(now.since(candidate.since)),
+        });
         self.progress.iter().cloned().chain(waiting)
     }
 }
@@ -85,7 +96,8 @@ impl Restart {
     /// A data node is connected that is no member.
     pub(crate) fn on_joining_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let JoiningReport { member } = cold::read(frame)?;
-        self.leader.candidates.insert(member.node, (member, cx.now()));
+        let (since, next) = (cx.now(), cx.now());
+        self.leader.candidates.insert(member.node, Candidate { member, since, refusals: 0, next });
         self.go_on(cx);
         Some(())
     }
@@ -95,7 +107,11 @@ impl Restart {
         let leader = &mut self.leader;
         let is_member =
             |member: &Member| change.new.members().iter().any(|m| m.identity() == member.identity());
-        leader.candidates.retain(|_, (candidate, _)| !is_member(candidate));
+        leader.candidates.retain(|_, candidate| !is_member(&candidate.member));
+        if change.lost().chain(change.joined()).next().is_some() {
+            // What was in their way may have gone.
+            leader.candidates.values_mut().for_each(|one| (one.refusals, one.next) = (0, cx.now()));
+        }
         let is_on_its_way = |one: &KnownStart| {
             let mut newcomers = change.new.members().iter().filter(|m| m.state != MemberState::Started);
             newcomers.any(|member| member.identity() == (one.node, one.incarnation))
@@ -157,7 +173,7 @@ impl Restart {
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
         let hand_over = self.leader.hand_overs.next(&view);
-        match (self.leader.next_candidate(&view), hand_over, self.leader.hold) {
+        match (self.leader.next_candidate(&view, cx.now()), hand_over, self.leader.hold) {
             (None, None, _) => self.release_schema(cx),
             (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
             (None, Some((partition, node)), Some((_, true))) => self.hand_over(cx, partition, node),
@@ -238,6 +254,9 @@ impl Restart {
             }
             (Some(node), _) => {
                 cx.log(LogLevel::Info, format_args!("data node {node} can't join yet: {reason}"));
+                if is_of_candidate(reason) {
+                    self.pause_candidate(cx, node);
+                }
             }
             (None, _) => {}
         }
@@ -261,6 +280,15 @@ impl Restart {
         self.leader.timers += 1;
         cx.send_after(pause, self.leader.timers);
         self.leader.timers
+    }
+
+    /// A candidate was refused: it has the next attempt later and later, as each one holds schema changes.
+    fn pause_candidate(&mut self, cx: &mut Context<'_>, node: NodeId) {
+        let Some(candidate) = self.leader.candidates.get_mut(&node) else { return };
+        let pause = self.settings.pause_after(candidate.refusals);
+        candidate.refusals += 1;
+        candidate.next = cx.now() + pause;
+        cx.send_after(pause, CANDIDATE_TIMER);
     }
 
     /// What was refused is asked for again.
@@ -293,7 +321,116 @@ impl Restart {
     }
 }
 
+/// Whether the reason for which a data node could not join lies in what connects it and the members, which may stay as
+/// it is. Others are over soon.
+fn is_of_candidate(reason: ViewChangeRefusal) -> bool {
+    use ViewChangeRefusal as R;
+    matches!(reason, R::NotAgreed | R::NotAnswered | R::MemberLost)
+}
+
 /// The member that is not a full one yet.
 fn newcomer(cx: &Context<'_>) -> Option<Member> {
     cx.view().members().iter().find(|member| member.state != MemberState::Started).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use alloc::vec;
+    use vinga_base::Incarnation;
+    use vinga_kernel::testkit::{Harness, Sent};
+
+    const RETRY: Span = Span::from_millis(3_000);
+
+    fn address(block: BlockNumber) -> Address {
+        Address::new(NodeId(1), block, 0)
+    }
+
+    fn member(node: u8, incarnation: u32) -> Member {
+        Member::started(NodeId(node), Incarnation(incarnation), 0, 1, 1)
+    }
+
+    /// The restart block of the president of three, whose dictionary confirms, and whose agreement refuses everything.
+    struct President(Harness<Restart>);
+
+    impl President {
+        fn new() -> Self {
+            let (node, incarnation) = (NodeId(1), Incarnation(1));
+            let block = Restart::new(Settings { node, incarnation, threads: 1, retry: RETRY });
+            let view = ClusterView::first(vec![member(1, 1), member(2, 1), member(3, 1)]);
+            President(Harness::new(address(BlockNumber::Restart), 1, view, block))
+        }
+
+        fn connect(&mut self, member: Member) {
+            let driver = address(BlockNumber::Driver);
+            self.0
+                .send(driver, SignalNumber::JoiningReport, |w| cold::write(w, &JoiningReport { member }))
+                .expect("the driver may");
+        }
+
+        /// Seconds in which it has asked for a data node to join.
+        fn asks(&mut self, seconds: u64, reason: ViewChangeRefusal) -> Vec<(u64, u8)> {
+            let mut asked = Vec::new();
+            for second in 0..=seconds {
+                let sent = |harness: &mut Harness<Restart>| -> Option<Sent> {
+                    let of = |one: &Sent| {
+                        [SignalNumber::SchemaHoldRequest, SignalNumber::ViewChangeRequest]
+                            .contains(&one.signal())
+                    };
+                    harness.take_sent().into_iter().find(of)
+                };
+                while let Some(one) = sent(&mut self.0) {
+                    if let Some(hold) = cold::read::<SchemaHold>(&one.frame())
+                        && one.signal() == SignalNumber::SchemaHoldRequest
+                    {
+                        let dictionary = address(BlockNumber::Dictionary);
+                        self.0
+                            .send(dictionary, SignalNumber::SchemaHoldConfirm, |w| cold::write(w, &hold))
+                            .expect("a dictionary may");
+                        continue;
+                    }
+                    let ViewChangeRequest { request, change, .. } =
+                        cold::read(&one.frame()).expect("it is whole");
+                    let WantedChange::Join(member) = change else { panic!("nobody has joined") };
+                    asked.push((second, member.node.0));
+                    let refuse = ViewChangeRefuse { request, reason };
+                    let agreement = address(BlockNumber::Agreement);
+                    self.0
+                        .send(agreement, SignalNumber::ViewChangeRefuse, |w| cold::write(w, &refuse))
+                        .expect("agreement may");
+                }
+                self.0.advance(Span::from_millis(1_000));
+            }
+            asked
+        }
+    }
+
+    #[test]
+    fn one_that_is_refused_again_and_again_is_tried_later_and_later() {
+        let mut president = President::new();
+        president.connect(member(4, 1));
+        let of_4 = |seconds: &[u64]| seconds.iter().map(|&second| (second, 4)).collect::<Vec<_>>();
+        let asked = president.asks(110, ViewChangeRefusal::NotAgreed);
+        assert_eq!(asked, of_4(&[0, 3, 9, 21, 45, 75, 105]));
+        // Another one does not wait for it.
+        president.connect(member(5, 1));
+        assert_eq!(president.asks(10, ViewChangeRefusal::NotAgreed), [(0, 5), (3, 5), (9, 5)]);
+        // It has new links: it waits for the end of the wait after the other's refusal.
+        president.connect(member(4, 2));
+        assert_eq!(president.asks(1, ViewChangeRefusal::NotAgreed), [(1, 4)]);
+        // Somebody is a member no more.
+        president.0.lose_node(NodeId(3));
+        let nodes: Vec<u8> =
+            president.asks(7, ViewChangeRefusal::NotAgreed).into_iter().map(|(_, node)| node).collect();
+        assert_eq!(nodes, [5, 4]);
+    }
+
+    #[test]
+    fn one_that_waits_for_something_else_is_tried_again_soon() {
+        let mut president = President::new();
+        president.connect(member(4, 1));
+        let asked = president.asks(10, ViewChangeRefusal::NotWhole);
+        assert_eq!(asked, [(0, 4), (3, 4), (6, 4), (9, 4)]);
+    }
 }

@@ -50,6 +50,16 @@ pub struct Settings {
     pub retry: Span,
 }
 
+/// The longest pause between attempts of which nothing comes: each one keeps others waiting.
+const PAUSE_MAX: Span = Span::from_millis(30_000);
+
+impl Settings {
+    /// The pause behind an attempt of which nothing came, as nothing came of so many before it.
+    fn pause_after(&self, failures: u32) -> Span {
+        Span((self.retry.0 << failures.min(16)).min(PAUSE_MAX.0).max(self.retry.0))
+    }
+}
+
 /// The restart block.
 pub struct Restart {
     settings: Settings,
@@ -63,6 +73,9 @@ pub struct Restart {
 
 /// The token of the timer for reports of progress; others are counted.
 const REPORT_TIMER: u64 = u64::MAX;
+
+/// The token of the timers for candidates that wait for their next attempt.
+const CANDIDATE_TIMER: u64 = u64::MAX - 1;
 
 /// A start of a data node, as this block knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,6 +165,7 @@ impl Restart {
         let (token, _) = frame.head::<U64>()?;
         match token.get() {
             REPORT_TIMER => self.on_report_timer(cx),
+            CANDIDATE_TIMER => self.go_on(cx),
             number => self.on_timer(cx, number),
         }
         Some(())

@@ -108,8 +108,12 @@ impl Context<'_> {
         self.shared.view.clone()
     }
 
-    /// The view in which the sender of a frame was when it sent it: this thread's, or one of the 127 before it.
+    /// The view in which the sender of a frame was when it sent it: this thread's, or one of the 127 before it; number
+    /// 0 if it had none.
     pub fn view_of(&self, frame: &Frame<'_>) -> ViewNumber {
+        if frame.is_without_view() {
+            return ViewNumber(0);
+        }
         let own = self.view().number().0;
         let behind = (own as u8).wrapping_sub(frame.header.view);
         ViewNumber(own.saturating_sub(u32::from(behind)))
@@ -118,15 +122,19 @@ impl Context<'_> {
     /// Begins a signal to `receiver`. It is sent when the writer is dropped.
     #[inline]
     pub fn frame(&mut self, number: SignalNumber, receiver: Address) -> FrameWriter<'_> {
-        let view = self.shared.view.number().0 as u8;
-        FrameWriter::begin(
+        let view = self.shared.view.number().0;
+        let mut writer = FrameWriter::begin(
             self.shared.outbox.buffer_for(receiver),
             number,
-            view,
+            view as u8,
             receiver,
             self.own,
             self.trace,
-        )
+        );
+        if view == 0 {
+            writer.without_view();
+        }
+        writer
     }
 
     /// Whether so many bytes wait on the way to `receiver` that work for it should be refused.

@@ -359,12 +359,13 @@ impl<H: Host> Executor<H> {
     }
 
     /// Views are compared by their low byte: a thread is never more than 127 views behind. One of a node that is to
-    /// join has none, number 0: all that comes waits until it has.
+    /// join has none, number 0: all that comes waits until it has. What it has sent itself before, to its own blocks
+    /// say, is of no later view, though its byte may look so.
     #[inline]
     fn is_of_newer_view(&self, frame: &Frame<'_>) -> bool {
         let own = self.shared.view.number();
         let ahead = frame.header.view.wrapping_sub(own.0 as u8) as i8;
-        (ahead > 0 || own == ViewNumber(0))
+        (ahead > 0 && !frame.is_without_view() || own == ViewNumber(0))
             && frame.signal() != Some(SignalNumber::ViewChangedOrder)
             && !matches!(
                 frame.sender().block(),

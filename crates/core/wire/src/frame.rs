@@ -3,7 +3,7 @@
 //! ```text
 //!   0   u32  length of the whole frame in bytes, header and padding included: a multiple of 4
 //!   4   u16  signal number
-//!   6   u8   flags (none so far; senders write 0, receivers ignore them)
+//!   6   u8   flags: bit 0: the sender has no view yet, and the next byte says nothing; others are 0, and ignored
 //!   7   u8   low byte of the sender's view (between data nodes), of the newest view seen (from an API node)
 //!   8   u32  receiver
 //!   12  u32  sender
@@ -21,6 +21,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 
+/// In [`Header::flags`]: the sender is a data node that has no view yet. What it sends comes before any view, whatever
+/// the number of the first one that it has part in.
+pub const SENT_WITHOUT_VIEW: u8 = 1;
+
 /// Bytes of a frame, at most. Two of the largest rows and a filter program fit.
 pub const FRAME_BYTES_MAX: usize = 128 * 1024;
 
@@ -32,7 +36,7 @@ pub struct Header {
     pub length: U32,
     /// Which signal it is.
     pub number: U16,
-    /// None so far.
+    /// [`SENT_WITHOUT_VIEW`] or 0.
     pub flags: u8,
     /// Low byte of a view.
     pub view: u8,
@@ -104,6 +108,12 @@ impl<'a> Frame<'a> {
         SignalNumber::from_number(self.header.number.get())
     }
 
+    /// Whether its sender had no view when it was sent.
+    #[inline]
+    pub fn is_without_view(&self) -> bool {
+        self.header.flags & SENT_WITHOUT_VIEW != 0
+    }
+
     /// The address of the receiver.
     #[inline]
     pub fn receiver(&self) -> Address {
@@ -169,6 +179,11 @@ impl<'a> FrameWriter<'a> {
         };
         out.extend_from_slice(header.as_bytes());
         FrameWriter { out, start }
+    }
+
+    /// Notes that the sender has no view yet.
+    pub fn without_view(&mut self) {
+        self.patch(core::mem::offset_of!(Header, flags), &SENT_WITHOUT_VIEW);
     }
 
     /// Appends a fixed layout.

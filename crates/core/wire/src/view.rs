@@ -380,7 +380,7 @@ impl ClusterView {
         succession.coordinators().find(|(failed, _)| *failed == name).map(|(_, acting)| acting)
     }
 
-    /// Who acts for the coordinators of which nodes that have failed.
+    /// Who acts for the coordinators of which nodes that have failed. Those that had not started are not among them.
     pub fn successions(&self) -> &[Succession] {
         &self.successions
     }

@@ -3,6 +3,7 @@
 
 use crate::support::{ALL, Cluster, Op, Row, Setup, committed, dm, open, row, strict, tc};
 use vinga_kernel::{InjectedBug, Span};
+use vinga_wire::copying::COPIED_MARKERS_MAX;
 use vinga_wire::transaction::{FLAG_COMMIT, FLAG_ROLLBACK, FLAG_ROLLBACK_TO, FLAG_START};
 
 /// Nodes that hold all rows and have coordinators; a batch of a copy has one row. Rows with their primary at node 2
@@ -202,6 +203,33 @@ fn a_copy_knows_the_newest_epoch_of_its_source() {
     c.ends_well();
 }
 
+/// A copy is complete but for its markers, which are more than fit a batch.
+#[test]
+fn markers_are_sent_one_batch_after_the_other() {
+    let mut c = cluster(3, false, None);
+    let [key] = with_rows(&mut c);
+    let instance = c.owner_of(key).instance();
+    for _ in 0..=COPIED_MARKERS_MAX {
+        assert_eq!(c.at_once_by(tc(2), &[Op::Add(key, 1)]), [committed(1)]);
+    }
+    return_of_node_3(&mut c, 0);
+    let (source, next) = (dm(2, instance), dm(1, instance));
+    c.hold(source, next);
+    let mut batches = 0;
+    while c.node(3).data_managers()[usize::from(instance)].copy_complete().is_none() {
+        c.slice(2);
+        assert!(c.held(source, next) <= 1, "one batch in a slice");
+        batches += c.held(source, next);
+        c.deliver(source, next);
+        assert!(batches < 20, "it comes to its end");
+    }
+    assert!(batches >= 3, "a row, and two batches of markers: {batches}");
+    c.release(source, next);
+    end_copy(&mut c);
+    c.forget_all_outcomes();
+    c.ends_well();
+}
+
 hazards! {
     /// A row that is changed before it was sent.
     a_change_ahead_of_the_cursor_is_carried_by_the_copy breaks CopyGetsAllChanges;
@@ -219,6 +247,10 @@ hazards! {
     /// A transaction has changed a row that the copy has. Its last change is one of a row that the copy has not: the
     /// last replica of that must not commit, as the copy would not learn of it.
     the_last_replica_of_a_change_does_not_speak_for_a_copy breaks LastReplicaForgetsCopy;
+
+    /// A coordinator has ordered a rollback before it knew of the copy. The primary has executed the changes since, and
+    /// undoes them in slices, which come to their end when the copy is complete, and its node has started.
+    a_rollback_that_is_older_than_a_copy_goes_on_to_it breaks AbortForgetsCopy;
 }
 
 mod scenarios {
@@ -289,6 +321,31 @@ mod scenarios {
         c.start(2);
         c.kill(1);
         assert_eq!(c.ask_successor(tc(2), id, tc(1)), [crate::support::Received::Outcome(1)]);
+    }
+
+    pub fn a_rollback_that_is_older_than_a_copy_goes_on_to_it(bug: Option<InjectedBug>) {
+        let mut c =
+            Cluster::with(&Setup { nodes: 3, coordinators: 3, ending_slice: 1, bug, ..Setup::default() });
+        let keys: [u64; 2] = with_rows(&mut c);
+        let elsewhere = c.keys_at(1).next().expect("there are keys without end");
+        assert_eq!(c.at_once_by(tc(2), &[Op::Insert(row(elsewhere, 1))]), [committed(1)]);
+        c.forget_all_outcomes();
+        c.kill(3);
+        c.come_back(3);
+        let (coordinator, primary) = (tc(1), dm(2, c.owner_of(keys[0]).instance()));
+        c.hold(coordinator, primary);
+        let id = c.begin();
+        // The last one is refused, by another primary: the coordinator rolls back.
+        let ops = [Op::Add(keys[0], 5), Op::Add(keys[1], 5), Op::Insert(row(elsewhere, 2))];
+        c.batch_at(coordinator, id, FLAG_START, 1, 0, &strict(&ops));
+        assert_eq!(c.held(coordinator, primary), 2, "changes, and the order to undo them");
+        c.copy_to(3);
+        c.hold_slices(2);
+        c.release(coordinator, primary);
+        c.start(3);
+        c.release_slices(2);
+        assert_eq!(c.received().len(), 1, "it has ended");
+        c.ends_well();
     }
 
     pub fn the_last_replica_of_a_change_does_not_speak_for_a_copy(bug: Option<InjectedBug>) {

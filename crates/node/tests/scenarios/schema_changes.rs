@@ -79,8 +79,7 @@ mod scenarios {
             |c: &mut Cluster| c.received().contains(&Received::Other(SignalNumber::SchemaChangeConfirm));
         // One signal to the second dictionary after the other, until the owner is answered.
         let arrived = (1..10).find(|_| {
-            c.release(dictionary(1), dictionary(2));
-            c.hold(dictionary(1), dictionary(2));
+            c.deliver(dictionary(1), dictionary(2));
             is_given(&mut c)
         });
         assert!(arrived.is_some(), "the fence is given");

@@ -56,6 +56,11 @@ impl Cluster {
     /// Delivers what was held back, and holds nothing more of this pair.
     pub fn release(&mut self, from: Address, to: Address) {
         self.held.pairs.retain(|&pair| pair != (from, to));
+        self.deliver(from, to);
+    }
+
+    /// Delivers what is held back of a pair; what is sent on account of that is held back again.
+    pub fn deliver(&mut self, from: Address, to: Address) {
         for (node, (from, _), bytes) in self.held.frames.extract_if(.., |(_, pair, _)| *pair == (from, to)) {
             if let Some(executor) = self.executors.get_mut(&node) {
                 executor.feed(&bytes, Origin::Peer(from.node())).expect("a data node may send this");

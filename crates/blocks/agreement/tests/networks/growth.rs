@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use vinga_base::{Incarnation, NodeId, PartitionId, ViewNumber};
 use vinga_kernel::InjectedBug;
 use vinga_wire::agreement::{ViewAttempt, ViewChangeRefusal, ViewPrepareRequest, WantedChange};
-use vinga_wire::view::{Member, MemberState};
+use vinga_wire::view::{ClusterView, Member, MemberState};
 
 /// A quiet cluster, and one more data node that waits to join, connected to all others.
 fn cluster(seed: u64, groups: &[u16], has_arbitrator: bool) -> (Network, u8) {
@@ -313,11 +313,8 @@ fn a_member_agrees_to_the_president_in_its_own_view_only() {
     let member = Member::started(NodeId(newcomer), Incarnation(1), 0, 1, 1);
     let next = network.view(2).with_joined(member.clone());
     let later = next.with_copying(NodeId(newcomer));
-    let body = |view: &vinga_wire::view::ClusterView, attempt, change| ViewPrepareRequest {
-        attempt,
-        change,
-        view: view.clone(),
-    };
+    let body =
+        |view: &ClusterView, attempt, change| ViewPrepareRequest { attempt, change, view: view.clone() };
     assert!(!network.agrees_to_view(1, 2, &body(&later, 1, 0)), "not the next view");
     assert!(!network.agrees_to_view(3, 2, &body(&next, 1, 0)), "not the president");
     assert!(!network.agrees_to_view(1, 2, &body(&next, 1, 1)), "another ticket counts");
@@ -336,6 +333,28 @@ fn a_member_agrees_to_the_president_in_its_own_view_only() {
     assert!(network.members(newcomer).is_empty());
     network.order_view(1, newcomer, &later);
     assert_eq!(network.view(newcomer).number(), later.number());
+}
+
+/// It has agreed to join with a late view when all others end, and start again as a new cluster, whose views begin with
+/// number 1. It is connected to somebody all the time.
+#[test]
+fn what_a_node_has_agreed_to_in_an_earlier_cluster_does_not_keep_it_out() {
+    let (mut network, newcomer) = cluster(1, &[0, 0, 0], true);
+    let member = Member::started(NodeId(newcomer), Incarnation(1), 0, 1, 1);
+    let late = network.view(2).with_joined(member.clone()).with_copying(NodeId(newcomer));
+    assert!(network.agrees_to_view(1, newcomer, &ViewPrepareRequest { attempt: 1, change: 0, view: late }));
+    let again = (1..=3).map(|node| Member::started(NodeId(node), Incarnation(2), 0, 1, 1));
+    let early = ClusterView::first(again.collect()).with_joined(member);
+    let body = ViewPrepareRequest { attempt: 1, change: 0, view: early };
+    for node in 1..=3 {
+        assert!(!network.agrees_to_view(1, newcomer, &body), "some can still send it the late view");
+        network.end(node, End::Gone);
+        network.run(1);
+        network.start_again(node);
+        network.connect(newcomer, &[node]);
+        network.run(5);
+    }
+    assert!(network.agrees_to_view(1, newcomer, &body));
 }
 
 /// An answer to an attempt that was given up counts for no other one, though both have one number of the view.

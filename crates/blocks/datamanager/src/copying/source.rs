@@ -50,6 +50,8 @@ pub(crate) struct CopySource {
     /// Rows that had open changes when they were to be sent.
     awaited: BTreeSet<RowPlace>,
     stage: Stage,
+    /// Markers that are to be sent yet, and committed transactions that will leave one.
+    markers: Vec<TransactionId>,
     /// Batches.
     sent: u32,
     confirmed: u32,
@@ -151,6 +153,7 @@ impl DataManager {
                     cursor: (0, 0),
                     awaited: BTreeSet::new(),
                     stage: Stage::Rows,
+                    markers: Vec::new(),
                     sent: 0,
                     confirmed: 0,
                     rows: 0,
@@ -200,16 +203,25 @@ impl DataManager {
         self.copying.source.is_some() && !cx.has_bug(InjectedBug::LastReplicaForgetsCopy)
     }
 
-    /// The replicas that an order is for which a coordinator has sent. When it did, it need not have known of the
-    /// copy, which may have changes all the same: of operations that were executed since.
+    /// The replicas that a rollback is for. At the primary these are all that the partition has now: when the
+    /// coordinator ordered it, it need not have known of a copy, which has the changes all the same that were
+    /// executed since. Nor need there be a copy any more: the rollback may have gone in slices until its target had
+    /// started.
     pub(crate) fn with_copy(&self, cx: &mut Context<'_>, replicas: Chain) -> Chain {
-        match &self.copying.source {
-            Some(copy) if !replicas.contains(copy.target) && !cx.has_bug(InjectedBug::AbortForgetsCopy) => {
-                cx.mark("rollback goes on to a copy that its coordinator did not know");
-                cx.view().owned_by(self.settings.owner).replicas()
-            }
-            Some(_) | None => replicas,
+        let own = self.settings.node;
+        let partition = cx.view().owned_by(self.settings.owner);
+        // With the second bug each replica is sent an order of its own, which goes no further.
+        let bugs = [InjectedBug::AbortForgetsCopy, InjectedBug::AbortToEveryReplica];
+        if partition.chain.primary() != own || bugs.into_iter().any(|bug| cx.has_bug(bug)) {
+            return replicas;
         }
+        let all = partition.replicas();
+        // Where only locks are held the primary is named alone: that is no news but while a copy is made.
+        let may_be_meant = self.copying.source.is_some() || !replicas.is_only(own);
+        if may_be_meant && all.nodes().any(|node| !replicas.contains(node)) {
+            cx.mark("rollback goes on to a copy that its coordinator did not know");
+        }
+        all
     }
 
     /// A change of a row has ended. If that was the last one of a row that is awaited, what is committed of it is
@@ -270,13 +282,16 @@ impl DataManager {
                 copy.cursor = (u32::MAX, 0);
                 if copy.awaited.is_empty() {
                     copy.stage = Stage::Markers;
+                    self.gather_markers(cx, copy);
                 }
                 copy.stage == Stage::Markers
             }
             Stage::Markers => {
                 self.send_markers(cx, copy);
-                copy.stage = Stage::Complete;
-                false
+                if copy.markers.is_empty() {
+                    copy.stage = Stage::Complete;
+                }
+                copy.stage == Stage::Markers
             }
             Stage::Complete => false,
         }
@@ -399,45 +414,53 @@ impl DataManager {
         }
     }
 
-    /// Sends all markers, and what will become one.
-    fn send_markers(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) {
-        let left = self.markers.iter().map(|(id, marker)| copied(id, marker));
+    /// Finds out which markers there are, and what will become one. Those of transactions that are committed from now
+    /// on the target leaves itself: it has all their changes.
+    fn gather_markers(&mut self, cx: &Context<'_>, copy: &mut CopySource) {
+        self.copying.sent_markers =
+            SentMarkers { target: Some((copy.target, copy.incarnation)), ids: BTreeSet::new() };
+        if cx.has_bug(InjectedBug::CopyForgetsMarkers) {
+            return;
+        }
+        let left = self.markers.iter().map(|(id, _)| id);
         let committed = self.versions.transactions.iter().map(|(_, transaction)| transaction);
         let committed =
             committed.filter(|transaction| transaction.committed.0 != 0 && transaction.marker != 0);
-        let committed = committed.map(|transaction| {
-            let coordinator = transaction.actor.coordinator_name();
+        copy.markers = left.chain(committed.map(|transaction| transaction.id)).collect();
+    }
+
+    /// The marker of a transaction, or the one that it will leave as it is committed.
+    fn marker_of(&self, id: TransactionId) -> Option<Marker> {
+        self.markers.get(id).or_else(|| {
+            let transaction = &self.versions.transactions[self.versions.find_transaction(id)?];
             let (epoch, number) = (transaction.committed, transaction.marker);
-            copied(transaction.id, &Marker { epoch, number, coordinator })
-        });
-        let mut markers: Vec<CopiedMarker> = left.chain(committed).collect();
-        if cx.has_bug(InjectedBug::CopyForgetsMarkers) {
-            markers.clear();
+            let coordinator = transaction.actor.coordinator_name();
+            (epoch.0 != 0 && number != 0).then_some(Marker { epoch, number, coordinator })
+        })
+    }
+
+    /// Sends a batch of the markers that are left to send; the last one completes the copy. What has gone meanwhile was
+    /// dropped, and the order for that has come, or will come, to the target as well.
+    fn send_markers(&mut self, cx: &mut Context<'_>, copy: &mut CopySource) {
+        let mut part: Vec<CopiedMarker> = Vec::new();
+        while part.len() < COPIED_MARKERS_MAX
+            && let Some(id) = copy.markers.pop()
+        {
+            if let Some(marker) = self.marker_of(id) {
+                self.copying.sent_markers.ids.insert(id);
+                part.push(copied(id, &marker));
+            }
         }
-        self.copying.sent_markers = SentMarkers {
-            target: Some((copy.target, copy.incarnation)),
-            ids: markers.iter().map(|marker| TransactionId(marker.transaction.get())).collect(),
+        let head = CopyMarkersHead {
+            batch: copy.next_batch(),
+            epoch: U64::new(self.epoch.0),
+            count: U16::new(part.len() as u16),
+            flags: U16::new(if copy.markers.is_empty() { COPY_IS_COMPLETE } else { 0 }),
         };
-        let target = self.next_replica(copy);
-        let mut parts = markers.chunks(COPIED_MARKERS_MAX).peekable();
-        loop {
-            let part = parts.next().unwrap_or_default();
-            let is_last = parts.peek().is_none();
-            let head = CopyMarkersHead {
-                batch: copy.next_batch(),
-                epoch: U64::new(self.epoch.0),
-                count: U16::new(part.len() as u16),
-                flags: U16::new(if is_last { COPY_IS_COMPLETE } else { 0 }),
-            };
-            let mut writer = cx.frame(SignalNumber::CopyMarkersRequest, target);
-            writer.put(&head);
-            for marker in part {
-                writer.put(marker);
-            }
-            drop(writer);
-            if is_last {
-                return;
-            }
+        let mut writer = cx.frame(SignalNumber::CopyMarkersRequest, self.next_replica(copy));
+        writer.put(&head);
+        for marker in &part {
+            writer.put(marker);
         }
     }
 

@@ -65,7 +65,7 @@ impl Host for Echo {
     }
 
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
-        assert_eq!((change.old.number(), change.new.number()), (ViewNumber(1), cx.view().number()));
+        assert!(change.old.number() < change.new.number() && change.new.number() == cx.view().number());
         self.views_adopted += 1;
     }
 
@@ -77,12 +77,16 @@ impl Host for Echo {
 }
 
 fn executor() -> (Executor<Echo>, LaneId) {
+    executor_in(view())
+}
+
+fn executor_in(view: ClusterView) -> (Executor<Echo>, LaneId) {
     let mut routes = Routes::new(NODE, 0);
     routes.add_instance(BlockNumber::Coordinator, 0);
     let mut outbox = Outbox::new(routes, 1, 1000);
     let lane = outbox.open_lane(0);
     outbox.routes.set_node(API.node(), Some(lane));
-    (Executor::new(NODE, Arc::new(view()), Echo::default(), outbox, 1, Tick(0)), lane)
+    (Executor::new(NODE, Arc::new(view), Echo::default(), outbox, 1, Tick(0)), lane)
 }
 
 fn frames(number: SignalNumber, sender: Address, view: u8, traces: core::ops::Range<u32>) -> Vec<u8> {
@@ -191,6 +195,40 @@ fn what_was_parked_of_a_member_that_the_view_has_lost_is_dropped() {
     let order: Vec<u32> = executor.host().handled.iter().map(|&(_, trace)| trace).collect();
     assert_eq!(order, [12, 13]);
     assert!(executor.is_idle());
+}
+
+/// A data node joins in a view whose low byte makes number 0 look like a later one.
+#[test]
+fn what_a_block_has_sent_before_its_node_had_a_view_is_handled_in_the_first_one() {
+    for number in [2, 100, 200, 256, 300] {
+        let (mut executor, _) = executor_in(ClusterView::default());
+        // The request is handled, and what follows from it waits.
+        let request = frames(SignalNumber::OutcomeRequest, API, 0, 1..2);
+        executor.feed(&request, Origin::Api(API.node())).unwrap();
+        executor.finish_turn();
+        assert!(executor.parked_bytes() > 0);
+        let mut first = view();
+        while first.number().0 < number {
+            let back = first.member(NodeId(2)).unwrap().clone();
+            first = first.without(&[NodeId(2)]).with_joined(back);
+        }
+        let mut order = vec![];
+        let mut writer = FrameWriter::begin(
+            &mut order,
+            SignalNumber::ViewChangedOrder,
+            first.number().0 as u8,
+            TC,
+            TC,
+            20,
+        );
+        cold::write(&mut writer, &first);
+        drop(writer);
+        executor.feed(&order, Origin::Node).unwrap();
+        executor.finish_turn();
+        let handled: Vec<SignalNumber> = executor.host().handled.iter().map(|&(signal, _)| signal).collect();
+        assert_eq!(handled, [SignalNumber::OutcomeRequest, SignalNumber::CompleteOrder], "view {number}");
+        assert!(executor.is_idle());
+    }
 }
 
 #[test]

@@ -20,6 +20,16 @@ impl ClusterView {
     /// keeps a replica with all its rows.
     #[must_use]
     pub fn without(&self, failed: &[NodeId]) -> Self {
+        self.without_after(failed, self)
+    }
+
+    /// The same if those that have failed may have had a later view than this one.
+    ///
+    /// Nobody acts for one that had not started in it: that has let no API node in, so its coordinators have begun
+    /// nothing, and nobody asks for their outcomes. Else a node that fails in each of its starts would make the view
+    /// longer each time.
+    #[must_use]
+    pub fn without_after(&self, failed: &[NodeId], latest: &Self) -> Self {
         let lost = |node: NodeId| failed.contains(&node);
         let mut next = self.clone();
         next.members.retain(|member| !lost(member.node));
@@ -32,7 +42,12 @@ impl ClusterView {
             assert!(!partition.chain.is_empty(), "the cluster stops before a partition has no replica");
         }
         let dead = self.members.iter().filter(|member| lost(member.node));
-        next.successions.extend(dead.filter(|member| member.coordinators > 0).map(|member| Succession {
+        let acted = |member: &&Member| {
+            let has_started =
+                |m: &Member| (m.identity(), m.state) == (member.identity(), MemberState::Started);
+            member.coordinators > 0 && latest.members.iter().any(has_started)
+        };
+        next.successions.extend(dead.filter(acted).map(|member| Succession {
             failed: member.node,
             incarnation: member.incarnation,
             coordinators: member.coordinators,
@@ -168,6 +183,25 @@ mod tests {
         assert_eq!(started.lack_of(|node| node == NodeId(2) || node == NodeId(4)), None);
         let handed_over = started.with_primary(PartitionId(0), NodeId(3));
         assert_eq!(handed_over.owned_by(owner).chain, chain(&[3, 1, 2]));
+    }
+
+    #[test]
+    fn nobody_acts_for_a_node_that_had_not_started() {
+        let first = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 0)]);
+        let mut view = first.without(&[NodeId(2)]);
+        assert_eq!(view.successions().len(), 1);
+        for start in 8..11 {
+            let joined = view.with_joined(Member { incarnation: Incarnation(start), ..member(2, 0) });
+            view = joined.without(&[NodeId(2)]).with_joined(member(2, 0)).with_copying(NodeId(2));
+            let started = view.with_started(NodeId(2));
+            // The president and the node that came back had the view in which that has started, and nobody else.
+            let lost = view.without_after(&[NodeId(1), NodeId(2)], &started);
+            assert_eq!(lost.successions().len(), 3);
+            view = view.without(&[NodeId(2)]);
+            assert_eq!(view.successions().len(), 1, "of the first start");
+        }
+        let started = view.with_joined(member(2, 0)).with_copying(NodeId(2)).with_started(NodeId(2));
+        assert_eq!(started.without(&[NodeId(2)]).successions().len(), 2);
     }
 
     #[test]
