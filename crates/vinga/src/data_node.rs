@@ -106,7 +106,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         check_id(&configuration.parameters, &folder)?;
     }
     folder.create().map_err(|e| fail("cannot make the folder", e))?;
-    if let Some(address) = find_running(&folder)? {
+    if let Some(address) = find_running(&folder, PATIENCE)? {
         return already(wanted, address);
     }
     let has_disk = !configuration.parameters.flag(Parameter::Diskless);
@@ -144,7 +144,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let parent = folder.parent().map_err(|e| fail("cannot look into", e))?;
     if running.is_some_and(|pid| ![Some(pid), parent].contains(&Some(child.id() as i32))) {
         let _ = child.kill().and_then(|()| child.wait());
-        let address = find_running(&folder)?;
+        let address = find_running(&folder, PATIENCE)?;
         return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
     }
     let address = address?;
@@ -308,9 +308,11 @@ fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) 
 }
 
 /// The address of the data node that runs here, which answers; `None` if none runs. Waits for one that starts or ends
-/// at this moment: a process that was killed keeps its lock until it has ended.
-fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
+/// at this moment: a process that was killed keeps its lock until it has ended. It may be silent for this long; its
+/// parent's pause does not count, nor does a start that comes on.
+fn find_running(folder: &NodeFolder, patience: Duration) -> Result<Option<String>, String> {
     let mut waiting = Waiting::begin();
+    let (mut since, mut progress) = (Instant::now(), None);
     loop {
         let running = folder.running();
         let look_failed = |e: io::Error| format!("cannot look into {}: {e}", folder.path().display());
@@ -326,7 +328,11 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
                 Err(why) => why,
             },
         };
-        if waiting.elapsed() >= PATIENCE {
+        let now = folder.start_progress();
+        if running.is_none() || now != progress {
+            (since, progress) = (Instant::now(), now);
+        }
+        if since.elapsed() >= patience {
             return Err(no_answer(folder, pid, &why));
         }
         waiting.say_if_long(|| format!("waiting: {}", no_answer(folder, pid, &why)));
@@ -566,6 +572,8 @@ pub fn numbers(cluster: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_runtime::start_progress::StartProgress;
+    use vinga_wire::start::{StartKind, StartProgressReport};
 
     /// What it logs counts for nothing: its log may be full, or have errors only.
     #[test]
@@ -590,5 +598,39 @@ mod tests {
         assert!(why.contains("may not be on disk") && why.contains("the disk is full"), "{why}");
         folder.withdraw();
         assert!(matches!(end_of("data node 1", &folder), Stopped::InOrder));
+    }
+
+    #[test]
+    fn one_that_comes_on_is_waited_for() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let patience = Duration::from_millis(200);
+        let found_while = |runs: &(dyn Fn() + Sync)| {
+            std::thread::scope(|threads| {
+                threads.spawn(runs);
+                std::thread::sleep(Duration::from_millis(50));
+                find_running(&folder, patience)
+            })
+        };
+        let found = found_while(&|| {
+            let _parent = folder.occupy_as_parent().expect("there is room").expect("it is free");
+            std::thread::sleep(4 * patience);
+        });
+        assert_eq!(found, Ok(None), "its parent paused");
+        let found = found_while(&|| {
+            let _node = folder.occupy().expect("there is room").expect("it is free");
+            for rows in 0..80 {
+                let mut report = StartProgressReport::new(StartKind::Recovery, "checkpoints loaded");
+                report.rows = rows;
+                StartProgress::new(report, None).write(&folder.progress_file()).expect("there is room");
+                std::thread::sleep(patience / 20);
+            }
+        });
+        assert_eq!(found, Ok(None), "it came on");
+        let found = found_while(&|| {
+            let _node = folder.occupy().expect("there is room").expect("it is free");
+            std::thread::sleep(4 * patience);
+        });
+        assert!(found.is_err_and(|why| why.contains("it is still starting")));
     }
 }
