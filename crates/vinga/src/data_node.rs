@@ -264,7 +264,12 @@ pub fn set(command: &mut Command, parameters: &[(String, String)]) {
 /// What the log of a node that has ended says, behind its first `log_bytes`: why it has not started, or its end.
 pub fn why_ended(folder: &NodeFolder, log_bytes: u64, status: ExitStatus) -> String {
     let (log, end) = (folder.log(), folder.log_tail(log_bytes, 20));
-    match end.lines().find_map(|line| line.strip_prefix("vinga: ")) {
+    match end
+        .lines()
+        .find_map(|line| line.strip_prefix("vinga: "))
+        .map(str::to_owned)
+        .or_else(|| folder.end())
+    {
         Some(why) => format!("has not started: {why}\nits log: {}", log.display()),
         None => format!("has stopped ({status}); the end of its log, {}:\n{end}", log.display()),
     }

@@ -82,8 +82,8 @@ pub struct NodeProcess {
     watchdog: JoinHandle<()>,
 }
 
-/// Runs a node until the process is asked to stop (`termination`) or a block orders it; returns which of both. `ready`
-/// is called when it accepts connections.
+/// Runs a node until the process is asked to stop (`termination`) or a block orders it, or until it is left alone by
+/// those that it was about to join; returns why. `ready` is called when it accepts connections.
 ///
 /// # Errors
 /// As [`NodeProcess::start`].
@@ -107,6 +107,7 @@ where
     let node = match begun.and_then(Begun::finish_start) {
         Ok(node) => node,
         Err(NotStarted::Asked(by)) => return Ok(StopCause::Asked(by)),
+        Err(NotStarted::LeftAlone(why)) => return Ok(StopCause::CannotGoOn(why)),
         Err(NotStarted::Failed(why)) => return Err(why),
     };
     ready(&node);
@@ -123,13 +124,16 @@ enum NotStarted {
     Asked(&'static str),
     /// Something is in the way.
     Failed(String),
+    /// It was about to join others, and those were lost, or have gone on without it: its next start has nothing to do
+    /// with that.
+    LeftAlone(String),
 }
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotStarted::Asked(by) => write!(f, "{by} has asked the node to stop before it was started"),
-            NotStarted::Failed(why) => f.write_str(why),
+            NotStarted::Failed(why) | NotStarted::LeftAlone(why) => f.write_str(why),
         }
     }
 }
@@ -368,8 +372,12 @@ impl Begun {
             match self.node.stop_request().wait_for_start(show) {
                 Ok(started) => self.node.restored = started.restored,
                 Err(cause) => {
+                    let is_temporary = self.joins && self.node.stop_request().is_temporary();
                     self.node.stop();
-                    return Err(cause.into());
+                    return Err(match cause {
+                        StopCause::CannotGoOn(why) if is_temporary => NotStarted::LeftAlone(why),
+                        cause => cause.into(),
+                    });
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Data nodes that `vinga up` has started, and that end by themselves, are started again by their parents.
 
 use crate::bank::Bank;
+use crate::returning::Rows;
 use crate::support::HANG_GUARD;
 use crate::support::folder::{Folder, said};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,9 +12,13 @@ use vinga_runtime::node_folder::NodeFolder;
 
 /// A cluster whose data nodes are started again.
 fn up(more: &[&str]) -> Folder {
+    up_with(&SETTINGS, more)
+}
+
+fn up_with(settings: &[&str], more: &[&str]) -> Folder {
     let folder = Folder::new();
     let mut up = folder.plain_command("up");
-    up.args(SETTINGS).args(["--port", "0"]).args(more);
+    up.args(settings).args(["--port", "0"]).args(more);
     let (ok, text) = said(up.output());
     assert!(ok, "{text}");
     folder
@@ -131,4 +136,29 @@ fn one_that_can_not_start_the_first_time_is_not_started_again() {
     assert!(!ok && text.contains("is in use"), "{text}");
     let node = NodeFolder::new(&folder.0, 1);
     await_that(&node, || node.parent().expect("the folder is there").is_none());
+}
+
+/// The other one waits for it: that is the only one with which it can begin anew.
+#[test]
+fn one_that_loses_its_cluster_in_its_first_run_comes_back() {
+    let settings = ["--set", "DataMemory=256M", "--set", "HeartbeatIntervalDbDb=5000"];
+    let folder = up_with(&settings, &PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    let cluster = Cluster::connect(&folder.addresses([1, 2])).expect("they admit us");
+    let _rows = Rows::new(&cluster, 100_000);
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok, "{text}");
+    drop(cluster);
+    let behind = nodes[1].log_bytes();
+    let copies = || nodes[1].log_tail(behind, 1_000).contains("tables and clients learned in");
+    let mut command = folder.plain_command("up");
+    command.args(settings);
+    let up = thread::spawn(move || said(command.output()));
+    await_that(&nodes[1], copies);
+    kill(&nodes[0]);
+    let (ok, text) = up.join().expect("it does not panic");
+    assert!(ok && text.contains("data node 2 is ready on"), "{text}");
+    assert!(text.contains("warning of restarts: data node 2 has ended with exit code 71"), "{text}");
+    let log = nodes[1].log_tail(behind, 1_000);
+    assert!(log.contains("no data node with all rows of node group 0 is left"), "{log}");
 }

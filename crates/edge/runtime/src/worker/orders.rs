@@ -69,7 +69,7 @@ impl<H: Host> Worker<H> {
         {
             let why = format!("the links to data node {api} were closed: {}", ErrorCode::NotInTheView);
             log::error!(target: "formation", "the node can't go on: {why}");
-            self.switchboard.stop.make(StopCause::CannotGoOn(why));
+            self.switchboard.stop.fail(why, Some(ErrorCode::NotInTheView));
         }
         if self.disconnect(api, reason) {
             let own = self.switchboard.driver(self.index);
@@ -219,7 +219,7 @@ impl<H: Host> Worker<H> {
                 let is_named = error == 0 || reason.contains(&number);
                 let reason = if is_named { reason } else { format!("{reason} {number}") };
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
-                self.switchboard.stop.make(StopCause::CannotGoOn(reason));
+                self.switchboard.stop.fail(reason, ErrorCode::from_number(error));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
         }
