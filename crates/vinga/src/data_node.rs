@@ -9,6 +9,7 @@ use crate::database_note::DatabaseNote;
 use crate::numbered;
 use crate::restarts;
 use crate::waiting::{Waiting, name_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -28,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a node may take to stop: more than it waits for a disk that does not answer.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long processes that were killed may take to end: the system frees their memory first.
+const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause between two checks of a node.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -143,7 +147,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let running = folder.running().map_err(|e| fail("cannot look into", e))?;
     let parent = folder.parent().map_err(|e| fail("cannot look into", e))?;
     if running.is_some_and(|pid| ![Some(pid), parent].contains(&Some(child.id() as i32))) {
-        let _ = child.kill().and_then(|()| child.wait());
+        kill(&mut child);
         let address = find_running(&folder, PATIENCE)?;
         return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
     }
@@ -252,6 +256,23 @@ pub fn background(name: &str, folder: &NodeFolder) -> io::Result<Command> {
     // Its own process group: keys pressed at this terminal are not meant for the node.
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     Ok(command)
+}
+
+/// Whether a process that this one has started has ended. It is not waited for: its number stays its own.
+pub fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+}
+
+/// Ends a process of such a command at once, and those that it has started: behind a parent there is the node.
+pub fn kill(child: &mut Child) {
+    let group = Pid::from_child(child);
+    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    let _ = child.wait();
+    let begun = Instant::now();
+    while rustix::process::test_kill_process_group(group).is_ok() && begun.elapsed() < KILL_PATIENCE {
+        std::thread::sleep(LOOK_PAUSE);
+    }
 }
 
 /// Parameters over those of the configuration file.
@@ -510,9 +531,8 @@ pub fn process(folder: &NodeFolder) -> Result<Option<i32>, String> {
 /// # Errors
 /// A text that says what failed.
 pub fn ask_to_stop(name: &str, pid: i32) -> Result<(), String> {
-    let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
-    node_folder::send_signal(pid, rustix::process::Signal::TERM)
-        .map_err(|error| format!("{name} cannot be stopped: {error}"))
+    let pid = Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
+    node_folder::send_signal(pid, Signal::TERM).map_err(|error| format!("{name} cannot be stopped: {error}"))
 }
 
 /// Waits until the process of the node in this folder, which was asked to stop, has ended.
