@@ -480,16 +480,29 @@ pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
 /// # Errors
 /// A text that says what failed.
 pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> {
-    let asked = ask_parent_to_stop(name, folder)?;
-    let end = match process(folder)? {
-        Some(pid) => {
-            ask_to_stop(name, pid)?;
-            wait_for_end(name, folder, pid)?
-        }
+    let before = process(folder)?;
+    let parent = ask_parent_to_stop(name, folder)?;
+    let end = match ask_process_to_stop(name, folder, before)? {
+        Some(pid) => wait_for_end(name, folder, pid)?,
         None => Stopped::Before,
     };
-    wait_for_parent(name, folder, asked)?;
+    wait_for_parent(name, folder, parent)?;
     Ok(end)
+}
+
+/// Asks the process of the node in this folder to stop; returns its number. It may have ended meanwhile, as its parent
+/// was asked before, and has passed that on: then it is the one that was there `before`.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn ask_process_to_stop(
+    name: &str,
+    folder: &NodeFolder,
+    before: Option<i32>,
+) -> Result<Option<i32>, String> {
+    let Some(pid) = process(folder)? else { return Ok(before) };
+    ask_to_stop(name, pid)?;
+    Ok(Some(pid))
 }
 
 /// Asks the process that starts the node in this folder again to do that no more; returns its number, if there is one.
@@ -657,5 +670,20 @@ mod tests {
             std::thread::sleep(4 * patience);
         });
         assert!(found.is_err_and(|why| why.contains("it is still starting")));
+    }
+    /// As one does whose parent was asked first, and that has little to do.
+    #[test]
+    fn one_that_ends_before_it_is_looked_for_was_running() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let node = folder.occupy().expect("there is room").expect("it is free");
+        let before = process(&folder).expect("the folder is there");
+        drop(node);
+        let asked = ask_process_to_stop("data node 1", &folder, before).expect("there is nobody to ask");
+        assert_eq!(asked, Some(std::process::id() as i32));
+        assert!(matches!(
+            wait_for_end("data node 1", &folder, before.expect("it ran")),
+            Ok(Stopped::InOrder)
+        ));
     }
 }

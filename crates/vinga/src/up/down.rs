@@ -56,35 +56,33 @@ fn down_one(cluster: &Path) -> Result<bool, String> {
 
 /// Stops several data nodes, all at the same time; returns whether one was running.
 fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
-    let mut running = Vec::new();
     let mut failures = Vec::new();
-    // All are found before the first one is asked: the last ones of a node group end by themselves when others have
-    // ended, and nobody would look how.
     let name = |node: u8| format!("data node {node}");
-    // Nor is one started again that ends so.
-    let mut parents = Vec::new();
-    for &node in nodes {
-        let folder = NodeFolder::new(cluster, node);
-        match data_node::ask_parent_to_stop(&name(node), &folder) {
-            Ok(parent) => parents.push((node, parent)),
-            Err(why) => failures.push(why),
-        }
-    }
+    // All are found before the first one, or its parent, is asked: one that has little to do ends at once, and the last
+    // ones of a node group by themselves when others have ended, and nobody would look how.
+    let mut found = Vec::new();
     for &node in nodes {
         let folder = NodeFolder::new(cluster, node);
         match data_node::process(&folder) {
-            Ok(Some(pid)) => running.push((node, folder, pid)),
-            Ok(None) => {}
+            Ok(pid) => found.push((node, folder, pid)),
             Err(why) => failures.push(why),
         }
     }
-    running.retain(|&(node, _, pid)| match data_node::ask_to_stop(&name(node), pid) {
-        Ok(()) => true,
-        Err(why) => {
-            failures.push(why);
-            false
+    // Nor is one started again that ends so.
+    let mut parents = Vec::new();
+    for (node, folder, _) in &found {
+        match data_node::ask_parent_to_stop(&name(*node), folder) {
+            Ok(parent) => parents.push((*node, parent)),
+            Err(why) => failures.push(why),
         }
-    });
+    }
+    let mut running = Vec::new();
+    for (node, folder, before) in found {
+        match data_node::ask_process_to_stop(&name(node), &folder, before) {
+            Ok(pid) => running.extend(pid.map(|pid| (node, folder, pid))),
+            Err(why) => failures.push(why),
+        }
+    }
     let ends: Vec<_> = std::thread::scope(|threads| {
         let waits = |(node, folder, pid): &(u8, NodeFolder, i32)| {
             (*node, data_node::wait_for_end(&name(*node), folder, *pid))
