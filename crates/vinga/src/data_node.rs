@@ -458,6 +458,8 @@ pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
 pub enum Stopped {
     /// None was running.
     Before,
+    /// None was running, and its parent was about to start it again: now it stays down.
+    InPause,
     /// It has ended in order.
     InOrder,
     /// It has ended because it could not go on, without another data node that was stopped, for example, and has noted
@@ -484,6 +486,7 @@ pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> 
     let parent = ask_parent_to_stop(name, folder)?;
     let end = match ask_process_to_stop(name, folder, before)? {
         Some(pid) => wait_for_end(name, folder, pid)?,
+        None if parent.is_some() => Stopped::InPause,
         None => Stopped::Before,
     };
     wait_for_parent(name, folder, parent)?;
@@ -539,6 +542,16 @@ pub fn process(folder: &NodeFolder) -> Result<Option<i32>, String> {
     folder.running().map_err(|error| format!("cannot look into {}: {error}", folder.path().display()))
 }
 
+/// Whether the node in this folder runs, or is to be started again.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn is_kept_running(folder: &NodeFolder) -> Result<bool, String> {
+    let parent =
+        || folder.parent().map_err(|why| format!("cannot look into {}: {why}", folder.path().display()));
+    Ok(process(folder)?.is_some() || parent()?.is_some())
+}
+
 /// Asks the process of a node to stop; that it has ended meanwhile is no error.
 ///
 /// # Errors
@@ -555,7 +568,8 @@ pub fn ask_to_stop(name: &str, pid: i32) -> Result<(), String> {
 pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped, String> {
     let mut waiting = Waiting::begin();
     while waiting.elapsed() < STOP_PATIENCE {
-        if process(folder)?.is_none() {
+        // Another one is its next run.
+        if process(folder)? != Some(pid) {
             return Ok(end_of(name, folder));
         }
         waiting.say_if_long(|| {

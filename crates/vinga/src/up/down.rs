@@ -34,11 +34,15 @@ pub fn down(cluster: &Path) -> Result<(), String> {
     }
 }
 
-/// Stops the only data node; returns whether it was running.
+/// Stops the only data node; returns whether it was running, or to be started again.
 fn down_one(cluster: &Path) -> Result<bool, String> {
     let data = NodeFolder::new(cluster, 1).last_start().and_then(|start| start.data);
     match data_node::stop(cluster, 1)? {
         Stopped::Before => return Ok(false),
+        Stopped::InPause => {
+            say!("data node 1 had ended by itself, and is not started again");
+            return Ok(true);
+        }
         Stopped::InOrder => {}
         // It has no others.
         Stopped::LeftAlone => return Err("data node 1 could not go on; its log says why".into()),
@@ -54,7 +58,7 @@ fn down_one(cluster: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Stops several data nodes, all at the same time; returns whether one was running.
+/// Stops several data nodes, all at the same time; returns whether one was running, or to be started again.
 fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
     let mut failures = Vec::new();
     let name = |node: u8| format!("data node {node}");
@@ -91,9 +95,10 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
         waiting.into_iter().map(|thread| thread.join().expect("waiting does not panic")).collect()
     });
     let mut was_running = false;
+    let ended: Vec<u8> = ends.iter().map(|(node, _)| *node).collect();
     for (node, end) in ends {
         match end {
-            Ok(Stopped::Before) => {}
+            Ok(Stopped::Before | Stopped::InPause) => {}
             Ok(Stopped::Otherwise(why)) | Err(why) => failures.push(why),
             Ok(stopped @ (Stopped::InOrder | Stopped::LeftAlone)) => {
                 if matches!(stopped, Stopped::LeftAlone) {
@@ -104,7 +109,12 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
             }
         }
     }
+    let mut was_kept_running = was_running;
     for (node, parent) in parents {
+        if parent.is_some() && !ended.contains(&node) {
+            say!("data node {node} had ended by itself, and is not started again");
+            was_kept_running = true;
+        }
         failures
             .extend(data_node::wait_for_parent(&name(node), &NodeFolder::new(cluster, node), parent).err());
     }
@@ -114,5 +124,5 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
     if was_running {
         say!("warning: data is kept in memory only: tables and rows are gone");
     }
-    Ok(was_running)
+    Ok(was_kept_running)
 }

@@ -92,12 +92,22 @@ fn one_that_is_stopped_stays_down() {
 
     let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
     assert!(ok && text.contains(": it has joined the others"), "{text}");
-    // Each pause is longer than the one before.
     let is_between = || nodes[1].running().expect("the folder is there").is_none();
-    for _ in 0..4 {
-        await_that(&nodes[1], || !is_between());
-        kill(&nodes[1]);
-    }
+    // Each pause is longer than the one before.
+    let kill_until_it_pauses = || {
+        for _ in 0..4 {
+            await_that(&nodes[1], || !is_between());
+            kill(&nodes[1]);
+        }
+    };
+    kill_until_it_pauses();
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok && text.contains("data node 2 has stopped"), "{text}");
+    assert_eq!((is_between(), nodes[1].parent().expect("the folder is there")), (true, None));
+
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(ok && text.contains(": it has joined the others"), "{text}");
+    kill_until_it_pauses();
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("starts again") || !is_between(), "{text}");
     let (ok, text) = folder.run("down", &[]);
