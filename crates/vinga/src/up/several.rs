@@ -119,7 +119,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     for &id in wanted.ids {
         found.push((id, look(&NodeFolder::new(wanted.cluster, id))?));
     }
-    let plan = Plan::of(&found, || {
+    let plan = Plan::of(&found, &data_nodes, || {
         let ready = found.iter().filter(|(_, found)| matches!(found, Found::Ready(_)));
         let addresses = addresses_of(ready.map(|(id, _)| NodeFolder::new(wanted.cluster, *id)))?;
         Begun::of_running(&Cluster::connect(&addresses).ok()?)
@@ -244,7 +244,7 @@ struct Plan {
 
 impl Plan {
     /// `begun`: what the cluster that runs has begun with, if it says that.
-    fn of(found: &[(u8, Found)], begun: impl FnOnce() -> Option<Begun>) -> Self {
+    fn of(found: &[(u8, Found)], file: &DataNodes, begun: impl FnOnce() -> Option<Begun>) -> Self {
         let ended = found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id);
         if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
             return Plan {
@@ -256,7 +256,8 @@ impl Plan {
             };
         }
         let begun = begun();
-        let (joining, added) = ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.has(id)));
+        let (joining, added) =
+            ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.may_have(id, file)));
         let starting = found.iter().filter(|(_, found)| *found == Found::Starting).map(|&(id, _)| id);
         Plan { others_run: true, first: Vec::new(), joining, starting: starting.collect(), added }
     }
@@ -390,12 +391,14 @@ fn wait(
 
 #[cfg(test)]
 mod tests {
+    use super::super::begun::tests::{begun, with};
     use super::*;
 
     #[test]
     fn those_that_have_ended_join_others_that_run() {
         let ready = || Found::Ready("127.0.0.1:1".into());
-        let plan = |found: &[(u8, Found)]| Plan::of(found, || None);
+        let file = with(2, &[(1, 71), (2, 72), (3, 73), (4, 74)]);
+        let plan = |found: &[(u8, Found)]| Plan::of(found, &file, || None);
         let beginning = |first: &[u8]| Plan {
             others_run: false,
             first: first.to_vec(),
@@ -413,6 +416,18 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|id| plan.awaits(id)), [false, true, false, false]);
     }
 
+    /// The members need not have seen it leave: they may have come back since.
+    #[test]
+    fn one_of_which_nobody_knows_any_more_joins_and_one_that_was_added_does_not() {
+        let file = with(3, &[(1, 71), (2, 72), (3, 73), (4, 74), (5, 75), (6, 76)]);
+        let ready = || Found::Ready("127.0.0.1:1".into());
+        let ended = [3, 4, 5, 6].map(|id| (id, Found::Ended));
+        let found: Vec<(u8, Found)> = [(1, ready()), (2, ready())].into_iter().chain(ended).collect();
+        let known = || Some(begun(&[(1, 0, "127.0.0.1:71"), (2, 0, "127.0.0.1:72")]));
+        let plan = Plan::of(&found, &file, known);
+        assert_eq!((&plan.joining[..], &plan.added[..]), (&[3][..], &[4, 5, 6][..]));
+    }
+
     /// Waits for the only data node of a folder, for ten milliseconds, and until the other thread is done.
     fn wait_for_one(started_by: impl FnOnce(&NodeFolder) -> std::fs::File) -> String {
         let place = tempfile::tempdir().expect("a folder can be made");
@@ -422,7 +437,7 @@ mod tests {
         let folder = NodeFolder::new(cluster, 1);
         folder.create().expect("there is room");
         let held = started_by(&folder);
-        let plan = Plan::of(&[(1, Found::Starting)], || None);
+        let plan = Plan::of(&[(1, Found::Starting)], &with(1, &[(1, 71)]), || None);
         std::thread::scope(|threads| {
             threads.spawn(move || {
                 std::thread::sleep(Duration::from_millis(300));

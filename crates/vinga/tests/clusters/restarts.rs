@@ -172,3 +172,18 @@ fn one_that_loses_its_cluster_in_its_first_run_comes_back() {
     let log = nodes[1].log_tail(behind, 1_000);
     assert!(log.contains("no data node with all rows of node group 0 is left"), "{log}");
 }
+
+/// Both others have come back since it was stopped, and nobody has seen it leave.
+#[test]
+fn one_that_no_member_remembers_is_started() {
+    let folder = up(&["--data-nodes", "3", "--replicas", "3"]);
+    let nodes = [1, 2, 3].map(|node| NodeFolder::new(&folder.0, node));
+    let (ok, text) = folder.run("admin", &["stop", "3"]);
+    assert!(ok, "{text}");
+    for node in &nodes[..2] {
+        kill(node);
+        await_ready(node, 2);
+    }
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(ok && text.contains("data node 3 is ready on") && text.contains("\n3 data nodes, "), "{text}");
+}
