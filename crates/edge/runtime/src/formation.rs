@@ -55,6 +55,9 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 const IN_USE_PAUSE: Duration = Duration::from_millis(200);
 /// How often a node that should look for this one is asked whether it has begun without it.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node that should look for this one may have another key: if it forms, it finds this one meanwhile, and
+/// ends. So after that it has begun.
+const KEY_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the log says which nodes are missing.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How many refused connections are logged in a second: one that is refused may try again twenty times in it.
@@ -172,6 +175,8 @@ struct Other {
     search_due: Instant,
     /// Why the last search for it has failed.
     why: String,
+    /// Since when each search has found that it has another key.
+    other_key_since: Option<Instant>,
     present: Option<Present>,
     /// Whether a search for it has ended.
     was_searched: bool,
@@ -236,8 +241,17 @@ impl<'a> Formation<'a> {
         let other = |&configured: &OtherDataNode| {
             let why = "it has not come yet".to_string();
             let (is_searched, was_searched, has_begun) = (false, false, false);
-            let (search_due, present) = (now, None);
-            let other = Other { configured, is_searched, search_due, why, present, was_searched, has_begun };
+            let (search_due, other_key_since, present) = (now, None, None);
+            let other = Other {
+                configured,
+                is_searched,
+                search_due,
+                why,
+                other_key_since,
+                present,
+                was_searched,
+                has_begun,
+            };
             (configured.node, other)
         };
         let first_ticket = FirstTicket::new(settings, &own.data_nodes);
@@ -469,21 +483,28 @@ impl<'a> Formation<'a> {
             match result {
                 Ok(Found { hello, links }) => {
                     log::info!(target: WHO, "data node {node} is found");
+                    other.other_key_since = None;
                     let links = links.into_iter().map(Some).collect();
                     other.present =
                         Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
                 }
-                Err(NotFound { why, is_final, is_too_late, is_in_use, .. }) => {
+                Err(not_found) => {
+                    let why = &not_found.why;
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
-                    if is_too_late || is_final && !is_awaited {
+                    let since = other.other_key_since.unwrap_or(now);
+                    other.other_key_since = not_found.is_of_key().then_some(since);
+                    let has_another_key = not_found.is_of_key() && now.duration_since(since) >= KEY_PATIENCE;
+                    if not_found.is_too_late() || not_found.is_final() && !is_awaited || has_another_key {
                         self.hopeless =
                             Some(format!("data node {node} ({}): {why}", other.configured.address));
                     }
-                    other.why =
-                        if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
+                    other.why = match not_found.unexpected() {
+                        None if is_awaited => "it has not come yet".to_string(),
+                        _ => why.clone(),
+                    };
                     other.search_due = now
-                        + match (is_in_use, is_awaited) {
+                        + match (not_found.is_in_use(), is_awaited) {
                             (true, _) => IN_USE_PAUSE,
                             (false, true) => ASK_PAUSE,
                             (false, false) => SEARCH_PAUSE,

@@ -634,6 +634,29 @@ fn nodes_prove_the_key_of_their_cluster_to_each_other() {
     others.into_iter().for_each(|(node, _)| node.stop());
 }
 
+/// Those that have begun look for nobody: the one with the lowest id has to find it out itself.
+#[test]
+fn a_node_with_another_key_does_not_join_a_cluster_that_runs() {
+    let [key, other] = keys();
+    for late in [2, 1] {
+        let addresses = addresses(2);
+        let with = |node, key: Option<&Arc<ClusterKey>>| {
+            let mut settings = settings(node, 1, &addresses);
+            settings.key = key.cloned();
+            settings
+        };
+        let nodes = start_all(vec![with(1, Some(&key)), with(2, Some(&key))]);
+        let mut nodes: BTreeMap<u8, _> = (1..).zip(nodes).collect();
+        let (gone, _) = nodes.remove(&late).unwrap();
+        gone.stop();
+        for (its, number) in [(Some(&other), "20033"), (None, "20032")] {
+            let why = start(again(with(late, its), 100)).err().expect("it is refused");
+            assert!(why.contains(number) && why.contains(&format!("data node {}", 3 - late)), "{why}");
+        }
+        nodes.into_values().for_each(|(node, _)| node.stop());
+    }
+}
+
 #[test]
 fn a_node_with_a_key_does_not_join_one_without() {
     let [key, _] = keys();
