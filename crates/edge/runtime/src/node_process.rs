@@ -230,6 +230,11 @@ impl NodeProcess {
                 .then(|| DataNodes::new(settings.view.clone(), joins.clone())),
             arbitration: (!settings.arbitrators.is_empty()).then_some(asks),
         };
+        // Before the threads begin: then these are the first messages that each of them reads. Else a member could
+        // fail, and a view without it be adopted while the links to it are still to come: its frames would be handled.
+        for links in links {
+            switchboard.hand_over(links, address);
+        }
         let threads = start_workers(&settings, &switchboard, files.files(), of_main, make_host)?;
         let arbitration = match Arbitrators::of(&settings, &own.data_nodes) {
             Some(arbitrators) => {
@@ -239,9 +244,6 @@ impl NodeProcess {
             }
             None => None,
         };
-        for links in links {
-            switchboard.hand_over(links, address);
-        }
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {

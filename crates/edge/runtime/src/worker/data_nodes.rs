@@ -49,7 +49,8 @@ impl DataNodes {
     /// With this view the threads begin. If it has no members, this node joins the cluster of these.
     pub fn new(view: Arc<ClusterView>, joins: Vec<NodeId>) -> Self {
         DataNodes {
-            linked: BTreeMap::new(),
+            // The node begins with links to all other members: these may come a moment later.
+            linked: view.members().iter().map(Member::identity).collect(),
             processes: BTreeMap::new(),
             closed: Vec::new(),
             joins,
@@ -197,6 +198,20 @@ mod tests {
         assert_eq!(nodes.take_adoptable().as_deref(), Some(&second));
         assert_eq!(nodes.take_adoptable().as_deref(), Some(&third));
         assert_eq!(nodes.take_adoptable(), None);
+    }
+
+    /// The links of the formation may come behind the view.
+    #[test]
+    fn a_view_is_not_adopted_before_the_links_to_lost_members_have_come_and_gone() {
+        let mut nodes = DataNodes::new(Arc::new(first()), Vec::new());
+        let second = first().without(&[NodeId(3)]);
+        assert_eq!(nodes.install(second.clone(), 1), []);
+        assert_eq!(nodes.take_adoptable(), None, "they are still to come");
+        assert!(!link(&mut nodes, 3, 1));
+        assert_eq!(nodes.take_adoptable(), None);
+        nodes.note_closed(NodeId(3), 2);
+        nodes.note_drained(NodeId(3));
+        assert_eq!(nodes.take_adoptable().as_deref(), Some(&second));
     }
 
     /// What is known of one start says nothing of the next.
