@@ -442,6 +442,8 @@ impl<'a> Formation<'a> {
             // It begins anew: earlier links are not its any more.
             let links = (0..links).map(|_| None).collect();
             other.present = Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+            // It looks for others itself: what an earlier start has answered holds no more.
+            (other.has_begun, other.other_key_since) = (false, None);
         }
         let present = other.present.as_mut().expect("it was just made, or is the same");
         present.links[link] = Some((stream, rest));

@@ -526,6 +526,42 @@ fn nothing_is_reported_to_a_first_node_that_joins_itself() {
     }
 }
 
+/// It was searched for, and refused that as one that has begun. Then it has ended, and its next start came by itself.
+#[test]
+fn what_an_earlier_start_has_answered_keeps_nobody_from_reporting() {
+    let addresses = addresses(3);
+    let first = TcpListener::bind(addresses[0]).unwrap();
+    let third = TcpListener::bind(addresses[2]).unwrap();
+    begin(settings(2, 1, &addresses));
+    let next = |listener: &TcpListener| {
+        let (mut link, _) = listener.accept().unwrap();
+        link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        assert!(link.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
+        link
+    };
+    let mut to_first = next(&first);
+    let confirm = hello(&settings(1, 1, &addresses), &ProcessIdentity::default());
+    to_first.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
+    let mut search = next(&third);
+    let driver = |node| Address::new(NodeId(node), BlockNumber::Driver, 0);
+    let mut refusal = Vec::new();
+    cold::write(
+        &mut FrameWriter::begin(&mut refusal, SignalNumber::HelloRefuse, 0, driver(2), driver(3), 0),
+        &Refusal { request: 0, code: ErrorCode::NodeStopping as u16, detail: String::new() },
+    );
+    search.write_all(&refusal).unwrap();
+    drop(search);
+    // It is searched for again, unless it comes before: it does not answer then.
+    thread::sleep(Duration::from_millis(50));
+    let (_third, is_accepted) = greet(&settings(3, 1, &addresses), &ProcessIdentity::default(), addresses[1]);
+    assert!(is_accepted);
+    let mut bytes = vec![0; 64 * 1024];
+    let count = to_first.read(&mut bytes).expect("it is reported to");
+    let report = Frame::first(&bytes[..count]).expect("a frame").expect("a whole one");
+    let NodesConnectedReport { nodes } = cold::read(&report).expect("a report");
+    assert_eq!(nodes, [1, 2, 3].map(|node| (NodeId(node), Incarnation(u32::from(node)))));
+}
+
 /// Whatever else is the matter with it. The one with the lowest id is not looked for any more, either.
 #[test]
 fn a_node_that_does_not_fit_is_refused_as_that_by_those_that_have_begun() {
