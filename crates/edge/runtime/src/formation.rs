@@ -26,6 +26,7 @@ mod ticket;
 pub(crate) use process::ProcessWatch;
 
 use crate::greeting::{NotAdmitted, refuse_frame};
+use crate::late_node::LINKS_MAX;
 use crate::log::RateLimit;
 use crate::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
@@ -193,6 +194,8 @@ struct Present {
     connected: Vec<(NodeId, Incarnation)>,
     /// Whom this node has reported to it.
     reported: Vec<(NodeId, Incarnation)>,
+    /// Since when it is here.
+    since: Instant,
 }
 
 impl Other {
@@ -200,9 +203,22 @@ impl Other {
     fn complete(&self) -> Option<&Present> {
         self.present.as_ref().filter(|present| present.is_complete())
     }
+
+    /// Whether one that joins need not wait for it. It was looked for, and that goes on behind the begin; it may answer
+    /// nobody for ever.
+    fn is_settled(&self, now: Instant) -> bool {
+        match &self.present {
+            None => self.was_searched,
+            Some(present) => present.is_complete() || now.duration_since(present.since) >= LINKS_MAX,
+        }
+    }
 }
 
 impl Present {
+    fn new(hello: NodeHello, links: Vec<Option<(TcpStream, Vec<u8>)>>, since: Instant) -> Self {
+        Present { hello, links, connected: Vec::new(), reported: Vec::new(), since }
+    }
+
     /// Whether a greeting comes from the same process.
     fn is_of(&self, hello: &NodeHello) -> bool {
         self.hello.member == hello.member && self.hello.process == hello.process
@@ -277,7 +293,7 @@ impl<'a> Formation<'a> {
         self.begin_searches(now);
         self.note_found(now);
         let order = self.read_links(now).or_else(|| self.make_view());
-        let begin = order.map(Begin::View).or_else(|| self.joined().map(Begin::Join));
+        let begin = order.map(Begin::View).or_else(|| self.joined(now).map(Begin::Join));
         self.report();
         if now >= self.log_due {
             self.log_due = now + LOG_PAUSE;
@@ -291,7 +307,7 @@ impl<'a> Formation<'a> {
 
     /// The cluster that runs, if some have begun, and all links to all of its members are open. Another data node that
     /// is to join, too, may listen by its threads already, and look for nobody: so each is looked for once.
-    fn joined(&self) -> Option<BegunCluster> {
+    fn joined(&self, now: Instant) -> Option<BegunCluster> {
         let begun = || self.others.values().filter_map(|other| other.complete()?.cluster());
         let is_linked = |&(node, start): &(NodeId, Incarnation)| {
             let other = self.others.get(&node).and_then(Other::complete);
@@ -299,10 +315,7 @@ impl<'a> Formation<'a> {
                 || other.is_some_and(|one| one.hello.member.identity() == (node, start))
         };
         let are_linked = begun().flat_map(|cluster| &cluster.members).all(is_linked);
-        let is_settled = |other: &Other| {
-            other.complete().is_some() || other.present.is_none() && !other.is_searched && other.was_searched
-        };
-        let is_all = are_linked && self.others.values().all(is_settled);
+        let is_all = are_linked && self.others.values().all(|other| other.is_settled(now));
         begun().next().filter(|_| is_all).cloned()
     }
 
@@ -356,7 +369,7 @@ impl<'a> Formation<'a> {
     fn read_pending(&mut self, now: Instant) {
         for mut pending in std::mem::take(&mut self.pending) {
             let progress = greeting::read_some(&mut pending.stream, &mut pending.bytes);
-            match self.try_greeting(&mut pending) {
+            match self.try_greeting(&mut pending, now) {
                 Ok(true) => {}
                 Ok(false) => {
                     if progress == Progress::Open && now.duration_since(pending.since) < GREETING_MAX {
@@ -388,7 +401,7 @@ impl<'a> Formation<'a> {
     }
 
     /// Handles the greeting of a pending connection; false if it is not all there.
-    fn try_greeting(&mut self, pending: &mut Pending) -> Result<bool, Refused> {
+    fn try_greeting(&mut self, pending: &mut Pending, now: Instant) -> Result<bool, Refused> {
         if !self.pass(pending)? {
             return Ok(false);
         }
@@ -441,7 +454,7 @@ impl<'a> Formation<'a> {
         if link == 0 {
             // It begins anew: earlier links are not its any more.
             let links = (0..links).map(|_| None).collect();
-            other.present = Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+            other.present = Some(Present::new(hello, links, now));
             // It looks for others itself: what an earlier start has answered holds no more.
             (other.has_begun, other.other_key_since) = (false, None);
         }
@@ -487,8 +500,7 @@ impl<'a> Formation<'a> {
                     log::info!(target: WHO, "data node {node} is found");
                     other.other_key_since = None;
                     let links = links.into_iter().map(Some).collect();
-                    other.present =
-                        Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+                    other.present = Some(Present::new(hello, links, now));
                 }
                 Err(not_found) => {
                     let why = &not_found.why;
@@ -710,5 +722,47 @@ fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused, lines: &mut RateLi
     // One that does not read it is closed without it.
     if stream.write_all(&refusal).is_ok() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vinga_wire::configuration::ConfigurationStamp;
+    use vinga_wire::formation::ProcessIdentity;
+
+    /// Those that are looked for in vain have times of their own: they need not be at rest in the same moment.
+    #[test]
+    fn one_that_does_not_answer_is_waited_for_until_it_was_looked_for_once() {
+        let (node, now) = (NodeId(2), Instant::now());
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let mut other = Other {
+            configured: OtherDataNode { node, group: 0, address, buffers: LinkBuffers::default() },
+            is_searched: true,
+            search_due: now,
+            why: String::new(),
+            other_key_since: None,
+            present: None,
+            was_searched: false,
+            has_begun: false,
+        };
+        assert!(!other.is_settled(now));
+        other.was_searched = true;
+        assert!(other.is_settled(now), "it is looked for again");
+        let hello = NodeHello {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: String::new(),
+            data_nodes: Vec::new(),
+            heartbeat_interval: 1,
+            configuration: ConfigurationStamp::default(),
+            member: Member::started(node, Incarnation(1), 0, 1, 1),
+            process: ProcessIdentity::default(),
+            link: 0,
+            places: Vec::new(),
+            begun: None,
+        };
+        other.present = Some(Present::new(hello, vec![None], now));
+        assert!(!other.is_settled(now) && other.is_settled(now + LINKS_MAX), "it has stopped in between");
     }
 }

@@ -19,7 +19,7 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 pub(crate) const GREETING_BYTES_MAX: usize = 32 * 1024;
 
 /// How long the links of a node may take until all are open.
-const LINKS_MAX: Duration = Duration::from_secs(3);
+pub(crate) const LINKS_MAX: Duration = Duration::from_secs(3);
 
 /// A link that was accepted, and what was read behind its greeting.
 pub(crate) struct AcceptedLink {
