@@ -69,6 +69,13 @@ impl DataNodes {
         (!is_member).then_some(member)
     }
 
+    /// Whether the newest view has another start of this node: then these links must not stay. A view that comes behind
+    /// links finds that out itself ([`DataNodes::install`]).
+    pub fn is_wrong(&self, member: &Member) -> bool {
+        let newest = self.installed.back().unwrap_or(&self.view);
+        newest.member(member.node).is_some_and(|own| own.identity() != member.identity())
+    }
+
     fn is_member(&self, member: &Member) -> bool {
         let mut views = [&self.view].into_iter().chain(&self.installed);
         views.any(|view| view.member(member.node).is_some_and(|own| own.identity() == member.identity()))
@@ -249,6 +256,21 @@ mod tests {
         nodes.note_drained(NodeId(3));
         let closed = nodes.take_closed(1);
         assert_eq!(closed, [(NodeId(3), Incarnation(2), false), (NodeId(3), Incarnation(3), false)]);
+    }
+
+    /// The same in the other order.
+    #[test]
+    fn links_to_another_start_than_that_of_the_newest_view_do_not_stay() {
+        let without = first().without(&[NodeId(3)]);
+        let mut nodes = DataNodes::new(Arc::new(without.clone()), Vec::new());
+        assert_eq!(nodes.install(without.with_joined(member(3, 2)), 1), []);
+        link(&mut nodes, 3, 3);
+        assert!(nodes.is_wrong(&member(3, 3)), "another start has come");
+        assert!(!nodes.is_wrong(&member(3, 2)) && !nodes.is_wrong(&member(2, 1)));
+        nodes.note_closed(NodeId(3), 1);
+        nodes.note_drained(NodeId(3));
+        nodes.install(without, 2);
+        assert!(!nodes.is_wrong(&member(3, 3)), "it was left out again");
     }
 
     #[test]

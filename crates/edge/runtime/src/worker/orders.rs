@@ -244,10 +244,14 @@ impl<H: Host> Worker<H> {
         // What is still to be said of links that it had before must not be taken for these.
         let closed = data_nodes.take_closed_of(linked.member.node);
         let member = data_nodes.note_linked(linked);
+        let is_wrong = member.as_ref().is_some_and(|member| data_nodes.is_wrong(member));
         self.report_closed_to(&closed);
         let Some(member) = member else { return };
         let own = self.switchboard.driver(self.index);
         let (node, incarnation) = member.identity();
+        if is_wrong {
+            return self.switchboard.close_links(node, incarnation);
+        }
         let mut frames = Vec::new();
         let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
         cold::write(
