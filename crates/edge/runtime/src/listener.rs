@@ -659,6 +659,7 @@ impl Listener {
 
     /// Closes the pending connections that have taken too long.
     fn expire(&mut self, now: Instant) {
+        self.late_nodes.expire(now);
         for place in 0..self.pending.len() {
             let Some(pending) = &self.pending[place] else { continue };
             let age = now.duration_since(pending.since);
