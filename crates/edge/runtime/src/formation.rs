@@ -438,8 +438,6 @@ impl<'a> Formation<'a> {
             }
             log::info!(target: WHO, "data node {node} is here");
         }
-        set_buffers(&pending.stream, &other.configured, hello.link)
-            .map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let stream = pending.stream.try_clone();
         let mut stream = stream.map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let rest = pending.bytes.split_off(length);
@@ -447,9 +445,12 @@ impl<'a> Formation<'a> {
         let confirm = greeting::frame(SignalNumber::NodeHelloConfirm, self.own.member.node, |writer| {
             cold::write(writer, &confirm);
         });
+        // It fits an empty buffer of the system's choice, not any that is configured.
         if stream.write_all(&confirm).is_err() {
             return Ok(true);
         }
+        set_buffers(&stream, &other.configured, hello.link)
+            .map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let link = usize::from(hello.link);
         if link == 0 {
             // It begins anew: earlier links are not its any more.

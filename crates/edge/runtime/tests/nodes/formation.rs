@@ -1,6 +1,7 @@
 //! Data nodes of one process find each other, exchange signals by their links, refuse each other, and lose each other.
 
 use crate::support::{self, HANG_GUARD};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -560,6 +561,56 @@ fn what_an_earlier_start_has_answered_keeps_nobody_from_reporting() {
     let report = Frame::first(&bytes[..count]).expect("a frame").expect("a whole one");
     let NodesConnectedReport { nodes } = cold::read(&report).expect("a report");
     assert_eq!(nodes, [1, 2, 3].map(|node| (NodeId(node), Incarnation(u32::from(node)))));
+}
+
+/// The signal by which a node answers the greeting of one with a small window, and the link. The system takes little at
+/// once for a socket with a small buffer then.
+fn greet_slowly(settings: &ProcessSettings, to: SocketAddr) -> (TcpStream, Option<SignalNumber>) {
+    wait_until("somebody listens there", || TcpStream::connect(to).is_ok());
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    sockopt::set_socket_recv_buffer_size(&socket, 2048).expect("it can be small");
+    rustix::net::connect(&socket, &to).expect("somebody listens there");
+    let mut link = TcpStream::from(socket);
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    link.write_all(&hello_frame(settings, &ProcessIdentity::default())).unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let count = link.read(&mut buffer).expect("it is answered");
+        bytes.extend_from_slice(&buffer[..count]);
+        if count == 0 {
+            return (link, None);
+        }
+        if let Some(frame) = Frame::first(&bytes).expect("a frame") {
+            let signal = frame.signal();
+            return (link, signal);
+        }
+    }
+}
+
+/// By a node that forms the cluster, and by one that has begun.
+#[test]
+fn a_long_greeting_is_confirmed_as_a_whole_by_a_link_with_a_small_buffer() {
+    let addresses = addresses(2);
+    let own = |node: u8| {
+        let mut settings = settings(node, 1, &addresses);
+        settings.places.iter_mut().for_each(|place| place.host = "h".repeat(14_000));
+        settings.others[0].buffers.send = 4096;
+        settings
+    };
+    let first = begin(own(1));
+    let (mut link, answer) = greet_slowly(&own(2), addresses[0]);
+    assert_eq!(answer, Some(SignalNumber::NodeHelloConfirm));
+    report_connected(&mut link, NodeId(2), &[NodeId(1), NodeId(2)]);
+    wait_until("the first one has begun", || first.is_finished());
+    let (first, records) = first.join().unwrap().expect("the second one is connected");
+    drop(link);
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    // It may still be giving up the earlier start.
+    wait_until("the next start is confirmed", || {
+        let (_link, answer) = greet_slowly(&again(own(2), 100), addresses[0]);
+        answer == Some(SignalNumber::NodeHelloConfirm)
+    });
+    first.stop();
 }
 
 /// Whatever else is the matter with it. The one with the lowest id is not looked for any more, either.
