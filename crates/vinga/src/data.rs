@@ -235,6 +235,8 @@ pub fn run(arguments: DataArguments, json: bool) -> Result<ExitCode, String> {
             "--restarts: the parent of the node is known by the node's folder, and no folder is named: --folder or DataDir \
              names it",
         )?;
+        // With the connection goes the id, which the node itself needs.
+        drop(handed_out);
         return restarts::run(&folder, configuration.parameters.integer(Parameter::NodeId));
     }
     let source = match (arguments.initial, arguments.existing) {

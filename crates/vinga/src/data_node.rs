@@ -9,6 +9,7 @@ use crate::database_note::DatabaseNote;
 use crate::numbered;
 use crate::restarts;
 use crate::waiting::{Waiting, name_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -28,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a node may take to stop: more than it waits for a disk that does not answer.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long processes that were killed may take to end: the system frees their memory first.
+const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause between two checks of a node.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -106,7 +110,7 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
         check_id(&configuration.parameters, &folder)?;
     }
     folder.create().map_err(|e| fail("cannot make the folder", e))?;
-    if let Some(address) = find_running(&folder)? {
+    if let Some(address) = find_running(&folder, PATIENCE)? {
         return already(wanted, address);
     }
     let has_disk = !configuration.parameters.flag(Parameter::Diskless);
@@ -143,8 +147,8 @@ pub fn start(wanted: &Wanted) -> Result<Found, String> {
     let running = folder.running().map_err(|e| fail("cannot look into", e))?;
     let parent = folder.parent().map_err(|e| fail("cannot look into", e))?;
     if running.is_some_and(|pid| ![Some(pid), parent].contains(&Some(child.id() as i32))) {
-        let _ = child.kill().and_then(|()| child.wait());
-        let address = find_running(&folder)?;
+        kill(&mut child);
+        let address = find_running(&folder, PATIENCE)?;
         return already(wanted, address.ok_or("another data node was started here, and has stopped since")?);
     }
     let address = address?;
@@ -254,6 +258,23 @@ pub fn background(name: &str, folder: &NodeFolder) -> io::Result<Command> {
     Ok(command)
 }
 
+/// Whether a process that this one has started has ended. It is not waited for: its number stays its own.
+pub fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+}
+
+/// Ends a process of such a command at once, and those that it has started: behind a parent there is the node.
+pub fn kill(child: &mut Child) {
+    let group = Pid::from_child(child);
+    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    let _ = child.wait();
+    let begun = Instant::now();
+    while rustix::process::test_kill_process_group(group).is_ok() && begun.elapsed() < KILL_PATIENCE {
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
 /// Parameters over those of the configuration file.
 pub fn set(command: &mut Command, parameters: &[(String, String)]) {
     for (name, value) in parameters {
@@ -264,7 +285,12 @@ pub fn set(command: &mut Command, parameters: &[(String, String)]) {
 /// What the log of a node that has ended says, behind its first `log_bytes`: why it has not started, or its end.
 pub fn why_ended(folder: &NodeFolder, log_bytes: u64, status: ExitStatus) -> String {
     let (log, end) = (folder.log(), folder.log_tail(log_bytes, 20));
-    match end.lines().find_map(|line| line.strip_prefix("vinga: ")) {
+    match end
+        .lines()
+        .find_map(|line| line.strip_prefix("vinga: "))
+        .map(str::to_owned)
+        .or_else(|| folder.end())
+    {
         Some(why) => format!("has not started: {why}\nits log: {}", log.display()),
         None => format!("has stopped ({status}); the end of its log, {}:\n{end}", log.display()),
     }
@@ -308,9 +334,11 @@ fn wait(folder: &NodeFolder, log_bytes: u64, child: &mut Child, has_disk: bool) 
 }
 
 /// The address of the data node that runs here, which answers; `None` if none runs. Waits for one that starts or ends
-/// at this moment: a process that was killed keeps its lock until it has ended.
-fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
+/// at this moment: a process that was killed keeps its lock until it has ended. It may be silent for this long; its
+/// parent's pause does not count, nor does a start that comes on.
+fn find_running(folder: &NodeFolder, patience: Duration) -> Result<Option<String>, String> {
     let mut waiting = Waiting::begin();
+    let (mut since, mut progress) = (Instant::now(), None);
     loop {
         let running = folder.running();
         let look_failed = |e: io::Error| format!("cannot look into {}: {e}", folder.path().display());
@@ -326,7 +354,11 @@ fn find_running(folder: &NodeFolder) -> Result<Option<String>, String> {
                 Err(why) => why,
             },
         };
-        if waiting.elapsed() >= PATIENCE {
+        let now = folder.start_progress();
+        if running.is_none() || now != progress {
+            (since, progress) = (Instant::now(), now);
+        }
+        if since.elapsed() >= patience {
             return Err(no_answer(folder, pid, &why));
         }
         waiting.say_if_long(|| format!("waiting: {}", no_answer(folder, pid, &why)));
@@ -426,6 +458,8 @@ pub fn clients_of(folder: &NodeFolder, pid: i32) -> Result<usize, String> {
 pub enum Stopped {
     /// None was running.
     Before,
+    /// None was running, and its parent was about to start it again: now it stays down.
+    InPause,
     /// It has ended in order.
     InOrder,
     /// It has ended because it could not go on, without another data node that was stopped, for example, and has noted
@@ -448,16 +482,30 @@ pub fn stop(cluster: &Path, node: u8) -> Result<Stopped, String> {
 /// # Errors
 /// A text that says what failed.
 pub fn stop_process(name: &str, folder: &NodeFolder) -> Result<Stopped, String> {
-    let asked = ask_parent_to_stop(name, folder)?;
-    let end = match process(folder)? {
-        Some(pid) => {
-            ask_to_stop(name, pid)?;
-            wait_for_end(name, folder, pid)?
-        }
+    let before = process(folder)?;
+    let parent = ask_parent_to_stop(name, folder)?;
+    let end = match ask_process_to_stop(name, folder, before)? {
+        Some(pid) => wait_for_end(name, folder, pid)?,
+        None if parent.is_some() => Stopped::InPause,
         None => Stopped::Before,
     };
-    wait_for_parent(name, folder, asked)?;
+    wait_for_parent(name, folder, parent)?;
     Ok(end)
+}
+
+/// Asks the process of the node in this folder to stop; returns its number. It may have ended meanwhile, as its parent
+/// was asked before, and has passed that on: then it is the one that was there `before`.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn ask_process_to_stop(
+    name: &str,
+    folder: &NodeFolder,
+    before: Option<i32>,
+) -> Result<Option<i32>, String> {
+    let Some(pid) = process(folder)? else { return Ok(before) };
+    ask_to_stop(name, pid)?;
+    Ok(Some(pid))
 }
 
 /// Asks the process that starts the node in this folder again to do that no more; returns its number, if there is one.
@@ -494,14 +542,23 @@ pub fn process(folder: &NodeFolder) -> Result<Option<i32>, String> {
     folder.running().map_err(|error| format!("cannot look into {}: {error}", folder.path().display()))
 }
 
+/// Whether the node in this folder runs, or is to be started again.
+///
+/// # Errors
+/// A text that says what failed.
+pub fn is_kept_running(folder: &NodeFolder) -> Result<bool, String> {
+    let parent =
+        || folder.parent().map_err(|why| format!("cannot look into {}: {why}", folder.path().display()));
+    Ok(process(folder)?.is_some() || parent()?.is_some())
+}
+
 /// Asks the process of a node to stop; that it has ended meanwhile is no error.
 ///
 /// # Errors
 /// A text that says what failed.
 pub fn ask_to_stop(name: &str, pid: i32) -> Result<(), String> {
-    let pid = rustix::process::Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
-    node_folder::send_signal(pid, rustix::process::Signal::TERM)
-        .map_err(|error| format!("{name} cannot be stopped: {error}"))
+    let pid = Pid::from_raw(pid).ok_or("the pid file holds no process id")?;
+    node_folder::send_signal(pid, Signal::TERM).map_err(|error| format!("{name} cannot be stopped: {error}"))
 }
 
 /// Waits until the process of the node in this folder, which was asked to stop, has ended.
@@ -511,7 +568,8 @@ pub fn ask_to_stop(name: &str, pid: i32) -> Result<(), String> {
 pub fn wait_for_end(name: &str, folder: &NodeFolder, pid: i32) -> Result<Stopped, String> {
     let mut waiting = Waiting::begin();
     while waiting.elapsed() < STOP_PATIENCE {
-        if process(folder)?.is_none() {
+        // Another one is its next run.
+        if process(folder)? != Some(pid) {
             return Ok(end_of(name, folder));
         }
         waiting.say_if_long(|| {
@@ -566,6 +624,8 @@ pub fn numbers(cluster: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vinga_runtime::start_progress::StartProgress;
+    use vinga_wire::start::{StartKind, StartProgressReport};
 
     /// What it logs counts for nothing: its log may be full, or have errors only.
     #[test]
@@ -590,5 +650,54 @@ mod tests {
         assert!(why.contains("may not be on disk") && why.contains("the disk is full"), "{why}");
         folder.withdraw();
         assert!(matches!(end_of("data node 1", &folder), Stopped::InOrder));
+    }
+
+    #[test]
+    fn one_that_comes_on_is_waited_for() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let patience = Duration::from_millis(200);
+        let found_while = |runs: &(dyn Fn() + Sync)| {
+            std::thread::scope(|threads| {
+                threads.spawn(runs);
+                std::thread::sleep(Duration::from_millis(50));
+                find_running(&folder, patience)
+            })
+        };
+        let found = found_while(&|| {
+            let _parent = folder.occupy_as_parent().expect("there is room").expect("it is free");
+            std::thread::sleep(4 * patience);
+        });
+        assert_eq!(found, Ok(None), "its parent paused");
+        let found = found_while(&|| {
+            let _node = folder.occupy().expect("there is room").expect("it is free");
+            for rows in 0..80 {
+                let mut report = StartProgressReport::new(StartKind::Recovery, "checkpoints loaded");
+                report.rows = rows;
+                StartProgress::new(report, None).write(&folder.progress_file()).expect("there is room");
+                std::thread::sleep(patience / 20);
+            }
+        });
+        assert_eq!(found, Ok(None), "it came on");
+        let found = found_while(&|| {
+            let _node = folder.occupy().expect("there is room").expect("it is free");
+            std::thread::sleep(4 * patience);
+        });
+        assert!(found.is_err_and(|why| why.contains("it is still starting")));
+    }
+    /// As one does whose parent was asked first, and that has little to do.
+    #[test]
+    fn one_that_ends_before_it_is_looked_for_was_running() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let node = folder.occupy().expect("there is room").expect("it is free");
+        let before = process(&folder).expect("the folder is there");
+        drop(node);
+        let asked = ask_process_to_stop("data node 1", &folder, before).expect("there is nobody to ask");
+        assert_eq!(asked, Some(std::process::id() as i32));
+        assert!(matches!(
+            wait_for_end("data node 1", &folder, before.expect("it ran")),
+            Ok(Stopped::InOrder)
+        ));
     }
 }

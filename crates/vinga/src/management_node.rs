@@ -131,7 +131,7 @@ pub fn down(cluster: &Path) -> Result<bool, String> {
     for node in numbers(cluster).unwrap_or_default() {
         let folder = folder(cluster, node);
         match data_node::stop_process(&name(node), &folder)? {
-            Stopped::Before => continue,
+            Stopped::Before | Stopped::InPause => continue,
             Stopped::InOrder => {}
             // There is nothing that it could have brought to disk.
             Stopped::LeftAlone | Stopped::Otherwise(_) => folder.withdraw(),

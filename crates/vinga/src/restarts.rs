@@ -5,9 +5,10 @@
 //!     └ vinga data …               the node, a process of its own; holds vinga.pid
 //! ```
 //! A node that has ended in order, as it was asked to, is not started again, nor is one that could not start the first
-//! time: whoever has started it finds out why. After every other end the next start follows, with a pause that doubles
-//! from one to the next, until the node has run for a while. When the parent is asked to stop, it asks the node, and
-//! ends when that has.
+//! time: whoever has started it finds out why. One that was killed has not found that out, nor has one that was to join
+//! others and was left alone by these. After every other end the next start follows, with a pause that doubles from one
+//! to the next, until the node has run for a while. When the parent is asked to stop, it asks the node, and ends when
+//! that has.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use vinga_datanode::why_refused;
 use vinga_runtime::log::{self, LogSettings};
 use vinga_runtime::node_folder::{self, NodeFolder};
+use vinga_runtime::node_process::EXIT_CANNOT_GO_ON;
 use vinga_runtime::termination::Termination;
 
 /// The pause before a node is started again whose last run was long.
@@ -124,6 +126,17 @@ fn arguments_of_node(own: impl Iterator<Item = OsString>, is_first: bool) -> Vec
     own.skip(1).filter(|argument| argument != FLAG && (is_first || argument != "--initial")).collect()
 }
 
+/// Whether the node is to be started again that has ended so. `has_started`: it was ready in this run, or in an earlier
+/// one.
+fn goes_on(status: Option<ExitStatus>, has_started: bool) -> bool {
+    match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(0), _)) => false,
+        Some((Some(code), _)) if code == i32::from(EXIT_CANNOT_GO_ON) => true,
+        Some((None, Some(_))) => true,
+        _ => has_started,
+    }
+}
+
 fn in_words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("with exit code {code}"),
@@ -160,16 +173,22 @@ pub fn run(folder: &NodeFolder, node: u64) -> Result<ExitCode, String> {
     let mut pauses = Pauses::new();
     let mut is_first = true;
     loop {
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), folder.last_start());
         let mut command = Command::new(&program);
         command.args(arguments_of_node(std::env::args_os(), is_first));
         let status = parent.run_node(&mut command);
-        let (end, code) = match &status {
-            Ok(status) => (format!("has ended {}", in_words(*status)), status.code()),
-            Err(why) => (format!("can't be started: {why}"), None),
+        let end = match &status {
+            Ok(status) => format!("has ended {}", in_words(*status)),
+            Err(why) => format!("can't be started: {why}"),
         };
-        let has_never_been_ready = is_first && folder.address().is_none();
-        if code == Some(0) || has_never_been_ready || parent.is_asked_to_stop_within(Duration::ZERO) {
+        // An address would say less: it may be that of an earlier start, or of a node that was started by others.
+        let has_started = !is_first || folder.last_start() != before;
+        let status = status.ok();
+        if !goes_on(status, has_started) || parent.is_asked_to_stop_within(Duration::ZERO) {
+            let code = status.and_then(|status| status.code());
+            if code != Some(0) {
+                ::log::error!(target: "restarts", "data node {node} {end}: it is not started again");
+            }
             return Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
         }
         is_first = false;
@@ -197,6 +216,16 @@ mod tests {
         assert_eq!(met, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
         assert_eq!(pauses.after(LONG_RUN), SHORTEST_PAUSE);
         assert_eq!(pauses.after(short), SHORTEST_PAUSE * 2);
+    }
+
+    #[test]
+    fn a_first_start_that_fails_is_left_to_whoever_has_asked_for_it() {
+        let exits = |code: i32| Some(ExitStatus::from_raw(code << 8));
+        let killed = Some(ExitStatus::from_raw(9));
+        let left_alone = exits(EXIT_CANNOT_GO_ON.into());
+        let first = [exits(0), exits(1), exits(70), None, killed, left_alone];
+        assert_eq!(first.map(|status| goes_on(status, false)), [false, false, false, false, true, true]);
+        assert_eq!(first.map(|status| goes_on(status, true)), [false, true, true, true, true, true]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod ticket;
 pub(crate) use process::ProcessWatch;
 
 use crate::greeting::{NotAdmitted, refuse_frame};
+use crate::late_node::LINKS_MAX;
 use crate::log::RateLimit;
 use crate::settings::{LinkBuffers, OtherDataNode, ProcessSettings};
 use crate::stop_request::{StopCause, StopRequest};
@@ -55,6 +56,9 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(50);
 const IN_USE_PAUSE: Duration = Duration::from_millis(200);
 /// How often a node that should look for this one is asked whether it has begun without it.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node that should look for this one may have another key: if it forms, it finds this one meanwhile, and
+/// ends. So after that it has begun.
+const KEY_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the log says which nodes are missing.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How many refused connections are logged in a second: one that is refused may try again twenty times in it.
@@ -172,6 +176,8 @@ struct Other {
     search_due: Instant,
     /// Why the last search for it has failed.
     why: String,
+    /// Since when each search has found that it has another key.
+    other_key_since: Option<Instant>,
     present: Option<Present>,
     /// Whether a search for it has ended.
     was_searched: bool,
@@ -188,6 +194,8 @@ struct Present {
     connected: Vec<(NodeId, Incarnation)>,
     /// Whom this node has reported to it.
     reported: Vec<(NodeId, Incarnation)>,
+    /// Since when it is here.
+    since: Instant,
 }
 
 impl Other {
@@ -195,9 +203,22 @@ impl Other {
     fn complete(&self) -> Option<&Present> {
         self.present.as_ref().filter(|present| present.is_complete())
     }
+
+    /// Whether one that joins need not wait for it. It was looked for, and that goes on behind the begin; it may answer
+    /// nobody for ever.
+    fn is_settled(&self, now: Instant) -> bool {
+        match &self.present {
+            None => self.was_searched,
+            Some(present) => present.is_complete() || now.duration_since(present.since) >= LINKS_MAX,
+        }
+    }
 }
 
 impl Present {
+    fn new(hello: NodeHello, links: Vec<Option<(TcpStream, Vec<u8>)>>, since: Instant) -> Self {
+        Present { hello, links, connected: Vec::new(), reported: Vec::new(), since }
+    }
+
     /// Whether a greeting comes from the same process.
     fn is_of(&self, hello: &NodeHello) -> bool {
         self.hello.member == hello.member && self.hello.process == hello.process
@@ -236,8 +257,17 @@ impl<'a> Formation<'a> {
         let other = |&configured: &OtherDataNode| {
             let why = "it has not come yet".to_string();
             let (is_searched, was_searched, has_begun) = (false, false, false);
-            let (search_due, present) = (now, None);
-            let other = Other { configured, is_searched, search_due, why, present, was_searched, has_begun };
+            let (search_due, other_key_since, present) = (now, None, None);
+            let other = Other {
+                configured,
+                is_searched,
+                search_due,
+                why,
+                other_key_since,
+                present,
+                was_searched,
+                has_begun,
+            };
             (configured.node, other)
         };
         let first_ticket = FirstTicket::new(settings, &own.data_nodes);
@@ -263,7 +293,7 @@ impl<'a> Formation<'a> {
         self.begin_searches(now);
         self.note_found(now);
         let order = self.read_links(now).or_else(|| self.make_view());
-        let begin = order.map(Begin::View).or_else(|| self.joined().map(Begin::Join));
+        let begin = order.map(Begin::View).or_else(|| self.joined(now).map(Begin::Join));
         self.report();
         if now >= self.log_due {
             self.log_due = now + LOG_PAUSE;
@@ -277,7 +307,7 @@ impl<'a> Formation<'a> {
 
     /// The cluster that runs, if some have begun, and all links to all of its members are open. Another data node that
     /// is to join, too, may listen by its threads already, and look for nobody: so each is looked for once.
-    fn joined(&self) -> Option<BegunCluster> {
+    fn joined(&self, now: Instant) -> Option<BegunCluster> {
         let begun = || self.others.values().filter_map(|other| other.complete()?.cluster());
         let is_linked = |&(node, start): &(NodeId, Incarnation)| {
             let other = self.others.get(&node).and_then(Other::complete);
@@ -285,10 +315,7 @@ impl<'a> Formation<'a> {
                 || other.is_some_and(|one| one.hello.member.identity() == (node, start))
         };
         let are_linked = begun().flat_map(|cluster| &cluster.members).all(is_linked);
-        let is_settled = |other: &Other| {
-            other.complete().is_some() || other.present.is_none() && !other.is_searched && other.was_searched
-        };
-        let is_all = are_linked && self.others.values().all(is_settled);
+        let is_all = are_linked && self.others.values().all(|other| other.is_settled(now));
         begun().next().filter(|_| is_all).cloned()
     }
 
@@ -342,7 +369,7 @@ impl<'a> Formation<'a> {
     fn read_pending(&mut self, now: Instant) {
         for mut pending in std::mem::take(&mut self.pending) {
             let progress = greeting::read_some(&mut pending.stream, &mut pending.bytes);
-            match self.try_greeting(&mut pending) {
+            match self.try_greeting(&mut pending, now) {
                 Ok(true) => {}
                 Ok(false) => {
                     if progress == Progress::Open && now.duration_since(pending.since) < GREETING_MAX {
@@ -374,7 +401,7 @@ impl<'a> Formation<'a> {
     }
 
     /// Handles the greeting of a pending connection; false if it is not all there.
-    fn try_greeting(&mut self, pending: &mut Pending) -> Result<bool, Refused> {
+    fn try_greeting(&mut self, pending: &mut Pending, now: Instant) -> Result<bool, Refused> {
         if !self.pass(pending)? {
             return Ok(false);
         }
@@ -411,8 +438,6 @@ impl<'a> Formation<'a> {
             }
             log::info!(target: WHO, "data node {node} is here");
         }
-        set_buffers(&pending.stream, &other.configured, hello.link)
-            .map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let stream = pending.stream.try_clone();
         let mut stream = stream.map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let rest = pending.bytes.split_off(length);
@@ -420,14 +445,19 @@ impl<'a> Formation<'a> {
         let confirm = greeting::frame(SignalNumber::NodeHelloConfirm, self.own.member.node, |writer| {
             cold::write(writer, &confirm);
         });
+        // It fits an empty buffer of the system's choice, not any that is configured.
         if stream.write_all(&confirm).is_err() {
             return Ok(true);
         }
+        set_buffers(&stream, &other.configured, hello.link)
+            .map_err(|why| Refused::new(ErrorCode::Overloaded, why.to_string()))?;
         let link = usize::from(hello.link);
         if link == 0 {
             // It begins anew: earlier links are not its any more.
             let links = (0..links).map(|_| None).collect();
-            other.present = Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+            other.present = Some(Present::new(hello, links, now));
+            // It looks for others itself: what an earlier start has answered holds no more.
+            (other.has_begun, other.other_key_since) = (false, None);
         }
         let present = other.present.as_mut().expect("it was just made, or is the same");
         present.links[link] = Some((stream, rest));
@@ -469,21 +499,27 @@ impl<'a> Formation<'a> {
             match result {
                 Ok(Found { hello, links }) => {
                     log::info!(target: WHO, "data node {node} is found");
+                    other.other_key_since = None;
                     let links = links.into_iter().map(Some).collect();
-                    other.present =
-                        Some(Present { hello, links, connected: Vec::new(), reported: Vec::new() });
+                    other.present = Some(Present::new(hello, links, now));
                 }
-                Err(NotFound { why, is_final, is_too_late, is_in_use, .. }) => {
+                Err(not_found) => {
+                    let why = &not_found.why;
                     // One that looks for this node finds out itself whether it is configured in another way.
                     let is_awaited = node > self.own.member.node;
-                    if is_too_late || is_final && !is_awaited {
+                    let since = other.other_key_since.unwrap_or(now);
+                    other.other_key_since = not_found.is_of_key().then_some(since);
+                    let has_another_key = not_found.is_of_key() && now.duration_since(since) >= KEY_PATIENCE;
+                    if not_found.is_too_late() || not_found.is_final() && !is_awaited || has_another_key {
                         self.hopeless =
                             Some(format!("data node {node} ({}): {why}", other.configured.address));
                     }
-                    other.why =
-                        if is_awaited && !is_in_use { "it has not come yet".to_string() } else { why };
+                    other.why = match not_found.unexpected() {
+                        None if is_awaited => "it has not come yet".to_string(),
+                        _ => why.clone(),
+                    };
                     other.search_due = now
-                        + match (is_in_use, is_awaited) {
+                        + match (not_found.is_in_use(), is_awaited) {
                             (true, _) => IN_USE_PAUSE,
                             (false, true) => ASK_PAUSE,
                             (false, false) => SEARCH_PAUSE,
@@ -687,5 +723,47 @@ fn refuse(stream: &mut TcpStream, own: NodeId, why: &Refused, lines: &mut RateLi
     // One that does not read it is closed without it.
     if stream.write_all(&refusal).is_ok() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vinga_wire::configuration::ConfigurationStamp;
+    use vinga_wire::formation::ProcessIdentity;
+
+    /// Those that are looked for in vain have times of their own: they need not be at rest in the same moment.
+    #[test]
+    fn one_that_does_not_answer_is_waited_for_until_it_was_looked_for_once() {
+        let (node, now) = (NodeId(2), Instant::now());
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let mut other = Other {
+            configured: OtherDataNode { node, group: 0, address, buffers: LinkBuffers::default() },
+            is_searched: true,
+            search_due: now,
+            why: String::new(),
+            other_key_since: None,
+            present: None,
+            was_searched: false,
+            has_begun: false,
+        };
+        assert!(!other.is_settled(now));
+        other.was_searched = true;
+        assert!(other.is_settled(now), "it is looked for again");
+        let hello = NodeHello {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION,
+            cluster: String::new(),
+            data_nodes: Vec::new(),
+            heartbeat_interval: 1,
+            configuration: ConfigurationStamp::default(),
+            member: Member::started(node, Incarnation(1), 0, 1, 1),
+            process: ProcessIdentity::default(),
+            link: 0,
+            places: Vec::new(),
+            begun: None,
+        };
+        other.present = Some(Present::new(hello, vec![None], now));
+        assert!(!other.is_settled(now) && other.is_settled(now + LINKS_MAX), "it has stopped in between");
     }
 }

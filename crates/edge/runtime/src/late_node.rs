@@ -19,7 +19,7 @@ use vinga_wire::{ErrorCode, Frame, SignalNumber, cold};
 pub(crate) const GREETING_BYTES_MAX: usize = 32 * 1024;
 
 /// How long the links of a node may take until all are open.
-const LINKS_MAX: Duration = Duration::from_secs(3);
+pub(crate) const LINKS_MAX: Duration = Duration::from_secs(3);
 
 /// A link that was accepted, and what was read behind its greeting.
 pub(crate) struct AcceptedLink {
@@ -97,7 +97,7 @@ impl LateNodes {
     ) -> Result<(), Refused> {
         greeting::check(hello, &self.own)?;
         let node = hello.member.node;
-        self.coming.retain(|_, coming| now.duration_since(coming.since) < LINKS_MAX);
+        self.expire(now);
         // One that says something else of itself than at its first link is none of the same start.
         let is_same = |coming: &Coming| {
             (&coming.hello.member, &coming.hello.process) == (&hello.member, &hello.process)
@@ -121,6 +121,11 @@ impl LateNodes {
             return Err(Refused::new(ErrorCode::BadHandshake, "link 0 is the first to be opened"));
         }
         Ok(())
+    }
+
+    /// Closes the links of those that have not opened all of theirs in time.
+    pub fn expire(&mut self, now: Instant) {
+        self.coming.retain(|_, coming| now.duration_since(coming.since) < LINKS_MAX);
     }
 
     /// How this node confirms a link.
@@ -268,6 +273,20 @@ mod tests {
         assert!(is_in_use(&mut nodes, true), "a view with another start is installed");
         nodes.note_installed(alone());
         assert!(!is_in_use(&mut nodes, true));
+    }
+
+    #[test]
+    fn links_of_one_that_does_not_open_the_rest_are_closed() {
+        let connections = || vec![vinga_wire::view::ConnectionHosts::default(); 2];
+        let wide =
+            |node| NodeHello { member: member(node, 9).with_connections(connections()), ..hello(node) };
+        let mut nodes = LateNodes::new(wide(1), alone(), 8, 9);
+        let (stream, mut other) = std::os::unix::net::UnixStream::pair().expect("the system has sockets");
+        let link = AcceptedLink { stream: stream.into(), ..accepted() };
+        let now = Instant::now();
+        assert!(nodes.accept(wide(2), link, now).is_none());
+        nodes.expire(now + LINKS_MAX);
+        assert_eq!(std::io::Read::read(&mut other, &mut [0]).expect("it is closed"), 0);
     }
 
     /// A link of which nothing is sent.

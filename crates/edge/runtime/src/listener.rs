@@ -497,10 +497,14 @@ impl Listener {
     fn accept_link(&mut self, stream: Socket, peer: Peer, hello: NodeHello, early: Vec<u8>) {
         let node = hello.member.node;
         let other = self.settings.others.iter().find(|other| other.node == node);
-        let buffers = other.map_or(Ok(()), |other| formation::set_buffers(&stream, other, hello.link));
         self.poller.remove(&stream);
-        // It fits an empty socket buffer. Without it the other node closes the link, and tries again.
-        let confirmed = buffers.and_then(|()| stream.write(&self.late_nodes.confirm(hello.link)));
+        // It fits an empty buffer of the system's choice, not any that is configured. Without it the other node closes
+        // the link, and tries again.
+        let confirm = self.late_nodes.confirm(hello.link);
+        let confirmed = stream.write(&confirm).and_then(|count| match count == confirm.len() {
+            true => other.map_or(Ok(()), |other| formation::set_buffers(&stream, other, hello.link)),
+            false => Err(io::Error::other("the socket's buffer has no room for the confirm of its greeting")),
+        });
         if let Err(why) = confirmed {
             return self.lines.write(Level::Warn, WHO, format_args!("data node {node} ({peer}): {why}"));
         }
@@ -659,6 +663,7 @@ impl Listener {
 
     /// Closes the pending connections that have taken too long.
     fn expire(&mut self, now: Instant) {
+        self.late_nodes.expire(now);
         for place in 0..self.pending.len() {
             let Some(pending) = &self.pending[place] else { continue };
             let age = now.duration_since(pending.since);

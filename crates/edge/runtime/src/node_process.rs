@@ -82,8 +82,8 @@ pub struct NodeProcess {
     watchdog: JoinHandle<()>,
 }
 
-/// Runs a node until the process is asked to stop (`termination`) or a block orders it; returns which of both. `ready`
-/// is called when it accepts connections.
+/// Runs a node until the process is asked to stop (`termination`) or a block orders it, or until it is left alone by
+/// those that it was about to join; returns why. `ready` is called when it accepts connections.
 ///
 /// # Errors
 /// As [`NodeProcess::start`].
@@ -107,6 +107,7 @@ where
     let node = match begun.and_then(Begun::finish_start) {
         Ok(node) => node,
         Err(NotStarted::Asked(by)) => return Ok(StopCause::Asked(by)),
+        Err(NotStarted::LeftAlone(why)) => return Ok(StopCause::CannotGoOn(why)),
         Err(NotStarted::Failed(why)) => return Err(why),
     };
     ready(&node);
@@ -123,13 +124,16 @@ enum NotStarted {
     Asked(&'static str),
     /// Something is in the way.
     Failed(String),
+    /// It was about to join others, and those were lost, or have gone on without it: its next start has nothing to do
+    /// with that.
+    LeftAlone(String),
 }
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotStarted::Asked(by) => write!(f, "{by} has asked the node to stop before it was started"),
-            NotStarted::Failed(why) => f.write_str(why),
+            NotStarted::Failed(why) | NotStarted::LeftAlone(why) => f.write_str(why),
         }
     }
 }
@@ -226,6 +230,11 @@ impl NodeProcess {
                 .then(|| DataNodes::new(settings.view.clone(), joins.clone())),
             arbitration: (!settings.arbitrators.is_empty()).then_some(asks),
         };
+        // Before the threads begin: then these are the first messages that each of them reads. Else a member could
+        // fail, and a view without it be adopted while the links to it are still to come: its frames would be handled.
+        for links in links {
+            switchboard.hand_over(links, address);
+        }
         let threads = start_workers(&settings, &switchboard, files.files(), of_main, make_host)?;
         let arbitration = match Arbitrators::of(&settings, &own.data_nodes) {
             Some(arbitrators) => {
@@ -235,9 +244,6 @@ impl NodeProcess {
             }
             None => None,
         };
-        for links in links {
-            switchboard.hand_over(links, address);
-        }
         let (watched, stopped) = mpsc::channel();
         let interval = settings.limits.watchdog;
         let watchdog = spawn_helper("watchdog", &settings.helpers, move || {
@@ -368,8 +374,12 @@ impl Begun {
             match self.node.stop_request().wait_for_start(show) {
                 Ok(started) => self.node.restored = started.restored,
                 Err(cause) => {
+                    let is_temporary = self.joins && self.node.stop_request().is_temporary();
                     self.node.stop();
-                    return Err(cause.into());
+                    return Err(match cause {
+                        StopCause::CannotGoOn(why) if is_temporary => NotStarted::LeftAlone(why),
+                        cause => cause.into(),
+                    });
                 }
             }
         }

@@ -4,6 +4,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vinga_wire::start::{NodeStartedOrder, StartProgressReport};
+use vinga_wire::{ErrorClass, ErrorCode};
 
 /// Why a node stops.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +26,8 @@ pub struct StopRequest {
 #[derive(Default, Debug)]
 struct State {
     cause: Option<StopCause>,
+    /// The cause is a matter of this moment.
+    is_temporary: bool,
     /// How far the start is, if nobody has looked yet.
     progress: Option<StartProgressReport>,
     /// The node is started, and what it has restored.
@@ -37,15 +40,30 @@ impl StopRequest {
     /// Asks the node to stop. If it was asked before, the first cause counts; but that it can't go on counts before
     /// that it was asked to stop.
     pub fn make(&self, cause: StopCause) {
+        self.note(cause, false);
+    }
+
+    /// The node can't go on, because of this error, if it is one that has a number.
+    pub fn fail(&self, why: String, error: Option<ErrorCode>) {
+        let is_temporary = error.is_some_and(|error| error.class() == ErrorClass::Temporary);
+        self.note(StopCause::CannotGoOn(why), is_temporary);
+    }
+
+    fn note(&self, cause: StopCause, is_temporary: bool) {
         let mut state = self.lock();
         let counts = match (&state.cause, &cause) {
             (None, _) | (Some(StopCause::Asked(_)), StopCause::CannotGoOn(_)) => true,
             (Some(_), _) => false,
         };
         if counts {
-            state.cause = Some(cause);
+            (state.cause, state.is_temporary) = (Some(cause), is_temporary);
         }
         self.has_changed.notify_all();
+    }
+
+    /// Whether the node can't go on for a reason that need not hold at its next start: others were lost, for example.
+    pub fn is_temporary(&self) -> bool {
+        self.lock().is_temporary
     }
 
     /// The node is started: what it has restored from its disk, if it has one and has not started for the first time.
@@ -150,6 +168,18 @@ mod tests {
         request.make(StopCause::Asked("SIGTERM"));
         assert_eq!(waiter.join().unwrap(), cannot_go_on());
         assert_eq!(request.wait(), cannot_go_on());
+    }
+
+    #[test]
+    fn what_others_are_lost_for_says_nothing_of_the_next_start() {
+        let after = |errors: &[Option<ErrorCode>]| {
+            let request = StopRequest::default();
+            request.make(StopCause::Asked("SIGTERM"));
+            errors.iter().for_each(|&error| request.fail("why".to_string(), error));
+            request.is_temporary()
+        };
+        assert!(!after(&[]) && !after(&[None]) && !after(&[Some(ErrorCode::DataMemoryFull)]));
+        assert!(after(&[Some(ErrorCode::NotInTheView)]) && after(&[Some(ErrorCode::Partitioned), None]));
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub fn run(
         None => None,
         Some(folder) => local(&folder, node)?,
     };
-    let is_running = |local: &Local| Ok::<bool, String>(data_node::process(&local.folder)?.is_some());
     match (cluster, local) {
         (Ok(cluster), local) if cluster.data_nodes().contains(&NodeId(node)) => {
             stop_member(&cluster, node, force, local.as_ref())?;
@@ -41,7 +40,9 @@ pub fn run(
             let local = local.filter(|_| is_configured(node, configured.as_ref()));
             // One that is no member holds nothing of which the cluster knows.
             match local {
-                Some(local) if is_running(&local)? => stop_newcomer(&cluster, node, &local)?,
+                Some(local) if data_node::is_kept_running(&local.folder)? => {
+                    stop_newcomer(&cluster, node, &local)?;
+                }
                 _ => return Err(absent::describe(node, &cluster, configured.as_ref())),
             }
         }
@@ -52,7 +53,7 @@ pub fn run(
                 ));
             }
             // One that has not said where it listens has not come into any cluster yet.
-            if !force && is_running(&local)? && local.folder.address().is_some() {
+            if !force && data_node::process(&local.folder)?.is_some() && local.folder.address().is_some() {
                 return Err(format!(
                     "data node {node} can't be asked: {why}; --force stops its process, whether the others can do without it \
                      or not"
@@ -123,13 +124,20 @@ fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) 
                      it or not"
                 ));
             }
-            (Some(_), None) => return Err(format!("data node {node} does not run")),
+            // It has ended, which the others have not noticed yet: if it has a parent, that is to leave it down.
+            (Some(local), None) => return stop_process(node, local),
             (None, _) => return Err(format!("data node {node} can't be asked: {error}")),
         },
     }
+    // It may end otherwise than in order while it stops: then its parent would start it again.
+    let parent = local.map(|local| data_node::ask_parent_to_stop(&name(node), &local.folder)).transpose()?;
     match (local, pid) {
-        (Some(local), Some(pid)) => finish(local, data_node::wait_for_end(&name(node), &local.folder, pid)?),
-        (Some(_), None) | (None, _) => wait_until_gone(cluster, node),
+        (Some(local), Some(pid)) => finish(local, data_node::wait_for_end(&name(node), &local.folder, pid)?)?,
+        (Some(_), None) | (None, _) => wait_until_gone(cluster, node)?,
+    }
+    match local {
+        Some(local) => data_node::wait_for_parent(&name(node), &local.folder, parent.flatten()),
+        None => Ok(()),
     }
 }
 
@@ -147,7 +155,7 @@ fn stop_process(node: u8, local: &Local) -> Result<(), String> {
 /// A process of this machine has ended.
 fn finish(local: &Local, stopped: Stopped) -> Result<(), String> {
     match stopped {
-        Stopped::Before | Stopped::InOrder => Ok(()),
+        Stopped::Before | Stopped::InPause | Stopped::InOrder => Ok(()),
         Stopped::LeftAlone => {
             local.folder.withdraw();
             Ok(())

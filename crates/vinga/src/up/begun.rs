@@ -48,9 +48,12 @@ impl Begun {
         (!nodes.is_empty()).then_some(Begun { nodes })
     }
 
-    /// Whether the cluster has, or had, the data node with this number.
-    pub fn has(&self, node: u8) -> bool {
-        self.nodes.contains_key(&node)
+    /// Whether the cluster has, or may have had, a data node of the file. No present member need have seen one leave.
+    /// But each node group that the cluster has begun with has a member, as it can't go on without: so those of other
+    /// groups were added since.
+    pub fn may_have(&self, node: u8, file: &DataNodes) -> bool {
+        let group = file.get(node).map(|one| one.group);
+        self.nodes.contains_key(&node) || self.nodes.values().any(|begin| Some(begin.group) == group)
     }
 
     /// How many data nodes there are.
@@ -130,10 +133,10 @@ fn is_elsewhere(one: &str, other: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn begun(nodes: &[(u8, u16, &str)]) -> Begun {
+    pub fn begun(nodes: &[(u8, u16, &str)]) -> Begun {
         let begin = |group, address: &str| Begin { group, address: address.to_owned() };
         Begun { nodes: nodes.iter().map(|&(node, group, address)| (node, begin(group, address))).collect() }
     }
@@ -145,7 +148,7 @@ mod tests {
             .data_nodes
     }
 
-    fn with(replicas: u8, nodes: &[(u8, u16)]) -> DataNodes {
+    pub fn with(replicas: u8, nodes: &[(u8, u16)]) -> DataNodes {
         let mut text = format!("[ndbd default]\nNoOfReplicas={replicas}\nDiskless=yes\nHostName=127.0.0.1\n");
         for (node, port) in nodes {
             text.push_str(&format!("[ndbd]\nNodeId={node}\nServerPort={port}\n"));

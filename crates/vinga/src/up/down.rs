@@ -34,11 +34,15 @@ pub fn down(cluster: &Path) -> Result<(), String> {
     }
 }
 
-/// Stops the only data node; returns whether it was running.
+/// Stops the only data node; returns whether it was running, or to be started again.
 fn down_one(cluster: &Path) -> Result<bool, String> {
     let data = NodeFolder::new(cluster, 1).last_start().and_then(|start| start.data);
     match data_node::stop(cluster, 1)? {
         Stopped::Before => return Ok(false),
+        Stopped::InPause => {
+            say!("data node 1 had ended by itself, and is not started again");
+            return Ok(true);
+        }
         Stopped::InOrder => {}
         // It has no others.
         Stopped::LeftAlone => return Err("data node 1 could not go on; its log says why".into()),
@@ -54,37 +58,35 @@ fn down_one(cluster: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Stops several data nodes, all at the same time; returns whether one was running.
+/// Stops several data nodes, all at the same time; returns whether one was running, or to be started again.
 fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
-    let mut running = Vec::new();
     let mut failures = Vec::new();
-    // All are found before the first one is asked: the last ones of a node group end by themselves when others have
-    // ended, and nobody would look how.
     let name = |node: u8| format!("data node {node}");
-    // Nor is one started again that ends so.
-    let mut parents = Vec::new();
-    for &node in nodes {
-        let folder = NodeFolder::new(cluster, node);
-        match data_node::ask_parent_to_stop(&name(node), &folder) {
-            Ok(parent) => parents.push((node, parent)),
-            Err(why) => failures.push(why),
-        }
-    }
+    // All are found before the first one, or its parent, is asked: one that has little to do ends at once, and the last
+    // ones of a node group by themselves when others have ended, and nobody would look how.
+    let mut found = Vec::new();
     for &node in nodes {
         let folder = NodeFolder::new(cluster, node);
         match data_node::process(&folder) {
-            Ok(Some(pid)) => running.push((node, folder, pid)),
-            Ok(None) => {}
+            Ok(pid) => found.push((node, folder, pid)),
             Err(why) => failures.push(why),
         }
     }
-    running.retain(|&(node, _, pid)| match data_node::ask_to_stop(&name(node), pid) {
-        Ok(()) => true,
-        Err(why) => {
-            failures.push(why);
-            false
+    // Nor is one started again that ends so.
+    let mut parents = Vec::new();
+    for (node, folder, _) in &found {
+        match data_node::ask_parent_to_stop(&name(*node), folder) {
+            Ok(parent) => parents.push((*node, parent)),
+            Err(why) => failures.push(why),
         }
-    });
+    }
+    let mut running = Vec::new();
+    for (node, folder, before) in found {
+        match data_node::ask_process_to_stop(&name(node), &folder, before) {
+            Ok(pid) => running.extend(pid.map(|pid| (node, folder, pid))),
+            Err(why) => failures.push(why),
+        }
+    }
     let ends: Vec<_> = std::thread::scope(|threads| {
         let waits = |(node, folder, pid): &(u8, NodeFolder, i32)| {
             (*node, data_node::wait_for_end(&name(*node), folder, *pid))
@@ -93,9 +95,10 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
         waiting.into_iter().map(|thread| thread.join().expect("waiting does not panic")).collect()
     });
     let mut was_running = false;
+    let ended: Vec<u8> = ends.iter().map(|(node, _)| *node).collect();
     for (node, end) in ends {
         match end {
-            Ok(Stopped::Before) => {}
+            Ok(Stopped::Before | Stopped::InPause) => {}
             Ok(Stopped::Otherwise(why)) | Err(why) => failures.push(why),
             Ok(stopped @ (Stopped::InOrder | Stopped::LeftAlone)) => {
                 if matches!(stopped, Stopped::LeftAlone) {
@@ -106,7 +109,12 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
             }
         }
     }
+    let mut was_kept_running = was_running;
     for (node, parent) in parents {
+        if parent.is_some() && !ended.contains(&node) {
+            say!("data node {node} had ended by itself, and is not started again");
+            was_kept_running = true;
+        }
         failures
             .extend(data_node::wait_for_parent(&name(node), &NodeFolder::new(cluster, node), parent).err());
     }
@@ -116,5 +124,5 @@ fn down_several(cluster: &Path, nodes: &[u8]) -> Result<bool, String> {
     if was_running {
         say!("warning: data is kept in memory only: tables and rows are gone");
     }
-    Ok(was_running)
+    Ok(was_kept_running)
 }

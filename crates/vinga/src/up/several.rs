@@ -46,7 +46,7 @@ pub struct Running {
     pub begun: Begun,
     /// Each node: its number, its address, whether it was started by this command.
     pub nodes: Vec<(u8, String, bool)>,
-    /// Those that have joined the others, which ran.
+    /// Those that have joined the others, which ran: started by this command, or by their parents meanwhile.
     pub joined: Vec<u8>,
     /// Those of the file that the cluster which runs has never had.
     pub added: Vec<u8>,
@@ -119,7 +119,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
     for &id in wanted.ids {
         found.push((id, look(&NodeFolder::new(wanted.cluster, id))?));
     }
-    let plan = Plan::of(&found, || {
+    let plan = Plan::of(&found, &data_nodes, || {
         let ready = found.iter().filter(|(_, found)| matches!(found, Found::Ready(_)));
         let addresses = addresses_of(ready.map(|(id, _)| NodeFolder::new(wanted.cluster, *id)))?;
         Begun::of_running(&Cluster::connect(&addresses).ok()?)
@@ -154,7 +154,7 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
         before = before.or(EarlierRun::of(&NodeFolder::new(wanted.cluster, id)));
         start_data_node(wanted, id, &mut started)?;
     }
-    let mut joining = Vec::new();
+    let mut joining: Vec<(u8, Started)> = plan.starting.iter().map(|&id| (id, Started::default())).collect();
     for &id in &plan.joining {
         let mut one = Started::default();
         match start_data_node(wanted, id, &mut one) {
@@ -162,9 +162,9 @@ pub fn start(wanted: &Wanted<'_>) -> Result<Running, String> {
             Err(why) => failures.push(why),
         }
     }
-    let mut addresses = wait(&mut started, wanted, &plan)?;
+    let mut addresses = wait(&mut started, wanted, &plan, PATIENCE)?;
     let mut joined = Vec::new();
-    for (id, address, one) in wait_until_joined(joining, wanted, &mut failures)? {
+    for (id, address, one) in wait_until_joined(joining, wanted, &mut failures) {
         joined.push(id);
         addresses.push((id, address));
         started.take_over(one);
@@ -236,30 +236,35 @@ struct Plan {
     first: Vec<u8>,
     /// Those that join the others, which run.
     joining: Vec<u8>,
+    /// Those that do so already, or that their parents are about to start again.
+    starting: Vec<u8>,
     /// Those of the file that the cluster which runs has never had: they are not started.
     added: Vec<u8>,
 }
 
 impl Plan {
     /// `begun`: what the cluster that runs has begun with, if it says that.
-    fn of(found: &[(u8, Found)], begun: impl FnOnce() -> Option<Begun>) -> Self {
+    fn of(found: &[(u8, Found)], file: &DataNodes, begun: impl FnOnce() -> Option<Begun>) -> Self {
         let ended = found.iter().filter(|(_, found)| *found == Found::Ended).map(|&(id, _)| id);
         if !found.iter().any(|(_, found)| matches!(found, Found::Ready(_))) {
             return Plan {
                 others_run: false,
                 first: ended.collect(),
                 joining: Vec::new(),
+                starting: Vec::new(),
                 added: Vec::new(),
             };
         }
         let begun = begun();
-        let (joining, added) = ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.has(id)));
-        Plan { others_run: true, first: Vec::new(), joining, added }
+        let (joining, added) =
+            ended.partition(|&id| begun.as_ref().is_none_or(|begun| begun.may_have(id, file)));
+        let starting = found.iter().filter(|(_, found)| *found == Found::Starting).map(|&(id, _)| id);
+        Plan { others_run: true, first: Vec::new(), joining, starting: starting.collect(), added }
     }
 
     /// Whether this node is waited for together with those that begin.
     fn awaits(&self, id: u8) -> bool {
-        !self.joining.contains(&id) && !self.added.contains(&id)
+        ![&self.joining, &self.starting, &self.added].iter().any(|apart| apart.contains(&id))
     }
 }
 
@@ -273,23 +278,21 @@ fn start_data_node(wanted: &Wanted<'_>, id: u8, started: &mut Started) -> Result
     })
 }
 
-/// Waits until these data nodes, which join others, are ready: as long as it takes to copy their rows. Why others could
-/// not join is added to the failures.
+/// Waits until these data nodes, which join others, are ready: as long as it takes to copy their rows, and until their
+/// parents have started them again. Why others could not join is added to the failures.
 fn wait_until_joined(
     mut joining: Vec<(u8, Started)>,
     wanted: &Wanted<'_>,
     failures: &mut Vec<String>,
-) -> Result<Vec<(u8, String, Started)>, String> {
+) -> Vec<(u8, String, Started)> {
     let mut waited = Waiting::begin();
     let mut joined = Vec::new();
     while !joining.is_empty() {
         for (id, mut one) in std::mem::take(&mut joining) {
-            if let Err(why) = one.check() {
-                failures.push(why);
-            } else if let Found::Ready(address) = look(&NodeFolder::new(wanted.cluster, id))? {
-                joined.push((id, address, one));
-            } else {
-                joining.push((id, one));
+            match one.check().and_then(|()| look_at_awaited(wanted, id, &one)) {
+                Ok(Some(address)) => joined.push((id, address, one)),
+                Ok(None) => joining.push((id, one)),
+                Err(why) => failures.push(why),
             }
         }
         waited.say_if_long(|| {
@@ -299,7 +302,19 @@ fn wait_until_joined(
         });
         std::thread::sleep(LOOK_PAUSE);
     }
-    Ok(joined)
+    joined
+}
+
+/// The address of a node that is waited for, if it is ready. It is an error if it has ended.
+fn look_at_awaited(wanted: &Wanted<'_>, id: u8, started: &Started) -> Result<Option<String>, String> {
+    let folder = NodeFolder::new(wanted.cluster, id);
+    match look(&folder)? {
+        Found::Ready(address) => Ok(Some(address)),
+        Found::Starting => Ok(None),
+        // It is our child, which is about to take its folder, or has just ended.
+        Found::Ended if started.has(id) => Ok(None),
+        Found::Ended => Err(format!("data node {id} has ended; see its log, {}", folder.log().display())),
+    }
 }
 
 /// Whether a node runs. Waits for one that ends at this moment.
@@ -327,48 +342,48 @@ fn look(folder: &NodeFolder) -> Result<Found, String> {
     }
 }
 
-/// Waits until all data nodes of the cluster are ready but those that join others; returns their addresses.
-fn wait(started: &mut Started, wanted: &Wanted<'_>, plan: &Plan) -> Result<Vec<(u8, String)>, String> {
+/// Waits until all data nodes of the cluster are ready but those that join others; returns their addresses. They may
+/// take this long, from when none is missing any more that its parent starts again: that may pause, and try again.
+fn wait(
+    started: &mut Started,
+    wanted: &Wanted<'_>,
+    plan: &Plan,
+    patience: Duration,
+) -> Result<Vec<(u8, String)>, String> {
     let mut waited = Waiting::begin();
+    let mut since = Instant::now();
     let mut ready: Vec<(u8, String)> = Vec::new();
     loop {
         started.check()?;
-        let mut waiting = Vec::new();
         let is_awaited = |id: u8| plan.awaits(id) && ready.iter().all(|(other, _)| *other != id);
         let awaited: Vec<u8> = wanted.ids.iter().copied().filter(|&id| is_awaited(id)).collect();
+        let mut missing = Vec::new();
         for id in awaited {
-            let folder = NodeFolder::new(wanted.cluster, id);
-            match look(&folder)? {
-                Found::Ready(address) => waiting.push((id, Some(address))),
-                Found::Starting => waiting.push((id, None)),
-                // It is our child, which is about to take its folder, or has just ended.
-                Found::Ended if started.has(id) => waiting.push((id, None)),
-                Found::Ended => {
-                    let log = folder.log();
-                    return Err(format!("data node {id} has ended; see its log, {}", log.display()));
-                }
+            match look_at_awaited(wanted, id, started)? {
+                Some(address) => ready.push((id, address)),
+                None => missing.push(id),
             }
         }
-        let missing: Vec<String> =
-            waiting.iter().filter(|(_, address)| address.is_none()).map(|(id, _)| id.to_string()).collect();
-        ready.extend(waiting.into_iter().filter_map(|(id, address)| Some((id, address?))));
         if missing.is_empty() {
             ready.sort_unstable();
             return Ok(ready);
         }
-        let (longest, missing) = (PATIENCE.as_secs(), missing.join(", "));
-        let logs = wanted.cluster.join("node-*/vinga.log");
-        if waited.elapsed() >= PATIENCE {
+        let has_parent = |id| matches!(NodeFolder::new(wanted.cluster, id).parent(), Ok(Some(_)));
+        let is_kept_running = missing.iter().any(|&id| !started.has(id) && has_parent(id));
+        if is_kept_running {
+            since = Instant::now();
+        }
+        let missing = missing.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+        let (longest, logs) = (patience.as_secs(), wanted.cluster.join("node-*/vinga.log"));
+        if since.elapsed() >= patience {
             return Err(format!(
                 "not ready after {longest} s: data node {missing}; their logs: {}",
                 logs.display()
             ));
         }
         waited.say_if_long(|| {
-            format!(
-                "waiting, for {longest} s at most, until data node {missing} is ready; the logs: {}",
-                logs.display()
-            )
+            let at_most = if is_kept_running { String::new() } else { format!(", for {longest} s at most,") };
+            format!("waiting{at_most} until data node {missing} is ready; the logs: {}", logs.display())
         });
         std::thread::sleep(LOOK_PAUSE);
     }
@@ -376,16 +391,19 @@ fn wait(started: &mut Started, wanted: &Wanted<'_>, plan: &Plan) -> Result<Vec<(
 
 #[cfg(test)]
 mod tests {
+    use super::super::begun::tests::{begun, with};
     use super::*;
 
     #[test]
     fn those_that_have_ended_join_others_that_run() {
         let ready = || Found::Ready("127.0.0.1:1".into());
-        let plan = |found: &[(u8, Found)]| Plan::of(found, || None);
+        let file = with(2, &[(1, 71), (2, 72), (3, 73), (4, 74)]);
+        let plan = |found: &[(u8, Found)]| Plan::of(found, &file, || None);
         let beginning = |first: &[u8]| Plan {
             others_run: false,
             first: first.to_vec(),
             joining: Vec::new(),
+            starting: Vec::new(),
             added: Vec::new(),
         };
         assert_eq!(plan(&[(1, Found::Ended), (2, Found::Ended)]), beginning(&[1, 2]));
@@ -393,7 +411,50 @@ mod tests {
         assert_eq!(plan(&[(1, Found::Starting), (2, Found::Ended)]), beginning(&[2]));
         let plan = plan(&[(1, Found::Ended), (2, ready()), (3, Found::Starting), (4, Found::Ended)]);
         assert!(plan.others_run && plan.first.is_empty() && plan.added.is_empty());
-        assert_eq!(plan.joining, [1, 4]);
-        assert_eq!([1, 2, 3, 4].map(|id| plan.awaits(id)), [false, true, true, false]);
+        // It copies, or its parent pauses: that may last, and nothing is the matter with it.
+        assert_eq!((&plan.joining[..], &plan.starting[..]), (&[1, 4][..], &[3][..]));
+        assert_eq!([1, 2, 3, 4].map(|id| plan.awaits(id)), [false, true, false, false]);
+    }
+
+    /// The members need not have seen it leave: they may have come back since.
+    #[test]
+    fn one_of_which_nobody_knows_any_more_joins_and_one_that_was_added_does_not() {
+        let file = with(3, &[(1, 71), (2, 72), (3, 73), (4, 74), (5, 75), (6, 76)]);
+        let ready = || Found::Ready("127.0.0.1:1".into());
+        let ended = [3, 4, 5, 6].map(|id| (id, Found::Ended));
+        let found: Vec<(u8, Found)> = [(1, ready()), (2, ready())].into_iter().chain(ended).collect();
+        let known = || Some(begun(&[(1, 0, "127.0.0.1:71"), (2, 0, "127.0.0.1:72")]));
+        let plan = Plan::of(&found, &file, known);
+        assert_eq!((&plan.joining[..], &plan.added[..]), (&[3][..], &[4, 5, 6][..]));
+    }
+
+    /// Waits for the only data node of a folder, for ten milliseconds, and until the other thread is done.
+    fn wait_for_one(started_by: impl FnOnce(&NodeFolder) -> std::fs::File) -> String {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let file = ClusterFile::of(place.path());
+        let (cluster, ids) = (place.path(), &[1][..]);
+        let wanted = Wanted { cluster, file: &file, ids, management: &[], parameters: &[] };
+        let folder = NodeFolder::new(cluster, 1);
+        folder.create().expect("there is room");
+        let held = started_by(&folder);
+        let plan = Plan::of(&[(1, Found::Starting)], &with(1, &[(1, 71)]), || None);
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(held);
+            });
+            wait(&mut Started::default(), &wanted, &plan, Duration::from_millis(10))
+                .expect_err("none is ready")
+        })
+    }
+
+    #[test]
+    fn one_that_its_parent_keeps_running_is_waited_for_as_long_as_that_is_there() {
+        let why =
+            wait_for_one(|folder| folder.occupy_as_parent().expect("there is room").expect("it is free"));
+        assert!(why.starts_with("data node 1 has ended; see its log"), "{why}");
+        let why =
+            wait_for_one(|folder| folder.occupy().expect("there is room").expect("it is free").pid_file);
+        assert!(why.starts_with("not ready after 0 s: data node 1"), "{why}");
     }
 }

@@ -1,6 +1,7 @@
 //! Nodes that this command has started as background processes. They are stopped when it can't start all.
 
 use crate::data_node::{self, LOOK_PAUSE};
+use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
@@ -82,6 +83,22 @@ impl Started {
         self.nodes.append(&mut others.nodes);
     }
 
+    /// Stops them; those that have not ended after this time are killed.
+    fn stop(&mut self, patience: Duration) {
+        for node in &self.nodes {
+            let _ = node_folder::send_signal(Pid::from_child(&node.child), Signal::TERM);
+        }
+        let begun = Instant::now();
+        for mut node in self.nodes.drain(..) {
+            while begun.elapsed() < patience && !data_node::has_ended(&node.child) {
+                std::thread::sleep(LOOK_PAUSE);
+            }
+            data_node::kill(&mut node.child);
+            // What is left of it is no crash.
+            node.folder.withdraw();
+        }
+    }
+
     /// They run on when this command ends.
     pub fn keep(&mut self) {
         self.nodes.clear();
@@ -90,19 +107,36 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        for node in &self.nodes {
-            if let Some(pid) = rustix::process::Pid::from_raw(node.child.id() as i32) {
-                let _ = node_folder::send_signal(pid, rustix::process::Signal::TERM);
-            }
+        self.stop(STOP_PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::test_kill_process_group;
+    use std::os::unix::process::CommandExt;
+
+    /// As a node behind its parent, which takes its time.
+    #[test]
+    fn nothing_is_left_of_one_that_does_not_stop() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let folder = NodeFolder::at(place.path().to_owned());
+        let ready = folder.path().join("ready");
+        let mut started = Started::default();
+        let command = |_: &NodeFolder| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' TERM; sleep 600 & touch \"$0\"; wait"]).arg(&ready);
+            command.process_group(0);
+            Ok(command)
+        };
+        started.start(1, "data node 1".to_owned(), folder, command).expect("there is a shell");
+        while !ready.exists() {
+            std::thread::sleep(LOOK_PAUSE);
         }
-        let begun = Instant::now();
-        for node in &mut self.nodes {
-            while begun.elapsed() < STOP_PATIENCE && matches!(node.child.try_wait(), Ok(None)) {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-            let _ = node.child.kill().and_then(|()| node.child.wait());
-            // What is left of it is no crash.
-            node.folder.withdraw();
-        }
+        let group = Pid::from_child(&started.nodes[0].child);
+        assert!(test_kill_process_group(group).is_ok(), "they run");
+        started.stop(Duration::from_millis(50));
+        assert!(test_kill_process_group(group).is_err(), "both have ended");
     }
 }

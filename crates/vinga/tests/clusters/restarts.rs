@@ -1,6 +1,7 @@
 //! Data nodes that `vinga up` has started, and that end by themselves, are started again by their parents.
 
 use crate::bank::Bank;
+use crate::returning::Rows;
 use crate::support::HANG_GUARD;
 use crate::support::folder::{Folder, said};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,9 +12,13 @@ use vinga_runtime::node_folder::NodeFolder;
 
 /// A cluster whose data nodes are started again.
 fn up(more: &[&str]) -> Folder {
+    up_with(&SETTINGS, more)
+}
+
+fn up_with(settings: &[&str], more: &[&str]) -> Folder {
     let folder = Folder::new();
     let mut up = folder.plain_command("up");
-    up.args(SETTINGS).args(["--port", "0"]).args(more);
+    up.args(settings).args(["--port", "0"]).args(more);
     let (ok, text) = said(up.output());
     assert!(ok, "{text}");
     folder
@@ -87,12 +92,22 @@ fn one_that_is_stopped_stays_down() {
 
     let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
     assert!(ok && text.contains(": it has joined the others"), "{text}");
-    // Each pause is longer than the one before.
     let is_between = || nodes[1].running().expect("the folder is there").is_none();
-    for _ in 0..4 {
-        await_that(&nodes[1], || !is_between());
-        kill(&nodes[1]);
-    }
+    // Each pause is longer than the one before.
+    let kill_until_it_pauses = || {
+        for _ in 0..4 {
+            await_that(&nodes[1], || !is_between());
+            kill(&nodes[1]);
+        }
+    };
+    kill_until_it_pauses();
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok && text.contains("data node 2 has stopped"), "{text}");
+    assert_eq!((is_between(), nodes[1].parent().expect("the folder is there")), (true, None));
+
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(ok && text.contains(": it has joined the others"), "{text}");
+    kill_until_it_pauses();
     let (_, text) = folder.run("status", &[]);
     assert!(text.contains("starts again") || !is_between(), "{text}");
     let (ok, text) = folder.run("down", &[]);
@@ -131,4 +146,44 @@ fn one_that_can_not_start_the_first_time_is_not_started_again() {
     assert!(!ok && text.contains("is in use"), "{text}");
     let node = NodeFolder::new(&folder.0, 1);
     await_that(&node, || node.parent().expect("the folder is there").is_none());
+}
+
+/// The other one waits for it: that is the only one with which it can begin anew.
+#[test]
+fn one_that_loses_its_cluster_in_its_first_run_comes_back() {
+    let settings = ["--set", "DataMemory=256M", "--set", "HeartbeatIntervalDbDb=5000"];
+    let folder = up_with(&settings, &PAIR);
+    let nodes = [1, 2].map(|node| NodeFolder::new(&folder.0, node));
+    let cluster = Cluster::connect(&folder.addresses([1, 2])).expect("they admit us");
+    let _rows = Rows::new(&cluster, 100_000);
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok, "{text}");
+    drop(cluster);
+    let behind = nodes[1].log_bytes();
+    let copies = || nodes[1].log_tail(behind, 1_000).contains("tables and clients learned in");
+    let mut command = folder.plain_command("up");
+    command.args(settings);
+    let up = thread::spawn(move || said(command.output()));
+    await_that(&nodes[1], copies);
+    kill(&nodes[0]);
+    let (ok, text) = up.join().expect("it does not panic");
+    assert!(ok && text.contains("data node 2 is ready on"), "{text}");
+    assert!(text.contains("warning of restarts: data node 2 has ended with exit code 71"), "{text}");
+    let log = nodes[1].log_tail(behind, 1_000);
+    assert!(log.contains("no data node with all rows of node group 0 is left"), "{log}");
+}
+
+/// Both others have come back since it was stopped, and nobody has seen it leave.
+#[test]
+fn one_that_no_member_remembers_is_started() {
+    let folder = up(&["--data-nodes", "3", "--replicas", "3"]);
+    let nodes = [1, 2, 3].map(|node| NodeFolder::new(&folder.0, node));
+    let (ok, text) = folder.run("admin", &["stop", "3"]);
+    assert!(ok, "{text}");
+    for node in &nodes[..2] {
+        kill(node);
+        await_ready(node, 2);
+    }
+    let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+    assert!(ok && text.contains("data node 3 is ready on") && text.contains("\n3 data nodes, "), "{text}");
 }

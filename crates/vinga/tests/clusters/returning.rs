@@ -151,13 +151,13 @@ fn pid(folder: &Folder, node: u8) -> Pid {
 }
 
 /// Rows of one kilobyte each.
-struct Rows {
+pub struct Rows {
     table: Table,
     count: u64,
 }
 
 impl Rows {
-    fn new(cluster: &Cluster, count: u64) -> Self {
+    pub fn new(cluster: &Cluster, count: u64) -> Self {
         let table = NewTable::new("test.rows")
             .column("id", ColumnType::Integer { bytes: 8, signed: false })
             .column("v", ColumnType::VarBinary { bytes_max: 2_000 })

@@ -2,6 +2,7 @@
 
 use crate::support;
 use crate::support::folder::{said, vinga};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::process::Stdio;
 use tempfile::TempDir;
 use vinga::blocking::Cluster;
 use vinga_rig::process::NodeProcess;
+use vinga_runtime::node_folder::NodeFolder;
 
 /// A place with a configuration file of two data nodes and a management node.
 struct Place {
@@ -192,6 +194,28 @@ fn a_data_node_that_does_not_run_has_no_id_and_keeps_no_copy() {
     place.wait(&mut one, "a");
     place.wait(&mut two, "b");
     assert!(copy("a").exists() && copy("b").exists());
+}
+
+/// The parent does not keep the id that it was given to itself.
+#[test]
+fn a_data_node_that_is_started_again_gets_its_id_by_itself() {
+    let place = Place::new();
+    let file = fs::read_to_string(place.file("config.ini")).expect("it was written");
+    let other = format!("[ndbd]\nNodeId=2\nServerPort={}\n", place.data_ports[1]);
+    let file = file.replace(&other, "").replace("NoOfReplicas=2", "NoOfReplicas=1");
+    fs::write(place.file("config.ini"), file).expect("it is ours");
+    let _management = place.management();
+    let mut parent = place.data("one", &["--restarts"]);
+    place.wait(&mut parent, "one");
+    let folder = NodeFolder::at(place.file("one"));
+    let pid = folder.running().expect("the folder is there").expect("it runs");
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
+    let again = parent.wait_for(|| (log(folder.path()).matches(" is ready on ").count() == 2).then_some(()));
+    assert!(again.is_some(), "{}", log(folder.path()));
+    // It asks its node to stop, and waits for it.
+    parent.signal(Signal::TERM);
+    parent.wait_for(|| None::<()>);
+    assert_eq!(folder.running().expect("the folder is there"), None);
 }
 
 /// The copy is cut off, as by a full disk: the node would begin with the rest of it.

@@ -25,34 +25,57 @@ pub(crate) struct Found {
 pub(crate) struct NotFound {
     /// For people.
     pub why: String,
-    /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
-    pub is_final: bool,
-    /// The data nodes have begun, as those of another cluster.
-    pub is_too_late: bool,
-    /// Another process runs as this node.
-    pub is_in_use: bool,
+    /// Its answer; `None` if there was none.
+    pub code: Option<ErrorCode>,
     /// Its threads run, those of a cluster that does.
     pub has_begun: bool,
 }
 
+impl NotFound {
+    /// The two belong to different clusters.
+    fn is_of_others(&self) -> bool {
+        use ErrorCode as E;
+        matches!(self.code, Some(E::OtherConfiguration | E::WrongCluster | E::WrongProtocol))
+    }
+
+    /// The two do not have the same key.
+    pub fn is_of_key(&self) -> bool {
+        matches!(self.code, Some(ErrorCode::WrongKey | ErrorCode::KeyRequired))
+    }
+
+    /// It is of no use to try again: one of the two must be configured in another way, or started at another time.
+    pub fn is_final(&self) -> bool {
+        self.is_of_others() || self.is_of_key()
+    }
+
+    /// The data nodes have begun, as those of another cluster.
+    pub fn is_too_late(&self) -> bool {
+        self.has_begun && self.is_of_others()
+    }
+
+    /// Another process runs as this node.
+    pub fn is_in_use(&self) -> bool {
+        self.code == Some(ErrorCode::NodeIdInUse)
+    }
+
+    /// Why, unless it is what is expected of a node that is to look for this one itself.
+    pub fn unexpected(&self) -> Option<&str> {
+        self.code.filter(|code| *code != ErrorCode::NodeStarting).map(|_| self.why.as_str())
+    }
+}
+
 impl From<io::Error> for NotFound {
     fn from(why: io::Error) -> Self {
-        let (is_final, is_too_late, is_in_use, has_begun) = (false, false, false, false);
-        NotFound { why: why.to_string(), is_final, is_too_late, is_in_use, has_begun }
+        NotFound { why: why.to_string(), code: None, has_begun: false }
     }
 }
 
 impl From<Refused> for NotFound {
     fn from(Refused { code, detail, has_begun, .. }: Refused) -> Self {
-        use ErrorCode as E;
-        let is_of_others = matches!(code, E::OtherConfiguration | E::WrongCluster | E::WrongProtocol);
-        let is_final = is_of_others || matches!(code, E::WrongKey | E::KeyRequired);
         let why = format!("{code} {detail}").trim_end().to_string();
-        let is_too_late = has_begun && is_of_others;
-        let is_in_use = code == E::NodeIdInUse;
         // One that starts refuses by the same signal if it waits itself, or wants the key first.
-        let has_begun = has_begun && !matches!(code, E::NodeStarting | E::KeyRequired);
-        NotFound { why, is_final, is_too_late, is_in_use, has_begun }
+        let has_begun = has_begun && !matches!(code, ErrorCode::NodeStarting | ErrorCode::KeyRequired);
+        NotFound { why, code: Some(code), has_begun }
     }
 }
 

@@ -49,7 +49,8 @@ impl DataNodes {
     /// With this view the threads begin. If it has no members, this node joins the cluster of these.
     pub fn new(view: Arc<ClusterView>, joins: Vec<NodeId>) -> Self {
         DataNodes {
-            linked: BTreeMap::new(),
+            // The node begins with links to all other members: these may come a moment later.
+            linked: view.members().iter().map(Member::identity).collect(),
             processes: BTreeMap::new(),
             closed: Vec::new(),
             joins,
@@ -66,6 +67,13 @@ impl DataNodes {
         self.processes.extend(process.map(|process| (member.node, process)));
         let is_member = self.is_member(&member);
         (!is_member).then_some(member)
+    }
+
+    /// Whether the newest view has another start of this node: then these links must not stay. A view that comes behind
+    /// links finds that out itself ([`DataNodes::install`]).
+    pub fn is_wrong(&self, member: &Member) -> bool {
+        let newest = self.installed.back().unwrap_or(&self.view);
+        newest.member(member.node).is_some_and(|own| own.identity() != member.identity())
     }
 
     fn is_member(&self, member: &Member) -> bool {
@@ -199,6 +207,20 @@ mod tests {
         assert_eq!(nodes.take_adoptable(), None);
     }
 
+    /// The links of the formation may come behind the view.
+    #[test]
+    fn a_view_is_not_adopted_before_the_links_to_lost_members_have_come_and_gone() {
+        let mut nodes = DataNodes::new(Arc::new(first()), Vec::new());
+        let second = first().without(&[NodeId(3)]);
+        assert_eq!(nodes.install(second.clone(), 1), []);
+        assert_eq!(nodes.take_adoptable(), None, "they are still to come");
+        assert!(!link(&mut nodes, 3, 1));
+        assert_eq!(nodes.take_adoptable(), None);
+        nodes.note_closed(NodeId(3), 2);
+        nodes.note_drained(NodeId(3));
+        assert_eq!(nodes.take_adoptable().as_deref(), Some(&second));
+    }
+
     /// What is known of one start says nothing of the next.
     #[test]
     fn a_node_comes_back_and_is_lost_any_number_of_times() {
@@ -234,6 +256,21 @@ mod tests {
         nodes.note_drained(NodeId(3));
         let closed = nodes.take_closed(1);
         assert_eq!(closed, [(NodeId(3), Incarnation(2), false), (NodeId(3), Incarnation(3), false)]);
+    }
+
+    /// The same in the other order.
+    #[test]
+    fn links_to_another_start_than_that_of_the_newest_view_do_not_stay() {
+        let without = first().without(&[NodeId(3)]);
+        let mut nodes = DataNodes::new(Arc::new(without.clone()), Vec::new());
+        assert_eq!(nodes.install(without.with_joined(member(3, 2)), 1), []);
+        link(&mut nodes, 3, 3);
+        assert!(nodes.is_wrong(&member(3, 3)), "another start has come");
+        assert!(!nodes.is_wrong(&member(3, 2)) && !nodes.is_wrong(&member(2, 1)));
+        nodes.note_closed(NodeId(3), 1);
+        nodes.note_drained(NodeId(3));
+        nodes.install(without, 2);
+        assert!(!nodes.is_wrong(&member(3, 3)), "it was left out again");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl<H: Host> Worker<H> {
         {
             let why = format!("the links to data node {api} were closed: {}", ErrorCode::NotInTheView);
             log::error!(target: "formation", "the node can't go on: {why}");
-            self.switchboard.stop.make(StopCause::CannotGoOn(why));
+            self.switchboard.stop.fail(why, Some(ErrorCode::NotInTheView));
         }
         if self.disconnect(api, reason) {
             let own = self.switchboard.driver(self.index);
@@ -219,7 +219,7 @@ impl<H: Host> Worker<H> {
                 let is_named = error == 0 || reason.contains(&number);
                 let reason = if is_named { reason } else { format!("{reason} {number}") };
                 log::error!(target: &frame.sender().to_string(), "the node can't go on: {reason}");
-                self.switchboard.stop.make(StopCause::CannotGoOn(reason));
+                self.switchboard.stop.fail(reason, ErrorCode::from_number(error));
             }
             signal => panic!("{} sent {signal:?} to a driver", frame.sender()),
         }
@@ -244,10 +244,14 @@ impl<H: Host> Worker<H> {
         // What is still to be said of links that it had before must not be taken for these.
         let closed = data_nodes.take_closed_of(linked.member.node);
         let member = data_nodes.note_linked(linked);
+        let is_wrong = member.as_ref().is_some_and(|member| data_nodes.is_wrong(member));
         self.report_closed_to(&closed);
         let Some(member) = member else { return };
         let own = self.switchboard.driver(self.index);
         let (node, incarnation) = member.identity();
+        if is_wrong {
+            return self.switchboard.close_links(node, incarnation);
+        }
         let mut frames = Vec::new();
         let agreement = Address::new(self.switchboard.node, BlockNumber::Agreement, 0);
         cold::write(

@@ -1,6 +1,7 @@
 //! Data nodes of one process find each other, exchange signals by their links, refuse each other, and lose each other.
 
 use crate::support::{self, HANG_GUARD};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -526,6 +527,92 @@ fn nothing_is_reported_to_a_first_node_that_joins_itself() {
     }
 }
 
+/// It was searched for, and refused that as one that has begun. Then it has ended, and its next start came by itself.
+#[test]
+fn what_an_earlier_start_has_answered_keeps_nobody_from_reporting() {
+    let addresses = addresses(3);
+    let first = TcpListener::bind(addresses[0]).unwrap();
+    let third = TcpListener::bind(addresses[2]).unwrap();
+    begin(settings(2, 1, &addresses));
+    let next = |listener: &TcpListener| {
+        let (mut link, _) = listener.accept().unwrap();
+        link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        assert!(link.read(&mut vec![0; 64 * 1024]).unwrap() > 0);
+        link
+    };
+    let mut to_first = next(&first);
+    let confirm = hello(&settings(1, 1, &addresses), &ProcessIdentity::default());
+    to_first.write_all(&hello_frame_of(SignalNumber::NodeHelloConfirm, &confirm)).unwrap();
+    let mut search = next(&third);
+    let driver = |node| Address::new(NodeId(node), BlockNumber::Driver, 0);
+    let mut refusal = Vec::new();
+    cold::write(
+        &mut FrameWriter::begin(&mut refusal, SignalNumber::HelloRefuse, 0, driver(2), driver(3), 0),
+        &Refusal { request: 0, code: ErrorCode::NodeStopping as u16, detail: String::new() },
+    );
+    search.write_all(&refusal).unwrap();
+    drop(search);
+    // It is searched for again, unless it comes before: it does not answer then.
+    thread::sleep(Duration::from_millis(50));
+    let (_third, is_accepted) = greet(&settings(3, 1, &addresses), &ProcessIdentity::default(), addresses[1]);
+    assert!(is_accepted);
+    let mut bytes = vec![0; 64 * 1024];
+    let count = to_first.read(&mut bytes).expect("it is reported to");
+    let report = Frame::first(&bytes[..count]).expect("a frame").expect("a whole one");
+    let NodesConnectedReport { nodes } = cold::read(&report).expect("a report");
+    assert_eq!(nodes, [1, 2, 3].map(|node| (NodeId(node), Incarnation(u32::from(node)))));
+}
+
+/// The signal by which a node answers the greeting of one with a small window, and the link. The system takes little at
+/// once for a socket with a small buffer then.
+fn greet_slowly(settings: &ProcessSettings, to: SocketAddr) -> (TcpStream, Option<SignalNumber>) {
+    wait_until("somebody listens there", || TcpStream::connect(to).is_ok());
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    sockopt::set_socket_recv_buffer_size(&socket, 2048).expect("it can be small");
+    rustix::net::connect(&socket, &to).expect("somebody listens there");
+    let mut link = TcpStream::from(socket);
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    link.write_all(&hello_frame(settings, &ProcessIdentity::default())).unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let count = link.read(&mut buffer).expect("it is answered");
+        bytes.extend_from_slice(&buffer[..count]);
+        if count == 0 {
+            return (link, None);
+        }
+        if let Some(frame) = Frame::first(&bytes).expect("a frame") {
+            let signal = frame.signal();
+            return (link, signal);
+        }
+    }
+}
+
+/// By a node that forms the cluster, and by one that has begun.
+#[test]
+fn a_long_greeting_is_confirmed_as_a_whole_by_a_link_with_a_small_buffer() {
+    let addresses = addresses(2);
+    let own = |node: u8| {
+        let mut settings = settings(node, 1, &addresses);
+        settings.places.iter_mut().for_each(|place| place.host = "h".repeat(14_000));
+        settings.others[0].buffers.send = 4096;
+        settings
+    };
+    let first = begin(own(1));
+    let (mut link, answer) = greet_slowly(&own(2), addresses[0]);
+    assert_eq!(answer, Some(SignalNumber::NodeHelloConfirm));
+    report_connected(&mut link, NodeId(2), &[NodeId(1), NodeId(2)]);
+    wait_until("the first one has begun", || first.is_finished());
+    let (first, records) = first.join().unwrap().expect("the second one is connected");
+    drop(link);
+    wait_until("it is left out", || !records.views.lock().unwrap().is_empty());
+    // It may still be giving up the earlier start.
+    wait_until("the next start is confirmed", || {
+        let (_link, answer) = greet_slowly(&again(own(2), 100), addresses[0]);
+        answer == Some(SignalNumber::NodeHelloConfirm)
+    });
+    first.stop();
+}
+
 /// Whatever else is the matter with it. The one with the lowest id is not looked for any more, either.
 #[test]
 fn a_node_that_does_not_fit_is_refused_as_that_by_those_that_have_begun() {
@@ -632,6 +719,29 @@ fn nodes_prove_the_key_of_their_cluster_to_each_other() {
     let (first, _) = first.join().unwrap().expect("the others have come");
     first.stop();
     others.into_iter().for_each(|(node, _)| node.stop());
+}
+
+/// Those that have begun look for nobody: the one with the lowest id has to find it out itself.
+#[test]
+fn a_node_with_another_key_does_not_join_a_cluster_that_runs() {
+    let [key, other] = keys();
+    for late in [2, 1] {
+        let addresses = addresses(2);
+        let with = |node, key: Option<&Arc<ClusterKey>>| {
+            let mut settings = settings(node, 1, &addresses);
+            settings.key = key.cloned();
+            settings
+        };
+        let nodes = start_all(vec![with(1, Some(&key)), with(2, Some(&key))]);
+        let mut nodes: BTreeMap<u8, _> = (1..).zip(nodes).collect();
+        let (gone, _) = nodes.remove(&late).unwrap();
+        gone.stop();
+        for (its, number) in [(Some(&other), "20033"), (None, "20032")] {
+            let why = start(again(with(late, its), 100)).err().expect("it is refused");
+            assert!(why.contains(number) && why.contains(&format!("data node {}", 3 - late)), "{why}");
+        }
+        nodes.into_values().for_each(|(node, _)| node.stop());
+    }
 }
 
 #[test]
