@@ -5,7 +5,7 @@ use crate::outbox::Routes;
 use alloc::vec;
 use core::cell::RefCell;
 use vinga_base::time::Span;
-use vinga_base::{Incarnation, ViewNumber};
+use vinga_base::Incarnation;
 use vinga_wire::agreement::LinkBody;
 use vinga_wire::frame::HEADER_BYTES;
 use vinga_wire::view::Member;
