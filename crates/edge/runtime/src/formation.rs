@@ -200,7 +200,7 @@ impl Other {
 impl Present {
     /// Whether a greeting comes from the same process.
     fn is_of(&self, hello: &NodeHello) -> bool {
-        self.hello.member.identity() == hello.member.identity() && self.hello.process == hello.process
+        self.hello.member == hello.member && self.hello.process == hello.process
     }
 
     /// The cluster that runs, if it is a member of one.

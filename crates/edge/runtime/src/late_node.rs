@@ -98,9 +98,9 @@ impl LateNodes {
         greeting::check(hello, &self.own)?;
         let node = hello.member.node;
         self.coming.retain(|_, coming| now.duration_since(coming.since) < LINKS_MAX);
+        // One that says something else of itself than at its first link is none of the same start.
         let is_same = |coming: &Coming| {
-            (coming.hello.member.identity(), &coming.hello.process)
-                == (hello.member.identity(), &hello.process)
+            (&coming.hello.member, &coming.hello.process) == (&hello.member, &hello.process)
         };
         // The same start has lost its links, if it is a member: the others give it up.
         let is_in_use = self.views.iter().any(|view| view.has(node)) || !is_unlinked(node);
@@ -296,6 +296,13 @@ mod tests {
         assert_eq!(greet(&mut nodes, &wide(2, 1), now), Ok(()));
         let (hello, links) = nodes.accept(wide(2, 1), accepted(), now).expect("these are all");
         assert_eq!((hello.member.node, links.len()), (NodeId(2), 2));
+        // One that says something else of itself in between is none of the same start.
+        assert!(nodes.accept(wide(2, 0), accepted(), now).is_none());
+        let narrow = NodeHello { member: member(2, 9), ..wide(2, 1) };
+        assert_eq!(greet(&mut nodes, &narrow, now), Err(ErrorCode::NodeIdInUse));
+        let elsewhere = vec![vinga_wire::view::ConnectionHosts::default(); 3];
+        let elsewhere = NodeHello { member: member(2, 9).with_connections(elsewhere), ..wide(2, 1) };
+        assert_eq!(greet(&mut nodes, &elsewhere, now), Err(ErrorCode::NodeIdInUse));
         // One that does not open the rest makes room.
         assert!(nodes.accept(wide(2, 0), accepted(), now).is_none());
         assert_eq!(greet(&mut nodes, &other, now + LINKS_MAX), Ok(()));

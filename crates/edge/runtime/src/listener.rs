@@ -437,7 +437,13 @@ impl Listener {
                         let Ok(read) = read_some(&pending.stream, bytes) else { return };
                         reading = read;
                     }
-                    match (self.greet_data_node(gate, bytes), reading) {
+                    let greeted = if pending.peer.is_local() {
+                        // Whoever may use the socket is trusted as a client, and has proven nothing.
+                        Err(NotAdmitted::new(ErrorCode::BadHandshake, "data nodes connect by TCP"))
+                    } else {
+                        self.greet_data_node(gate, bytes)
+                    };
+                    match (greeted, reading) {
                         (Err(why), _) => self.refuse(place, pending.stream, pending.peer, &why),
                         (Ok(Some((hello, length))), _) => {
                             let early = bytes.split_off(length);

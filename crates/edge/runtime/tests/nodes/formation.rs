@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -433,6 +434,28 @@ fn api_nodes_are_refused_as_long_as_a_node_joins() {
     drop(link);
     let why = joining.join().unwrap().err().expect("it can't join");
     assert!(why.contains("the links to data node 1 were closed: 20030 (Temporary)"), "{why}");
+}
+
+/// Whoever may use a node's local socket is a client, and has not proven the cluster's key.
+#[test]
+fn data_nodes_do_not_connect_by_the_local_socket() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let socket = folder.path().join("node.sock");
+    let addresses = addresses(2);
+    let first = ProcessSettings { listen_locally: Some(socket.clone()), ..settings(1, 1, &addresses) };
+    let starts = vec![begin(first), begin(settings(2, 1, &addresses))];
+    wait_until("they find each other", || starts.iter().all(JoinHandle::is_finished));
+    let nodes: Vec<_> = starts.into_iter().map(|start| start.join().unwrap().expect("they begin")).collect();
+    let mut link = UnixStream::connect(&socket).expect("it listens there");
+    link.set_read_timeout(Some(HANG_GUARD)).unwrap();
+    let greeting = hello_frame(&again(settings(2, 1, &addresses), 100), &ProcessIdentity::default());
+    link.write_all(&greeting).unwrap();
+    let mut answer = vec![0; 64 * 1024];
+    let count = link.read(&mut answer).expect("it is answered");
+    let answer = Frame::first(&answer[..count]).expect("a frame").expect("a whole one");
+    let refusal: Refusal = cold::read(&answer).expect("it is refused");
+    assert_eq!(ErrorCode::from_number(refusal.code), Some(ErrorCode::BadHandshake), "{refusal:?}");
+    nodes.into_iter().for_each(|(node, _)| node.stop());
 }
 
 /// The next link that is opened to a node, which confirms it.
