@@ -178,7 +178,11 @@ mod tests {
             assert!(all.updates >= 200 && all.latency.max_us > 0.0 && all.rate > 0.0);
         }
         let mut updating = Updating::new(&target, &table, 51, 8, (1, 1)).unwrap();
-        let (_, seen) = updating.beside(|| Ok(thread::sleep(Duration::from_millis(5)))).unwrap();
+        let rest = || {
+            thread::sleep(Duration::from_millis(5));
+            Ok(())
+        };
+        let ((), seen) = updating.beside(rest).unwrap();
         assert!(seen.failed() > 0, "one row more than there are");
         assert!(updating.beside(|| Err::<(), _>(Failure::new("it is not there"))).is_err());
     }
