@@ -13,7 +13,8 @@
 //! 11. *hostile*: a well-behaved client beside others that are hostile;
 //! 12. *replicas*: two data nodes with two replicas beside one data node, and beside Redis with a replica; their
 //!     starts;
-//! 13. *failover*: two data nodes, one of which is killed or stands still.
+//! 13. *failover*: two data nodes, one of which is killed or stands still;
+//! 14. *restart*: two data nodes, one of which is killed and comes back.
 //!
 //! A part that fails is reported and the others continue; the run as a whole has then failed.
 
@@ -35,6 +36,7 @@ use crate::progress::Progress;
 use crate::ranges;
 use crate::replicas;
 use crate::report::{Report, json as as_json, write_json};
+use crate::restart;
 use crate::scan;
 use crate::spike;
 use crate::sql;
@@ -90,11 +92,12 @@ pub enum Part {
     Hostile,
     Replicas,
     Failover,
+    Restart,
 }
 
 impl Part {
     /// All, in the order in which they are run.
-    pub const ALL: [Part; 13] = [
+    pub const ALL: [Part; 14] = [
         Part::Spike,
         Part::Start,
         Part::Race,
@@ -108,6 +111,7 @@ impl Part {
         Part::Hostile,
         Part::Replicas,
         Part::Failover,
+        Part::Restart,
     ];
 }
 
@@ -207,6 +211,7 @@ impl<T: Target> Run<'_, T> {
             Part::Hostile => self.hostile(),
             Part::Replicas => self.replicas(),
             Part::Failover => self.failover(),
+            Part::Restart => self.restart(),
         }
     }
 
@@ -343,6 +348,13 @@ impl<T: Target> Run<'_, T> {
         let result = failover::run(&program, self.setting.out, options, self.progress)?;
         let command = options.command();
         self.report("failover", &command, options, &result, failover::figures(&command, &result))
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        let options = &self.plan.restart;
+        let rounds = restart::run(self.setting.node, options, self.progress)?;
+        let command = options.command();
+        self.report("restart", &command, options, &rounds, restart::figures(&command, &rounds))
     }
 
     fn note_disturbance(&mut self, repetitions: &[Repetition]) {

@@ -5,7 +5,7 @@ use crate::node::{Member, MemberKind, Node, NodeProgram, StartingNode};
 use std::fmt::Write;
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How to start a cluster on this machine.
@@ -45,15 +45,15 @@ impl ClusterProgram {
     pub fn start(&self) -> Result<RunningCluster> {
         let folder = &self.node.folder;
         fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
-        let file = folder.join("config.ini");
+        let file = self.file();
         fs::write(&file, self.configuration()?).context(|| format!("cannot write {}", file.display()))?;
         let first_manager = self.data_nodes + 1;
         let managers = first_manager..first_manager + self.management_nodes;
         // Data nodes ask for their ticket when they begin.
-        let managers = managers.map(|id| self.member(&file, id, MemberKind::Management).start());
+        let managers = managers.map(|id| self.member(id, MemberKind::Management).start());
         let management_nodes = managers.collect::<Result<Vec<_>>>()?;
         let begun = Instant::now();
-        let members = (1..=self.data_nodes).map(|id| self.member(&file, id, MemberKind::Data));
+        let members = (1..=self.data_nodes).map(|id| self.member(id, MemberKind::Data));
         // Each waits for the others.
         let starting = members.map(|member| member.begin()).collect::<Result<Vec<_>>>()?;
         let data_nodes = starting.into_iter().map(StartingNode::wait).collect::<Result<Vec<_>>>()?;
@@ -61,10 +61,24 @@ impl ClusterProgram {
         Ok(RunningCluster { data_nodes, management_nodes, folder: folder.clone(), ready_after })
     }
 
-    fn member(&self, file: &Path, id: u8, kind: MemberKind) -> NodeProgram {
+    /// Starts a data node that has ended again, by the command that it was started with, and waits until it is ready: it
+    /// has joined the others then.
+    ///
+    /// # Errors
+    /// As for [`NodeProgram::start`].
+    pub fn start_again(&self, id: u8) -> Result<Node> {
+        self.member(id, MemberKind::Data).start_again()
+    }
+
+    /// The file that describes the cluster.
+    fn file(&self) -> PathBuf {
+        self.node.folder.join("config.ini")
+    }
+
+    fn member(&self, id: u8, kind: MemberKind) -> NodeProgram {
         NodeProgram {
             folder: self.node.folder.join(format!("node-{id}")),
-            member: Some(Member { file: file.to_owned(), id, kind }),
+            member: Some(Member { file: self.file(), id, kind }),
             ..self.node.clone()
         }
     }

@@ -19,6 +19,7 @@ use crate::ranges::{self, RangesOptions};
 use crate::redis::{self, RedisOptions};
 use crate::replicas::{self, ReplicasOptions};
 use crate::report::{json as as_json, read_figures};
+use crate::restart::{self, RestartOptions};
 use crate::scan::{self, ScanOptions};
 use crate::spike::{self, SpikeOptions};
 use crate::sql::{self, SqlOptions};
@@ -62,6 +63,9 @@ pub enum BenchCommand {
     /// How long a cluster does not answer when a data node is killed or stands still, and which statements of SQL fail
     #[command(mut_args(without_running_node))]
     Failover(With<FailoverOptions>),
+    /// How soon a data node that was killed is a full member again, and what its return costs those that go on
+    #[command(mut_args(without_running_node))]
+    Restart(With<RestartOptions>),
     /// What keeping rows on disk costs; restarts; checkpoints
     #[command(mut_args(without_running_node))]
     Durable(With<DurableOptions>),
@@ -153,6 +157,7 @@ impl BenchCommand {
             | BenchCommand::Start(With { place, .. })
             | BenchCommand::Replicas(With { place, .. })
             | BenchCommand::Failover(With { place, .. })
+            | BenchCommand::Restart(With { place, .. })
             | BenchCommand::Nonblocking(With { place, .. })
             | BenchCommand::Durable(With { place, .. })
             | BenchCommand::Hostile(With { place, .. })
@@ -255,6 +260,13 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<bool> {
             let command = options.command();
             bench.finish("failover", &command, options, &result, failover::figures(&command, &result))
         }
+        BenchCommand::Restart(With { options, place }) => {
+            let mut bench = Bench::new(place, connect, json)?;
+            let program = bench.program(None)?;
+            let rounds = restart::run(&program, options, &mut bench.progress)?;
+            let command = options.command();
+            bench.finish("restart", &command, options, &rounds, restart::figures(&command, &rounds))
+        }
         BenchCommand::Nonblocking(With { options, place }) => {
             let mut bench = Bench::new(place, connect, json)?;
             let (target, _) = bench.target(options.rows * 100 + (512 << 20))?;
@@ -335,7 +347,8 @@ mod tests {
     #[test]
     fn help_has_the_options_of_a_running_data_node_where_they_are_taken() {
         let mut all = BenchCommand::augment_subcommands(clap::Command::new("bench"));
-        for (name, takes) in [("lookup", true), ("flexasynch", true), ("failover", false), ("sql", false)] {
+        let of_their_own = ["failover", "restart", "sql"].map(|name| (name, false));
+        for (name, takes) in [("lookup", true), ("flexasynch", true)].into_iter().chain(of_their_own) {
             let command = all.find_subcommand_mut(name).expect("there is such a benchmark");
             let help = command.render_long_help().to_string();
             for option in ["--connect", "--folder", "--node-pid"] {

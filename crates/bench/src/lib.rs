@@ -10,6 +10,7 @@
 //! | [`durable`] | what a disk costs, restarts, checkpoints |
 //! | [`replicas`] | what a second replica of each row costs |
 //! | [`failover`] | how long nothing is answered when a data node fails |
+//! | [`restart`] | how soon a data node that was killed is a full member again, and what that costs |
 //! | [`hostile`] | a well-behaved client beside a hostile one |
 //! | [`nonblocking`] | the non-blocking C interface against the blocking one |
 //! | [`spike`] | building blocks alone |
@@ -53,6 +54,7 @@ pub mod ranges;
 pub mod redis;
 pub mod replicas;
 pub mod report;
+pub mod restart;
 pub mod scan;
 pub mod spike;
 pub mod sql;

@@ -25,6 +25,10 @@ pub fn required() -> Vec<(String, &'static str)> {
         ("failover.kill.gap_ms", "ms"),
         ("failover.freeze.gap_ms", "ms"),
         ("failover.sql.failed_statements", "statements"),
+        ("rejoin.idle.seconds", "s"),
+        ("rejoin.idle.rows_per_s", "1/s"),
+        ("rejoin.load_kept", "ratio"),
+        ("rejoin.p99_ratio", "ratio"),
         ("lookup.single.p50_vs_redis", "ratio"),
         ("lookup.single.p99_vs_redis", "ratio"),
         ("scan.filter1", "ns"),
@@ -127,7 +131,7 @@ mod tests {
             assert_eq!(entry["repetitions"], 5);
         }
         assert!(list.iter().any(|entry| entry["name"] == "flexasynch.delete.vs_redis"));
-        assert_eq!(list.len(), 81);
+        assert_eq!(list.len(), 85);
     }
 
     #[test]

@@ -96,11 +96,24 @@ impl VingaTarget {
         shape: &TableShape,
         index: IndexDefinition,
     ) -> Result<VingaTable> {
-        let table = self.create_table(name, shape)?;
+        self.add_index(&self.create_table(name, shape)?, shape, index)
+    }
+
+    /// Adds an index to a table.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn add_index(
+        &self,
+        table: &VingaTable,
+        shape: &TableShape,
+        index: IndexDefinition,
+    ) -> Result<VingaTable> {
         let mut indexed = table.whole.definition().clone();
         indexed.indexes.push(index);
         let altered = table.cluster.alter_table(&table.whole, indexed);
-        self.table_of(altered.context(|| format!("cannot add an index to the table {name}"))?, shape)
+        let failed = || format!("cannot add an index to the table {}", table.whole.name());
+        self.table_of(altered.context(failed)?, shape)
     }
 
     /// A table that exists, for lookups and lanes.

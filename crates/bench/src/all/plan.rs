@@ -11,6 +11,7 @@ use crate::nonblocking::NonblockingOptions;
 use crate::ranges::RangesOptions;
 use crate::redis::RedisOptions;
 use crate::replicas::ReplicasOptions;
+use crate::restart::RestartOptions;
 use crate::scan::ScanOptions;
 use crate::spike::SpikeOptions;
 use crate::sql::SqlOptions;
@@ -33,6 +34,7 @@ pub(super) struct Plan {
     pub hostile: HostileOptions,
     pub replicas: ReplicasOptions,
     pub failover: FailoverOptions,
+    pub restart: RestartOptions,
 }
 
 impl Plan {
@@ -113,6 +115,11 @@ impl Plan {
                 loops: if quick { 2 } else { 6 },
                 threads: 4,
                 only: failover::Piece::ALL.into(),
+            },
+            restart: RestartOptions {
+                rows: pick(100_000, 1_000_000),
+                indexes: 1,
+                loops: if quick { 1 } else { 3 },
             },
             flexasynch,
         }

@@ -318,8 +318,9 @@ fn a_scan_is_sent_on_when_its_primary_moves() {
     c.ends_well();
 }
 
-/// A transaction is rolled back at the primary; its change, and the order to undo it, are on their way to the last replica.
-/// That may take longer than the agreement on the next view. Nothing of it counts behind what the next primary does.
+/// A transaction is rolled back at the primary; its change, and the order to undo it, are on their way to the last
+/// replica. That may take longer than the agreement on the next view. Nothing of it counts behind what the next primary
+/// does.
 fn what_was_sent_arrives_before(nodes: u8, bug: Option<InjectedBug>) {
     let mut c = cluster_of(nodes, bug);
     let locked = readers(&mut c);
@@ -372,8 +373,8 @@ fn a_primary_that_moves_before_the_chain_is_flushed_is_noticed() {
     what_was_sent_arrives_before(2, Some(InjectedBug::PrimaryMovedUnflushed));
 }
 
-/// An insert is undone while the primary comes to rest, and it has nothing of the transaction any more; the order to undo it
-/// is still on its way to the backup. What the transaction does next is done by the next primary, and stays.
+/// An insert is undone while the primary comes to rest, and it has nothing of the transaction any more; the order to undo
+/// it is still on its way to the backup. What the transaction does next is done by the next primary, and stays.
 fn a_partial_rollback_arrives_before(bug: Option<InjectedBug>) {
     let mut c = cluster(bug);
     let [(_, other_keeper), (_, keeper)] = readers(&mut c);

@@ -182,6 +182,30 @@ fn sql_statements_when_a_data_node_is_killed() {
     assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
 }
 
+/// It fails if a data node does not come back, or lacks rows.
+#[test]
+fn data_nodes_that_come_back() {
+    let folder = Folder::new("restart");
+    // Two repetitions: each of the nodes is killed.
+    assert_success(&folder.bench(&format!("restart --rows 20000 --indexes 2 --loops 2 {PATIENT}")));
+    let names = folder.figures("restart.json");
+    let expected = ["rejoin.idle.seconds", "rejoin.idle.rows_per_s", "rejoin.load_kept", "rejoin.p99_ratio"];
+    assert_eq!(names[..4], expected);
+    let rounds = folder.result("restart.json")["repetitions"].clone();
+    for (round, node) in [(&rounds[0], 1), (&rounds[1], 2)] {
+        assert_eq!(round["node"], node);
+        for start in [&round["idle"], &round["load"]["start"], &round["singles"]["start"]] {
+            let times = start["phases"]["times"].as_array().expect("a list of phases");
+            let phases: Vec<&str> = times.iter().filter_map(|time| time["phase"].as_str()).collect();
+            assert_eq!(phases, ["cluster joined", "tables and clients learned", "rows copied"]);
+        }
+        assert!(round["singles"]["before"]["updates"].as_u64() > Some(0), "{round}");
+    }
+    assert_eq!(processes_with(&folder.0.display().to_string()), 0, "its nodes have stopped");
+    let left: Vec<_> = fs::read_dir(&folder.0).expect("there is a result").flatten().collect();
+    assert_eq!(left.len(), 1, "only the result is left: {left:?}");
+}
+
 #[test]
 fn everything_ends_with_a_summary() {
     let folder = Folder::new("all");

@@ -8,6 +8,7 @@
 use super::{BroughtMarkers, Received};
 use crate::DataManager;
 use crate::apply::Insert;
+use crate::index_keys::Places;
 use crate::markers::Marker;
 use crate::operation::State;
 use crate::versions::RowPlace;
@@ -23,6 +24,16 @@ use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// How often it is reported how much was copied, if batches come.
 const REPORT_AGAIN: Span = Span::from_millis(500);
+
+/// A row as the source has sent it.
+struct Sent<'a> {
+    row: RowId,
+    epoch: Epoch,
+    /// The hash of its key.
+    hash: KeyHash,
+    /// Its checked image.
+    image: &'a [u8],
+}
 
 impl DataManager {
     /// Whether this data manager is being sent the rows of its partition.
@@ -125,8 +136,9 @@ impl DataManager {
             self.confirm_copied(cx, head.batch);
             return Some(());
         };
-        let partition = table.fragments().next()?.0;
-        let place = |row| RowPlace { table: id, partition, row: RowId(row) };
+        let (partition, fragment) = table.fragments().next()?;
+        let place = |row| RowPlace { table: id, partition, row };
+        let mut rows = Vec::with_capacity(head.count.get().into());
         let (mut next, mut bytes) = (head.first.get(), 0);
         for _ in 0..head.count.get() {
             let (item, image) = CopiedRow::take(&mut rest)?;
@@ -134,8 +146,18 @@ impl DataManager {
             if row < next || row >= head.end.get() {
                 return None;
             }
-            self.free_rows(cx, place(next), row);
-            if let Err(code) = self.take_over_row(cx, place(row), image, Epoch(item.epoch.get())) {
+            table.layout.check_image(image).ok()?;
+            let hash = KeyHash::of(&table.layout.key_of(image));
+            // What all of them miss in the caches overlaps.
+            fragment.prefetch_index(&self.store.pages, hash);
+            rows.push(Sent { row: RowId(row), epoch: Epoch(item.epoch.get()), hash, image });
+            next = row + 1;
+            bytes += image.len() as u64;
+        }
+        next = head.first.get();
+        for row in &rows {
+            self.free_rows(cx, place(RowId(next)), row.row.0);
+            if let Err(code) = self.take_over_row(cx, place(row.row), row) {
                 let (used, capacity) = self.pages();
                 let why = format_args!(
                     "the rows of the other data nodes do not fit here: {used} of {capacity} pages of DataMemory are used"
@@ -143,10 +165,9 @@ impl DataManager {
                 cx.stop_node_for(code as u16, why);
                 return Some(());
             }
-            next = row + 1;
-            bytes += image.len() as u64;
+            next = row.row.0 + 1;
         }
-        self.free_rows(cx, place(next), head.end.get());
+        self.free_rows(cx, place(RowId(next)), head.end.get());
         self.note_received(cx, head, bytes);
         self.confirm_copied(cx, head.batch);
         Some(())
@@ -191,19 +212,19 @@ impl DataManager {
         if cx.has_bug(InjectedBug::CopyKeepsOldRows) {
             return;
         }
-        let rows = self.store.tables.current(from.table).fragment(from.partition).rows();
-        let mut stale = Vec::new();
-        for page in from.row.page()..rows.page_count() {
-            if RowId::new(page, 0).0 >= end {
-                break;
-            }
-            let Some(view) = rows.page(&self.store.pages, page) else { continue };
-            let slots = view.live_slots().map(|slot| RowId::new(page, slot as u32));
-            stale.extend(slots.filter(|row| row.0 >= from.row.0 && row.0 < end));
-        }
-        for row in stale {
+        let mut next = from.row;
+        while next.0 < end
+            && let Some(row) = self.next_row(RowPlace { row: next, ..from }).filter(|row| row.0 < end)
+        {
             self.remove_stale(cx, RowPlace { row, ..from });
+            next = RowId(row.0 + 1);
         }
+    }
+
+    /// The first row from a place on.
+    fn next_row(&self, from: RowPlace) -> Option<RowId> {
+        let fragment = self.store.tables.current(from.table).fragment(from.partition);
+        Places::of(self, fragment).next_row(&self.store.pages, from.row)
     }
 
     /// Removes a row that the primary has not, if there is one in that place.
@@ -241,15 +262,13 @@ impl DataManager {
         &mut self,
         cx: &mut Context<'_>,
         place: RowPlace,
-        image: &[u8],
-        epoch: Epoch,
+        sent: &Sent<'_>,
     ) -> Result<(), ErrorCode> {
         self.end_changes(cx, place);
+        let Sent { epoch, hash, image, .. } = *sent;
         let RowPlace { table: id, partition, row } = place;
         let table = self.store.tables.current(id);
-        table.layout.check_image(image).map_err(|_| ErrorCode::MalformedSignal)?;
         let key = table.layout.key_of(image);
-        let hash = KeyHash::of(&key);
         let same_key = table.fragment(partition).find(&self.store.pages, &self.store.chunks, hash, &key);
         if same_key == Some(row) {
             return self.store.overwrite(&self.versions, place, image, epoch);
