@@ -34,8 +34,9 @@ const IDLE: Span = Span::from_millis(200);
 pub struct Coordinator {
     /// Which one it is.
     pub name: CoordinatorName,
-    /// Who acts for it: itself, or its successor.
+    /// Who acts for it: itself, or its successor. That may have the same address: another start of its node.
     pub acting: Address,
+    is_dead: bool,
     /// How the one who acts is reached; `None` while its node is not connected.
     pub link: Option<LinkId>,
     /// The successor that knows that nothing will be asked any more.
@@ -56,7 +57,7 @@ pub struct Coordinator {
 impl Coordinator {
     /// Whether another one acts for it, as its node has failed.
     pub fn is_dead(&self) -> bool {
-        self.acting != self.name.address
+        self.is_dead
     }
 
     /// Whether its successor is to know that nothing will be asked.
@@ -91,6 +92,7 @@ impl Outcomes {
                 self.coordinators.push(Coordinator {
                     name,
                     acting: name.address,
+                    is_dead: false,
                     link: Some(link),
                     released_to: None,
                     seen: 0,
@@ -110,12 +112,13 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator, `link`
-    /// how that one is reached. Returns those whose successor can be reached now, and was another one before, or not
+    /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator, `is_alive`
+    /// whether that is itself, `link` how the one who acts is reached. Returns those whose successor can be reached now, and was another one before, or not
     /// connected: it has been asked nothing by this connection.
     pub fn find_successors(
         &mut self,
         acts_for: impl Fn(CoordinatorName) -> Option<Address>,
+        is_alive: impl Fn(CoordinatorName) -> bool,
         link: impl Fn(Address) -> Option<LinkId>,
     ) -> Vec<CoordinatorIndex> {
         let mut changed = Vec::new();
@@ -125,9 +128,10 @@ impl Outcomes {
                 coordinator.link = None;
                 continue;
             };
-            if acting == coordinator.name.address {
+            if is_alive(coordinator.name) {
                 continue;
             }
+            coordinator.is_dead = true;
             let was_acting = core::mem::replace(&mut coordinator.acting, acting);
             let was_linked = core::mem::replace(&mut coordinator.link, link(acting)).is_some();
             if coordinator.link.is_some() && (acting != was_acting || !was_linked) {
@@ -281,14 +285,18 @@ mod tests {
         let index = outcomes.coordinator(one, LinkId(0));
         outcomes.note_unanswered(index, TransactionId(77));
         outcomes.unlink(0);
-        let nobody = outcomes.find_successors(|_| Some(other), |_| None);
+        let nobody = outcomes.find_successors(|_| Some(other), |_| false, |_| None);
         assert_eq!(nobody, [], "the successor is not connected");
-        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [index]);
-        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))), [], "it is the same");
-        outcomes.unlink(0);
-        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| None), []);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))), [index]);
         assert_eq!(
-            outcomes.find_successors(|_| Some(Address(9)), |_| Some(LinkId(1))),
+            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))),
+            [],
+            "it is the same"
+        );
+        outcomes.unlink(0);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| None), []);
+        assert_eq!(
+            outcomes.find_successors(|_| Some(Address(9)), |_| false, |_| Some(LinkId(1))),
             [index],
             "it is back"
         );
@@ -298,8 +306,21 @@ mod tests {
         assert_eq!(outcomes.take_released(), [(LinkId(1), Address(9), one)]);
         assert_eq!(outcomes.take_released(), []);
         // It fails, too: the next one has to know it again.
-        outcomes.find_successors(|_| Some(other), |_| Some(LinkId(2)));
+        outcomes.find_successors(|_| Some(other), |_| false, |_| Some(LinkId(2)));
         assert_eq!(outcomes.take_released(), [(LinkId(2), other, one)]);
+    }
+
+    /// Its node has started again, and acts for its earlier start after the node that did has failed.
+    #[test]
+    fn a_dead_coordinator_may_have_the_address_of_its_successor() {
+        let mut outcomes = Outcomes::default();
+        let index = outcomes.coordinator(name(7), LinkId(0));
+        outcomes.note_unanswered(index, TransactionId(77));
+        assert_eq!(outcomes.find_successors(|_| Some(Address(7)), |_| true, |_| Some(LinkId(0))), []);
+        outcomes.unlink(0);
+        assert_eq!(outcomes.find_successors(|_| Some(Address(7)), |_| false, |_| Some(LinkId(1))), [index]);
+        assert!(outcomes.take_unanswered(TransactionId(77), 0));
+        assert_eq!(outcomes.take_released(), [(LinkId(1), Address(7), name(7))]);
     }
 
     #[test]

@@ -366,11 +366,16 @@ impl ClusterView {
     /// (any more).
     #[inline]
     pub fn acts_for(&self, name: CoordinatorName) -> Option<Address> {
-        let node = name.address.node();
-        if self.member(node).is_some_and(|member| member.incarnation == name.incarnation) {
+        if self.has_coordinator(name) {
             return Some(name.address);
         }
         self.successor(name)
+    }
+
+    /// Whether the node of a coordinator is a member still: that very start of it.
+    #[inline]
+    pub fn has_coordinator(&self, name: CoordinatorName) -> bool {
+        self.member(name.address.node()).is_some_and(|member| member.incarnation == name.incarnation)
     }
 
     #[cold]

@@ -373,8 +373,8 @@ fn a_primary_that_moves_before_the_chain_is_flushed_is_noticed() {
     what_was_sent_arrives_before(2, Some(InjectedBug::PrimaryMovedUnflushed));
 }
 
-/// An insert is undone while the primary comes to rest, and it has nothing of the transaction any more; the order to undo
-/// it is still on its way to the backup. What the transaction does next is done by the next primary, and stays.
+/// An insert is undone while the primary comes to rest, and it has nothing of the transaction any more; the order to
+/// undo it is still on its way to the backup. What the transaction does next is done by the next primary, and stays.
 fn a_partial_rollback_arrives_before(bug: Option<InjectedBug>) {
     let mut c = cluster(bug);
     let [(_, other_keeper), (_, keeper)] = readers(&mut c);

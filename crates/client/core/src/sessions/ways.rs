@@ -102,7 +102,7 @@ impl Sessions {
             return Vec::new();
         }
         let link = |acting: Address| self.link(acting.node(), routes.connection_to(acting)?);
-        net.outcomes.find_successors(|name| view.acts_for(name), link)
+        net.outcomes.find_successors(|name| view.acts_for(name), |name| view.has_coordinator(name), link)
     }
 
     /// A connection of a node, if it is open.
