@@ -61,8 +61,8 @@ impl ClusterProgram {
         Ok(RunningCluster { data_nodes, management_nodes, folder: folder.clone(), ready_after })
     }
 
-    /// Starts a data node that has ended again, by the command that it was started with, and waits until it is ready: it
-    /// has joined the others then.
+    /// Starts a data node that has ended again, by the command that it was started with, and waits until it is ready:
+    /// it has joined the others then.
     ///
     /// # Errors
     /// As for [`NodeProgram::start`].

@@ -1,8 +1,8 @@
 //! What must hold when everything has come to its end.
 //!
 //! Nothing of any transaction or scan is left; primaries are shared among the nodes of each group; the replicas of each
-//! partition hold the same bytes under the same row ids with the same epochs; everybody has the same definitions, and no
-//! schema lock or write fence is left; each hash index leads to exactly the rows that there are; unique indexes hold
+//! partition hold the same bytes under the same row ids with the same epochs; everybody has the same definitions, and
+//! no schema lock or write fence is left; each hash index leads to exactly the rows that there are; unique indexes hold
 //! exactly what follows from the rows of their tables; and when all tables are dropped, all pages are free.
 
 use crate::thread::ThreadId;

@@ -1,5 +1,5 @@
-//! Updates by one thread, as flexAsynch makes them: rows in scattered order, in batches, several of them under way. They
-//! go on while something else happens, and it is kept when each batch was acknowledged.
+//! Updates by one thread, as flexAsynch makes them: rows in scattered order, in batches, several of them under way.
+//! They go on while something else happens, and it is kept when each batch was acknowledged.
 
 use crate::failure::{Failure, Result};
 use crate::keys::{Order, ValueMaker, visit};

@@ -19,8 +19,8 @@ impl DataManager {
         let transaction = self.find_of(TransactionId(body.transaction.get()), &body.actor);
         let is_primary = body.replicas.previous(self.settings.node).is_none();
         if is_primary && transaction.is_none() && body.from.get() != WHOLE_TRANSACTION {
-            // The replicas behind it have nothing of it either. If the primary moves, what follows would come to the next
-            // one on another way than this order, which may be the slower one, and would be undone.
+            // The replicas behind it have nothing of it either. If the primary moves, what follows would come to the
+            // next one on another way than this order, which may be the slower one, and would be undone.
             cx.mark("partial rollback ends at a primary that holds nothing");
             cx.frame(SignalNumber::AbortConfirm, Address(body.actor.acting.get())).put(body);
             return Some(());

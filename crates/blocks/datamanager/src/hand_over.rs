@@ -1,14 +1,14 @@
 //! Handing a primary over: this data manager comes to rest, and the next view may name another one
 //! (`docs/protocols/node-restart.md`, decision 0034).
 //!
-//! Locks, and what waits for them, exist at the primary only. So it moves when nobody has any: operations of transactions
-//! that hold nothing here are *put off*, as they came, while those that hold something come to their ends. Then it has the
-//! chain *flushed*: what it had sent to the other replicas before, of transactions that were rolled back, has arrived when
-//! the last of them answers. Otherwise it might come behind what the next primary does. If all that takes too long the
-//! primary goes on. What it has promised holds in one view, and ends with that.
+//! Locks, and what waits for them, exist at the primary only. So it moves when nobody has any: operations of
+//! transactions that hold nothing here are *put off*, as they came, while those that hold something come to their ends.
+//! Then it has the chain *flushed*: what it had sent to the other replicas before, of transactions that were rolled
+//! back, has arrived when the last of them answers. Otherwise it might come behind what the next primary does. If all
+//! that takes too long the primary goes on. What it has promised holds in one view, and ends with that.
 //!
-//! Reads without locks are not put off. A change at the next primary is committed only when this replica has taken part in
-//! it, and it takes part when it has adopted the view: so what it shows before is what there is.
+//! Reads without locks are not put off. A change at the next primary is committed only when this replica has taken part
+//! in it, and it takes part when it has adopted the view: so what it shows before is what there is.
 //!
 //! **Prepares of another view.** A prepare counts if this has been the primary since the view in which it was sent, or
 //! longer. Any other one goes back to its coordinator, which sends it to the primary of its own view. If it has rolled
@@ -175,7 +175,8 @@ impl DataManager {
         Some(())
     }
 
-    /// Has the chain flushed when this primary has come to rest, and gives up when it takes too long until it can promise.
+    /// Has the chain flushed when this primary has come to rest, and gives up when it takes too long until it can
+    /// promise.
     #[inline(never)]
     pub(crate) fn hand_over_slice(&mut self, cx: &mut Context<'_>) {
         let Some(HandOver { body, stage, until, ref frames, .. }) = self.primary.hand_over else { return };

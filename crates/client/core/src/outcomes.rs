@@ -112,9 +112,9 @@ impl Outcomes {
         &self.coordinators[usize::from(index.0)]
     }
 
-    /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator, `is_alive`
-    /// whether that is itself, `link` how the one who acts is reached. Returns those whose successor can be reached now, and was another one before, or not
-    /// connected: it has been asked nothing by this connection.
+    /// Finds the successors of coordinators whose nodes have failed: `acts_for` says who acts for a coordinator,
+    /// `is_alive` whether that is itself, `link` how the one who acts is reached. Returns those whose successor can be
+    /// reached now, and was another one before, or not connected: it has been asked nothing by this connection.
     pub fn find_successors(
         &mut self,
         acts_for: impl Fn(CoordinatorName) -> Option<Address>,

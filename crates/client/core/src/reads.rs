@@ -461,7 +461,8 @@ impl Reads {
         self.sent.send(net, shape, &mut group, within);
     }
 
-    /// Sends keys again that were refused because too many answers waited, or because a primary has moved, if it is time.
+    /// Sends keys again that were refused because too many answers waited, or because a primary has moved, if it is
+    /// time.
     pub fn resend(&mut self, net: &mut Net) {
         if self.resend_at().is_none_or(|at| net.now < at) {
             return;

@@ -1,10 +1,10 @@
 //! Which primary is to be handed over next, so that each data node of a node group has its share.
 //!
 //! A data node that comes back is a backup of everything ([`ClusterView::with_started`]), and primaries are handed over
-//! to it one by one: from the node of its group that has most of them to the one that has fewest, as long as these differ
-//! by more than one. Of those that may go it gets one which the first view would have given it, if there is one: so they
-//! are spread over threads as they were. Where no node has come back nothing moves: after a failure primaries are where
-//! they are needed at once, and the node that has failed may be back soon.
+//! to it one by one: from the node of its group that has most of them to the one that has fewest, as long as these
+//! differ by more than one. Of those that may go it gets one which the first view would have given it, if there is one:
+//! so they are spread over threads as they were. Where no node has come back nothing moves: after a failure primaries
+//! are where they are needed at once, and the node that has failed may be back soon.
 
 use super::layout::first_place;
 use super::{ClusterView, Member, Partition};
