@@ -165,7 +165,9 @@ impl<B: Block> Harness<B> {
         write: impl FnOnce(&mut FrameWriter<'_>),
     ) -> Result<(), Rejected> {
         let mut bytes = Vec::new();
-        let mut writer = FrameWriter::begin(&mut bytes, signal, 0, self.address, sender, 0);
+        // The sender has the same view.
+        let view = self.executor.view().number().0 as u8;
+        let mut writer = FrameWriter::begin(&mut bytes, signal, view, self.address, sender, 0);
         write(&mut writer);
         drop(writer);
         self.write_time();
