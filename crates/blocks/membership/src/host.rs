@@ -78,6 +78,13 @@ impl Host {
         self.served.iter_mut().map(|(&api, served)| (api, served))
     }
 
+    /// How many drivers serve an API node that is connected to this data node; `None` if it is not, or its connections
+    /// are being closed.
+    pub fn drivers_of(&self, api: NodeId) -> Option<usize> {
+        let served = self.served.get(&api).filter(|served| served.closing == Closing::No);
+        served.map(|served| served.drivers.len())
+    }
+
     /// The session of an API node, if it has connections to this data node that are not being closed.
     pub fn connected(&mut self, api: NodeId) -> Option<&mut Served> {
         self.served.get_mut(&api).filter(|served| served.closing == Closing::No)

@@ -39,6 +39,7 @@ mod host;
 mod joining;
 mod sessions;
 mod succession;
+mod waiting;
 
 pub use api_nodes::Phase;
 
@@ -54,6 +55,7 @@ use vinga_wire::epoch::EpochOrder;
 use vinga_wire::membership::SessionStage;
 use vinga_wire::view::{ClusterView, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, U64, cold};
+use waiting::Wait;
 
 /// What membership is configured with.
 #[derive(Clone, Debug)]
@@ -85,6 +87,8 @@ pub struct Membership {
     succession: Option<Succession>,
     /// This node has joined, and its blocks are being notified of the sessions that it was sent.
     is_joining: bool,
+    /// Who waits until all API nodes are connected to this node.
+    clients_awaited: Option<Wait>,
     /// The newest epoch announced, for those who ask by heartbeat.
     epoch: Epoch,
     /// When the next look for silent API nodes is due.
@@ -99,12 +103,15 @@ enum Timer {
     Check,
     /// This grace time of this API node is over.
     Grace { api: NodeId, grace: u64 },
+    /// Look whether all API nodes are connected.
+    Clients,
 }
 
 impl Timer {
     fn token(self) -> u64 {
         match self {
             Timer::Check => 0,
+            Timer::Clients => 2,
             Timer::Grace { api, grace } => grace << 16 | u64::from(api.0) << 8 | 1,
         }
     }
@@ -112,6 +119,7 @@ impl Timer {
     fn from_token(token: u64) -> Self {
         match token & 0xff {
             0 => Timer::Check,
+            2 => Timer::Clients,
             _ => Timer::Grace { api: NodeId((token >> 8) as u8), grace: token >> 16 },
         }
     }
@@ -126,6 +134,7 @@ impl Membership {
             sessions: Sessions::default(),
             succession: None,
             is_joining: false,
+            clients_awaited: None,
             epoch: Epoch(0),
             check_due: Tick(0),
             graces: 0,
@@ -153,6 +162,7 @@ impl Membership {
         match Timer::from_token(token.get()) {
             Timer::Check => self.on_check(cx),
             Timer::Grace { api, grace } => self.on_grace_over(cx, api, grace),
+            Timer::Clients => self.look_at_clients(cx),
         }
         Some(())
     }
@@ -260,6 +270,7 @@ impl Membership {
             Some(SignalNumber::DisconnectOrder) => self.on_disconnect_order(cx, frame),
             Some(SignalNumber::HeartbeatRequest) => self.on_heartbeat_request(cx, frame),
             Some(SignalNumber::EpochOrder) => self.on_epoch_order(frame),
+            Some(SignalNumber::ClientsRequest) => self.on_clients_request(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => return self.reject(cx, frame, ErrorCode::UnexpectedSignal),
         };
@@ -276,6 +287,7 @@ mod tests {
     #[test]
     fn a_token_says_what_its_timer_is_for() {
         assert!(matches!(Timer::from_token(Timer::Check.token()), Timer::Check));
+        assert!(matches!(Timer::from_token(Timer::Clients.token()), Timer::Clients));
         let token = Timer::Grace { api: NodeId(255), grace: 1 << 40 }.token();
         assert!(
             matches!(Timer::from_token(token), Timer::Grace { api: NodeId(255), grace } if grace == 1 << 40)

@@ -97,6 +97,12 @@ impl Sessions {
         self.known.values().map(|record| (record.described, record.has_closed))
     }
 
+    /// The API nodes that are admitted.
+    pub fn admitted(&self) -> impl Iterator<Item = NodeId> {
+        let is_admitted = |record: &Record| record.described.stage == SessionStage::Admitted;
+        self.known.iter().filter(move |(_, record)| is_admitted(record)).map(|(&api, _)| api)
+    }
+
     /// Notes an incarnation of an id.
     pub fn note_incarnation(&mut self, api: NodeId, incarnation: Incarnation) {
         let newest = self.newest.entry(api).or_insert(incarnation);

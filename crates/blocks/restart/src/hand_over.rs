@@ -8,12 +8,13 @@
 //! one names no other primary, that one goes on by itself.
 
 use crate::Restart;
-use vinga_base::{NodeId, PartitionId};
+use alloc::collections::BTreeSet;
+use vinga_base::{Incarnation, NodeId, PartitionId};
 use vinga_kernel::Context;
 use vinga_wire::agreement::WantedChange;
-use vinga_wire::restart::HandOverBody;
+use vinga_wire::restart::{ClientsBody, HandOverBody};
 use vinga_wire::view::ClusterView;
-use vinga_wire::{Address, Frame, SignalNumber, cold};
+use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// A primary that is asked to come to rest, and who is to follow it.
 #[derive(Clone, Copy)]
@@ -35,6 +36,10 @@ pub(crate) struct HandOvers {
     failures: u32,
     /// The number of the timer that ends the pause behind a failure.
     pause: Option<u64>,
+    /// Starts of data nodes to which all API nodes are connected.
+    connected: BTreeSet<(NodeId, Incarnation)>,
+    /// The one whose membership is asked in this view whether they are.
+    asked: Option<(NodeId, Incarnation)>,
 }
 
 impl HandOvers {
@@ -43,8 +48,10 @@ impl HandOvers {
     }
 
     /// A view has begun: what was under way is over, with success or without, and what was in the way may be gone.
-    pub fn forget(&mut self) {
-        *self = HandOvers { attempts: self.attempts, ..HandOvers::default() };
+    pub fn begin_view(&mut self, view: &ClusterView) {
+        let mut connected = core::mem::take(&mut self.connected);
+        connected.retain(|one| view.members().iter().any(|member| member.identity() == *one));
+        *self = HandOvers { attempts: self.attempts, connected, ..HandOvers::default() };
     }
 
     /// What is to be handed over now, and to whom.
@@ -63,6 +70,31 @@ impl HandOvers {
 }
 
 impl Restart {
+    /// What is to be handed over now, and to whom: not before all API nodes are connected to that one. What it answers
+    /// goes by their connections to it.
+    pub(crate) fn next_hand_over(&mut self, cx: &mut Context<'_>) -> Option<(PartitionId, NodeId)> {
+        let view = cx.shared_view();
+        let next = self.leader.hand_overs.next(&view)?;
+        let (node, incarnation) = view.member(next.1)?.identity();
+        let hand_overs = &mut self.leader.hand_overs;
+        if hand_overs.connected.contains(&(node, incarnation)) {
+            return Some(next);
+        }
+        if hand_overs.asked.replace((node, incarnation)) != Some((node, incarnation)) {
+            let membership = Address::new(node, BlockNumber::Membership, 0);
+            let body = ClientsBody { incarnation };
+            cold::write(&mut cx.frame(SignalNumber::ClientsRequest, membership), &body);
+        }
+        None
+    }
+
+    pub(crate) fn on_clients_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let ClientsBody { incarnation } = cold::read(frame)?;
+        self.leader.hand_overs.connected.insert((frame.sender().node(), incarnation));
+        self.go_on(cx);
+        Some(())
+    }
+
     /// Asks a primary to come to rest, if all threads are in the present view: then none is ever many views behind,
     /// however many primaries move.
     pub(crate) fn hand_over(&mut self, cx: &mut Context<'_>, partition: PartitionId, node: NodeId) {

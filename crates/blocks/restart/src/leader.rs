@@ -121,7 +121,7 @@ impl Restart {
         for member in change.lost() {
             self.threads.forget(member.node);
         }
-        leader.hand_overs.forget();
+        leader.hand_overs.begin_view(&change.new);
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
         if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
             self.release_schema(cx);
@@ -172,7 +172,7 @@ impl Restart {
     /// under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
-        let hand_over = self.leader.hand_overs.next(&view);
+        let hand_over = self.next_hand_over(cx);
         match (self.leader.next_candidate(&view, cx.now()), hand_over, self.leader.hold) {
             (None, None, _) => self.release_schema(cx),
             (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),

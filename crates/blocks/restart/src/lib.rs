@@ -140,6 +140,7 @@ impl Block for Restart {
             Some(SignalNumber::ThreadsRequest) => self.on_threads_request(cx, frame),
             Some(SignalNumber::ThreadsConfirm) => self.on_threads_confirm(cx, frame),
             Some(SignalNumber::TurnConfirm) => self.on_turn_confirm(cx, frame),
+            Some(SignalNumber::ClientsConfirm) => self.on_clients_confirm(cx, frame),
             Some(SignalNumber::HandOverConfirm) => self.on_hand_over_confirm(cx, frame),
             Some(SignalNumber::HandOverRefuse) => self.on_hand_over_refuse(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),

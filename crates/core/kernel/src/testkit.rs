@@ -523,6 +523,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ThreadsRequest | S::ThreadsConfirm | S::TurnRequest | S::TurnConfirm => {
             cold!(restart::ThreadsBody)
         }
+        S::ClientsRequest | S::ClientsConfirm => cold!(restart::ClientsBody),
         S::HandOverRequest
         | S::HandOverConfirm
         | S::HandOverRefuse

@@ -17,6 +17,8 @@
 //! | `ThreadsConfirm` | the receivers | restart of the president | they have |
 //! | `TurnRequest` | restart | info block of each thread of the same node | answer in this view |
 //! | `TurnConfirm` | info | restart | here |
+//! | `ClientsRequest` | restart of the president | membership of the node that is to get primaries | are all API nodes connected to your node? |
+//! | `ClientsConfirm` | that membership | restart of the president | they are, or have not come for long |
 //! | `HandOverRequest` | restart of the president | a data manager that is a primary | come to rest, so that another replica can become primary |
 //! | `HandOverConfirm` | that data manager | restart of the president | it is at rest, and stays so in this view |
 //! | `HandOverRefuse` | that data manager | restart of the president | it goes on: it has not come to rest in time, or can't now |
@@ -139,6 +141,13 @@ pub struct ThreadsBody {
     pub view: ViewNumber,
     /// The member that asks.
     pub requester: NodeId,
+}
+
+/// Body of `ClientsRequest` and `ClientsConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClientsBody {
+    /// Which start of the data node is asked.
+    pub incarnation: Incarnation,
 }
 
 /// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse`, `HandOverReleaseOrder`, `HandOverFlushRequest` and

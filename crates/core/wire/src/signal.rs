@@ -340,6 +340,8 @@ signals! {
     HandOverReleaseOrder = 342, Node;
     HandOverFlushRequest = 344, Node;
     HandOverFlushConfirm = 345, Node;
+    ClientsRequest = 352, Node;
+    ClientsConfirm = 353, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

@@ -1,6 +1,7 @@
 //! Transfers between accounts, while data nodes fail: what was acknowledged can be counted afterwards.
 
 use crate::support::HANG_GUARD;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub struct Bank<'a> {
     table: Table,
     counts: [Counts; THREADS as usize],
     ends: AtomicBool,
+    /// Errors of transactions that were rolled back, but for deadlocks, which they make themselves.
+    failures: Mutex<Vec<vinga::Error>>,
     /// For messages: which round of which test.
     context: &'a str,
 }
@@ -38,7 +41,16 @@ impl<'a> Bank<'a> {
         for id in 0..ACCOUNTS + THREADS {
             cluster.insert(&table, &row(id, 0)).expect("it is new");
         }
-        Bank { cluster, table, counts: Default::default(), ends: AtomicBool::new(false), context }
+        let (counts, ends, failures) = Default::default();
+        Bank { cluster, table, counts, ends, failures, context }
+    }
+
+    /// Panics if a transaction was rolled back for another reason than a deadlock, or its outcome is not known.
+    pub fn check_that_none_has_failed(&self) {
+        let failures = self.failures.lock().expect("nobody panics with it");
+        assert!(failures.is_empty(), "{}: {failures:?}", self.context);
+        let unknown: u64 = self.counts.iter().map(|counts| counts.unknown.load(Ordering::Relaxed)).sum();
+        assert_eq!(unknown, 0, "{}", self.context);
     }
 
     /// Transfers by all threads, for as long as this takes.
@@ -66,6 +78,9 @@ impl<'a> Bank<'a> {
                 }
                 Err(why) => {
                     assert!(why.is_retryable(), "{}: {why}", self.context);
+                    if why.code() != ErrorCode::Deadlock {
+                        self.failures.lock().expect("nobody panics with it").push(why);
+                    }
                     0
                 }
             };

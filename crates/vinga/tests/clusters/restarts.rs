@@ -187,3 +187,30 @@ fn one_that_no_member_remembers_is_started() {
     let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
     assert!(ok && text.contains("data node 3 is ready on") && text.contains("\n3 data nodes, "), "{text}");
 }
+
+/// It copies its rows, and becomes the primary of its share, when all clients are connected to it.
+#[test]
+fn clients_do_not_notice_one_that_comes_back() {
+    let folder = up(&PAIR);
+    let (ok, text) = folder.run("admin", &["stop", "2"]);
+    assert!(ok, "{text}");
+    let cluster = Cluster::connect(&folder.addresses([1])).expect("it admits us");
+    let bank = Bank::new(&cluster, "comes back");
+    bank.run(|| {
+        bank.wait_for(50);
+        let (ok, text) = said(folder.plain_command("up").args(SETTINGS).output());
+        assert!(ok && text.contains(": it has joined the others"), "{text}");
+        let begun = Instant::now();
+        let moved = |node: &str| {
+            let log = std::fs::read_to_string(NodeFolder::new(&folder.0, 1).log()).expect("it has a log");
+            log.matches(node).count() > 0
+        };
+        while !moved("another replica is the primary of a partition") {
+            assert!(begun.elapsed() < HANG_GUARD, "nothing moves");
+            thread::sleep(Duration::from_millis(1));
+        }
+        bank.wait_for(500);
+    });
+    bank.check_that_none_has_failed();
+    bank.check();
+}

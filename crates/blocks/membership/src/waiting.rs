@@ -1,0 +1,53 @@
+//! This data node is to get primaries: the president waits until all API nodes are connected to it.
+//!
+//! What a primary answers goes by the connections of its own data node. An API node that has none yet, as the data node
+//! has just come back, would lose it.
+
+use crate::{Membership, Timer};
+use vinga_base::NodeId;
+use vinga_kernel::{Context, Span, Tick};
+use vinga_wire::handshake::CONNECTIONS_MAX;
+use vinga_wire::restart::ClientsBody;
+use vinga_wire::{Address, Frame, SignalNumber, cold};
+
+/// How often it is looked whether all are connected.
+const CHECK: Span = Span::from_millis(10);
+
+/// How long API nodes are waited for that do not come, as they do not reach this data node, for example.
+const PATIENCE: Span = Span::from_millis(5_000);
+
+/// Who waits, and until when at most.
+pub struct Wait {
+    requester: Address,
+    body: ClientsBody,
+    until: Tick,
+}
+
+impl Membership {
+    pub(crate) fn on_clients_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: ClientsBody = cold::read(frame)?;
+        let wait = Wait { requester: frame.sender(), body, until: cx.now() + PATIENCE };
+        if self.clients_awaited.replace(wait).is_none() {
+            self.look_at_clients(cx);
+        }
+        Some(())
+    }
+
+    /// Confirms when all are connected, or have not come for long.
+    pub(crate) fn look_at_clients(&mut self, cx: &mut Context<'_>) {
+        let Some(Wait { requester, body, until }) = self.clients_awaited else { return };
+        let own = cx.view().member(cx.own().node());
+        let connections = own.map_or(1, |own| own.connections.len());
+        let connections = connections.clamp(1, usize::from(CONNECTIONS_MAX));
+        let is_served = |api: NodeId| self.host.drivers_of(api).is_some_and(|drivers| drivers >= connections);
+        let are_connected = self.sessions.admitted().all(is_served);
+        if !are_connected && cx.now() < until {
+            return cx.send_after(CHECK, Timer::Clients.token());
+        }
+        if !are_connected {
+            cx.mark("primaries are handed over to a data node that not all API nodes are connected to");
+        }
+        self.clients_awaited = None;
+        cold::write(&mut cx.frame(SignalNumber::ClientsConfirm, requester), &body);
+    }
+}
