@@ -191,12 +191,17 @@ impl Net {
     }
 
     /// Whether a row of a partition that was asked for at a moment may have been lost on its way from its owner: the
-    /// connections to that are not those of then, or it may be another one now.
+    /// connections to that are not those of then, or a data node has failed that may have been the owner. If the owner
+    /// is another one without that, the row has come, or comes, from either.
     pub fn may_have_lost(&self, partition: PartitionId, moment: Moment) -> bool {
-        self.moment().view != moment.view
-            || self.routes.way(partition).is_none_or(|(link, _)| {
-                self.turnovers.newest[usize::from(link.endpoint())] > moment.turnovers
-            })
+        let now = self.moment();
+        if now.view != moment.view {
+            let has_failed = now.view < moment.view || self.routes.lost_in() > moment.view;
+            return has_failed || now.turnovers != moment.turnovers;
+        }
+        self.routes
+            .way(partition)
+            .is_none_or(|(link, _)| self.turnovers.newest[usize::from(link.endpoint())] > moment.turnovers)
     }
 
     /// Tells the driver that there is news.

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::link::LinkId;
 use alloc::vec::Vec;
 use vinga_base::time::Tick;
-use vinga_base::{NodeId, PartitionId};
+use vinga_base::{NodeId, PartitionId, ViewNumber};
 use vinga_wire::take_over::CoordinatorName;
 use vinga_wire::view::{ClusterView, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
@@ -54,6 +54,7 @@ impl Route {
 #[derive(Default)]
 pub struct PartitionRoutes {
     view: ClusterView,
+    lost_in: ViewNumber,
     partitions: Vec<Route>,
     /// Whether the owners of all partitions are connected.
     is_whole: bool,
@@ -67,8 +68,18 @@ impl PartitionRoutes {
     /// Adopts a view if it is newer than the one that is known.
     pub fn adopt(&mut self, view: ClusterView) {
         if view.number() > self.view.number() {
+            let is_left =
+                |one: &Member| view.members().iter().any(|other| other.identity() == one.identity());
+            if self.view.number() == ViewNumber(0) || !self.view.members().iter().all(is_left) {
+                self.lost_in = view.number();
+            }
             self.view = view;
         }
+    }
+
+    /// The newest view that lacks a member of the one before; or the first one that this client knows of the cluster.
+    pub fn lost_in(&self) -> ViewNumber {
+        self.lost_in
     }
 
     /// The cluster has been restarted: the view that is known is not one of it.

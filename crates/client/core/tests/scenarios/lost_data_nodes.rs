@@ -433,6 +433,45 @@ fn the_row_of_a_batch_that_has_waited_is_awaited() {
     }
 }
 
+/// The primary moves while a row is on its way from the former one, or is read at the next one: nothing is lost. When a
+/// data node has failed meanwhile it may be.
+#[test]
+fn the_row_of_a_primary_that_moves_is_awaited() {
+    for has_failed in [false, true] {
+        let (mut rig, view) = pair();
+        let table = table(2);
+        let key = key_at(&table, &view, 2);
+        let partition = view.partitions().iter().position(|one| one.chain.primary() == NodeId(2)).unwrap();
+        let token = rig.client.begin().unwrap();
+        rig.client.send(token, locking_read(&table, key), BatchEnd::Open);
+        let sent = batches_sent(&mut rig)[0];
+        let moved = view.with_primary(PartitionId(partition as u16), NodeId(1));
+        let next = if has_failed { moved.without(&[NodeId(2)]) } else { moved };
+        rig.feed(FIRST, SignalNumber::ViewChangedOrder, BlockNumber::Membership, |w| cold::write(w, &next));
+        // Its coordinator is one of the two.
+        if sent.0 == 2 && has_failed {
+            continue;
+        }
+        answer(&mut rig, sent, Outcome::Open, None, 1);
+        let taken = rig.client.take_operations(token);
+        assert_eq!(taken.is_some(), has_failed, "its row comes, unless its data node has failed");
+        if has_failed {
+            continue;
+        }
+        rig.feed(SECOND, SignalNumber::TransactionRowReport, BlockNumber::DataManager, |w| {
+            w.put(&TransactionRow {
+                transaction: U64::new(sent.1),
+                epoch: U64::new(5),
+                operation: U32::new(1),
+                row_bytes: U16::new(NO_ROW),
+                unused: U16::ZERO,
+            });
+        });
+        let batch = rig.client.take_operations(token).expect("it is over");
+        assert_eq!(batch.result(OperationNumber(1)), Ok(None));
+    }
+}
+
 /// While nobody is connected, what is begun waits; one who does not want it any more takes it back.
 #[test]
 fn what_is_begun_between_two_connections_waits() {
