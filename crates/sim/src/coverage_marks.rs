@@ -237,7 +237,7 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "primaries are handed over to a data node that not all API nodes are connected to",
-        "data nodes come back with --returning-nodes only; restarts.rs of the tests of clusters",
+        "a client must be kept from a data node for five seconds that the others reach",
     ),
     (
         "prepare comes back when its transaction is over",

@@ -1,8 +1,8 @@
 //! The president has primaries handed over, one at a time, until each data node of a node group has its share.
 //!
 //! ```text
-//!   schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one
-//!   are held          in the view        come to rest       names another
+//!   clients are ─▶ schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one
+//!   connected      are held          in the view        come to rest       names another
 //! ```
 //! What the primary has promised holds in its view only. So this block forgets a hand-over with every view: if the next
 //! one names no other primary, that one goes on by itself.
