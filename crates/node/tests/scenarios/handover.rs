@@ -410,7 +410,8 @@ fn a_partial_rollback_arrives_before(bug: Option<InjectedBug>) {
     commit(&mut c, other_keeper);
     assert_eq!(
         (number_of(&mut c, key), number_of(&mut c, other), number_of(&mut c, new)),
-        (Some(9), Some(n + 1), None)
+        (Some(9), Some(n + 1), None),
+        "what it has done stays"
     );
     c.ends_well();
 }
@@ -422,7 +423,7 @@ fn a_partial_rollback_arrives_before_the_primary_moves() {
 
 #[cfg(feature = "injected-bugs")]
 #[test]
-#[should_panic]
+#[should_panic(expected = "what it has done stays")]
 fn a_partial_rollback_behind_the_move_is_noticed() {
     a_partial_rollback_arrives_before(Some(InjectedBug::PrimaryMovedUnflushed));
 }
