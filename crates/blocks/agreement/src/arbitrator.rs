@@ -144,9 +144,10 @@ impl Arbitrator {
         if self.holds(request.before) {
             return Err("it holds the ticket that counts".to_string());
         }
-        // In later views others may have joined them.
+        // In later views others may have joined them. Those that they have gone on without may have been in a later view
+        // as well, which the others had agreed to and did not know of yet: these still have the ticket of before.
         if let Some(winners) = &self.winners
-            && request.view <= winners.view
+            && (request.view <= winners.view || request.before == winners.ticket)
             && !members.iter().all(|member| winners.members.contains(member))
         {
             return Err(format!("data nodes {} have gone on", list(&winners.members)));
@@ -302,6 +303,10 @@ mod tests {
         assert_eq!(arbitrator.decide(&ask(7, 8, &[1, 3])), Verdict::GoOn { ticket: 8 });
         assert!(arbitrator.take(&takes(1, (1, 1), (7, 9), &[1, 2, 3, 4])).is_err());
         assert!(arbitrator.take(&takes(1, (1, 2), (7, 9), &[2, 4])).is_err());
+        assert!(
+            arbitrator.take(&takes(1, (2, 1), (7, 9), &[1, 2, 3, 4])).is_err(),
+            "of a view that all agreed to"
+        );
         assert!(arbitrator.holds(8));
         assert_eq!(arbitrator.take(&takes(1, (2, 1), (6, 9), &[1, 3])), Ok(()));
         assert!(arbitrator.holds(9));
