@@ -144,8 +144,8 @@ impl Arbitrator {
         if self.holds(request.before) {
             return Err("it holds the ticket that counts".to_string());
         }
-        // In later views others may have joined them. Those that they have gone on without may have been in a later view
-        // as well, which the others had agreed to and did not know of yet: these still have the ticket of before.
+        // In later views others may have joined them. Those that they have gone on without may have been in a later
+        // view as well, which the others had agreed to and did not know of yet: these still have the ticket of before.
         if let Some(winners) = &self.winners
             && (request.view <= winners.view || request.before == winners.ticket)
             && !members.iter().all(|member| winners.members.contains(member))
