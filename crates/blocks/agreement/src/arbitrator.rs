@@ -144,10 +144,15 @@ impl Arbitrator {
         if self.holds(request.before) {
             return Err("it holds the ticket that counts".to_string());
         }
-        // In later views others may have joined them. Those that they have gone on without may have been in a later
-        // view as well, which the others had agreed to and did not know of yet: these still have the ticket of before.
+        // In later views others may have joined them. Those that they have gone on without may have been in the next
+        // view, which the others had agreed to and did not know of yet: these still have the ticket of before. (So may
+        // the winners, if they did not need the answer in the end; but who joins them does so in a view behind that.)
+        let is_before = |winners: &Winners| {
+            let is_next = request.view.0 == winners.view.0 + 1;
+            request.view <= winners.view || is_next && request.before == winners.ticket
+        };
         if let Some(winners) = &self.winners
-            && (request.view <= winners.view || request.before == winners.ticket)
+            && is_before(winners)
             && !members.iter().all(|member| winners.members.contains(member))
         {
             return Err(format!("data nodes {} have gone on", list(&winners.members)));
@@ -306,6 +311,14 @@ mod tests {
         assert!(
             arbitrator.take(&takes(1, (2, 1), (7, 9), &[1, 2, 3, 4])).is_err(),
             "of a view that all agreed to"
+        );
+        let mut unasked = Arbitrator::default();
+        assert_eq!(unasked.begin(&begins(1, 0, 7)), Ok(()));
+        assert_eq!(unasked.decide(&ask(7, 8, &[1, 3])), Verdict::GoOn { ticket: 8 });
+        assert_eq!(
+            unasked.take(&takes(1, (3, 1), (7, 9), &[1, 3, 5])),
+            Ok(()),
+            "they have gone on without the answer, and 5 has joined them"
         );
         assert!(arbitrator.holds(8));
         assert_eq!(arbitrator.take(&takes(1, (2, 1), (6, 9), &[1, 3])), Ok(()));
