@@ -46,6 +46,8 @@ pub const SHOWN_BY_SCENARIOS: &[InjectedBug] = &[
     InjectedBug::NewcomerStartsEarly,
     InjectedBug::PrimaryMovedWithLocks,
     InjectedBug::PrimaryMovedUnflushed,
+    InjectedBug::LeaverNotDrained,
+    InjectedBug::LeavingForgottenInSplit,
     InjectedBug::CopyGetsAllChanges,
     InjectedBug::CopyForgetsOpenRows,
     InjectedBug::CopyKeepsOldRows,

@@ -1,5 +1,5 @@
 //! Changes of the view without a failure: a data node joins, is copied to, has started; another replica becomes
-//! primary.
+//! primary; a data node is to stop, and is left out of one partition after the other.
 //!
 //! The president makes the next view. All members agree to it before it installs and sends it, and so does the one that
 //! joins:
@@ -14,7 +14,8 @@
 //! Failures have priority. A member that has given up another one agrees to no change any more in its view, and a
 //! president that gives somebody up gives up the change. So those that are left after a failure find out together
 //! whether the next view can be installed somewhere ([`Agreed`]): it can be if all of them have agreed to it. Then they
-//! judge by both views who else may go on.
+//! judge by both views who else may go on. If that view leaves somebody out of a partition they go on from it, as those
+//! that were given up may have changed rows without that one, and if they lack one of its partitions they stop.
 //!
 //! The protocol is described in `docs/protocols/agreement.md`.
 
@@ -57,7 +58,7 @@ struct Candidate {
 /// Heartbeat intervals that a data node has from the opening of its links until it sends something.
 const STARTING_INTERVALS: u64 = 40;
 
-/// How long a primary may move, at most: operations wait for that, however long intervals are.
+/// How long a primary may move, or somebody may be left out, at most: operations wait for that, however long intervals are.
 const MOVE_MAX: Span = Span::from_millis(500);
 
 /// A later view to which a node has agreed: whether the president has installed it is not known.
@@ -161,6 +162,19 @@ fn next_view(view: &ClusterView, change: &WantedChange) -> Option<ClusterView> {
         WantedChange::MovePrimary(partition, node) => {
             let chain = view.partitions().get(usize::from(partition.0))?.chain;
             (chain.contains(node) && chain.primary() != node).then(|| view.with_primary(partition, node))
+        }
+        WantedChange::Leave(node, incarnation) => {
+            let fits = is_at(node, incarnation, MemberState::Started) && view.may_leave(node);
+            fits.then(|| view.with_leaving(node))
+        }
+        WantedChange::LeaveOut(partition) => {
+            view.leave_outs().contains(&partition).then(|| view.with_left_out(partition))
+        }
+        WantedChange::Stay(node, incarnation) => {
+            let group = view.member(node)?.group;
+            let mut own = view.partitions().iter().filter(|one| one.owner.group() == group);
+            let fits = is_at(node, incarnation, MemberState::Leaving);
+            (fits && own.all(|one| one.chain.contains(node))).then(|| view.with_staying(node))
         }
     }
 }
@@ -304,7 +318,7 @@ impl Agreement {
         if cx.has_bug(InjectedBug::GrowthCountsEarly) {
             awaited.clear();
         }
-        if let WantedChange::MovePrimary(..) = change {
+        if let WantedChange::MovePrimary(..) | WantedChange::LeaveOut(..) = change {
             cx.send_after(MOVE_MAX, Timer::Growth(attempt.attempt).token());
         }
         let begun = cx.now();
@@ -475,8 +489,14 @@ fn describe(before: &ClusterView, view: &ClusterView) -> alloc::string::String {
             alloc::format!("data node {node} (incarnation {incarnation}) is being sent its rows")
         }
         Some((node, incarnation, MemberState::Started)) => {
-            alloc::format!("data node {node} (incarnation {incarnation}) has started")
+            let has_come = before.member(node).is_some_and(|one| one.state == MemberState::Copying);
+            let what = if has_come { "has started" } else { "does not stop after all" };
+            alloc::format!("data node {node} (incarnation {incarnation}) {what}")
         }
+        Some((node, incarnation, MemberState::Leaving)) => {
+            alloc::format!("data node {node} (incarnation {incarnation}) is to stop")
+        }
+        None if before.leaves_out_in(view) => "a data node that is to stop has one partition less".into(),
         None => "another replica is the primary of a partition".into(),
     }
 }
@@ -522,5 +542,32 @@ mod tests {
         assert!(fits(&started, to(1, 4)));
         assert!(!fits(&started, to(1, 3)), "it is the primary");
         assert!(!fits(&started, to(1, 1)) && !fits(&started, to(9, 4)));
+    }
+
+    #[test]
+    fn one_that_the_others_can_do_without_may_leave() {
+        let view = ClusterView::first(vec![member(1, 0), member(2, 0), member(3, 1)]);
+        let fits = |view: &ClusterView, change: WantedChange| next_view(view, &change).is_some();
+        let start = Incarnation(7);
+        assert!(!fits(&view, WantedChange::Leave(NodeId(3), start)), "it is the only one of its node group");
+        assert!(!fits(&view, WantedChange::Leave(NodeId(2), Incarnation(8))), "another start of it");
+        assert!(!fits(&view, WantedChange::LeaveOut(PartitionId(0))), "nobody leaves");
+        let leaving = view.with_leaving(NodeId(2));
+        assert!(!fits(&leaving, WantedChange::Leave(NodeId(2), start)), "it leaves already");
+        assert!(!fits(&leaving, WantedChange::Leave(NodeId(1), start)), "the other one leaves");
+        assert!(fits(&leaving, WantedChange::Stay(NodeId(2), start)));
+        // Partitions 0 and 2 are those of node group 0; the second one has its primary on node 2.
+        assert_eq!(leaving.hand_overs(), [(PartitionId(2), NodeId(1))]);
+        assert!(!fits(&leaving, WantedChange::LeaveOut(PartitionId(2))), "it is the primary");
+        let moved = leaving.with_primary(PartitionId(2), NodeId(1));
+        assert_eq!((moved.hand_overs(), moved.leave_outs()), (vec![], vec![PartitionId(0), PartitionId(2)]));
+        assert!(!moved.has_begun_to_leave() && !leaving.leaves_out_in(&moved));
+        let partly = moved.with_left_out(PartitionId(0));
+        assert!(partly.has_begun_to_leave() && moved.leaves_out_in(&partly));
+        assert!(!fits(&partly, WantedChange::Stay(NodeId(2), start)), "it lacks changes");
+        assert_eq!(partly.lack_of(|node| node != NodeId(1)), Some(vinga_wire::view::Lack::NodeGroup(0)));
+        let left = partly.with_left_out(PartitionId(2));
+        assert!(left.has_given_up_all(NodeId(2)) && !partly.has_given_up_all(NodeId(2)));
+        assert_eq!(left.lack_of(|node| node != NodeId(2)), None);
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Round {
     /// The later view to which all that have confirmed have agreed, and this node: those that are given up may have it.
     /// If one of them has not agreed, nobody has it, nor ever will: that one has given up others, and agrees no more.
     later: Option<Agreed>,
+    /// The view that the next one is made of, if it is not the present one.
+    base: Option<ClusterView>,
 }
 
 impl Round {
@@ -132,6 +134,7 @@ impl Agreement {
             tickets: alloc::vec![self.tickets.state()],
             ticket: NO_TICKET,
             later: self.growth.agreed().cloned(),
+            base: None,
             failed,
             awaited,
         };
@@ -240,6 +243,19 @@ impl Agreement {
         let failed = list(&round.failed);
         let lacking = self.view.lack_of(|node| !round.failed.contains(&node));
         assert_eq!(lacking, None, "those that are to go on can be a cluster by themselves");
+        // Those that were given up may have that view, and have changed rows without whom it leaves out.
+        let later = round.later.as_ref().map(|later| &later.view);
+        let later = later.filter(|later| self.view.leaves_out_in(later));
+        let base = later.filter(|_| !cx.has_bug(InjectedBug::LeavingForgottenInSplit));
+        if let Some(lack) = base.and_then(|base| base.lack_of(|node| !round.failed.contains(&node))) {
+            cx.mark("data nodes stopped that others may have left out of a partition");
+            let why = format_args!("data nodes {failed} may have gone on, and {lack} is left in their view");
+            return self.stop(cx, ErrorCode::Partitioned, why);
+        }
+        round.base = base.cloned();
+        if round.base.is_some() {
+            cx.mark("data nodes went on from a view that leaves one out of a partition");
+        }
         let can_go_on = |view: &ClusterView| view.lack_of(|node| round.may_run(node)).is_none();
         let mut can_others = can_go_on(&self.view);
         if let Some(later) = &round.later
@@ -349,7 +365,8 @@ impl Agreement {
         let failed: Vec<NodeId> = round.failed.iter().copied().collect();
         // Those that were given up may have let API nodes in by then.
         let latest = round.later.as_ref().map_or(&*self.view, |later| &later.view);
-        let view = self.view.without_after(&failed, latest).with_ticket(round.ticket);
+        let base = round.base.as_ref().unwrap_or(&self.view);
+        let view = base.without_after(&failed, latest).with_ticket(round.ticket);
         cx.log(
             LogLevel::Warning,
             format_args!("view {}: without data nodes {}", view.number(), list(&round.failed)),

@@ -184,6 +184,10 @@ impl Coordinator {
         if known.is_some() {
             return Err(ErrorCode::MalformedSignal);
         }
+        if self.draining.is_closed() {
+            cx.mark("transaction is refused as its coordinator's data node leaves");
+            return Err(ErrorCode::NodeFailure);
+        }
         let client = self.clients.of(id);
         if client.outcomes.len() >= OUTCOMES_MAX {
             cx.mark("too many unconfirmed outcomes");

@@ -76,7 +76,8 @@ impl Coordinator {
         let list = self.transactions[handle].participants;
         let mut outstanding = 0;
         self.participants.for_each(list, |participant| {
-            let lost = participant.completing.nodes().filter(|&node| change.has_lost(node));
+            let owner = participant.owner;
+            let lost = participant.completing.nodes().filter(|&node| change.has_left(owner, node));
             participant.completing = lost.fold(participant.completing, |rest, node| rest.without(node));
             outstanding += participant.completing.length() as u32;
         });

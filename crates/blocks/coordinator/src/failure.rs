@@ -97,13 +97,14 @@ impl Coordinator {
     }
 
     /// The view has changed: undecided transactions that a lost member may have taken part in are rolled back, decided
-    /// ones are ended without it.
+    /// ones are ended without it. One that was left out of a partition holds nothing there of undecided transactions;
+    /// but it may have been sent what ends decided ones, and may stop before it has passed that on.
     pub(crate) fn go_on_in(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.lazy_orders.forget_lost(change);
         let touched: Vec<Handle> = self
             .transactions
             .iter()
-            .filter(|(_, t)| self.participants.of(t.participants).any(|p| has_lost_replica(p, change)))
+            .filter(|(_, t)| self.participants.of(t.participants).any(|p| has_other_replicas(p, change)))
             .map(|(handle, _)| handle)
             .collect();
         for handle in touched {
@@ -115,7 +116,9 @@ impl Coordinator {
         let orders = self.orders(cx, handle);
         let transaction = &self.transactions[handle];
         let participants = self.participants.of(transaction.participants);
-        for participant in participants.filter(|p| !p.ended && has_lost_replica(p, change)) {
+        let has_lost_any =
+            self.participants.of(transaction.participants).any(|p| has_lost_replica(p, change));
+        for participant in participants.filter(|p| !p.ended && has_other_replicas(p, change)) {
             match transaction.state {
                 State::Committing { .. } if participant.holds => {
                     cx.mark("commit sent again without a failed replica");
@@ -140,6 +143,7 @@ impl Coordinator {
             lost.all(|participant| !participant.changes)
         };
         match transaction.state {
+            State::Open { .. } | State::Preparing { .. } if !has_lost_any => {}
             State::Open { .. }
                 if cx.has_bug(InjectedBug::LostReadLocksIgnored) && lost_nothing_but_reads() => {}
             State::Preparing { last: true, .. } if !cx.has_bug(InjectedBug::InDoubtIsRolledBack) => {
@@ -175,6 +179,12 @@ impl Coordinator {
         }
         self.check_waits(cx);
     }
+}
+
+/// Whether one of the replicas that a participant had is none any more.
+fn has_other_replicas(participant: &Participant, change: &ViewChange) -> bool {
+    let replicas = change.old.owned_by(participant.owner).replicas();
+    replicas.nodes().any(|node| change.has_left(participant.owner, node))
 }
 
 /// Whether one of the replicas that a participant had is lost.

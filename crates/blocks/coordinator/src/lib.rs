@@ -39,6 +39,7 @@ mod clients;
 mod completion;
 mod deadlock;
 mod disk_waits;
+mod draining;
 mod ending;
 mod epochs;
 mod failure;
@@ -59,6 +60,7 @@ mod unique;
 
 use clients::Clients;
 use disk_waits::DiskWaits;
+use draining::{DRAIN_TIMER, Draining};
 use epochs::Epochs;
 use lazy_orders::LazyOrders;
 use participants::Participants;
@@ -121,6 +123,7 @@ pub struct Coordinator {
     tables: Tables,
     lazy_orders: LazyOrders,
     take_overs: TakeOvers,
+    draining: Draining,
     statistics: Statistics,
 }
 
@@ -150,6 +153,7 @@ impl Coordinator {
             tables: Tables::default(),
             lazy_orders: LazyOrders::default(),
             take_overs: TakeOvers::new(),
+            draining: Draining::default(),
             statistics: Statistics::default(),
             settings,
         }
@@ -202,6 +206,7 @@ impl Coordinator {
         let (token, _) = frame.head::<U64>()?;
         match token.get() {
             CHECK_TIMER => self.check_timeouts(cx),
+            DRAIN_TIMER => self.look_at_draining(cx),
             _ => self.end_gathering(cx),
         }
         Some(())
@@ -257,6 +262,7 @@ impl Block for Coordinator {
             Some(SignalNumber::ApiConnectedOrder) => self.on_api_connected_order(cx, frame),
             Some(SignalNumber::ApiConnectionClosedOrder) => self.on_api_connection_closed_order(cx, frame),
             Some(SignalNumber::ApiFailedOrder) => self.on_api_failed_order(cx, frame),
+            Some(SignalNumber::DrainRequest) => self.on_drain_request(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => None,
         };
@@ -269,6 +275,7 @@ impl Block for Coordinator {
         if change.old.president() != change.new.president() {
             self.greet_president(cx);
         }
+        self.forget_drain_request();
         self.tables.forget_requesters(change);
         self.note_moves(change);
         self.go_on_in(cx, change);

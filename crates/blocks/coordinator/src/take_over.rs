@@ -303,7 +303,7 @@ impl Coordinator {
         let mut over = Vec::new();
         for (&id, inherited) in &mut self.take_overs.list[at].transactions {
             let before = inherited.completing.len();
-            inherited.completing.retain(|data_manager| !change.has_lost(data_manager.node()));
+            inherited.completing.retain(|one| !has_left(change, *one));
             if before > 0 && inherited.completing.is_empty() {
                 over.push(id);
             }
@@ -321,7 +321,7 @@ impl Coordinator {
             let orders = Self::inherited_orders(cx, one.coordinator, id);
             for &(group, has_ended) in &inherited.groups {
                 let had_lost =
-                    change.old.owned_by(group).replicas().nodes().any(|node| change.has_lost(node));
+                    change.old.owned_by(group).replicas().nodes().any(|node| change.has_left(group, node));
                 if had_lost && !has_ended {
                     cx.mark("successor repeats its order without a failed replica");
                     order_end(cx, orders, inherited, group);
@@ -523,6 +523,14 @@ impl Coordinator {
         }
         self.take_overs.released.remove(owner);
     }
+}
+
+/// Whether a data manager is no replica of its partition any more.
+fn has_left(change: &ViewChange, data_manager: Address) -> bool {
+    let node = data_manager.node();
+    let member = change.new.member(node);
+    let owner = member.map(|member| ReplicaGroup::new(member.group, data_manager.instance()));
+    owner.is_none_or(|owner| change.has_left(owner, node))
 }
 
 /// Whether it is known what has become of the transactions of a dead coordinator.

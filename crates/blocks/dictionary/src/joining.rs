@@ -8,12 +8,16 @@
 //! meanwhile.
 
 use crate::Dictionary;
+use crate::plan::Refused;
 use crate::requests::LIST_BYTES_MAX;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::TableVersion;
 use vinga_kernel::Context;
-use vinga_wire::restart::{DefinitionsConfirm, DefinitionsRequest, NewcomerStep, SchemaHold, StepDoneReport};
+use vinga_wire::restart::{
+    DefinitionsConfirm, DefinitionsRequest, DrainBody, NewcomerStep, SchemaHold, StepDoneReport,
+};
 use vinga_wire::view::{MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
@@ -64,6 +68,19 @@ impl Dictionary {
             self.begin_queued(cx);
             self.go_on(cx);
         }
+        Some(())
+    }
+
+    /// This data node leaves: it changes no schema any more. Whoever waits for a change asks the next president.
+    pub(crate) fn on_drain_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let body: DrainBody = cold::read(frame)?;
+        self.is_closed = true;
+        let queued: Vec<_> = self.queue.drain(..).collect();
+        for (requester, _) in queued {
+            cx.mark("queued schema change is refused as its data node leaves");
+            self.refuse(cx, requester, Refused { code: ErrorCode::NodeStopping, detail: String::new() });
+        }
+        cold::write(&mut cx.frame(SignalNumber::DrainConfirm, frame.sender()), &body);
         Some(())
     }
 

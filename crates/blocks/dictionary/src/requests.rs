@@ -184,7 +184,10 @@ impl Dictionary {
 
     /// Carries out a change now, or when those before it are done.
     fn begin_or_queue(&mut self, cx: &mut Context<'_>, requester: Requester, change: ChangeRequest) {
-        if let Err(refused) = self.check_room() {
+        if self.is_closed {
+            cx.mark("schema change is refused as its data node leaves");
+            self.refuse(cx, requester, Refused { code: ErrorCode::NodeStopping, detail: String::new() });
+        } else if let Err(refused) = self.check_room() {
             cx.mark("schema change is refused because the log is full");
             self.refuse(cx, requester, refused);
         } else if self.change.is_none() && self.succession.is_none() && self.hold.is_none() {

@@ -92,6 +92,7 @@ impl Info {
             Some(SignalNumber::ShutdownPermitConfirm) => self.on_permit_confirm(cx, frame),
             Some(SignalNumber::ShutdownPermitRefuse) => self.on_permit_refuse(cx, frame),
             Some(SignalNumber::ShutdownPermitReturnOrder) => self.on_permit_return(frame),
+            Some(SignalNumber::LeaveReport) => self.on_leave_report(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             Some(SignalNumber::TurnRequest) => Self::on_turn_request(cx, frame),
             // Whoever asks is answered: nothing is begun for it.
@@ -492,7 +493,7 @@ mod tests {
     }
 
     fn ask_to_stop(h: &mut Harness<Hosted>, terms: ShutdownTerms) -> Vec<(Address, SignalNumber, String)> {
-        let body = ShutdownRequest { request: 5, terms };
+        let body = ShutdownRequest { request: 5, terms, starts_again: false };
         h.send(API, SignalNumber::ShutdownRequest, |w| cold::write(w, &body)).expect("an API node may ask");
         let mut sent = h.take_sent();
         // The other members permit it.

@@ -10,21 +10,29 @@
 //! be missed together, the one that is permitted last by any of them is refused there, and not all of them stop. All
 //! ask in the order of the members: so the first one that comes to the oldest member is not refused on account of
 //! another one, which is refused then.
+//!
+//! A data node that is to stop *unnoticed* leaves when all have permitted it (`LeaveOrder` to its restart block), and
+//! stops when nobody needs it any more, or the wait for that is over.
 
 use crate::Info;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId};
-use vinga_kernel::{Context, LogLevel, Span};
+use vinga_kernel::{Context, LogLevel, Span, Tick};
 use vinga_wire::handshake::Refusal;
-use vinga_wire::shutdown::{ShutdownConfirm, ShutdownPermitBody, ShutdownPermitRequest};
-use vinga_wire::shutdown::{ShutdownRequest, ShutdownTerms};
+use vinga_wire::restart::LeaveReport;
+use vinga_wire::shutdown::{
+    ShutdownConfirm, ShutdownOrder, ShutdownPermitBody, ShutdownPermitRequest, ShutdownRequest, ShutdownTerms,
+};
 use vinga_wire::view::{ClusterView, Lack, Member};
 use vinga_wire::{Address, BlockNumber, ErrorCode, Frame, SignalNumber, cold};
 
 /// The timer behind which the driver is ordered to stop: no number of a request that rows are gathered for.
 const TIMER: u64 = u64::MAX;
+
+/// The timer that ends the wait until this data node has left.
+const WAIT_TIMER: u64 = u64::MAX - 1;
 
 /// How long after its confirmation: in a later turn, so that the thread has handed the confirmation over by then.
 const PAUSE: Span = Span::from_millis(1);
@@ -42,6 +50,8 @@ pub(crate) struct Shutdown {
     left: Vec<(NodeId, Incarnation)>,
     /// The number of the latest attempt to stop.
     attempt: u32,
+    /// Whether this data node is started again when it has stopped, as the first request of this attempt wants it.
+    starts_again: bool,
 }
 
 /// How far this data node is.
@@ -51,13 +61,20 @@ enum Own {
     Stays,
     /// The members are asked.
     Asks(Asking),
+    /// All have permitted it, and it leaves: these API nodes wait for that.
+    Leaves(Asking),
     /// The driver is ordered to stop the node, in a moment.
-    Stops,
+    Stops {
+        /// Whether it has left before.
+        has_left: bool,
+    },
 }
 
 /// The members are asked whether this data node may stop.
 #[derive(Default)]
 struct Asking {
+    /// Until when it is to leave before (the clock of this thread); `None` if it stops at once.
+    leaves_until: Option<Tick>,
     /// The API nodes that have requested it, each with its tag.
     waiting: Vec<(Address, u32)>,
     /// The members that have permitted it.
@@ -94,7 +111,10 @@ impl Shutdown {
 
     /// Panics if it contradicts itself; see `vinga_kernel::Block::check_invariants`.
     pub(crate) fn check_invariants(&self) {
-        if let Own::Asks(Asking { waiting, permitted, asked }) = &self.own {
+        if let Own::Leaves(Asking { asked, leaves_until, .. }) = &self.own {
+            assert!(asked.is_none() && leaves_until.is_some(), "all have permitted it, and it is to leave");
+        }
+        if let Own::Asks(Asking { waiting, permitted, asked, .. }) = &self.own {
             assert!(waiting.len() <= WAITING_MAX, "at most {WAITING_MAX} requests to stop wait");
             let asked = asked.expect("a member is asked until all have permitted it");
             assert!(!permitted.contains(&asked), "a member is asked once");
@@ -105,35 +125,120 @@ impl Shutdown {
 impl Info {
     /// Has the members asked whether this data node may stop, or has it stop in any case.
     pub(crate) fn on_shutdown_request(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
-        let ShutdownRequest { request, terms } = cold::read(frame)?;
+        let ShutdownRequest { request, terms, starts_again } = cold::read(frame)?;
         let requester = frame.sender();
         if cx.own().instance() != 0 {
             return None;
         }
         let api = requester.node();
         cx.log(LogLevel::Info, format_args!("API node {api} has requested that this data node stops"));
+        let is_full = matches!(
+            &self.shutdown.own,
+            Own::Asks(asking) | Own::Leaves(asking) if asking.waiting.len() >= WAITING_MAX
+        );
+        if is_full {
+            refuse(cx, requester, request, ErrorCode::Overloaded, String::new());
+            return Some(());
+        }
+        if !matches!(self.shutdown.own, Own::Stays) && self.shutdown.starts_again != starts_again {
+            let plan = if starts_again { "stop for good" } else { "be started again" };
+            let why = format!("it is to {plan}, as somebody else has requested");
+            refuse(cx, requester, request, ErrorCode::NodeStopping, why);
+            return Some(());
+        }
+        let leaves_until = self.leaves_until(cx, terms);
         match &mut self.shutdown.own {
-            Own::Stops => confirm(cx, requester, request),
-            Own::Asks(Asking { waiting, .. }) if waiting.len() >= WAITING_MAX => {
-                refuse(cx, requester, request, ErrorCode::Overloaded, String::new());
+            Own::Stops { has_left } => {
+                confirm(cx, requester, request, *has_left);
+                return Some(());
             }
-            Own::Asks(asking) => {
+            Own::Asks(asking) | Own::Leaves(asking) => {
                 asking.waiting.push((requester, request));
-                if terms == ShutdownTerms::InAnyCase {
-                    self.stop_in_any_case(cx);
-                }
+                // Whoever is in more of a hurry decides.
+                asking.leaves_until = asking.leaves_until.min(leaves_until);
             }
             Own::Stays => {
                 self.shutdown.attempt = self.shutdown.attempt.wrapping_add(1);
+                self.shutdown.starts_again = starts_again;
                 let waiting = [(requester, request)].into();
-                self.shutdown.own = Own::Asks(Asking { waiting, ..Asking::default() });
-                match terms {
-                    ShutdownTerms::IfDispensable => self.ask_next(cx),
-                    ShutdownTerms::InAnyCase => self.stop_in_any_case(cx),
+                self.shutdown.own = Own::Asks(Asking { waiting, leaves_until, ..Asking::default() });
+                if terms != ShutdownTerms::InAnyCase {
+                    self.ask_next(cx);
+                    return Some(());
                 }
             }
         }
+        match terms {
+            ShutdownTerms::InAnyCase => self.stop_in_any_case(cx),
+            ShutdownTerms::IfDispensable | ShutdownTerms::Unnoticed { .. } => self.hurry(cx),
+        }
         Some(())
+    }
+
+    /// Until when this data node is to leave before it stops; `None` if it stops at once, as one does that has not all
+    /// its rows yet.
+    fn leaves_until(&self, cx: &Context<'_>, terms: ShutdownTerms) -> Option<Tick> {
+        let has_started = cx.view().has_started(cx.own().node());
+        match terms {
+            ShutdownTerms::Unnoticed { wait } if has_started => {
+                Some(cx.now() + Span::from_millis(u64::from(wait)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Another request has come while this data node leaves: it may not wait for as long.
+    fn hurry(&mut self, cx: &mut Context<'_>) {
+        if let Own::Leaves(asking) = &mut self.shutdown.own {
+            match asking.leaves_until {
+                Some(until) => cx.send_after(until - cx.now(), WAIT_TIMER),
+                None => {
+                    asking.leaves_until = Some(cx.now());
+                    self.end_wait(cx);
+                }
+            }
+        }
+    }
+
+    /// All have permitted it: it stops, or leaves before.
+    fn leave_or_stop(&mut self, cx: &mut Context<'_>) {
+        let Own::Asks(asking) = &mut self.shutdown.own else { return };
+        let Some(until) = asking.leaves_until else { return self.stop(cx, false) };
+        cx.log(LogLevel::Info, format_args!("this data node leaves before it stops"));
+        self.shutdown.own = Own::Leaves(core::mem::take(asking));
+        let restart = Address::new(cx.own().node(), BlockNumber::Restart, 0);
+        cx.frame(SignalNumber::LeaveOrder, restart);
+        cx.send_after(until - cx.now(), WAIT_TIMER);
+    }
+
+    /// It has left, or the others can't do without it any more.
+    pub(crate) fn on_leave_report(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
+        let LeaveReport { is_free } = cold::read(frame)?;
+        if let Own::Leaves(_) = self.shutdown.own {
+            if is_free {
+                self.stop(cx, true);
+            } else {
+                let why = self.shutdown.objection(cx.view(), cx.own().node());
+                self.give_up(cx, &why.unwrap_or_else(|| "the others can't do without it".into()));
+            }
+        }
+        Some(())
+    }
+
+    /// It has not left in time: it stops all the same, if the others can go on.
+    fn end_wait(&mut self, cx: &mut Context<'_>) {
+        let Own::Leaves(Asking { leaves_until: Some(until), .. }) = self.shutdown.own else { return };
+        if cx.now() < until {
+            return;
+        }
+        match self.shutdown.objection(cx.view(), cx.own().node()) {
+            Some(why) => self.give_up(cx, &why),
+            None => {
+                cx.mark("data node stops though it has not left");
+                cx.log(LogLevel::Warning, format_args!("this data node stops though it has not left"));
+                self.stop(cx, false);
+            }
+        }
     }
 
     /// Asks the next member whether this data node may stop; if there is none, it stops.
@@ -157,7 +262,7 @@ impl Info {
                     // Members may have been lost since this one has permitted it.
                     return match self.shutdown.objection(cx.view(), own) {
                         Some(why) => self.give_up(cx, &why),
-                        None => self.stop(cx),
+                        None => self.leave_or_stop(cx),
                     };
                 }
             }
@@ -178,12 +283,13 @@ impl Info {
         for node in members.into_iter().filter(|&node| node != own) {
             self.ask(cx, node, ShutdownTerms::InAnyCase);
         }
-        self.stop(cx);
+        self.stop(cx, false);
     }
 
-    fn stop(&mut self, cx: &mut Context<'_>) {
-        if let Own::Asks(Asking { waiting, .. }) = core::mem::replace(&mut self.shutdown.own, Own::Stops) {
-            waiting.into_iter().for_each(|(requester, request)| confirm(cx, requester, request));
+    fn stop(&mut self, cx: &mut Context<'_>, has_left: bool) {
+        let before = core::mem::replace(&mut self.shutdown.own, Own::Stops { has_left });
+        if let Own::Asks(Asking { waiting, .. }) | Own::Leaves(Asking { waiting, .. }) = before {
+            waiting.into_iter().for_each(|(requester, request)| confirm(cx, requester, request, has_left));
             cx.send_after(PAUSE, TIMER);
         }
     }
@@ -191,7 +297,9 @@ impl Info {
     /// It does not stop: those that have permitted it learn that.
     fn give_up(&mut self, cx: &mut Context<'_>, why: &str) {
         let own = cx.own().node();
-        let Own::Asks(asking) = core::mem::take(&mut self.shutdown.own) else { return };
+        let (Own::Asks(asking) | Own::Leaves(asking)) = core::mem::take(&mut self.shutdown.own) else {
+            return;
+        };
         self.shutdown.leaving.retain(|(node, _)| *node != own);
         cx.log(LogLevel::Info, format_args!("this data node goes on: {why}"));
         let body = ShutdownPermitBody { request: self.shutdown.attempt };
@@ -211,7 +319,9 @@ impl Info {
         let ShutdownPermitRequest { request, terms } = cold::read(frame)?;
         let (sender, node) = (frame.sender(), frame.sender().node());
         let objection = match terms {
-            ShutdownTerms::IfDispensable => self.shutdown.objection(cx.view(), node),
+            ShutdownTerms::IfDispensable | ShutdownTerms::Unnoticed { .. } => {
+                self.shutdown.objection(cx.view(), node)
+            }
             ShutdownTerms::InAnyCase => None,
         };
         if let Some(detail) = objection {
@@ -282,24 +392,30 @@ impl Info {
 
     /// An API node has gone: nothing is sent to it any more. What it has requested is done.
     pub(crate) fn forget_requests_to_stop(&mut self, api: NodeId) {
-        if let Own::Asks(asking) = &mut self.shutdown.own {
+        if let Own::Asks(asking) | Own::Leaves(asking) = &mut self.shutdown.own {
             asking.waiting.retain(|(requester, _)| requester.node() != api);
         }
     }
 
     /// If it is the timer of a shutdown, the driver is ordered to stop the node; returns whether it is.
-    pub(crate) fn on_shutdown_timer(&self, cx: &mut Context<'_>, token: u64) -> bool {
+    pub(crate) fn on_shutdown_timer(&mut self, cx: &mut Context<'_>, token: u64) -> bool {
+        if token == WAIT_TIMER {
+            self.end_wait(cx);
+            return true;
+        }
         if token != TIMER {
             return false;
         }
         let driver = cx.driver();
-        cx.frame(SignalNumber::ShutdownOrder, driver);
+        let body = ShutdownOrder { starts_again: self.shutdown.starts_again };
+        cold::write(&mut cx.frame(SignalNumber::ShutdownOrder, driver), &body);
         true
     }
 }
 
-fn confirm(cx: &mut Context<'_>, requester: Address, request: u32) {
-    cold::write(&mut cx.frame(SignalNumber::ShutdownConfirm, requester), &ShutdownConfirm { request });
+fn confirm(cx: &mut Context<'_>, requester: Address, request: u32, has_left: bool) {
+    let body = ShutdownConfirm { request, has_left };
+    cold::write(&mut cx.frame(SignalNumber::ShutdownConfirm, requester), &body);
 }
 
 fn refuse(cx: &mut Context<'_>, requester: Address, request: u32, code: ErrorCode, detail: String) {

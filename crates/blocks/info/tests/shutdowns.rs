@@ -99,7 +99,7 @@ impl Cluster {
     fn ask(&mut self, node: NodeId, terms: ShutdownTerms) -> u32 {
         let request = self.answers.len() as u32;
         self.answers.insert(request, (node, None));
-        let body = ShutdownRequest { request, terms };
+        let body = ShutdownRequest { request, terms, starts_again: false };
         let harness = self.nodes.get_mut(&node).expect("it runs");
         harness.send(API, SignalNumber::ShutdownRequest, |w| cold::write(w, &body)).expect("it may ask");
         self.catch(node);
@@ -112,7 +112,7 @@ impl Cluster {
             let receiver = sent.receiver();
             match sent.signal() {
                 SignalNumber::ShutdownConfirm => {
-                    let ShutdownConfirm { request } = cold::read(&sent.frame()).expect("well-formed");
+                    let ShutdownConfirm { request, .. } = cold::read(&sent.frame()).expect("well-formed");
                     self.answered(node, request, Answer::Stops);
                 }
                 SignalNumber::ShutdownRefuse => {

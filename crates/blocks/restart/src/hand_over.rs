@@ -1,4 +1,6 @@
-//! The president has primaries handed over, one at a time, until each data node of a node group has its share.
+//! The president has primaries handed over, one at a time, until each data node of a node group has its share; and it
+//! has those that are to stop left out of partitions, which takes the same: the primary comes to rest, and the next view
+//! is another one for it.
 //!
 //! ```text
 //!   clients are ─▶ schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one
@@ -9,20 +11,47 @@
 
 use crate::Restart;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use vinga_base::{Incarnation, NodeId, PartitionId};
-use vinga_kernel::Context;
+use vinga_kernel::{Context, Span};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::{ClientsBody, HandOverBody};
 use vinga_wire::view::ClusterView;
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
-/// A primary that is asked to come to rest, and who is to follow it.
+/// The pause behind an attempt of which nothing came, while somebody is to stop and waits for it.
+const LEAVING_PAUSE: Span = Span::from_millis(1_000);
+
+/// What a primary is to come to rest for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rest {
+    /// Another replica is to be the primary.
+    Move(PartitionId, NodeId),
+    /// Those that are to stop are to be left out of the partition.
+    LeaveOut(PartitionId),
+}
+
+impl Rest {
+    fn partition(self) -> PartitionId {
+        match self {
+            Rest::Move(partition, _) | Rest::LeaveOut(partition) => partition,
+        }
+    }
+
+    fn change(self) -> WantedChange {
+        match self {
+            Rest::Move(partition, node) => WantedChange::MovePrimary(partition, node),
+            Rest::LeaveOut(partition) => WantedChange::LeaveOut(partition),
+        }
+    }
+}
+
+/// A primary that is asked to come to rest.
 #[derive(Clone, Copy)]
 struct HandOver {
     primary: Address,
     body: HandOverBody,
-    partition: PartitionId,
-    node: NodeId,
+    rest: Rest,
 }
 
 /// What the president knows of hand-overs.
@@ -54,12 +83,18 @@ impl HandOvers {
         *self = HandOvers { attempts: self.attempts, connected, ..HandOvers::default() };
     }
 
-    /// What is to be handed over now, and to whom.
-    pub fn next(&self, view: &ClusterView) -> Option<(PartitionId, NodeId)> {
+    /// Which primary is to come to rest now, and what for: first they move away from those that are to stop.
+    pub fn next(&self, view: &ClusterView) -> Option<Rest> {
         if self.pause.is_some() {
             return None;
         }
-        let choices = view.hand_overs();
+        let moves = view.hand_overs().into_iter().map(|(partition, node)| Rest::Move(partition, node));
+        let mut choices: Vec<Rest> = moves.collect();
+        let moves_away =
+            choices.iter().any(|one| view.is_leaving(view.partition(one.partition()).chain.primary()));
+        if !moves_away && view.leaving().next().is_some() {
+            choices = view.leave_outs().into_iter().map(Rest::LeaveOut).collect();
+        }
         choices.get(self.failures as usize % choices.len().max(1)).copied()
     }
 
@@ -70,12 +105,13 @@ impl HandOvers {
 }
 
 impl Restart {
-    /// What is to be handed over now, and to whom: not before all API nodes are connected to that one. What it answers
-    /// goes by their connections to it.
-    pub(crate) fn next_hand_over(&mut self, cx: &mut Context<'_>) -> Option<(PartitionId, NodeId)> {
+    /// Which primary is to come to rest now, and what for. One is not handed over before all API nodes are connected to
+    /// the next: what that answers goes by their connections to it.
+    pub(crate) fn next_rest(&mut self, cx: &mut Context<'_>) -> Option<Rest> {
         let view = cx.shared_view();
         let next = self.leader.hand_overs.next(&view)?;
-        let (node, incarnation) = view.member(next.1)?.identity();
+        let Rest::Move(_, target) = next else { return Some(next) };
+        let (node, incarnation) = view.member(target)?.identity();
         let hand_overs = &mut self.leader.hand_overs;
         if hand_overs.connected.contains(&(node, incarnation)) {
             return Some(next);
@@ -97,7 +133,7 @@ impl Restart {
 
     /// Asks a primary to come to rest, if all threads are in the present view: then none is ever many views behind,
     /// however many primaries move.
-    pub(crate) fn hand_over(&mut self, cx: &mut Context<'_>, partition: PartitionId, node: NodeId) {
+    pub(crate) fn hand_over(&mut self, cx: &mut Context<'_>, rest: Rest) {
         let view = cx.view().number();
         if !self.threads.have_been_asked(view) {
             return self.ask_threads(cx);
@@ -105,20 +141,18 @@ impl Restart {
         if !self.threads.have_adopted(view) {
             return;
         }
-        let primary = cx.view().partition(partition).primary();
+        let primary = cx.view().partition(rest.partition()).primary();
         let hand_overs = &mut self.leader.hand_overs;
         hand_overs.attempts += 1;
         let body = HandOverBody { view, attempt: hand_overs.attempts };
-        hand_overs.under_way = Some(HandOver { primary, body, partition, node });
+        hand_overs.under_way = Some(HandOver { primary, body, rest });
         cold::write(&mut cx.frame(SignalNumber::HandOverRequest, primary), &body);
     }
 
     pub(crate) fn on_hand_over_confirm(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let body: HandOverBody = cold::read(frame)?;
-        if let Some(HandOver { partition, node, .. }) =
-            self.leader.hand_overs.under_way.filter(|it| it.body == body)
-        {
-            self.ask_for(cx, WantedChange::MovePrimary(partition, node));
+        if let Some(HandOver { rest, .. }) = self.leader.hand_overs.under_way.filter(|it| it.body == body) {
+            self.ask_for(cx, rest.change());
         }
         Some(())
     }
@@ -144,11 +178,15 @@ impl Restart {
     /// Nothing has come of a hand-over: the next attempt is made after a pause, which is doubled each time. Schema
     /// changes, and others that join, do not wait for it.
     fn pause_hand_overs(&mut self, cx: &mut Context<'_>) {
-        let pause = self.settings.pause_after(self.leader.hand_overs.failures);
+        let leaves = cx.view().leaving().next().is_some();
+        let usual = self.settings.pause_after(self.leader.hand_overs.failures);
+        let pause = if leaves { usual.min(LEAVING_PAUSE) } else { usual };
         let number = self.begin_timer(cx, pause);
         let hand_overs = &mut self.leader.hand_overs;
         hand_overs.failures += 1;
         hand_overs.pause = Some(number);
-        self.release_schema(cx);
+        if !cx.view().has_begun_to_leave() {
+            self.release_schema(cx);
+        }
     }
 }

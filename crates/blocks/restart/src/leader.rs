@@ -1,6 +1,8 @@
-//! The president has one newcomer after the other become a member, and then primaries handed over (`hand_over`).
+//! The president has data nodes leave that are to stop (`leaving`), then one newcomer after the other become a member,
+//! and then primaries handed over (`hand_over`).
 
 use crate::hand_over::HandOvers;
+use crate::leaving::Leavers;
 use crate::newcomer::waiting;
 use crate::{CANDIDATE_TIMER, KnownStart, Restart};
 use alloc::collections::BTreeMap;
@@ -37,6 +39,8 @@ pub(crate) struct Leader {
     holds: u32,
     /// A primary that is being handed over.
     pub(crate) hand_overs: HandOvers,
+    /// Data nodes that are to stop.
+    pub(crate) leavers: Leavers,
     /// The change of the view that agreement was asked for, and who joins with it.
     request: Option<(u32, Option<NodeId>)>,
     requests: u32,
@@ -113,7 +117,7 @@ impl Restart {
             leader.candidates.values_mut().for_each(|one| (one.refusals, one.next) = (0, cx.now()));
         }
         let is_on_its_way = |one: &KnownStart| {
-            let mut newcomers = change.new.members().iter().filter(|m| m.state != MemberState::Started);
+            let mut newcomers = change.new.members().iter().filter(|m| !change.new.has_started(m.node));
             newcomers.any(|member| member.identity() == (one.node, one.incarnation))
         };
         leader.progress.take_if(|one| !is_on_its_way(one));
@@ -122,6 +126,7 @@ impl Restart {
             self.threads.forget(member.node);
         }
         leader.hand_overs.begin_view(&change.new);
+        self.forget_leavers(change);
         // Transactions of coordinators that have failed are to end before somebody joins who knows nothing of them.
         if change.lost().any(|member| member.coordinators > 0) && newcomer(cx).is_none() {
             self.release_schema(cx);
@@ -164,27 +169,37 @@ impl Restart {
                     self.ask_for(cx, WantedChange::Start(node, incarnation));
                 }
             }
-            MemberState::Starting | MemberState::Started => {}
+            MemberState::Starting | MemberState::Started | MemberState::Leaving => {}
         }
     }
 
-    /// Nobody is on the way: the next candidate joins, or the next primary is handed over, when no schema change is
-    /// under way.
+    /// Nobody is on the way: who is to stop leaves, else the next candidate joins, or the next primary is handed over,
+    /// when no schema change is under way.
     fn begin_with_next(&mut self, cx: &mut Context<'_>) {
+        if self.lead_leaving(cx) {
+            return;
+        }
         let view = cx.shared_view();
-        let hand_over = self.next_hand_over(cx);
-        match (self.leader.next_candidate(&view, cx.now()), hand_over, self.leader.hold) {
+        let is_kept = view.has_begun_to_leave();
+        let rest = self.next_rest(cx);
+        let leaves = view.leaving().next().is_some();
+        let candidate = self.leader.next_candidate(&view, cx.now()).filter(|_| !leaves);
+        match (candidate, rest, self.leader.hold) {
+            (None, None, Some(_)) if is_kept => {}
+            (None, None, None) if is_kept => self.hold_schema(cx),
             (None, None, _) => self.release_schema(cx),
             (Some(member), _, Some((_, true))) => self.ask_for(cx, WantedChange::Join(member)),
-            (None, Some((partition, node)), Some((_, true))) => self.hand_over(cx, partition, node),
+            (None, Some(rest), Some((_, true))) => self.hand_over(cx, rest),
             (_, _, Some((_, false))) => {}
-            (_, _, None) => {
-                self.leader.holds += 1;
-                self.leader.hold = Some((self.leader.holds, false));
-                let body = SchemaHold { hold: self.leader.holds };
-                cold::write(&mut cx.frame(SignalNumber::SchemaHoldRequest, self.dictionary()), &body);
-            }
+            (_, _, None) => self.hold_schema(cx),
         }
+    }
+
+    fn hold_schema(&mut self, cx: &mut Context<'_>) {
+        self.leader.holds += 1;
+        self.leader.hold = Some((self.leader.holds, false));
+        let body = SchemaHold { hold: self.leader.holds };
+        cold::write(&mut cx.frame(SignalNumber::SchemaHoldRequest, self.dictionary()), &body);
     }
 
     fn dictionary(&self) -> Address {
@@ -214,7 +229,12 @@ impl Restart {
         let request = self.leader.requests;
         let joins = match &change {
             WantedChange::Join(member) => Some(member.node),
-            WantedChange::Copy(..) | WantedChange::Start(..) | WantedChange::MovePrimary(..) => None,
+            WantedChange::Copy(..)
+            | WantedChange::Start(..)
+            | WantedChange::MovePrimary(..)
+            | WantedChange::Leave(..)
+            | WantedChange::LeaveOut(..)
+            | WantedChange::Stay(..) => None,
         };
         self.leader.request = Some((request, joins));
         let body = ViewChangeRequest { request, view: cx.view().number(), change };
@@ -303,9 +323,8 @@ impl Restart {
     pub(crate) fn on_newcomer_progress(&mut self, cx: &mut Context<'_>, frame: &Frame<'_>) -> Option<()> {
         let NewcomerProgress { incarnation, progress } = cold::read(frame)?;
         let node = frame.sender().node();
-        let is_newcomer = |member: &Member| {
-            member.identity() == (node, incarnation) && member.state != MemberState::Started
-        };
+        let is_newcomer =
+            |member: &Member| member.identity() == (node, incarnation) && !cx.view().has_started(node);
         if cx.view().members().iter().any(is_newcomer) {
             let begun = Tick(cx.now().0.saturating_sub(progress.elapsed));
             self.leader.progress = Some(KnownStart { node, incarnation, begun, progress });
@@ -330,7 +349,8 @@ fn is_of_candidate(reason: ViewChangeRefusal) -> bool {
 
 /// The member that is not a full one yet.
 fn newcomer(cx: &Context<'_>) -> Option<Member> {
-    cx.view().members().iter().find(|member| member.state != MemberState::Started).cloned()
+    let is_coming = |member: &&Member| matches!(member.state, MemberState::Starting | MemberState::Copying);
+    cx.view().members().iter().find(is_coming).cloned()
 }
 
 #[cfg(test)]

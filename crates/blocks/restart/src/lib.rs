@@ -3,7 +3,8 @@
 //! The block of the president leads a *newcomer*, one at a time, through the views that make it a full member
 //! (`leader`); the block of the newcomer finds out when all blocks of its node have done their parts (`newcomer`);
 //! `threads` finds out when all threads of all members have adopted a view. When nobody is on the way, primaries are
-//! handed over to data nodes that have come back (`hand_over`).
+//! handed over to data nodes that have come back (`hand_over`). A data node that is to stop leaves before, in the other
+//! direction (`leaving`).
 //!
 //! ```text
 //!   connected ─▶ schema changes ─▶ a view  ─▶ it is sent all  ─▶ a view in ─▶ it has all rows, ─▶ a view in
@@ -24,11 +25,13 @@ extern crate std;
 
 mod hand_over;
 mod leader;
+mod leaving;
 mod newcomer;
 mod threads;
 
 use alloc::vec::Vec;
 use leader::Leader;
+use leaving::Leaving;
 use newcomer::Newcomer;
 use threads::Threads;
 use vinga_base::{Incarnation, NodeId};
@@ -67,6 +70,8 @@ pub struct Restart {
     /// While this node is no full member.
     newcomer: Option<Newcomer>,
     threads: Threads,
+    /// Whether this node is to stop.
+    leaving: Leaving,
     /// The last start of this node, once it is over, and when it began.
     started: Option<(Tick, StartProgressReport)>,
 }
@@ -98,6 +103,7 @@ impl Restart {
             leader: Leader::default(),
             newcomer: None,
             threads: Threads::default(),
+            leaving: Leaving::default(),
             started: None,
         }
     }
@@ -143,6 +149,11 @@ impl Block for Restart {
             Some(SignalNumber::ClientsConfirm) => self.on_clients_confirm(cx, frame),
             Some(SignalNumber::HandOverConfirm) => self.on_hand_over_confirm(cx, frame),
             Some(SignalNumber::HandOverRefuse) => self.on_hand_over_refuse(cx, frame),
+            Some(SignalNumber::LeaveOrder) => Some(self.on_leave_order(cx)),
+            Some(SignalNumber::LeaveRequest) => self.on_leave_request(cx, frame),
+            Some(SignalNumber::LeaveRefuse) => self.on_leave_refuse(cx, frame),
+            Some(SignalNumber::LeaveConfirm) => self.on_leave_confirm(cx, frame),
+            Some(SignalNumber::DrainConfirm) => self.on_drain_confirm(cx, frame),
             Some(SignalNumber::TimerReport) => self.on_timer_report(cx, frame),
             _ => return cx.reject(frame, ErrorCode::UnexpectedSignal),
         };
@@ -154,6 +165,7 @@ impl Block for Restart {
     fn view_changed(&mut self, cx: &mut Context<'_>, change: &ViewChange) {
         self.follow_view(cx, change);
         self.lead_in_view(cx, change);
+        self.follow_leaving(cx);
     }
 
     fn check_invariants(&self, _: Scrutiny) {

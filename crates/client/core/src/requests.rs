@@ -75,7 +75,7 @@ pub enum Request {
     /// Another value of a parameter, in its unit, at all data nodes.
     SetParameter(LiveParameter, u64),
     /// This data node is to stop. It is asked once: an answer that is lost says nothing.
-    Shutdown(NodeId, ShutdownTerms),
+    Shutdown(NodeId, ShutdownTerms, bool),
     /// A backup of a partition, of all tables; changes are noted from the answer on.
     BackupOpen(PartitionId),
     /// More of a backup of a partition.
@@ -91,7 +91,7 @@ impl Request {
     /// The only data node that can answer; `None` if it is the one that leads.
     pub(crate) fn asked_node(&self) -> Option<NodeId> {
         match self {
-            Request::Info(_, node) | Request::Shutdown(node, _) => Some(*node),
+            Request::Info(_, node) | Request::Shutdown(node, ..) => Some(*node),
             _ => None,
         }
     }
@@ -134,7 +134,10 @@ pub enum Answer {
     /// The parameter has its new value.
     ParameterSet,
     /// The data node stops.
-    Stops,
+    Stops {
+        /// Whether it has left before, so that nothing is rolled back by that.
+        has_left: bool,
+    },
     /// The backup has begun; the newest epoch of any commit there.
     BackupOpened(Epoch),
     /// To a request for more of a backup.
@@ -159,6 +162,9 @@ struct Waiting {
     link: LinkId,
     /// What is to be sent, or sent again if the connection is lost.
     request: Option<Request>,
+    /// What was sent, and is not sent again if the connection is lost; but it is if the data node refuses it because it
+    /// is about to stop.
+    sent: Option<Request>,
     /// Whether it was sent by a connection that is open.
     is_sent: bool,
     /// Whether it was sent by a connection that was lost: it may have been carried out.
@@ -247,6 +253,7 @@ impl Requests {
             node: NodeId(0),
             link: LinkId(0),
             request: Some(request.clone()),
+            sent: None,
             is_sent: false,
             was_lost: false,
             until: net.now + net.settings.way_patience,
@@ -321,8 +328,9 @@ impl Requests {
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::ParameterSetRequest, info), &body);
             }
-            Request::Shutdown(_, terms) => {
-                let body = ShutdownRequest { request: request_tag, terms: *terms };
+            Request::Shutdown(_, terms, starts_again) => {
+                let starts_again = *starts_again;
+                let body = ShutdownRequest { request: request_tag, terms: *terms, starts_again };
                 let info = Address::new(node, BlockNumber::Info, 0);
                 cold::write(&mut net.frame(link, SignalNumber::ShutdownRequest, info), &body);
             }
@@ -339,8 +347,11 @@ impl Requests {
             }
         }
         net.link(link).hurry();
+        let waiting = &mut self.pool[handle];
         if may_be_repeated(&request) {
-            self.pool[handle].request = Some(request);
+            waiting.request = Some(request);
+        } else if waiting.changes {
+            waiting.sent = Some(request);
         }
     }
 
@@ -424,7 +435,7 @@ impl Requests {
             }
             SignalNumber::ShutdownConfirm => {
                 let confirm: ShutdownConfirm = cold::read(frame)?;
-                (confirm.request, Ok(Answer::Stops))
+                (confirm.request, Ok(Answer::Stops { has_left: confirm.has_left }))
             }
             SignalNumber::BackupOpenConfirm => {
                 let confirm: BackupOpenConfirm = cold::read(frame)?;
@@ -453,6 +464,14 @@ impl Requests {
         let Some(handle) = self.pool.handle_at(request >> GENERATION_SHIFT) else { return Some(()) };
         if tag(handle) != request {
             return Some(());
+        }
+        if matches!(&answer, Err(error) if error.code() == ErrorCode::NodeStopping) {
+            let waiting = &mut self.pool[handle];
+            waiting.request = waiting.request.take().or_else(|| waiting.sent.take());
+            if waiting.request.is_some() {
+                self.ask_next_president(net, handle);
+                return Some(());
+            }
         }
         if self.pool[handle].lock != Lock::None {
             self.on_lock_answer(net, handle, signal, answer);

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use vinga_base::time::Tick;
 use vinga_base::{NodeId, PartitionId, ViewNumber};
 use vinga_wire::take_over::CoordinatorName;
-use vinga_wire::view::{ClusterView, Member};
+use vinga_wire::view::{ClusterView, Member, MemberState};
 use vinga_wire::{Address, BlockNumber, ErrorCode};
 
 /// Index of a coordinator in the client's list ([`crate::outcomes`]), which only grows.
@@ -151,9 +151,15 @@ impl PartitionRoutes {
                     let address = Address::new(id, BlockNumber::Coordinator, instance);
                     let index = coordinator(CoordinatorName { address, incarnation: member.incarnation }, to);
                     coordinators.push((id, connection as u16, index));
-                    self.reachable.push(index);
+                    if member.state != MemberState::Leaving {
+                        self.reachable.push(index);
+                    }
                 }
             }
+        }
+        // One that is to stop may have closed its coordinators: it is asked only where there is no other.
+        if self.reachable.is_empty() {
+            self.reachable.extend(coordinators.iter().map(|&(.., index)| index));
         }
         for partition in self.view.partitions() {
             let data_manager = partition.primary();
@@ -164,7 +170,10 @@ impl PartitionRoutes {
                 coordinators.iter().filter(|(n, c, _)| *n == node && Some(*c) == connection).collect();
             let anywhere: Vec<_> = coordinators.iter().filter(|(n, _, _)| *n == node).collect();
             let choice = if beside.is_empty() { anywhere } else { beside };
-            let replicas = partition.chain.nodes().map(|replica| partition.owner.at(replica));
+            // A backup that is to stop answers nobody.
+            let answers = |&node: &NodeId| node == partition.chain.primary() || !self.view.is_leaving(node);
+            let replicas = partition.chain.nodes().filter(answers);
+            let replicas = replicas.map(|replica| partition.owner.at(replica));
             let connected = replicas.filter_map(|replica| {
                 let link = link(replica.node(), self.connection_of(replica)?)?;
                 Some(ReadWay { link, data_manager: replica, is_backup: replica != data_manager })

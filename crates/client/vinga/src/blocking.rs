@@ -239,8 +239,13 @@ impl Cluster {
     }
 
     /// See [`crate::Cluster::shut_down`].
-    pub fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<()> {
+    pub fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<bool> {
         self.block_on(self.inner.shut_down(node, terms))
+    }
+
+    /// See [`crate::Cluster::restart`].
+    pub fn restart(&self, node: NodeId, terms: ShutdownTerms) -> Result<bool> {
+        self.block_on(self.inner.restart(node, terms))
     }
 
     /// Reads a committed row; `None` if there is none.

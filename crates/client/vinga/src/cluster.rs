@@ -302,14 +302,28 @@ impl Cluster {
     }
 
     /// Orders a data node to stop. It brings what it has to its disk, and closes its connections when it has done so;
-    /// the others go on without it. It has not stopped yet when it confirms that.
+    /// the others go on without it. It has not stopped yet when it confirms that. Returns whether it has left before
+    /// ([`ShutdownTerms::Unnoticed`]): then nobody's transaction is rolled back by that.
     ///
     /// # Errors
     /// `NodeIsNeeded` with the reason if the cluster can't go on without it, unless it is to stop in any case;
     /// `ClusterFailure` if it is not connected. If the connection was lost it may stop nevertheless.
-    pub async fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<()> {
-        match self.request(Request::Shutdown(node, terms)).await? {
-            Answer::Stops => Ok(()),
+    pub async fn shut_down(&self, node: NodeId, terms: ShutdownTerms) -> Result<bool> {
+        self.stop_node(node, terms, false).await
+    }
+
+    /// The same; whoever keeps the data node running starts it again when it has stopped. If it was requested before that
+    /// it stops for good, or the other way round, this is refused with `NodeStopping`.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::shut_down`].
+    pub async fn restart(&self, node: NodeId, terms: ShutdownTerms) -> Result<bool> {
+        self.stop_node(node, terms, true).await
+    }
+
+    async fn stop_node(&self, node: NodeId, terms: ShutdownTerms, starts_again: bool) -> Result<bool> {
+        match self.request(Request::Shutdown(node, terms, starts_again)).await? {
+            Answer::Stops { has_left } => Ok(has_left),
             _ => Err(mixed_up()),
         }
     }

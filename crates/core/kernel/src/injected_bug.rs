@@ -223,6 +223,10 @@ injected_bugs! {
     PrimaryMovedWithLocks = "primary-moved-with-locks";
     /// A primary is handed over while something that it has sent to its backups is on its way.
     PrimaryMovedUnflushed = "primary-moved-unflushed";
+    /// A data node stops before others have had the answers that come from it.
+    LeaverNotDrained = "leaver-not-drained";
+    /// Data nodes go on from a view in which somebody is a replica whom others may have left out.
+    LeavingForgottenInSplit = "leaving-forgotten-in-split";
     /// The next view is made while members that are given up may still answer API nodes.
     LeasesIgnored = "leases-ignored";
     /// The round about failed members ends when the first member has confirmed it.

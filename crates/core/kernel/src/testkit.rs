@@ -524,6 +524,9 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
             cold!(restart::ThreadsBody)
         }
         S::ClientsRequest | S::ClientsConfirm => cold!(restart::ClientsBody),
+        S::LeaveRequest | S::LeaveRefuse | S::LeaveConfirm => cold!(restart::LeaveBody),
+        S::LeaveReport => cold!(restart::LeaveReport),
+        S::DrainRequest | S::DrainConfirm => cold!(restart::DrainBody),
         S::HandOverRequest
         | S::HandOverConfirm
         | S::HandOverRefuse
@@ -647,6 +650,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         S::ParameterOrder => cold!(ParameterChange),
         S::ShutdownRequest => cold!(shutdown::ShutdownRequest),
         S::ShutdownConfirm => cold!(shutdown::ShutdownConfirm),
+        S::ShutdownOrder => cold!(shutdown::ShutdownOrder),
         S::ShutdownPermitRequest => cold!(shutdown::ShutdownPermitRequest),
         S::ShutdownPermitConfirm | S::ShutdownPermitReturnOrder => cold!(shutdown::ShutdownPermitBody),
         // Timers and bodies with sections of row data are described by their length.
@@ -696,7 +700,7 @@ fn describe_body(signal: SignalNumber, frame: &Frame<'_>) -> Option<String> {
         | S::NodeStopRequest
         | S::NodeStopConfirm
         | S::NodeEndedReport
-        | S::ShutdownOrder
+        | S::LeaveOrder
         | S::CheckpointOrder
         | S::ApiNodesRequest
         | S::TimerReport => None,

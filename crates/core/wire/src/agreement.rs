@@ -159,8 +159,14 @@ pub enum WantedChange {
     /// This start of a member to which rows were copied has all of them. All threads of all members have adopted the
     /// view in which it is being copied to.
     Start(NodeId, Incarnation),
-    /// A replica with all rows of a partition becomes its primary.
+    /// A replica with all rows of a partition becomes its primary. The present one has come to rest for that.
     MovePrimary(PartitionId, NodeId),
+    /// Members that are to stop are no replicas of a partition any more. Its primary has come to rest for that.
+    LeaveOut(PartitionId),
+    /// This start of a member is to stop.
+    Leave(NodeId, Incarnation),
+    /// This start of a member that was to stop, and was left out of no partition yet, does not.
+    Stay(NodeId, Incarnation),
 }
 
 /// Body of `ViewChangeConfirm` (cold): the view is installed at the president, and sent to the others.

@@ -25,6 +25,13 @@
 //! | `HandOverReleaseOrder` | restart of the president | that data manager | go on: the view does not change |
 //! | `HandOverFlushRequest` | that data manager; each replica to the next | data manager | all that I have sent along the chain has arrived |
 //! | `HandOverFlushConfirm` | that of the last replica | the data manager that is handed over | it has arrived everywhere |
+//! | `LeaveOrder` | info | restart of the same node | this data node is to stop: have it leave before |
+//! | `LeaveRequest` | restart of the one that is to stop | restart of the president | have me leave, one partition after the other |
+//! | `LeaveRefuse` | restart of the president | the requester | the others can't do without you |
+//! | `DrainRequest` | restart of the president | coordinators of all members, dictionary of the one that leaves | end what may need that one |
+//! | `DrainConfirm` | the receivers | restart of the president | nothing of mine does any more |
+//! | `LeaveConfirm` | restart of the president | restart of the one that leaves | nobody needs you any more |
+//! | `LeaveReport` | restart of the one that leaves | info of the same node | nobody needs this data node any more, or the others can't do without it |
 //!
 //! A newcomer's first view is one in which it is a member. The protocol is described in
 //! `docs/protocols/node-restart.md`.
@@ -148,6 +155,29 @@ pub struct ThreadsBody {
 pub struct ClientsBody {
     /// Which start of the data node is asked.
     pub incarnation: Incarnation,
+}
+
+/// Body of `LeaveRequest`, `LeaveRefuse` and `LeaveConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeaveBody {
+    /// Which start of the data node leaves.
+    pub incarnation: Incarnation,
+}
+
+/// Body of `LeaveReport`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeaveReport {
+    /// Whether the data node may stop, and nobody notices; else the others can't do without it.
+    pub is_free: bool,
+}
+
+/// Body of `DrainRequest` and `DrainConfirm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DrainBody {
+    /// The view, in which the data node is a replica of nothing any more.
+    pub view: ViewNumber,
+    /// The data node that leaves.
+    pub node: NodeId,
 }
 
 /// Body of `HandOverRequest`, `HandOverConfirm`, `HandOverRefuse`, `HandOverReleaseOrder`, `HandOverFlushRequest` and

@@ -22,6 +22,11 @@ pub enum ShutdownTerms {
     IfDispensable,
     /// In any case: if the others can't go on, they stop, too.
     InAnyCase,
+    /// Like the first one, but the data node *leaves* before, so that nobody's transaction is rolled back.
+    Unnoticed {
+        /// How long that may take (milliseconds). Behind that it stops all the same, and what is open is rolled back.
+        wait: u32,
+    },
 }
 
 /// `ShutdownRequest`.
@@ -31,6 +36,15 @@ pub struct ShutdownRequest {
     pub request: u32,
     /// On what terms.
     pub terms: ShutdownTerms,
+    /// Whether it is to be started again by whoever keeps it running.
+    pub starts_again: bool,
+}
+
+/// `ShutdownOrder`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShutdownOrder {
+    /// Whether it is to be started again by whoever keeps it running.
+    pub starts_again: bool,
 }
 
 /// `ShutdownPermitRequest`.
@@ -54,4 +68,6 @@ pub struct ShutdownPermitBody {
 pub struct ShutdownConfirm {
     /// The requester's tag.
     pub request: u32,
+    /// Whether the data node has left before: then its end rolls nothing back.
+    pub has_left: bool,
 }

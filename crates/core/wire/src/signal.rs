@@ -342,6 +342,13 @@ signals! {
     HandOverFlushConfirm = 345, Node;
     ClientsRequest = 352, Node;
     ClientsConfirm = 353, Node;
+    LeaveOrder = 354, Own;
+    LeaveRequest = 355, Node;
+    LeaveRefuse = 356, Node;
+    LeaveConfirm = 357, Node;
+    LeaveReport = 358, Own;
+    DrainRequest = 359, Node;
+    DrainConfirm = 360, Node;
     // kernel: a block's timer
     TimerReport = 140, Driver;
 }

@@ -96,6 +96,9 @@ pub enum MemberState {
     Copying,
     /// It takes part in everything.
     Started,
+    /// It is to stop, and takes part in everything: but it is left out of one partition after the other, when nobody
+    /// has anything open there, and gets nothing new to do.
+    Leaving,
 }
 
 /// The instances that are reached through one connection of a member: those on the thread that serves it, and a share
@@ -257,10 +260,45 @@ impl ClusterView {
         self.member(node).is_some_and(|member| member.since <= view)
     }
 
-    /// The members that take part in everything, in the order in which they joined. The others count for nothing when
-    /// it is decided who goes on.
+    /// The members that take part in everything, in the order in which they joined; those that are to stop are among
+    /// them. The others count for nothing when it is decided who goes on.
     pub fn started(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.state == MemberState::Started)
+        self.members
+            .iter()
+            .filter(|member| matches!(member.state, MemberState::Started | MemberState::Leaving))
+    }
+
+    /// The members that are to stop, in the order in which they joined.
+    pub fn leaving(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.state == MemberState::Leaving)
+    }
+
+    /// Whether there is a member with this id that is to stop.
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving().any(|member| member.node == node)
+    }
+
+    /// The partitions of which a node has all rows.
+    pub fn held_by(&self, node: NodeId) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().filter(move |partition| partition.chain.contains(node))
+    }
+
+    /// Whether a member that is to stop has been left out of all partitions: nobody misses its rows.
+    pub fn has_given_up_all(&self, node: NodeId) -> bool {
+        self.is_leaving(node) && self.held_by(node).next().is_none()
+    }
+
+    /// Whether some member that is to stop was left out of a partition, so that it can only stop.
+    pub fn has_begun_to_leave(&self) -> bool {
+        let of_group = |group: u16| self.partitions.iter().filter(move |one| one.owner.group() == group);
+        self.leaving().any(|member| of_group(member.group).any(|one| !one.chain.contains(member.node)))
+    }
+
+    /// Whether a view that follows on this one without a failure has left somebody out of a partition: then whoever has
+    /// that view may change rows there that this one does not learn of.
+    pub fn leaves_out_in(&self, next: &Self) -> bool {
+        let mut both = self.partitions.iter().zip(&next.partitions);
+        both.any(|(old, new)| old.chain.nodes().any(|node| !new.chain.contains(node)))
     }
 
     /// Whether there is a member with this id that takes part in everything.
@@ -302,23 +340,24 @@ impl ClusterView {
     #[must_use]
     pub fn for_api_nodes(&self) -> Self {
         let mut view = self.clone().with_ticket(NO_TICKET);
-        view.members.retain(|member| member.state == MemberState::Started);
+        view.members.retain(|member| self.has_started(member.node));
         for partition in &mut view.partitions {
             partition.copying = Chain::default();
         }
         view
     }
 
-    /// What a set of nodes has no started member for, so that it can't be a cluster by itself; `None` if it can.
+    /// What a set of nodes lacks, so that it can't be a cluster by itself; `None` if it can: of each partition one of
+    /// them has all rows, and a started one has coordinators.
     pub fn lack_of(&self, is_in: impl Fn(NodeId) -> bool) -> Option<Lack> {
-        let has = |is_meant: &dyn Fn(&Member) -> bool| {
-            self.started().any(|member| is_meant(member) && is_in(member.node))
-        };
-        let group = (0..self.groups).find(|&group| !has(&|member| member.group == group));
+        let is_kept = |partition: &&Partition| partition.chain.nodes().any(&is_in);
+        let lost = self.partitions.iter().filter(|partition| !is_kept(partition));
+        let group = lost.map(|partition| partition.owner.group()).min();
         let has_coordinators = |member: &Member| member.coordinators > 0;
         // Tests of single blocks have views without coordinators.
         let needs_coordinators = self.members.iter().any(has_coordinators);
-        let lacks_coordinators = needs_coordinators && !has(&has_coordinators);
+        let has = self.started().any(|member| has_coordinators(member) && is_in(member.node));
+        let lacks_coordinators = needs_coordinators && !has;
         group.map(Lack::NodeGroup).or(lacks_coordinators.then_some(Lack::Coordinators))
     }
 
@@ -434,6 +473,11 @@ impl ViewChange {
     /// Whether the member with this id, of the old view, is lost.
     pub fn has_lost(&self, node: NodeId) -> bool {
         self.lost().any(|member| member.node == node)
+    }
+
+    /// Whether a node that was a replica of a replica group's partition is none any more: it is lost, or was left out.
+    pub fn has_left(&self, owner: ReplicaGroup, node: NodeId) -> bool {
+        self.has_lost(node) || !self.new.owned_by(owner).replicas().contains(node)
     }
 }
 

@@ -109,7 +109,7 @@ fn stop_member(cluster: &Cluster, node: u8, force: bool, local: Option<&Local>) 
     let pid = local.and_then(|local| local.folder.running().ok().flatten());
     let terms = if force { ShutdownTerms::InAnyCase } else { ShutdownTerms::IfDispensable };
     match cluster.shut_down(NodeId(node), terms) {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(error) if error.code() == ErrorCode::NodeIsNeeded => {
             return Err(format!(
                 "{error}: 'vinga down' stops the whole cluster of a folder; --force stops this data node all the same"

@@ -216,6 +216,15 @@ impl Requests {
         }
     }
 
+    /// The president is about to stop, and has done nothing: it is sent to the next one, as soon as there is one.
+    pub(super) fn ask_next_president(&mut self, net: &Net, handle: Handle) {
+        let waiting = &mut self.pool[handle];
+        if waiting.is_sent {
+            waiting.until = net.now + net.settings.way_patience;
+            self.postpone(net, handle);
+        }
+    }
+
     /// It is sent again a while later.
     pub(super) fn postpone(&mut self, net: &Net, handle: Handle) {
         let waiting = &mut self.pool[handle];

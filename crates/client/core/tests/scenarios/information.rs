@@ -171,7 +171,7 @@ fn a_refusal_is_that_data_node_s_alone() {
 fn a_data_node_is_asked_to_stop_once() {
     let (mut rig, _) = pair();
     let ask = |rig: &mut Rig| {
-        let request = Request::Shutdown(NodeId(2), ShutdownTerms::IfDispensable);
+        let request = Request::Shutdown(NodeId(2), ShutdownTerms::IfDispensable, false);
         rig.client.request(&request).expect("it is connected")
     };
     let sent = |rig: &mut Rig| -> Vec<(u8, ShutdownRequest)> {
@@ -184,9 +184,9 @@ fn a_data_node_is_asked_to_stop_once() {
         asked.len() == 2
             && asked.iter().all(|(node, one)| *node == 2 && one.terms == ShutdownTerms::IfDispensable)
     );
-    let body = ShutdownConfirm { request: asked[0].1.request };
+    let body = ShutdownConfirm { request: asked[0].1.request, has_left: false };
     rig.feed(SECOND, SignalNumber::ShutdownConfirm, BlockNumber::Info, |w| cold::write(w, &body));
-    assert!(matches!(rig.client.take_answer(tokens[0]), Some(Ok(Answer::Stops))));
+    assert!(matches!(rig.client.take_answer(tokens[0]), Some(Ok(Answer::Stops { has_left: false }))));
     rig.break_link(SECOND);
     match rig.client.take_answer(tokens[1]) {
         Some(Err(error)) => assert_eq!(error.code(), ErrorCode::ConnectionLost),

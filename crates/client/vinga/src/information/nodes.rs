@@ -107,6 +107,7 @@ fn data_row(view: &ClusterView, member: &Member, said: &BTreeMap<u64, Said>) -> 
         MemberState::Starting => "starting",
         MemberState::Copying => "copying",
         MemberState::Started => "started",
+        MemberState::Leaving => "leaving",
     };
     vec![
         InfoValue::Number(id),

@@ -5,34 +5,73 @@
 //! differ by more than one. Of those that may go it gets one which the first view would have given it, if there is one:
 //! so they are spread over threads as they were. Where no node has come back nothing moves: after a failure primaries
 //! are where they are needed at once, and the node that has failed may be back soon.
+//!
+//! Before all that, primaries move away from members that are to stop, each to the replica that has fewest.
 
 use super::layout::first_place;
-use super::{ClusterView, Member, Partition};
+use super::{ClusterView, Member, MemberState, Partition};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vinga_base::{NodeId, PartitionId, ViewNumber};
 
 impl ClusterView {
     /// The partitions that may get another primary next, and which one, the best choice first; none if all node groups
-    /// are balanced.
+    /// are balanced, and no primary is to stop.
     pub fn hand_overs(&self) -> Vec<(PartitionId, NodeId)> {
+        let leaving: Vec<_> = (0..self.groups).flat_map(|group| self.moves_from_leaving(group)).collect();
+        if !leaving.is_empty() {
+            return leaving;
+        }
         (0..self.groups).flat_map(|group| self.hand_overs_in(group).unwrap_or_default()).collect()
     }
 
+    /// The partitions that members which are to stop may be left out of: their primaries stay.
+    pub fn leave_outs(&self) -> Vec<PartitionId> {
+        let numbered = (0..).map(PartitionId).zip(&self.partitions);
+        let may_go = |partition: &Partition| {
+            let mut others = partition.chain.nodes().skip(1);
+            !self.is_leaving(partition.chain.primary()) && others.any(|node| self.is_leaving(node))
+        };
+        numbered.filter(|(_, partition)| may_go(partition)).map(|(number, _)| number).collect()
+    }
+
+    /// The partitions of a node group.
+    fn partitions_of(&self, group: u16) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        let numbered = (0..).map(PartitionId).zip(&self.partitions);
+        numbered.filter(move |(_, partition)| partition.owner.group() == group)
+    }
+
+    /// How many partitions each of these has the primary of.
+    fn primaries_of(&self, group: u16, members: &[&Member]) -> BTreeMap<NodeId, usize> {
+        let mut primaries: BTreeMap<NodeId, usize> = members.iter().map(|member| (member.node, 0)).collect();
+        for (_, partition) in self.partitions_of(group) {
+            primaries.entry(partition.chain.primary()).and_modify(|count| *count += 1);
+        }
+        primaries
+    }
+
+    /// The partitions of a node group whose primaries are to stop, each with the other replica that has fewest.
+    fn moves_from_leaving(&self, group: u16) -> Vec<(PartitionId, NodeId)> {
+        let stays = |member: &&Member| member.group == group && !self.is_leaving(member.node);
+        let members: Vec<&Member> = self.started().filter(stays).collect();
+        let primaries = self.primaries_of(group, &members);
+        let leaving = self.partitions_of(group).filter(|(_, one)| self.is_leaving(one.chain.primary()));
+        let moves = leaving.filter_map(|(number, partition)| {
+            let staying = partition.chain.nodes().filter(|node| primaries.contains_key(node));
+            Some((number, staying.min_by_key(|node| primaries[node])?))
+        });
+        moves.collect()
+    }
+
     fn hand_overs_in(&self, group: u16) -> Option<Vec<(PartitionId, NodeId)>> {
-        let mut members: Vec<&Member> = self.started().filter(|member| member.group == group).collect();
+        let stays = |member: &&Member| member.group == group && member.state == MemberState::Started;
+        let mut members: Vec<&Member> = self.started().filter(stays).collect();
         members.sort_unstable_by_key(|member| member.node);
         if !members.iter().any(|member| member.since > FIRST) {
             return None;
         }
-        let own = || {
-            let numbered = (0..).map(PartitionId).zip(&self.partitions);
-            numbered.filter(|(_, partition)| partition.owner.group() == group)
-        };
-        let mut primaries: BTreeMap<NodeId, usize> = members.iter().map(|member| (member.node, 0)).collect();
-        for (_, partition) in own() {
-            *primaries.entry(partition.chain.primary()).or_default() += 1;
-        }
+        let own = || self.partitions_of(group);
+        let primaries = self.primaries_of(group, &members);
         let (&fewest, &least) = primaries.iter().min_by_key(|(_, count)| **count)?;
         let (&most, &greatest) = primaries.iter().max_by_key(|(_, count)| **count)?;
         if greatest - least <= 1 {

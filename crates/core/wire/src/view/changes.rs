@@ -3,6 +3,9 @@
 //! A data node that fails is left out, with all that it owned. One that comes back, or comes for the first time, goes
 //! through three views: it *joins* and owns nothing; it is *copied to* and takes part in changes of its partitions, but
 //! answers nobody; it has *started*. Then primaries are handed over to it, a view each time.
+//!
+//! One that is to stop *leaves*: it is left out of one partition after the other, a view each time, until nobody misses
+//! it.
 
 use super::{ClusterView, Member, MemberState, Succession};
 use crate::commit::Chain;
@@ -43,9 +46,8 @@ impl ClusterView {
         }
         let dead = self.members.iter().filter(|member| lost(member.node));
         let acted = |member: &&Member| {
-            let has_started =
-                |m: &Member| (m.identity(), m.state) == (member.identity(), MemberState::Started);
-            member.coordinators > 0 && latest.members.iter().any(has_started)
+            let is_it = |m: &Member| m.identity() == member.identity();
+            member.coordinators > 0 && latest.started().any(is_it)
         };
         next.successions.extend(dead.filter(acted).map(|member| Succession {
             failed: member.node,
@@ -64,12 +66,16 @@ impl ClusterView {
     }
 
     /// The started member with coordinators that has the next higher id, or the lowest if there is none, and how many
-    /// coordinators it has.
+    /// coordinators it has. One that is to stop follows only if there is no other.
     fn follower(&self, node: NodeId) -> (NodeId, u16) {
-        let may_follow = |m: &&Member| m.state == MemberState::Started && m.coordinators > 0;
-        let started = || self.members.iter().filter(may_follow).map(|m| (m.node, m.coordinators));
-        let next = started().filter(|&(other, _)| other > node).min();
-        next.or_else(|| started().min()).expect("a view has a started member with coordinators")
+        let started = |leaves: bool| {
+            let may_follow =
+                move |m: &&Member| m.coordinators > 0 && (m.state == MemberState::Leaving) == leaves;
+            self.started().filter(may_follow).map(|m| (m.node, m.coordinators))
+        };
+        let next = |leaves: bool| started(leaves).filter(|&(other, _)| other > node).min();
+        let of = |leaves: bool| next(leaves).or_else(|| started(leaves).min());
+        of(false).or_else(|| of(true)).expect("a view has a started member with coordinators")
     }
 
     /// The next view, with a member that has just joined: it owns nothing, and acts for nobody. There is no member with
@@ -116,6 +122,40 @@ impl ClusterView {
         let others = partition.chain.nodes().filter(|&other| other != node);
         partition.chain = others.fold(Chain::new(&[node]), |chain, other| chain.with(other));
         next
+    }
+
+    /// The next view, in which members that are to stop are no replicas of a partition any more. Its primary, which is
+    /// none of them, stays.
+    #[must_use]
+    pub fn with_left_out(&self, partition: PartitionId) -> Self {
+        let mut next = self.next();
+        let partition = &mut next.partitions[usize::from(partition.0)];
+        partition.chain = self.leaving().fold(partition.chain, |chain, one| chain.without(one.node));
+        let primary = self.owned_by(partition.owner).chain.primary();
+        assert!(partition.chain.primary() == primary, "its primary does not leave");
+        next
+    }
+
+    /// The next view, in which a member is to stop. It is in all partitions of its node group still.
+    #[must_use]
+    pub fn with_leaving(&self, node: NodeId) -> Self {
+        let mut next = self.next();
+        next.come_to(node, MemberState::Started, MemberState::Leaving);
+        next
+    }
+
+    /// The next view, in which a member does not stop after all: it was left out of no partition yet.
+    #[must_use]
+    pub fn with_staying(&self, node: NodeId) -> Self {
+        let mut next = self.next();
+        next.come_to(node, MemberState::Leaving, MemberState::Started);
+        next
+    }
+
+    /// Whether the others can do without a member in the long run, so that it may leave: in each partition of its node
+    /// group there is another one that does not leave, and somewhere a started one with coordinators.
+    pub fn may_leave(&self, node: NodeId) -> bool {
+        self.lack_of(|other| other != node && !self.is_leaving(other)).is_none()
     }
 
     /// What the president makes of this view: the number is the next one.
