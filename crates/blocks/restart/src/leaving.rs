@@ -16,7 +16,7 @@ use vinga_base::{Incarnation, NodeId};
 use vinga_kernel::{Context, LogLevel};
 use vinga_wire::agreement::WantedChange;
 use vinga_wire::restart::{DrainBody, LeaveBody, LeaveReport};
-use vinga_wire::view::{MemberState, ViewChange};
+use vinga_wire::view::{Member, MemberState, ViewChange};
 use vinga_wire::{Address, BlockNumber, Frame, SignalNumber, cold};
 
 /// What this data node knows of its own leaving.
@@ -46,11 +46,12 @@ pub(crate) struct Leavers {
 
 impl Restart {
     /// This data node is to stop.
-    pub(crate) fn on_leave_order(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn on_leave_order(&mut self, cx: &mut Context<'_>) -> Option<()> {
         if self.leaving == Leaving::Stays {
             self.leaving = Leaving::Asks;
         }
         self.follow_leaving(cx);
+        Some(())
     }
 
     /// Asks the president to have this data node leave, or notes how far that has come.
@@ -176,7 +177,7 @@ impl Restart {
             return Some(());
         }
         self.leader.leavers.draining = None;
-        if let Some((node, incarnation)) = cx.view().member(body.node).map(|member| member.identity()) {
+        if let Some((node, incarnation)) = cx.view().member(body.node).map(Member::identity) {
             cx.mark("data node has left");
             cx.log(LogLevel::Info, format_args!("nobody needs data node {node} any more: it may stop"));
             self.leader.leavers.drained.insert((node, incarnation));
