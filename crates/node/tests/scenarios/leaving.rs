@@ -254,3 +254,43 @@ fn a_leaving_backup_answers_no_reads() {
     millis(&mut c, 1500);
     assert_eq!(c.received(), [Received::Stops(true)]);
 }
+
+/// Those that are left may go on from a view that leaves it out, which the president had given up: then its primary was
+/// not at rest. What was on its way to it is answered while it is there, and rolled back if it is lost.
+#[test]
+fn what_was_sent_to_one_that_is_left_out_ends() {
+    for commits_at_last_replica in [false, true] {
+        for is_lost in [false, true] {
+            let mut c = Cluster::with(&Setup {
+                nodes: 3,
+                coordinators: 3,
+                commits_at_last_replica,
+                ..Setup::default()
+            });
+            assert_eq!(c.at_once_by(tc(3), &[Op::Insert(row(1, 1))]), [committed(1)]);
+            c.forget_all_outcomes();
+            let owner = c.owner_of(1);
+            let (partition, primary) = (c.partition_of(1), owner.node().0);
+            let leaver =
+                c.view.owned_by(vinga_wire::view::ReplicaGroup::new(0, owner.instance())).chain.last();
+            let (last, by) = (leaver.0, 6 - primary - leaver.0);
+            c.adopt(c.view.with_leaving(leaver));
+            c.hold(dm(by, owner.instance()), dm(last, owner.instance()));
+            let id = c.begin();
+            c.batch_at(tc(primary), id, ALL, 1, 0, &strict(&[Op::Add(1, 1)]));
+            assert_eq!(c.received(), []);
+            let left_out = c.view.with_left_out(partition);
+            c.adopt(left_out);
+            if is_lost {
+                c.kill(last);
+                assert_eq!(c.received(), [refused(1, ErrorCode::NodeFailure, 0)]);
+            } else {
+                c.release(dm(by, owner.instance()), dm(last, owner.instance()));
+                assert_eq!(c.received(), [committed(1)]);
+                c.kill(last);
+            }
+            assert_eq!(c.at_once_by(tc(primary), &[Op::Add(1, 1)]), [committed(1)]);
+            c.ends_well();
+        }
+    }
+}
