@@ -108,6 +108,8 @@ pub struct Network {
     pub apart: BTreeSet<u8>,
     /// Every view that a node has installed, by number.
     views: BTreeMap<u32, ClusterView>,
+    /// Those of them in which nobody could go on when the first one installed it, as too many had ended by then.
+    void: BTreeSet<u32>,
     /// Data managers of each node: so many partitions has a node group.
     data_managers: u16,
     /// What is changed in partitions.
@@ -167,6 +169,7 @@ impl Network {
             loses_answers: false,
             apart: BTreeSet::new(),
             views: BTreeMap::from([(1, view.clone())]),
+            void: BTreeSet::new(),
             data_managers,
             rows: Rows::of(&view),
             is_one_machine: false,
@@ -508,7 +511,8 @@ impl Network {
 
     /// Whoever is not in the newest view may not answer, whenever it got its lease.
     fn check_leases(&self) {
-        let (_, newest) = self.views.last_key_value().expect("there is a first view");
+        let counts = |view: &&ClusterView| !self.void.contains(&view.number().0);
+        let newest = self.views.values().rev().find(counts).expect("there is a first view");
         for (&id, node) in &self.nodes {
             let may_answer = node.is_alive && node.stopped.is_none() && !has(newest, id, node);
             assert!(
@@ -526,7 +530,13 @@ impl Network {
         let is_new = !self.views.contains_key(&view.number().0);
         let known = self.views.entry(view.number().0).or_insert_with(|| view.clone());
         assert_eq!(*known, view, "there is one view of each number");
-        if is_new {
+        let runs =
+            |node: NodeId| self.nodes.get(&node.0).is_some_and(|one| one.is_alive && has(&view, node.0, one));
+        let is_void = view.lack_of(runs).is_some();
+        if is_new && is_void {
+            self.void.insert(view.number().0);
+        }
+        if is_new && !is_void {
             for (&other, node) in &self.nodes {
                 // A president that was left out may install one late that it had prepared, without use to anybody.
                 let is_behind = node.view.number() < view.number() && !has(&view, other, node);
