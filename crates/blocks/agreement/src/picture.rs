@@ -243,7 +243,8 @@ mod tests {
         assert_eq!(best(&leaving, None, &[(2, 3)]), Some(vec![1, 3]));
         assert_eq!(best(&leaving, None, &second_alone), Some(vec![1]));
         assert_eq!(best(&later, None, &[(1, 3)]), Some(vec![1, 2]), "it has the second partition still");
-        // The first one, which is lost, may have the later view: only the third one has the first partition for certain.
+        // The first one, which is lost, may have the later view: the third one alone has the first partition for
+        // certain.
         let first_alone = [(1, 2), (1, 3), (1, 4), (1, 5)];
         let third_lonely = [(1, 2), (1, 3), (1, 4), (1, 5), (3, 2), (3, 4)];
         let member = |node| Member::started(NodeId(node), Incarnation(1), u16::from(node > 3), 2, 1);

@@ -5,6 +5,7 @@ use fastrand::Rng;
 use vinga_base::{NodeId, PartitionId};
 use vinga_kernel::InjectedBug;
 use vinga_wire::agreement::WantedChange;
+use vinga_wire::view::Member;
 
 /// The changes by which a node comes back, in their order, and one that follows.
 pub const STEPS: [Step; 4] = [Step::Join, Step::Copy, Step::Start, Step::MovePrimary];
@@ -103,7 +104,7 @@ impl Course {
         }
         if changes.is_empty() || self.random.u8(..8) == 0 {
             let fits = |node: NodeId| view.may_leave(node) && !view.is_leaving(node);
-            let may = view.started().filter(|member| fits(member.node)).map(|member| member.identity());
+            let may = view.started().filter(|member| fits(member.node)).map(Member::identity);
             changes.extend(may.map(|(node, incarnation)| WantedChange::Leave(node, incarnation)));
             let all = |id: NodeId, group: u16| {
                 let own = view.partitions().iter().filter(|one| one.owner.group() == group);

@@ -291,8 +291,8 @@ fn leaving_of_two_nearly(seed: u64, groups: &[u16], has_arbitrator: bool) -> Net
     nearly_left(seed, groups, has_arbitrator, 2)
 }
 
-/// The president, which is not reached any more, may have left node 2 out of a partition. Links to 3, of the same group,
-/// break, too. So 3 goes on with all others that it reaches, though 2 is older, and reaches more: 2 would stop.
+/// The president, which is not reached any more, may have left node 2 out of a partition. Links to 3, of the same
+/// group, break, too. So 3 goes on with all others that it reaches, though 2 is older, and reaches more: 2 would stop.
 #[test]
 fn of_two_the_one_goes_on_that_nobody_can_have_left_out() {
     for seed in 0..20 {

@@ -4,7 +4,7 @@
 use super::Network;
 use std::collections::{BTreeMap, BTreeSet};
 use vinga_base::{Incarnation, NodeId};
-use vinga_wire::view::{ClusterView, MemberState, Partition};
+use vinga_wire::view::{ClusterView, Member, MemberState, Partition};
 
 /// A start of a data node.
 type Identity = (NodeId, Incarnation);
@@ -50,7 +50,7 @@ impl Rows {
         }
         let has_all = |state: MemberState| matches!(state, MemberState::Started | MemberState::Leaving);
         let complete = view.members().iter().filter(|member| has_all(member.state));
-        self.complete.extend(complete.map(|member| member.identity()));
+        self.complete.extend(complete.map(Member::identity));
     }
 }
 
