@@ -339,6 +339,8 @@ impl World {
             let node = &mut self.apis[api];
             let answer = node.caller.answers.pop_front().or_else(|| node.due_session(now));
             let Some((session, answer)) = answer else { return };
+            self.check_calm(api, session, &answer);
+            let node = &mut self.apis[api];
             let Some(slot) = node.sessions.get_mut(session) else { continue };
             let step = slot.session.next(&mut node.random, &answer);
             self.mix(session as u64 ^ now);

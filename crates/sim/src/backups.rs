@@ -55,8 +55,9 @@ impl World {
                     continue;
                 }
                 let view = thread.executor.view();
-                if !view.has_started(NodeId(thread.node)) {
-                    // It is copied to, and shows nothing to anybody.
+                let node = NodeId(thread.node);
+                if !view.has_started(node) || !view.partition(partition).chain.contains(node) {
+                    // It is copied to, or is to stop and was left out: it shows nothing to anybody.
                     continue;
                 }
                 if data_manager.is_primary_of(view, partition) {

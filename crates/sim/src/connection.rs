@@ -89,7 +89,7 @@ impl World {
         let delay = self.profile.client_delay.draw(&mut self.random);
         let at = self.now() + delay;
         let start = self.apis[api].start;
-        let is_open = self.has_started(link.node);
+        let is_open = self.lets_in(link.node);
         let serving = self.thread_of(link.node, link.index % self.profile.socket_threads);
         let connection = self.connections.len();
         let (delay, room) = (self.profile.client_delay, 32 * 1024);
@@ -166,6 +166,7 @@ impl World {
             Some(SignalNumber::StopNodeOrder) => {
                 self.on_stop_order(id, cold::read(frame).expect("a block sent it"));
             }
+            Some(SignalNumber::ShutdownOrder) => self.on_shutdown_order(self.threads[id.0].node),
             // For people.
             Some(SignalNumber::StartProgressReport) => {}
             Some(SignalNumber::NodeStartedOrder) => self.on_node_started(self.threads[id.0].node),
@@ -391,7 +392,8 @@ impl World {
 
     /// Moves what waits for an API node into its connection.
     pub(crate) fn drain_to_api(&mut self, id: ThreadId, api: u8, lane: LaneId, at: Time) {
-        if self.threads[id.0].executor.outbox().lane(lane).is_empty() {
+        if self.threads[id.0].executor.outbox().lane(lane).is_empty() || self.take_stop_answer(id, api, lane)
+        {
             return;
         }
         let Some(connection) = self.open_connection_of(id, api) else {

@@ -484,6 +484,42 @@ pub const NOT_EXPECTED: &[(&str, &str)] = &[
         "schema change is refused because the disk is full",
         "one seed in some thousands: few have both a full disk and schema changes",
     ),
+    ("data node has left", "data nodes are stopped with --returning-nodes only"),
+    (
+        "data node that was to stop stays as the others need it",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    ("data node that wanted to leave is needed", "data nodes are stopped with --returning-nodes only"),
+    ("coordinator needs a leaving data node no more", "data nodes are stopped with --returning-nodes only"),
+    (
+        "coordinator waits for transactions before a data node leaves",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    (
+        "request of a leaving data node is of an earlier view",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    (
+        "transaction is refused as its coordinator's data node leaves",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    (
+        "schema change is refused as its data node leaves",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    (
+        "queued schema change is refused as its data node leaves",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    ("data node stops though it has not left", "data nodes are stopped with --returning-nodes only"),
+    (
+        "data nodes went on from a view that leaves one out of a partition",
+        "data nodes are stopped with --returning-nodes only",
+    ),
+    (
+        "data nodes stopped that others may have left out of a partition",
+        "data nodes are stopped with --returning-nodes only",
+    ),
     ("shutdown: another member does not permit it", "the simulator's clients stop no data nodes"),
     ("data node said that it has ended", "the simulator's data nodes do not stop in order"),
     ("too many information requests at once", "the simulator's clients ask for no information"),

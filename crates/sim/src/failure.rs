@@ -144,12 +144,7 @@ impl World {
     /// A data node dies.
     pub(crate) fn kill_node(&mut self, node: u8) {
         self.note(|| format!("data node {node} dies"));
-        self.alive[usize::from(node - 1)] = false;
-        for thread in &mut self.threads {
-            thread.is_alive &= thread.node != node;
-        }
-        self.crash_disk(node);
-        self.doubt_commits_of(node);
+        self.halt(node);
         let touching: Vec<_> = self
             .links
             .iter()
@@ -169,6 +164,22 @@ impl World {
             }
             self.end_links_of(node);
         }
+        self.note_death(node);
+    }
+
+    /// Nothing runs on a data node any more.
+    pub(crate) fn halt(&mut self, node: u8) {
+        self.alive[usize::from(node - 1)] = false;
+        for thread in &mut self.threads {
+            thread.is_alive &= thread.node != node;
+        }
+        self.crash_disk(node);
+        self.doubt_commits_of(node);
+        self.stops.forget(node);
+    }
+
+    /// The others are to agree that a data node has died, which may come back.
+    pub(crate) fn note_death(&mut self, node: u8) {
         let (at, start) = (self.now(), self.start_of(node));
         self.agreed.deaths.push(Death { start, at, late: None });
         self.agenda.enter(at + self.view_wait(), Event::ViewDue(self.agreed.deaths.len()));

@@ -65,11 +65,13 @@ pub enum Fault {
     SchemaCrash,
     /// Data nodes that have died start again and join the others.
     ReturnNode,
+    /// Data nodes are asked to stop in order, and leave before.
+    StopNode,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 31] = [
         Fault::KillNode,
         Fault::CrashPoint,
         Fault::StallThread,
@@ -100,6 +102,7 @@ impl Fault {
         Fault::DriftingClocks,
         Fault::SchemaCrash,
         Fault::ReturnNode,
+        Fault::StopNode,
     ];
 
     /// The kinds that happen to disks.
@@ -139,6 +142,7 @@ impl Fault {
             Fault::DriftingClocks => "drifting-clocks",
             Fault::SchemaCrash => "schema-crash",
             Fault::ReturnNode => "return-node",
+            Fault::StopNode => "stop-node",
         }
     }
 

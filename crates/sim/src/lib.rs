@@ -36,6 +36,7 @@ mod restart;
 mod returns;
 pub mod run;
 mod schema;
+mod stops;
 mod thread;
 mod topology;
 mod world;

@@ -171,6 +171,7 @@ impl World {
         self.plan_requester_death();
         self.begin_disk_faults(self.nemesis.until);
         self.begin_management_faults();
+        self.begin_stops();
     }
 
     fn plan_requester_death(&mut self) {
@@ -351,7 +352,8 @@ impl World {
             | Fault::Management
             | Fault::DriftingClocks
             | Fault::SchemaCrash
-            | Fault::ReturnNode => unreachable!("these are properties of a run"),
+            | Fault::ReturnNode
+            | Fault::StopNode => unreachable!("these are properties of a run"),
         }
     }
 
@@ -400,7 +402,7 @@ impl World {
             || self.profile.log.is_none() && self.profile.coordinators == Coordinators::Everywhere
     }
 
-    /// Data nodes that the cluster can do without: their groups keep another.
+    /// Data nodes that the cluster can do without: their groups keep another, which is not to stop.
     pub(crate) fn victims(&self) -> Vec<u8> {
         let groups = self.profile.groups.list();
         (1..=groups.len() as u8)
@@ -408,7 +410,7 @@ impl World {
             .filter(|&node| {
                 let group = groups[usize::from(node - 1)];
                 let members = (1..=groups.len() as u8).filter(|&n| groups[usize::from(n - 1)] == group);
-                let others = members.filter(|&member| member != node);
+                let others = members.filter(|&member| member != node && !self.stops.is_asked(member));
                 !self.has_started(node) || others.into_iter().any(|other| self.has_started(other))
             })
             .collect()
@@ -495,8 +497,9 @@ impl World {
         let is_chosen = |node: u8| chosen[usize::from(node) - 1];
         let can_go_on = |side: bool| {
             let has = |group: u16| {
-                let started = (1..=groups.len() as u8)
-                    .filter(|&node| self.has_started(node) && is_chosen(node) == side);
+                let started = (1..=groups.len() as u8).filter(|&node| {
+                    self.has_started(node) && !self.stops.is_asked(node) && is_chosen(node) == side
+                });
                 started.into_iter().any(|node| groups[usize::from(node) - 1] == group)
             };
             groups.iter().all(|&group| has(group))

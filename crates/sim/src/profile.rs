@@ -7,6 +7,7 @@ use crate::agenda::Time;
 use crate::disk::DiskProfile;
 pub use crate::fault::Fault;
 use crate::pipe::Delay;
+use crate::stops;
 use fastrand::Rng;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -119,6 +120,8 @@ pub struct Profile {
     pub keys: u64,
     /// Greatest pause of a session.
     pub pause: Time,
+    /// Whether nothing happens that clients may notice, though data nodes stop.
+    pub is_calm: bool,
     /// Faults that happen.
     pub faults: BTreeSet<Fault>,
     /// Time between two faults, on average.
@@ -320,6 +323,7 @@ impl Profile {
                 Fault::DriftingClocks => Rng::with_seed(seed.wrapping_mul(89)).u8(..4) == 0,
                 Fault::SchemaCrash => Rng::with_seed(seed.wrapping_mul(107)).u8(..4) == 0,
                 Fault::ReturnNode => !uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(109)).u8(..4) == 0,
+                Fault::StopNode => !uses_disks(seed) && stops::are_drawn(seed),
                 Fault::ManyDisconnects => Rng::with_seed(seed.wrapping_mul(19)).u8(..10) == 0,
                 Fault::RestartCluster => {
                     uses_disks(seed) && Rng::with_seed(seed.wrapping_mul(31)).u8(..5) != 0
@@ -335,9 +339,13 @@ impl Profile {
             let is_slow = without_nothing.contains(&kind) && !without.contains(&kind);
             Delay { least, jitter, one_in: if is_slow { one_in } else { 0 }, held_up }
         };
+        let is_calm = stops::choose(seed, &mut faults);
         // Somebody has to die before.
-        if faults.contains(&Fault::ReturnNode) && !without.contains(&Fault::KillNode) {
+        if faults.contains(&Fault::ReturnNode) && !is_calm && !without.contains(&Fault::KillNode) {
             faults.insert(Fault::KillNode);
+        }
+        if faults.contains(&Fault::StopNode) && !without.contains(&Fault::ReturnNode) {
+            faults.insert(Fault::ReturnNode);
         }
         let is = |fault: Fault| faults.contains(&fault);
         // With one thread no coordinator learns of a crash later than others.
@@ -355,6 +363,7 @@ impl Profile {
             _ => Groups::TwoPairs,
         };
         let groups = many(seed).unwrap_or(groups);
+        let groups = if is_calm { stops::groups_of_calm_run(seed, groups) } else { groups };
         let small = |is_small: bool, few: u32, many: u32| if is_small { few } else { many };
         let mut loads: Vec<Load> = Load::ALL.into_iter().filter(|_| random.u8(..5) < 2).collect();
         // Chosen by numbers of its own, so that seeds without it go on as they did.
@@ -399,6 +408,7 @@ impl Profile {
             transactions: random.u32(20..250),
             keys: random.u64(4..60),
             pause: random.u64(0..3_000),
+            is_calm: false,
             fault_interval: random.u64(2_000..60_000),
             fault_time: random.u64(200_000..2_500_000),
             pools,
@@ -436,11 +446,12 @@ impl Profile {
             faults,
         };
         let profile = if uses_disks(seed) { profile.with_disks(seed) } else { profile };
-        if without_nothing.contains(&Fault::ManyDisconnects) {
+        let profile = if without_nothing.contains(&Fault::ManyDisconnects) {
             profile.with_many_disconnects(seed)
         } else {
             profile
-        }
+        };
+        if is_calm { profile.with_calm(seed) } else { profile.with_stops_of_replicas() }
     }
 
     /// How long operations wait for locks, by the clock of the world.
@@ -494,7 +505,7 @@ impl fmt::Display for Profile {
         write!(
             f,
             "{:?}{}{}, {} threads ({} with sockets) of {} data managers, {} partitions a node, {} connections a pair, {} API nodes of {} \
-             sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults: {}",
+             sessions, loads {:?}, {} transactions, {} keys, coordinators {:?}; faults{}: {}",
             self.groups,
             match (self.log.is_some(), self.has_unlogged_tables) {
                 (true, true) => " with disks and tables that are not logged",
@@ -513,6 +524,7 @@ impl fmt::Display for Profile {
             self.transactions,
             self.keys,
             self.coordinators,
+            if self.is_calm { " (calm)" } else { "" },
             if self.faults.is_empty() { "none".to_string() } else { names(&self.faults) },
         )
     }

@@ -55,6 +55,7 @@ impl World {
         // A node may stop in the very step after which this is asked: then it is to be started again first.
         live().next().is_some()
             && !self.is_anybody_starting()
+            && self.stops.is_idle()
             && self.clients_are_idle()
             && !self.dictionary().is_changing()
             && self.dictionaries().all(|(_, dictionary)| dictionary.noted().is_none())

@@ -115,6 +115,11 @@ impl World {
         self.is_alive(node) && self.starts_of_nodes[usize::from(node) - 1].is_started
     }
 
+    /// Whether clients can connect to a data node.
+    pub(crate) fn lets_in(&self, node: u8) -> bool {
+        self.has_started(node) && !self.stops.is_ending(node)
+    }
+
     /// Whether a data node is on its way to take part, or is going to be.
     pub(crate) fn is_anybody_starting(&self) -> bool {
         // Those with disks all start again, those without only if they come back.

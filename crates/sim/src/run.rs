@@ -67,6 +67,9 @@ const LOADING_MAX: Time = 60_000_000;
 /// How long sessions may take to come to their end once faults are over.
 const ENDING_MAX: Time = 60_000_000;
 
+/// How long data nodes may take to stop then.
+const STOPPING_MAX: Time = 60_000_000;
+
 /// How often tables are described at the end, at most: no more changes can be under way than clients have failed.
 const DESCRIPTIONS_MAX: u32 = 8;
 
@@ -74,7 +77,7 @@ const DESCRIPTIONS_MAX: u32 = 8;
 pub fn run_seed(seed: u64, options: &Options) -> Report {
     let mut without = options.without.clone();
     if !options.returning_nodes {
-        without.insert(Fault::ReturnNode);
+        without.extend([Fault::ReturnNode, Fault::StopNode]);
     }
     let profile = Profile::of(seed, &without);
     catch_quietly();
@@ -152,6 +155,7 @@ impl World {
         self.end_management_faults();
         self.stage = Stage::Ending;
         self.run_until("sessions don't come to their end", ENDING_MAX, World::sessions_have_ended)?;
+        self.run_until("data nodes that are to stop do not", STOPPING_MAX, |world| world.stops.is_idle())?;
         self.describe_all()?;
         self.check_definitions()?;
         let contents = self.contents()?;

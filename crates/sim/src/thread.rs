@@ -168,6 +168,17 @@ impl Thread {
                 .all(|p| matches!(p, Payload::Epochs(_)))
     }
 
+    /// Whether nothing has come by those pipes that are read.
+    pub fn has_nothing_to_read(&self, is_read: impl Fn(PipeId) -> bool) -> bool {
+        self.inboxes.iter().all(|(&pipe, inbox)| inbox.payloads.is_empty() || !is_read(pipe))
+    }
+
+    /// Whether nothing that it has sent waits for room.
+    pub fn has_sent_all(&mut self) -> bool {
+        let lanes: Vec<LaneId> = self.node_lanes.values().chain(self.api_lanes.values()).copied().collect();
+        lanes.into_iter().all(|lane| self.executor.outbox().lane(lane).is_empty())
+    }
+
     /// The lane to an API node, made if there is none.
     pub fn api_lane(&mut self, api: u8) -> LaneId {
         let outbox = self.executor.outbox();
@@ -237,8 +248,9 @@ impl World {
             self.forward_failure_marker(id, marker, now + busy);
         }
         let thread = &mut self.threads[id.0];
-        let waits =
-            thread.inboxes.values().any(|inbox| !inbox.payloads.is_empty()) || !thread.orders.is_empty();
+        let (ends, is_ending) = (&self.ends, self.stops.is_ending(thread.node));
+        let is_read = |pipe: PipeId| !is_ending || !matches!(ends[pipe.0], End::Thread(_, Source::Client(_)));
+        let waits = !thread.has_nothing_to_read(is_read) || !thread.orders.is_empty();
         let next = if more || waits {
             Some(now + busy)
         } else {
@@ -252,10 +264,11 @@ impl World {
 
     /// Gives a thread what has come for it, source after source in any order; returns the markers that were met.
     pub(crate) fn feed_all(&mut self, id: ThreadId) -> Vec<FailureMarker> {
+        let node = self.threads[id.0].node;
         let mut sources: Vec<Option<PipeId>> = self.threads[id.0]
             .inboxes
             .iter()
-            .filter(|(_, inbox)| !inbox.payloads.is_empty())
+            .filter(|(pipe, inbox)| !inbox.payloads.is_empty() && self.is_read(node, self.ends[pipe.0]))
             .map(|(&pipe, _)| Some(pipe))
             .collect();
         sources.push(None);

@@ -33,6 +33,12 @@ impl Groups {
         }
     }
 
+    /// Whether one of them has several nodes.
+    pub fn have_replicas(self) -> bool {
+        let list = self.list();
+        list.iter().any(|group| list.iter().filter(|other| *other == group).count() > 1)
+    }
+
     /// Whether each of them has several nodes.
     pub fn are_replicated(self) -> bool {
         let list = self.list();

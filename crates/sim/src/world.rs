@@ -19,6 +19,7 @@ use crate::profile::{Load, Profile};
 use crate::restart::{NodeStart, Starts};
 use crate::returns::{Returns, Start};
 use crate::schema::Changes;
+use crate::stops::Stops;
 use crate::thread::{Source, Thread, ThreadId};
 use crate::topology;
 use fastrand::Rng;
@@ -88,6 +89,10 @@ pub enum Event {
     OpenLinks(Start, Start),
     /// A data node ends that can't come back this time.
     NodeEnds(Start),
+    /// Data nodes are asked to stop.
+    StopNodes,
+    /// It is looked whether a data node that stops has carried out what it has read.
+    LookAtStop(Start),
     /// All data nodes that live are to have agreed on who has died so far, if so many have.
     ViewDue(usize),
 }
@@ -152,6 +157,7 @@ pub struct World {
     /// Those from a start that is no more to another node, as long as that may read what has come by them.
     pub(crate) past_links: BTreeMap<(Start, u8), Vec<PipeId>>,
     pub(crate) returns: Returns,
+    pub(crate) stops: Stops,
     /// Rings: from, to.
     pub(crate) rings: BTreeMap<(ThreadId, ThreadId), PipeId>,
     pub(crate) connections: Vec<Connection>,
@@ -210,6 +216,7 @@ impl World {
             links: BTreeMap::new(),
             past_links: BTreeMap::new(),
             returns: Returns::new(seed),
+            stops: Stops::new(seed),
             rings: BTreeMap::new(),
             connections: Vec::new(),
             apis: Vec::new(),
@@ -410,7 +417,7 @@ impl World {
             Event::Wake(api) => self.on_wake(api),
             Event::Opened { connection, is_open } => {
                 let node = self.connections[connection].link.node;
-                let is_open = is_open && self.has_started(node) && self.connections[connection].is_awaited();
+                let is_open = is_open && self.lets_in(node) && self.connections[connection].is_awaited();
                 self.on_connection_opened(connection, is_open);
             }
             Event::AdoptView(thread, number) => self.on_adopt_view(thread, number),
@@ -427,6 +434,8 @@ impl World {
             Event::ReturnNode(node) => self.on_return(node),
             Event::OpenLinks(newcomer, other) => self.on_open_links(newcomer, other),
             Event::NodeEnds(start) => self.on_node_ends(start),
+            Event::StopNodes => self.on_stop_nodes(),
+            Event::LookAtStop(start) => self.on_look_at_stop(start),
             Event::ViewDue(deaths) => self.check_view_came(deaths),
         }
         true

@@ -102,6 +102,8 @@ pub struct Caller {
     waiting: VecDeque<(usize, Step)>,
     /// Whether steps wait for a connection; else they are tried at once, and fail.
     is_patient: bool,
+    /// Whether that ends with the first connection.
+    loses_patience: bool,
     /// For sessions.
     pub(super) answers: VecDeque<(usize, Answer)>,
     pub(super) random: Rng,
@@ -124,6 +126,8 @@ impl Caller {
         let client = Client::new(settings(node, incarnation, profile, &mut random));
         let client = with_bug(client, bug);
         let is_patient = start == 1 || random.bool();
+        // While no data node fails nothing is to fail without a connection to the one that leads, either.
+        let loses_patience = profile.is_calm && random.bool();
         Caller {
             client,
             node,
@@ -134,6 +138,7 @@ impl Caller {
             copying: None,
             waiting: VecDeque::new(),
             is_patient,
+            loses_patience,
             answers: VecDeque::new(),
             random,
             news: Vec::new(),
@@ -218,6 +223,9 @@ impl Caller {
 
     /// Submits what has waited for a connection, and takes what there is news of.
     pub fn go_on(&mut self, cx: &mut Surroundings<'_>) {
+        if self.loses_patience && self.is_patient && self.is_connected() {
+            self.is_patient = false;
+        }
         if !self.waiting.is_empty() && self.is_connected() {
             for (session, step) in std::mem::take(&mut self.waiting) {
                 self.submit(cx, session, step);
@@ -306,7 +314,8 @@ fn settings(node: NodeId, incarnation: Incarnation, profile: &Profile, random: &
     let ways = [profile.client_delay, profile.link_delay, profile.ring_delay];
     let held_up = ways.iter().map(Delay::held_up_max).max().unwrap_or(0);
     // Mostly a question waits as long as it takes.
-    let patience = if random.u8(..4) == 0 { random.u64(50_000..1_000_000) } else { 30_000_000 };
+    let is_short = random.u8(..4) == 0;
+    let patience = if is_short && !profile.is_calm { random.u64(50_000..1_000_000) } else { 30_000_000 };
     Settings {
         addresses: addresses(profile, random),
         cluster: String::new(),
