@@ -510,7 +510,7 @@ impl Network {
     }
 
     /// Whoever is not in the newest view in which somebody could go on may not answer, whenever it got its lease.
-    /// Nobody answers in a later one.
+    /// Nobody goes on from a later one, so those that are in it are not looked at.
     fn check_leases(&self) {
         let counts = |view: &&ClusterView| !self.void.contains(&view.number().0);
         let newest = self.views.values().rev().find(counts).expect("there is a first view");
