@@ -509,12 +509,14 @@ impl Network {
         self.closed.insert((id, other), read);
     }
 
-    /// Whoever is not in the newest view may not answer, whenever it got its lease.
+    /// Whoever is not in the newest view in which somebody could go on may not answer, whenever it got its lease.
+    /// Nobody goes on from a later one, so those that are in it are not looked at.
     fn check_leases(&self) {
         let counts = |view: &&ClusterView| !self.void.contains(&view.number().0);
         let newest = self.views.values().rev().find(counts).expect("there is a first view");
         for (&id, node) in &self.nodes {
-            let may_answer = node.is_alive && node.stopped.is_none() && !has(newest, id, node);
+            let is_behind = node.view.number() <= newest.number() && !has(newest, id, node);
+            let may_answer = node.is_alive && node.stopped.is_none() && is_behind;
             assert!(
                 !may_answer || node.lease <= self.now * 1000,
                 "{} ms: node {id}, which view {} lacks, has a lease until {}",
