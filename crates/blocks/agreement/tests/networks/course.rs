@@ -29,8 +29,8 @@ pub fn change_for(network: &Network, step: Step, newcomer: u8, group: u16) -> Wa
     }
 }
 
-/// What happens in a cluster from then on, while data nodes fail and come back: see `faults_at_random` in `growth.rs` and
-/// in `leaving.rs`.
+/// What happens in a cluster from then on, while data nodes fail and come back: see `faults_at_random` in
+/// `growth.rs` and in `leaving.rs`.
 pub struct Course {
     seed: u64,
     pub network: Network,
