@@ -133,8 +133,8 @@ impl DataCluster {
         self.nodes[node - 1].kill();
     }
 
-    /// Restarts a data node, numbered from 1, as `vinga admin restart` does: it leaves, stops, is started again, and is a
-    /// full member when this returns, with its share of the primaries.
+    /// Restarts a data node, numbered from 1, as `vinga admin restart` does: it leaves, stops, is started again, and is
+    /// a full member when this returns, with its share of the primaries.
     ///
     /// # Panics
     /// It does not leave, or does not come back.
