@@ -88,7 +88,9 @@ pub fn run_seed(seed: u64, options: &Options) -> Report {
     let (violation, mut summary) = match result {
         Ok(Ok(summary)) => (None, summary),
         // That is how it has to be: a start from damaged files is refused.
-        Ok(Err(_)) if world.violations.is_empty() && world.starts.lost_for_good.is_some() => {
+        Ok(Err(_))
+            if world.violations.is_empty() && world.starts.lost_for_good.is_some() && !profile.is_calm =>
+        {
             (None, Summary::default())
         }
         Ok(Err(what)) => (Some(what), Summary::default()),

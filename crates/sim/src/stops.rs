@@ -347,6 +347,10 @@ impl World {
             }
         }
         self.note_death(node);
+        // It was ordered to stop, and then those that it had asked were lost, as when both fail.
+        if !(1..=self.alive.len() as u8).any(|node| self.has_started(node)) {
+            self.starts.lost_for_good = Some(format!("data node {node} was the last one, and stops"));
+        }
     }
 
     /// A session of an API node is answered: in a calm run nothing has failed on account of a data node.

@@ -278,10 +278,11 @@ impl DataManager {
         }
     }
 
-    /// The next primary of a partition has not noted what was changed before.
+    /// The next primary of a partition has not noted what was changed before. A data node that has left before it has
+    /// stopped was none.
     pub(crate) fn note_lost_nodes(&mut self, change: &ViewChange) {
         if let Some(backup) = &mut self.backup {
-            backup.has_lost_node |= change.lost().next().is_some();
+            backup.has_lost_node |= change.lost().any(|member| !change.old.has_given_up_all(member.node));
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::link::{Link, LinkId};
 use crate::outcomes::Outcomes;
-use crate::routes::PartitionRoutes;
+use crate::routes::{Owner, PartitionRoutes};
 use crate::settings::Settings;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -191,17 +191,22 @@ impl Net {
     }
 
     /// Whether a row of a partition that was asked for at a moment may have been lost on its way from its owner: the
-    /// connections to that are not those of then, or a data node has failed that may have been the owner. If the owner
-    /// is another one without that, the row has come, or comes, from either.
+    /// connections to that, or to one that was the owner since, are not those of then, or a data node has failed that
+    /// may have been it. Without that the row has come, or comes, from one of them. What becomes of other connections
+    /// says nothing: of those to a data node that stops, say, which has handed its partitions over before.
     pub fn may_have_lost(&self, partition: PartitionId, moment: Moment) -> bool {
         let now = self.moment();
-        if now.view != moment.view {
-            let has_failed = now.view < moment.view || self.routes.lost_in() > moment.view;
-            return has_failed || now.turnovers != moment.turnovers;
+        if now.view < moment.view || self.routes.lost_in() > moment.view {
+            return true;
         }
-        self.routes
-            .way(partition)
-            .is_none_or(|(link, _)| self.turnovers.newest[usize::from(link.endpoint())] > moment.turnovers)
+        let is_other = |endpoint: u16| self.turnovers.newest[usize::from(endpoint)] > moment.turnovers;
+        let mut former = self.routes.former_owners(partition, moment.view);
+        let was_lost = former.any(|owner| match owner {
+            Owner::At(endpoint) => is_other(endpoint),
+            Owner::NotConnected => true,
+            Owner::NotKnown => now.turnovers != moment.turnovers,
+        });
+        was_lost || self.routes.way(partition).is_none_or(|(link, _)| is_other(link.endpoint()))
     }
 
     /// Tells the driver that there is news.

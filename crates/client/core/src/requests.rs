@@ -165,6 +165,9 @@ struct Waiting {
     /// What was sent, and is not sent again if the connection is lost; but it is if the data node refuses it because it
     /// is about to stop.
     sent: Option<Request>,
+    /// Whether it was sent to a data node that can only stop, and begins no change any more: it has not been carried out
+    /// if it is not answered.
+    is_in_vain: bool,
     /// Whether it was sent by a connection that is open.
     is_sent: bool,
     /// Whether it was sent by a connection that was lost: it may have been carried out.
@@ -254,6 +257,7 @@ impl Requests {
             link: LinkId(0),
             request: Some(request.clone()),
             sent: None,
+            is_in_vain: false,
             is_sent: false,
             was_lost: false,
             until: net.now + net.settings.way_patience,
@@ -281,6 +285,7 @@ impl Requests {
         debug_assert!(!waiting.is_sent, "it is sent once on each connection");
         let node = to.node();
         (waiting.node, waiting.link, waiting.is_sent) = (node, link, true);
+        waiting.is_in_vain = waiting.changes && net.routes.view().can_only_stop(node);
         self.unsent -= 1;
         let request = waiting.request.take().expect("what is not sent is kept");
         let request_tag = tag(handle);

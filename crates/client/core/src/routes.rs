@@ -50,11 +50,27 @@ impl Route {
     }
 }
 
+/// Former owners of a partition that are known one by one.
+const FORMER_MAX: usize = 6;
+
+/// Where a former owner of a partition was reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// By this endpoint.
+    At(u16),
+    /// Nowhere.
+    NotConnected,
+    /// There may have been several, in views that this client has not had.
+    NotKnown,
+}
+
 /// For each partition the connection to its owner and a coordinator beside it.
 #[derive(Default)]
 pub struct PartitionRoutes {
     view: ClusterView,
     lost_in: ViewNumber,
+    /// Of each partition the last owners before the present one, each with the last view in which it was that.
+    former: Vec<Vec<(ViewNumber, Owner)>>,
     partitions: Vec<Route>,
     /// Whether the owners of all partitions are connected.
     is_whole: bool,
@@ -68,16 +84,56 @@ impl PartitionRoutes {
     /// Adopts a view if it is newer than the one that is known.
     pub fn adopt(&mut self, view: ClusterView) {
         if view.number() > self.view.number() {
-            let is_left =
-                |one: &Member| view.members().iter().any(|other| other.identity() == one.identity());
+            // Nothing was lost with one that had nothing any more.
+            let is_left = |one: &Member| {
+                view.members().iter().any(|other| other.identity() == one.identity())
+                    || self.view.has_given_up_all(one.node)
+            };
             if self.view.number() == ViewNumber(0) || !self.view.members().iter().all(is_left) {
                 self.lost_in = view.number();
             }
+            self.note_owners(&view);
             self.view = view;
         }
     }
 
-    /// The newest view that lacks a member of the one before; or the first one that this client knows of the cluster.
+    /// Another view follows: notes the owners of partitions that are none any more in it.
+    fn note_owners(&mut self, next: &ClusterView) {
+        let last = ViewNumber(next.number().0 - 1);
+        // A primary moves once within two views, unless its data node has failed. (A number that was not used, as agreement
+        // on its view was given up, is as good as a view that this client has missed.)
+        let are_known = last.0 <= self.view.number().0 + 1;
+        self.former.resize(self.view.partitions().len(), Vec::new());
+        for (at, (old, new)) in self.view.partitions().iter().zip(next.partitions()).enumerate() {
+            let owner = old.primary();
+            let identity = |view: &ClusterView| view.member(owner.node()).map(Member::identity);
+            let stays = new.primary() == owner && identity(&self.view) == identity(next);
+            if are_known && stays {
+                continue;
+            }
+            let route = self.partitions.get(at).filter(|route| route.data_manager == owner);
+            let who = match route.and_then(|route| route.link) {
+                None => Owner::NotConnected,
+                Some(_) if !are_known => Owner::NotKnown,
+                Some(link) => Owner::At(link.endpoint()),
+            };
+            let list = &mut self.former[at];
+            list.push((last, who));
+            if list.len() > FORMER_MAX {
+                list.remove(0);
+                list[0].1 = Owner::NotKnown;
+            }
+        }
+    }
+
+    /// Those that were owners of a partition in this view, or a later one, and are none any more.
+    pub fn former_owners(&self, partition: PartitionId, since: ViewNumber) -> impl Iterator<Item = Owner> {
+        let list = self.former.get(usize::from(partition.0)).into_iter().flatten();
+        list.filter(move |(last, _)| *last >= since).map(|(_, owner)| *owner)
+    }
+
+    /// The newest view that lacks a member of the one before, unless that had left; or the first one that this client
+    /// knows of the cluster.
     pub fn lost_in(&self) -> ViewNumber {
         self.lost_in
     }

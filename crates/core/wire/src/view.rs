@@ -290,8 +290,15 @@ impl ClusterView {
 
     /// Whether some member that is to stop was left out of a partition, so that it can only stop.
     pub fn has_begun_to_leave(&self) -> bool {
-        let of_group = |group: u16| self.partitions.iter().filter(move |one| one.owner.group() == group);
-        self.leaving().any(|member| of_group(member.group).any(|one| !one.chain.contains(member.node)))
+        self.leaving().any(|member| self.can_only_stop(member.node))
+    }
+
+    /// Whether this member is to stop, and was left out of a partition: it can only stop, and no schema is changed before
+    /// it has.
+    pub fn can_only_stop(&self, node: NodeId) -> bool {
+        let Some(member) = self.leaving().find(|member| member.node == node) else { return false };
+        let mut own = self.partitions.iter().filter(|one| one.owner.group() == member.group);
+        own.any(|one| !one.chain.contains(node))
     }
 
     /// Whether a view that follows on this one without a failure has left somebody out of a partition: then whoever has

@@ -1,7 +1,8 @@
 //! What becomes of requests when the data node is lost that is to answer, mostly the president: its dictionary answers.
 //!
 //! What was not sent, or may be carried out twice, is sent to the next president, or to the same one when it is
-//! connected again; what may be carried out once only has an unknown outcome. After a while without a president whoever
+//! connected again; what may be carried out once only has an unknown outcome, unless it was sent when that president
+//! could only stop, and changed nothing any more. After a while without a president whoever
 //! waits gets an error.
 //!
 //! *Write fences.* The next president knows those that there are, but not who wants them. A request for one may have
@@ -40,11 +41,15 @@ impl Requests {
                 waiting.opens_backup = None;
                 continue;
             }
+            let is_in_vain = waiting.request.is_none() && waiting.is_in_vain;
+            if is_in_vain {
+                waiting.request = waiting.sent.take();
+            }
             if waiting.request.is_some() {
                 if !waiting.was_lost {
                     waiting.until = net.now + net.settings.way_patience;
                 }
-                (waiting.is_sent, waiting.was_lost) = (false, true);
+                (waiting.is_sent, waiting.was_lost) = (false, waiting.was_lost || !is_in_vain);
                 self.unsent += 1;
             } else if waiting.is_abandoned {
                 // It goes with the connection.

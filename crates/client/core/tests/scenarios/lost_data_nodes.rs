@@ -388,7 +388,7 @@ pub fn answer_open(rig: &mut Rig, sent: (u8, u64, u32)) {
     answer(rig, sent, Outcome::Open, None, 0);
 }
 
-fn locking_read(table: &Table, key: u64) -> OperationBatch {
+pub fn locking_read(table: &Table, key: u64) -> OperationBatch {
     let mut batch = OperationBatch::default();
     batch.push(&OperationSpec::new(table, OperationKind::ReadExclusive, &key.to_le_bytes(), &[])).unwrap();
     batch

@@ -5,6 +5,7 @@ mod world;
 
 mod every_token_ends_once;
 mod information;
+mod leaving;
 mod locks_and_fences;
 mod lost_connections;
 mod lost_data_nodes;
