@@ -145,12 +145,12 @@ impl Restart {
                 cold::write(&mut cx.frame(SignalNumber::LeaveRefuse, Self::address_of(node)), &body);
             }
         }
-        self.drain(cx);
         false
     }
 
-    /// Asks all that may need a data node which is a replica of nothing any more.
-    fn drain(&mut self, cx: &mut Context<'_>) {
+    /// Asks all that may need a data node which is a replica of nothing any more. No schema change is under way that it
+    /// leads, or takes part in.
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_>) {
         let view = cx.shared_view();
         let leavers = &mut self.leader.leavers;
         if leavers.draining.is_some() {
@@ -161,9 +161,7 @@ impl Restart {
         };
         let Some(member) = view.leaving().find(|member| left(member.node, &leavers.drained)) else { return };
         let body = DrainBody { view: view.number(), node: member.node };
-        let dictionary = Address::new(member.node, BlockNumber::Dictionary, 0);
-        let awaited: BTreeSet<Address> =
-            view.addresses(BlockNumber::Coordinator).chain([dictionary]).collect();
+        let awaited: BTreeSet<Address> = view.addresses(BlockNumber::Coordinator).collect();
         for &address in &awaited {
             cold::write(&mut cx.frame(SignalNumber::DrainRequest, address), &body);
         }
