@@ -120,6 +120,11 @@ impl Peers {
         }
     }
 
+    /// Whether a member has answered nothing that counts for the lease since it has joined.
+    pub(crate) fn has_never_confirmed(&self, node: NodeId) -> bool {
+        self.0.get(&node).is_some_and(|peer| peer.confirmed.is_none_or(|sent| sent == Tick(0)))
+    }
+
     /// It has answered a heartbeat that was sent at this time.
     pub(crate) fn note_confirmed(&mut self, node: NodeId, sent: Tick) {
         self.0.entry(node).and_modify(|peer| peer.confirmed = peer.confirmed.max(Some(sent)));
