@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn they_are_listed_by_their_ids_with_what_they_have() {
-        let member = |id: u8| Member::started(NodeId(id), Incarnation(u64::from(id) + 6), 0, 2, 1);
+        let member = |id: u8| Member::started(NodeId(id), Incarnation(u32::from(id) + 6), 0, 2, 1);
         let view = ClusterView::first([3, 1].map(member).into());
         let known = |view: &ClusterView| -> Vec<_> {
             of(view).iter().map(|one| (one.node.0, one.leads, one.partitions, one.primaries)).collect()
