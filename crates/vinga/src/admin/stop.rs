@@ -90,7 +90,11 @@ pub fn run(
         (Err(why), None) => return Err(why),
     }
     if json {
-        say!("{}", serde_json::json!({ "stopped": node, "has_left": has_left }));
+        let mut said = serde_json::json!({ "stopped": node });
+        if let Manner::Unnoticed(_) = manner {
+            said["has_left"] = has_left.into();
+        }
+        say!("{said}");
         return Ok(());
     }
     match (manner, has_left) {
