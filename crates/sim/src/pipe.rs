@@ -136,11 +136,6 @@ impl Pipe {
         self.room.saturating_sub(self.under_way)
     }
 
-    /// Whether the receiver has taken all bytes.
-    pub fn is_empty(&self) -> bool {
-        self.under_way == 0
-    }
-
     /// Whether nothing moves.
     pub fn is_cut(&self) -> bool {
         self.cut.is_some()
