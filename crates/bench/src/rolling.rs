@@ -1,10 +1,10 @@
 //! All data nodes of a cluster are restarted, one after the other, under transactions that nobody tries again.
 //!
 //! Each repetition starts two data nodes with two replicas, as processes that keep nothing on disk. Clients run small
-//! transactions, one after the other: each reads a row of its own, adds 1 to it and to another one, and commits. After a
-//! second the data nodes are restarted as `vinga admin rolling-restart` does it: one *leaves*, stops, is started again,
-//! gets its rows and its share of the primaries; then the next one, the one that leads the cluster at last. At the end
-//! each row must hold what was committed.
+//! transactions, one after the other: each reads a row of its own, adds 1 to it and to another one, and commits. After
+//! a second the data nodes are restarted as `vinga admin rolling-restart` does it: one *leaves*, stops, is started
+//! again, gets its rows and its share of the primaries; then the next one, the one that leads the cluster at last. At
+//! the end each row must hold what was committed.
 //!
 //! - [`sql`]: the clients are sessions of two SQL nodes;
 //! - [`native`]: they are threads of one program.

@@ -1,4 +1,5 @@
-//! Restarts of all data nodes, one after the other. The measurement is whoever keeps them running: it starts them again.
+//! Restarts of all data nodes, one after the other. The measurement is whoever keeps them running: it starts them
+//! again.
 
 use crate::cluster::{ClusterProgram, RunningCluster};
 use crate::failure::{Context, Failure, Result};

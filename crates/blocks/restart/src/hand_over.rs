@@ -1,6 +1,6 @@
 //! The president has primaries handed over, one at a time, until each data node of a node group has its share; and it
-//! has those that are to stop left out of partitions, which takes the same: the primary comes to rest, and the next view
-//! is another one for it.
+//! has those that are to stop left out of partitions, which takes the same: the primary comes to rest, and the next
+//! view is another one for it.
 //!
 //! ```text
 //!   clients are ─▶ schema changes ─▶ all threads are ─▶ the primary has ─▶ the next view ─▶ the next one

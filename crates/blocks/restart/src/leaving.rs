@@ -5,10 +5,10 @@
 //!                  which it      move, a view     the partitions, a    it no more           may stop
 //!                  leaves        each             view each
 //! ```
-//! Its own block asks the president's (`LeaveRequest`), in each view until it leaves or is refused. Where it stands is in
-//! the view, so the next president goes on with it. As long as it is in all its partitions it may stay after all, and
-//! does if the others can't do without it any more; later it can only stop. Nobody joins meanwhile, and from the moment
-//! in which it is left out of a partition until it has stopped no schema is changed: its rows are old then.
+//! Its own block asks the president's (`LeaveRequest`), in each view until it leaves or is refused. Where it stands is
+//! in the view, so the next president goes on with it. As long as it is in all its partitions it may stay after all,
+//! and does if the others can't do without it any more; later it can only stop. Nobody joins meanwhile, and from the
+//! moment in which it is left out of a partition until it has stopped no schema is changed: its rows are old then.
 
 use crate::Restart;
 use alloc::collections::BTreeSet;

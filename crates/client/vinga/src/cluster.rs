@@ -318,8 +318,8 @@ impl Cluster {
         self.stop_node(node, terms, false).await
     }
 
-    /// The same; whoever keeps the data node running starts it again when it has stopped. If it was requested before that
-    /// it stops for good, or the other way round, this is refused with `NodeStopping`.
+    /// The same; whoever keeps the data node running starts it again when it has stopped. If it was requested before
+    /// that it stops for good, or the other way round, this is refused with `NodeStopping`.
     ///
     /// # Errors
     /// Those of [`Cluster::shut_down`].

@@ -1,5 +1,5 @@
-//! Data nodes that leave before they stop, and are restarted, one or all of them: clients, which never try again, notice
-//! nothing of it.
+//! Data nodes that leave before they stop, and are restarted, one or all of them: clients, which never try again,
+//! notice nothing of it.
 
 use crate::bank::Bank;
 use crate::restarts::{PAIR, SETTINGS, up, up_with};
